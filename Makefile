@@ -1,0 +1,37 @@
+# `make demo` and `make test` need nothing but Python 3.11 and make: they set up .venv themselves.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check format clean
+
+demo: $(VENV)/.core                ## explain a sentence with the embedded model
+	$(BIN)/python -m attn_closed_form
+
+test: $(VENV)/.dev                 ## every test and every docstring example
+	$(BIN)/python -m pytest -q -n 2 $(ARGS)
+
+check: $(VENV)/.dev                ## lint, format, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev               ## let ruff fix what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# A stamp a set of packages: reinstalled only when pyproject.toml changes.
+$(VENV)/.core: pyproject.toml | $(BIN)/python
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[io,jax,test,check]'
+	@touch $@ $(VENV)/.core
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

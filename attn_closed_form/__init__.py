@@ -1,0 +1,52 @@
+"""Exact explanations of softmax-attention classifiers, in NumPy alone.
+
+From the raw weights of an attention classifier: predictions, attention, exact gradients. See README.md for a tour and
+NOTATION.md for the symbols.
+"""
+
+from .attention import alpha_avg, alpha_max, attention, attention_matrices
+from .collapse import TruncationWarning
+from .game import PooledGame, merge_tokens, pooled_game
+from .gradient import (
+    IntegratedGradients,
+    gradient,
+    gradient_l1,
+    gradient_l2,
+    gradient_mean,
+    gradient_times_input,
+    integrated_gradients,
+    integrated_gradients_report,
+)
+from .model import predict, predict_many, random_weights
+from .positions import sinusoidal_positions
+from .weights import AttentionWeights
+from .weights_io import from_torch_state_dict, load_weights, save_weights
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AttentionWeights",
+    "IntegratedGradients",
+    "PooledGame",
+    "TruncationWarning",
+    "alpha_avg",
+    "alpha_max",
+    "attention",
+    "attention_matrices",
+    "from_torch_state_dict",
+    "gradient",
+    "gradient_l1",
+    "gradient_l2",
+    "gradient_mean",
+    "gradient_times_input",
+    "integrated_gradients",
+    "integrated_gradients_report",
+    "load_weights",
+    "merge_tokens",
+    "pooled_game",
+    "predict",
+    "predict_many",
+    "random_weights",
+    "save_weights",
+    "sinusoidal_positions",
+]
