@@ -19,6 +19,8 @@ from .gradient import (
 )
 from .model import predict, predict_many, random_weights
 from .positions import sinusoidal_positions
+from .quadrature import ToleranceError
+from .shapley import banzhaf, leave_one_out, shapley, shapley_interactions
 from .weights import AttentionWeights
 from .weights_io import from_torch_state_dict, load_weights, save_weights
 
@@ -28,11 +30,13 @@ __all__ = [
     "AttentionWeights",
     "IntegratedGradients",
     "PooledGame",
+    "ToleranceError",
     "TruncationWarning",
     "alpha_avg",
     "alpha_max",
     "attention",
     "attention_matrices",
+    "banzhaf",
     "from_torch_state_dict",
     "gradient",
     "gradient_l1",
@@ -41,6 +45,7 @@ __all__ = [
     "gradient_times_input",
     "integrated_gradients",
     "integrated_gradients_report",
+    "leave_one_out",
     "load_weights",
     "merge_tokens",
     "pooled_game",
@@ -48,5 +53,7 @@ __all__ = [
     "predict_many",
     "random_weights",
     "save_weights",
+    "shapley",
+    "shapley_interactions",
     "sinusoidal_positions",
 ]
