@@ -5,6 +5,7 @@ NOTATION.md for the symbols.
 """
 
 from .attention import alpha_avg, alpha_max, attention, attention_matrices
+from .by_size import expected_value_by_size
 from .collapse import TruncationWarning
 from .game import PooledGame, merge_tokens, pooled_game
 from .gradient import (
@@ -37,6 +38,7 @@ __all__ = [
     "attention",
     "attention_matrices",
     "banzhaf",
+    "expected_value_by_size",
     "from_torch_state_dict",
     "gradient",
     "gradient_l1",
