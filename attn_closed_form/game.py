@@ -184,7 +184,7 @@ class PooledGame:
         block = max(1, BLOCK_ELEMENTS // self.d)
         for start in range(0, len(mask), block):
             out[start : start + block] = self._value_block(mask[start : start + block])
-        return out.reshape(raw.shape[:-1])
+        return out.reshape(raw.shape[:-1])[()]
 
     def _value_block(self, mask: NDArray[np.bool_]) -> Array:
         """(n, d) mask -> (n,)."""
