@@ -43,7 +43,7 @@ from .weights import Array
 # Elements of one working array: about what a core's second-level cache holds.
 CHUNK_ELEMENTS = 1 << 16
 # Ellipses that are tried for the node count, and the growth rates at their ends (see `log_bound`).
-THETA = np.geomspace(0.01, 3.5, 30)
+THETA = np.geomspace(0.02, 3.2, 16)
 COSH = np.cosh(THETA)
 OUTSIDE = (COSH - 1) / 2, (COSH - 1) ** 2 / 8
 INSIDE = -(COSH + 1) / 2, (COSH + 1) ** 2 / 8
