@@ -5,10 +5,9 @@ HTML tags, other punctuation and white space separate tokens and are none. A tok
 straight apostrophe; its span always points into the text *as given*, so `text[start:end]` is what the reader sees,
 whatever the normalisation did to the length.
 
-P1 (appendix F) says only "standard tokenization"; whole words are ours: an explanation of word pieces is harder to read.
-
-In a model file the vocabulary is one array, `vocabulary`: uint8, the UTF-8 of the words joined by newlines, in the order
-of their ids. `save_model` and `load_model` write and read such files.
+P1 (appendix F) says only "standard tokenization"; whole words are ours: an explanation of word pieces is harder to
+read. In a model file the vocabulary is one array, `vocabulary`: uint8, the UTF-8 of the words joined by newlines, in
+the order of their ids. `save_model` and `load_model` write and read such files.
 """
 
 from __future__ import annotations
