@@ -18,7 +18,9 @@ from .gradient import (
     integrated_gradients_report,
 )
 from .model import predict, predict_many, random_weights
+from .model_file import load_demo_model, load_model, save_model
 from .positions import sinusoidal_positions
+from .text import Vocabulary, tokenize
 from .weights import AttentionWeights
 from .weights_io import from_torch_state_dict, load_weights, save_weights
 
@@ -29,6 +31,7 @@ __all__ = [
     "IntegratedGradients",
     "PooledGame",
     "TruncationWarning",
+    "Vocabulary",
     "alpha_avg",
     "alpha_max",
     "attention",
@@ -41,12 +44,16 @@ __all__ = [
     "gradient_times_input",
     "integrated_gradients",
     "integrated_gradients_report",
+    "load_demo_model",
+    "load_model",
     "load_weights",
     "merge_tokens",
     "pooled_game",
     "predict",
     "predict_many",
     "random_weights",
+    "save_model",
     "save_weights",
     "sinusoidal_positions",
+    "tokenize",
 ]
