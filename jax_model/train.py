@@ -65,7 +65,7 @@ class Config:
     batch_size: int = 64
     learning_rate: float = 1e-3
     warmup_steps: int = 200
-    weight_decay: float = 0.01
+    weight_decay: float = 0.3
     ema: float = 0.998
     max_unk: float = 1.0
     crop: float = 0.5
