@@ -19,6 +19,9 @@ from .gradient import (
 )
 from .model import predict, predict_many, random_weights
 from .positions import sinusoidal_positions
+from .slalom import Slalom, slalom_linearized, slalom_recover
+from .slalom_fit import SlalomFit, SlalomWarning, slalom_fit_eff, slalom_fit_fidel
+from .slalom_weights import SlalomReadoff, slalom_from_weights, slalom_to_weights
 from .weights import AttentionWeights
 from .weights_io import from_torch_state_dict, load_weights, save_weights
 
@@ -28,6 +31,10 @@ __all__ = [
     "AttentionWeights",
     "IntegratedGradients",
     "PooledGame",
+    "Slalom",
+    "SlalomFit",
+    "SlalomReadoff",
+    "SlalomWarning",
     "TruncationWarning",
     "alpha_avg",
     "alpha_max",
@@ -49,4 +56,10 @@ __all__ = [
     "random_weights",
     "save_weights",
     "sinusoidal_positions",
+    "slalom_fit_eff",
+    "slalom_fit_fidel",
+    "slalom_from_weights",
+    "slalom_linearized",
+    "slalom_recover",
+    "slalom_to_weights",
 ]
