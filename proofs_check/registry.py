@@ -20,6 +20,7 @@ import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 HOLDS = "holds"
 CORRECTED = "holds with correction"
@@ -188,6 +189,17 @@ def reproduces(entry: Statement, outcome: Outcome) -> bool:
         return right
     shown = outcome.printed_error is not None and outcome.printed_error > outcome.tolerance
     return right and shown and bool(outcome.counterexample)
+
+
+def one_plus(perturb: float) -> Fraction:
+    """``1 + perturb`` as the fraction that its decimal digits say, for checks in exact arithmetic.
+
+    Examples
+    --------
+    >>> one_plus(0.01)
+    Fraction(101, 100)
+    """
+    return 1 + Fraction(str(perturb))
 
 
 def run(entry: Statement, perturb: float = 0.0) -> Result:

@@ -23,3 +23,9 @@ INEQUALITY = 1e-13
 
 #: Sampling with a fixed seed: standard errors away from the claim. P(|z| > 5) is 6e-7 for one comparison.
 STANDARD_ERRORS = 5.0
+
+#: A leading-order statement, at a size where the next order is below 1e-4 of it.
+LEADING_ORDER = 1e-3
+
+#: Sixty-digit decimals, a few hundred operations.
+EXTENDED = 1e-50
