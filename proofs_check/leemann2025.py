@@ -8,7 +8,8 @@ Importing this module registers them all, in the order of the paper's argument:
 - :mod:`proofs_check.leemann2025_recovery`: Section 5.2, Appendix B.6 (SLALOM from 2|V| - 1 queries);
 - :mod:`proofs_check.leemann2025_attribution`: Section 5.4, Appendix B.7 (derivatives, linearised scores);
 - :mod:`proofs_check.leemann2025_shapley`: Appendices A, B.7 (Shapley values);
-- :mod:`proofs_check.leemann2025_fitting`: Appendices C.1, D (several classes, the two fitting algorithms);
+- :mod:`proofs_check.leemann2025_classes`: Appendix C.1 (several classes);
+- :mod:`proofs_check.leemann2025_fitting`: Appendix D (the two fitting algorithms);
 - :mod:`proofs_check.leemann2025_experiments`: Appendices E, F and two figures (what the experiments compute).
 
 The brute force behind them is :mod:`proofs_check.leemann2025_forms`. SLALOM is a rational function of the masses
@@ -18,7 +19,7 @@ The brute force behind them is :mod:`proofs_check.leemann2025_forms`. SLALOM is 
 import importlib
 
 # Registration happens on import, so the order of the names is the order of the table.
-PARTS = ("transformer", "scope", "slalom", "recovery", "attribution", "shapley", "fitting", "experiments")
+PARTS = ("transformer", "scope", "slalom", "recovery", "attribution", "shapley", "classes", "fitting", "experiments")
 
 for part in PARTS:
     importlib.import_module(f"proofs_check.leemann2025_{part}")
