@@ -1,8 +1,8 @@
 """Enumeration over subsets, in exact rational arithmetic: the witness that every closed form answers to.
 
-Plain loops over the 2^d subsets with ``fractions.Fraction``, in the papers' own indexing: words are 1, ..., d, positions
-1, ..., T_max, and S is the set of *removed* words (P1, section 5.1). Nothing here is fast, nothing is shared with the
-rest of the project, and there is nothing to import but the standard library.
+Plain loops over the 2^d subsets with ``fractions.Fraction``, in the papers' own indexing: words are 1, ..., d,
+positions 1, ..., T_max, and S is the set of *removed* words (P1, section 5.1). Nothing here is fast, nothing is shared
+with the rest of the project, and there is nothing to import but the standard library.
 
 Symbols: xi[t] the word at position t (None: padding, which is never removed), g[t] and v[t] the exponential of the
 attention logit and the value of the token there, g_h[t] and v_h[t] those of [UNK] in its place (P1, Eq. 18 and 26).
@@ -49,6 +49,17 @@ def sampling_law(d: int) -> dict[Removed, Fraction]:
 def fixed_size_law(n: int, s: int) -> dict[Removed, Fraction]:
     """P_s(S) of P1, appendix D: S uniform among the subsets of {1, ..., n} of size s."""
     return {S: Fraction(1, math.comb(n, s)) for S in subsets(n) if len(S) == s}
+
+
+def kept(word: int) -> Callable[[Removed], bool]:
+    """The event that `word` is not removed.
+
+    Examples
+    --------
+    >>> kept(1)(frozenset({2})), kept(1)(frozenset({1, 2}))
+    (True, False)
+    """
+    return lambda S: word not in S
 
 
 def probability(law: dict[Removed, Fraction], event: Callable[[Removed], bool]) -> Fraction:

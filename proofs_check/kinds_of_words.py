@@ -1,8 +1,8 @@
 """Exact LIME limits of long documents whose words come in a few kinds.
 
-P1's asymptotic statements need documents of hundreds or thousands of distinct words, far beyond enumeration. If the words
-fall into C kinds with n_c words each, words of a kind having the same (g, v, g_h, v_h), then f(X) depends on S only
-through the numbers r_c of removed words of each kind, and with s = sum_c r_c uniform in {1, ..., d}
+P1's asymptotic statements need documents of hundreds or thousands of distinct words, far beyond enumeration. If the
+words fall into C kinds with n_c words each, words of a kind having the same (g, v, g_h, v_h), then f(X) depends on S
+only through the numbers r_c of removed words of each kind, and with s = sum_c r_c uniform in {1, ..., d}
 
     P(r) = (1/d) prod_c binom(n_c, r_c) / binom(d, s)
 
@@ -75,7 +75,7 @@ class Document:
 
     @property
     def F(self) -> float:
-        """f of the whole document."""
+        """The output for the whole document."""
         return self.N_A / self.A
 
     def removals(self) -> tuple[Array, Array]:
@@ -123,7 +123,7 @@ def given_present(document: Document, r: Array, p: Array, kind: int) -> Array:
 
 
 def limit_from_means(document: Document, E_present: Array, E: float) -> Array:
-    """Least-squares coefficients from E[f | j present] a kind and E[f]: the corrected P1 Eq. 17 (see `lime_section`)."""
+    """Least-squares coefficients from E[f | j present] a kind and E[f]: P1's Eq. 17, corrected."""
     d = document.d
     mean = np.dot(document.n, E_present) / d
     return 3 * (d - 1) / (d + 1) * (E_present - mean) + 6 / (d + 1) * (mean - E)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from ..registry import CORRECTED, Outcome, statement
@@ -59,8 +62,8 @@ def gradient_alpha_t(perturb: float = 0.0) -> Outcome:
         AUTODIFF,
         m.relative_error(printed, true),
         counterexample=(
-            "Two positions, all dimensions 1, q = W_k = 1, e = (0, 0): alpha_1 = exp(e_1)/(exp(e_1) + 1) has derivative 1/4 at "
-            "e_1 = 0. Printed: 1/2 (1 - (1/2 + 1/2)) = 0."
+            "Two positions, all dimensions 1, q = W_k = 1, e = (0, 0): alpha_1 = exp(e_1)/(exp(e_1) + 1) has "
+            "derivative 1/4 at e_1 = 0. Printed: 1/2 (1 - (1/2 + 1/2)) = 0."
         ),
     )
 
@@ -92,10 +95,15 @@ def gradient_alpha_s(perturb: float = 0.0) -> Outcome:
         AUTODIFF,
         best,
         counterexample=(
-            "Three positions, all dimensions 1, q = W_k = 1, e = (0, ln 2, ln 3): alpha = (1/6, 1/3, 1/2). With respect to e_1, "
-            "alpha_2 has derivative -1/18 and alpha_3 has -1/12: no single alpha_u gives both."
+            "Three positions, all dimensions 1, q = W_k = 1, e = (0, ln 2, ln 3): alpha = (1/6, 1/3, 1/2). With "
+            "respect to e_1, alpha_2 has derivative -1/18 and alpha_3 has -1/12: no single alpha_u gives both."
         ),
     )
+
+
+def _value(w: m.Weights, e: Any, xp: Any) -> Any:
+    """v~ of the first head."""
+    return m.head_value(w, e, 0, xp)
 
 
 @statement(
@@ -111,8 +119,8 @@ def gradient_alpha_s(perturb: float = 0.0) -> Outcome:
     ),
     corrected=(
         "Third line: v_s' belongs behind every term of the sum, with alpha_s for alpha_u. Last line: "
-        "alpha_t/sqrt(d_att) (W_k'q)(v_t - sum_s alpha_s v_s)' + alpha_t W_v', a d_e x d_out matrix; times W_l' it gives "
-        "Eq. 14."
+        "alpha_t/sqrt(d_att) (W_k'q)(v_t - sum_s alpha_s v_s)' + alpha_t W_v', a d_e x d_out matrix; times W_l' it "
+        "gives Eq. 14."
     ),
     consequence="Slips of writing: Eq. 14 itself is right (but for [CLS]).",
 )
@@ -121,7 +129,7 @@ def gradient_v(perturb: float = 0.0) -> Outcome:
     t, error, printed = 2, 0.0, 0.0
     for out in (m.d_out, 1):
         w = m.random_weights(23, out=out)
-        true = m.jacobian(lambda e, xp, w=w: m.head_value(w, e, 0, xp), w.e)[:, t].T
+        true = m.jacobian(partial(_value, w), w.e)[:, t].T
         alpha, v = m.attention(w, w.e, 0), w.e @ w.W_v[0].T
         direction = w.W_k[0].T @ (w.W_q[0] @ w.e[0]) / np.sqrt(m.d_att)
         formula = (1 + perturb) * alpha[t] * np.outer(direction, v[t] - alpha @ v) + alpha[t] * w.W_v[0].T
@@ -135,7 +143,7 @@ def gradient_v(perturb: float = 0.0) -> Outcome:
         AUTODIFF,
         printed,
         counterexample=(
-            "Two positions, all dimensions 1, q = W_k = W_v = 1, e = (0, 0), so v = (0, 0): v~ = e_1 exp(e_1)/(exp(e_1) + 1) has "
-            "derivative 1/2 at e_1 = 0. Third line as printed: 0 + 1/2 - 1/4 = 1/4."
+            "Two positions, all dimensions 1, q = W_k = W_v = 1, e = (0, 0), so v = (0, 0): v~ = e_1 "
+            "exp(e_1)/(exp(e_1) + 1) has derivative 1/2 at e_1 = 0. Third line as printed: 0 + 1/2 - 1/4 = 1/4."
         ),
     )

@@ -95,7 +95,7 @@ def eqs_27_28(perturb: float = 0.0) -> Outcome:
 
 
 def size_weights(d: int, printed: bool) -> tuple[np.ndarray, np.ndarray]:
-    """x = s/(d-1) and omega_s for s = 1, ..., d-1."""
+    """Fractions x = s/(d-1) and weights omega_s for s = 1, ..., d-1."""
     s = np.arange(1, d)
     return s / (d - 1), np.full(d - 1, 1 / d) if printed else 2 * (d - s) / (d * (d - 1))
 
@@ -136,27 +136,32 @@ SIZE_LAW = "sum over s of 2(d-s)/(d(d-1)) in place of (1/d) sum over s"
 @statement(
     paper="P1",
     ref="Proposition B.1 (Eq. 29)",
-    claim="E[A_t V_t | l kept] = (1/d) sum_s g_t v_t/((1-x) sum g + x sum g_h) + O(T_max^{-3/2}), xi_t = l, x = s/(d-1)",
+    claim=(
+        "E[A_t V_t | l kept] = (1/d) sum_s g_t v_t/((1-x) sum g + x sum g_h) + O(T_max^{-3/2}), xi_t = l, x = s/(d-1)"
+    ),
     assumptions="d = T = T_max^eps, c <= g <= C, |v| <= C",
     method="growth rate",
     verdict=CORRECTED,
     printed="Weights 1/d for s = 1, ..., d-1.",
     corrected=f"Weights 2(d-s)/(d(d-1)): {SIZE_LAW}.",
     consequence=(
-        "As the terms hardly depend on s here, the printed sum is off by T_max^{-1} times max(1/d, T/T_max) only: more than "
-        "the stated remainder unless eps = 1/2. Eq. 30 and 31 suffer at leading order."
+        "As the terms hardly depend on s here, the printed sum is off by T_max^{-1} times max(1/d, T/T_max) only: "
+        "more than the stated remainder unless eps = 1/2. Eq. 30 and 31 suffer at leading order."
     ),
 )
 def eq_29(perturb: float = 0.0) -> Outcome:
     """Exponents at eps = 0.3 and 0.9, where the printed weights miss the stated rate."""
-    rates = {eps: _rates(eps, sizes, True, perturb) for eps, sizes in {0.3: (8, 16, 32, 64), 0.9: (256, 512, 1024)}.items()}
+    rates = {
+        eps: _rates(eps, sizes, True, perturb) for eps, sizes in {0.3: (8, 16, 32, 64), 0.9: (256, 512, 1024)}.items()
+    }
     return Outcome(
         max(0.0, max(true for true, _ in rates.values()) - RATE),
         EXPONENT,
         max(printed for _, printed in rates.values()) - RATE,
         counterexample=(
-            "All masses 1, all values 1: A_t V_t = 1/T_max always. The printed sum is (1/d)(d-1)/T_max: off by 1/(d T_max) = "
-            "T_max^{-1-eps}, which is not O(T_max^{-3/2}) for eps < 1/2. For d = 2, T_max = 10: 0.05 for 0.1."
+            "All masses 1, all values 1: A_t V_t = 1/T_max always. The printed sum is (1/d)(d-1)/T_max: off by 1/(d "
+            "T_max) = T_max^{-1-eps}, which is not O(T_max^{-3/2}) for eps < 1/2. For d = 2, T_max = 10: 0.05 for "
+            "0.1."
         ),
         detail="; ".join(f"eps {eps}: true weights {a:.3f}, printed {b:.3f}" for eps, (a, b) in rates.items()),
     )
@@ -171,19 +176,23 @@ def eq_29(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     printed="Weights 1/d for s = 1, ..., d-1.",
     corrected=f"Weights 2(d-s)/(d(d-1)): {SIZE_LAW}.",
-    consequence="A word that is not conditioned on is removed with probability 1/3 on average, not 1/2: this makes 3/2 of 1.",
+    consequence=(
+        "A word that is not conditioned on is removed with probability 1/3 on average, not 1/2: this makes 3/2 of 1."
+    ),
 )
 def eq_30(perturb: float = 0.0) -> Outcome:
     """Exponents at eps = 0.3 and 0.7; the printed weights are off at leading order, exponent -1."""
-    rates = {eps: _rates(eps, sizes, False, perturb) for eps, sizes in {0.3: (8, 16, 32, 64), 0.7: (256, 512, 1024)}.items()}
+    rates = {
+        eps: _rates(eps, sizes, False, perturb) for eps, sizes in {0.3: (8, 16, 32, 64), 0.7: (256, 512, 1024)}.items()
+    }
     return Outcome(
         max(0.0, max(true for true, _ in rates.values()) - RATE),
         EXPONENT,
         max(printed for _, printed in rates.values()) - RATE,
         counterexample=(
-            "All masses 1, v_t = 1, v_h = 0, d = 3, T_max = 9. Given that word 1 is kept, word 2 is kept with probability "
-            "(2/3)(1/2) + (1/3)(0) = 1/3, so E[A_2 V_2] = (1/3)/9 = 1/27. Printed: (1/3)(1/2 + 0)/9 = 1/54. (For large d: 2/3 "
-            "and 1/2, divided by T_max.)"
+            "All masses 1, v_t = 1, v_h = 0, d = 3, T_max = 9. Given that word 1 is kept, word 2 is kept with "
+            "probability (2/3)(1/2) + (1/3)(0) = 1/3, so E[A_2 V_2] = (1/3)/9 = 1/27. Printed: (1/3)(1/2 + 0)/9 = "
+            "1/54. (For large d: 2/3 and 1/2, divided by T_max.)"
         ),
         detail="; ".join(f"eps {eps}: true weights {a:.3f}, printed {b:.3f}" for eps, (a, b) in rates.items()),
     )
@@ -216,13 +225,18 @@ def eq_31_sum(document: kw.Document, kind: int, printed: bool) -> float:
 @statement(
     paper="P1",
     ref="Eq. 31",
-    claim="the coefficient of A_t V_t, xi_t = j, is (3/d) sum_s x (g_t v_t - g_{h,t} v_{h,t})/((1-x) sum g + x sum g_h)",
+    claim=(
+        "the coefficient of A_t V_t, xi_t = j, is (3/d) sum_s x (g_t v_t - g_{h,t} v_{h,t})/((1-x) sum g + x sum g_h)"
+    ),
     assumptions="eps >= 1/2, where the 1/d that Eq. 17 leaves out is within the remainder O(T_max^{-3/2})",
     method="growth rate",
     verdict=CORRECTED,
     printed="Weights 1/d for s = 1, ..., d-1.",
     corrected=f"Weights 2(d-s)/(d(d-1)): {SIZE_LAW}.",
-    consequence="Here the factor 3/2 enters: with the printed weights the sum is (3/2) gap/sum g, with the right ones gap/sum g.",
+    consequence=(
+        "Here the factor 3/2 enters: with the printed weights the sum is (3/2) gap/sum g, with the right ones "
+        "gap/sum g."
+    ),
 )
 def eq_31(perturb: float = 0.0) -> Outcome:
     """Exponents at eps = 0.6 and 0.7 for the exact coefficient of one summand."""
@@ -232,7 +246,9 @@ def eq_31(perturb: float = 0.0) -> Outcome:
         exact = [own_coefficient(document, 0) for document in documents]
         T_max = [document.T_max for document in documents]
         true, printed = (
-            kw.growth_exponent(T_max, [abs(factor * eq_31_sum(x, 0, wrong) - b) for x, b in zip(documents, exact, strict=True)])
+            kw.growth_exponent(
+                T_max, [abs(factor * eq_31_sum(x, 0, wrong) - b) for x, b in zip(documents, exact, strict=True)]
+            )
             for factor, wrong in ((1 + perturb, False), (1.0, True))
         )
         lines.append(f"eps {eps}: true weights {true:.3f}, printed {printed:.3f}")
@@ -242,8 +258,8 @@ def eq_31(perturb: float = 0.0) -> Outcome:
         EXPONENT,
         worst_printed - RATE,
         counterexample=(
-            "All masses 1, v_t = 1, v_h = 0: A_t V_t = Z_t/T_max, whose coefficient is 1/T_max. Printed: (3/d) sum_{s=1}^{d-1} "
-            "(s/(d-1))/T_max = (3/2)/T_max for every d."
+            "All masses 1, v_t = 1, v_h = 0: A_t V_t = Z_t/T_max, whose coefficient is 1/T_max. Printed: (3/d) "
+            "sum_{s=1}^{d-1} (s/(d-1))/T_max = (3/2)/T_max for every d."
         ),
         detail="; ".join(lines),
     )

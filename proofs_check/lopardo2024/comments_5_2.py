@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -36,6 +37,7 @@ def comment_5_2_i(perturb: float = 0.0) -> Outcome:
     split = (1 + perturb) * alpha * values + alpha * (values - alpha @ values) * logits
     return Outcome(m.relative_error(split, (w.e * m.gradient_eq_14(w)).sum(axis=1)), ALGEBRA)
 
+
 @statement(
     paper="P1",
     ref="Section 5.2, comment (ii)",
@@ -44,8 +46,12 @@ def comment_5_2_i(perturb: float = 0.0) -> Outcome:
     method="growth rate",
     verdict=CORRECTED,
     printed="By Eq. 19 the slope in alpha_t is (3/2) W_l v_t.",
-    corrected="Affine in alpha_t with slope W_l v_t - F: a token's attention counts by how its value differs from the output.",
-    consequence="The slope can have the other sign: more attention to a token of value 0 < W_l v_t < F lowers its coefficient.",
+    corrected=(
+        "Affine in alpha_t with slope W_l v_t - F: a token's attention counts by how its value differs from the output."
+    ),
+    consequence=(
+        "The slope can have the other sign: more attention to a token of value 0 < W_l v_t < F lowers its coefficient."
+    ),
 )
 def comment_ii(perturb: float = 0.0) -> Outcome:
     """Difference quotient of the exact coefficient in alpha_t, three masses of one word."""
@@ -61,7 +67,8 @@ def comment_ii(perturb: float = 0.0) -> Outcome:
         LEADING_ORDER,
         max(abs(1.5 * v / slope - 1) for slope in slopes),
         counterexample=(
-            f"T_max = 10^6, F = 0.5, a word of value 0.3: raising its g from 1 to 2 changes its coefficient by {slopes[1]:.4f} "
+            f"T_max = 10^6, F = 0.5, a word of value 0.3: raising its g from 1 to 2 changes its coefficient by "
+            f"{slopes[1]:.4f} "
             "times the change of alpha_t (0.3 - 0.5 = -0.2), not by (3/2) 0.3 = +0.45."
         ),
     )
@@ -76,8 +83,8 @@ def comment_ii(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     printed="If W_l v_t = 0, the influence of alpha_t disappears whatever its value.",
     corrected=(
-        "If W_l v_t = 0 (and [UNK] has value 0), the coefficient is -(alpha_t - alpha_{h,t}) F: a token of value 0 that draws "
-        "attention dilutes the others. The influence disappears if W_l v_t = F."
+        "If W_l v_t = 0 (and [UNK] has value 0), the coefficient is -(alpha_t - alpha_{h,t}) F: a token of value 0 "
+        "that draws attention dilutes the others. The influence disappears if W_l v_t = F."
     ),
     consequence="LIME does not ignore tokens that the last layer silences; it reports that they move f towards 0.",
 )
@@ -86,20 +93,21 @@ def comment_iii(perturb: float = 0.0) -> Outcome:
     document = _document(g=[5.0, 1.0], v=[0.0, 2.0], g_h=[1.0, 1.1], v_h=[0.0, 0.2])
     exact = kw.lime_limit(document)[0]
     formula = -(1 + perturb) * (5.0 - 1.0) * document.F / document.A
-    coefficients = []
+    coefficients, xi = [], [1, 2, None, None]
     for g_1 in (1, 3):
         g, v = [Fraction(g_1), Fraction(1), Fraction(1), Fraction(1)], [Fraction(0), *[Fraction(1)] * 3]
         v_h = [Fraction(0), Fraction(0), Fraction(1), Fraction(1)]
-        xi: list[int | None] = [1, 2, None, None]
-        f = bf.lime_limit(2, lambda S, g=g, v=v, v_h=v_h: bf.attention_value(S, xi, g, v, [Fraction(1)] * 4, v_h))
+        f = bf.lime_limit(2, partial(bf.attention_value, xi=xi, g=g, v=v, g_h=[Fraction(1)] * 4, v_h=v_h))
         coefficients.append(f[1])
     return Outcome(
         abs(formula / exact - 1),
         LEADING_ORDER,
         abs(0.0 / exact - 1),
         counterexample=(
-            "Two words and two padded positions; word 1 has value 0 and mass g_1, word 2 value 1 and mass 1, padding value 1 "
-            f"and mass 1; [UNK] at a word has value 0 and mass 1. g_1 = 1: beta_1 = {coefficients[0]}. g_1 = 3: beta_1 = "
+            "Two words and two padded positions; word 1 has value 0 and mass g_1, word 2 value 1 and mass 1, "
+            "padding value 1 "
+            f"and mass 1; [UNK] at a word has value 0 and mass 1. g_1 = 1: beta_1 = {coefficients[0]}. g_1 = 3: "
+            f"beta_1 = "
             f"f(1 present, 2 removed) - f(both removed) = 2/6 - 2/4 = {coefficients[1]}."
         ),
     )
@@ -114,7 +122,10 @@ def comment_iii(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     printed="Near zero whenever alpha_t v_t is close to alpha_{h,t} v_{h,t}.",
     corrected="Near zero whenever g_t (W_l v_t - F) is close to g_{h,t} (W_l v_{h,t} - F).",
-    consequence="A replacement token is neutral if attention times *deviation from the output* agrees, not attention times value.",
+    consequence=(
+        "A replacement token is neutral if attention times *deviation from the output* agrees, not attention times "
+        "value."
+    ),
 )
 def comment_iv(perturb: float = 0.0) -> Outcome:
     """One word that meets the corrected condition, one that meets the printed one; scale: the largest coefficient."""
@@ -127,8 +138,10 @@ def comment_iv(perturb: float = 0.0) -> Outcome:
         LEADING_ORDER,
         abs(other[0]) / np.max(np.abs(other)),
         counterexample=(
-            "T_max = 10^6, F = 0.5, a word with g = 2, v = 1/2, [UNK] with g_h = 1, v_h = 1: alpha_t v_t = alpha_{h,t} v_{h,t} = "
-            f"10^-6, and the coefficient is {other[0] * 1e6:.4f} 10^-6 (corrected theorem: 2 (0.5 - 0.5) - 1 (1 - 0.5) = -0.5)."
+            "T_max = 10^6, F = 0.5, a word with g = 2, v = 1/2, [UNK] with g_h = 1, v_h = 1: alpha_t v_t = "
+            "alpha_{h,t} v_{h,t} = "
+            f"10^-6, and the coefficient is {other[0] * 1e6:.4f} 10^-6 (corrected theorem: 2 (0.5 - 0.5) - 1 (1 - "
+            f"0.5) = -0.5)."
         ),
     )
 
@@ -150,16 +163,16 @@ def factor_of_removed_mass(ratio: float) -> float:
     verdict=CORRECTED,
     printed="Eq. 19, with 3/2, agrees very well with LIME in the figure.",
     corrected=(
-        "The factor of alpha_t v_t is 6 I_1(B/A - 1), I_1(r) = (r^2/2 + r - (1+r) ln(1+r))/r^3: 1 if replacing a word keeps "
-        "its mass (B = A, the theorem's regime), 3/2 at B/A = 0.390, 3 if it leaves nothing behind (B = 0). A word "
-        "that holds all the attention, the others being of value 0, has beta_j = v_j: factor 1 again."
+        "The factor of alpha_t v_t is 6 I_1(B/A - 1), I_1(r) = (r^2/2 + r - (1+r) ln(1+r))/r^3: 1 if replacing a "
+        "word keeps its mass (B = A, the theorem's regime), 3/2 at B/A = 0.390, 3 if it leaves nothing behind (B = "
+        "0). A word that holds all the attention, the others being of value 0, has beta_j = v_j: factor 1 again."
     ),
     consequence=(
-        "To be fair to the figure: there 3/2 happens to fit. The run uses lime's default bow=True, which deletes words "
-        "(mask_string is ignored) where the theorem replaces them by [UNK] in place, and the attention of a trained model "
-        "is concentrated, so removing words removes mass. Both move the factor away from 1, towards a value between 1 "
-        "and 3; it is a coincidence of that model and not the constant of the theorem. The figure itself needs the "
-        "authors' weights and is not re-run here."
+        "To be fair to the figure: there 3/2 happens to fit. The run uses lime's default bow=True, which deletes "
+        "words (mask_string is ignored) where the theorem replaces them by [UNK] in place, and the attention of a "
+        "trained model is concentrated, so removing words removes mass. Both move the factor away from 1, towards a "
+        "value between 1 and 3; it is a coincidence of that model and not the constant of the theorem. The figure "
+        "itself needs the authors' weights and is not re-run here."
     ),
 )
 def figure_4(perturb: float = 0.0) -> Outcome:
@@ -189,8 +202,10 @@ def figure_4(perturb: float = 0.0) -> Outcome:
         LEADING_ORDER,
         printed,
         counterexample=(
-            "Deletion with nothing in its place, five words of equal attention 1/5 and values 4, -1, 2, 0, -5 (f(xi) = 0): "
-            f"beta_1 = {deleted[0]} = (3 d/(d+1)) (1/5) 4, a factor 5/2 at d = 5 and 3 in the limit; equal masses for words "
+            "Deletion with nothing in its place, five words of equal attention 1/5 and values 4, -1, 2, 0, -5 "
+            "(f(xi) = 0): "
+            f"beta_1 = {deleted[0]} = (3 d/(d+1)) (1/5) 4, a factor 5/2 at d = 5 and 3 in the limit; equal masses "
+            f"for words "
             "and [UNK]: factor 1. Neither is 3/2."
         ),
         detail="exact factors; " + "; ".join(found),

@@ -19,10 +19,10 @@ from ..tolerances import ALGEBRA, EXACT
 from . import small_model as m
 
 
-def random_game(d: int, seed: int) -> bf.Value:
+def random_game(d: int, seed: int, shift: int = 0) -> bf.Value:
     """A set function with arbitrary rational values: no structure that a wrong formula could lean on."""
     rng = random.Random(seed)
-    table = {S: Fraction(rng.randint(-60, 60), rng.randint(1, 12)) for S in bf.subsets(d)}
+    table = {S: Fraction(rng.randint(-60, 60), rng.randint(1, 12)) + shift for S in bf.subsets(d)}
     return table.__getitem__
 
 
@@ -81,9 +81,9 @@ def kernel(s: int) -> Fraction:
     verdict=CORRECTED,
     printed="The penalty lambda |beta|^2 over all of beta in R^{d+1}, the intercept included.",
     corrected=(
-        "The penalty is lambda sum_{j>=1} beta_j^2: the package fits Ridge with a free intercept. The minimiser then is "
-        "beta_j = (Gamma_j - G)/(alpha_1 - alpha_2 + rho) + G/(alpha_1 + (d-1) alpha_2 - d alpha_1^2/alpha_0 + rho), "
-        "Gamma_j = E[pi Z_j f] - alpha_1 E[pi f]/alpha_0, G = mean Gamma, rho = lambda/n."
+        "The penalty is lambda sum_{j>=1} beta_j^2: the package fits Ridge with a free intercept. The minimiser then "
+        "is beta_j = (Gamma_j - G)/(alpha_1 - alpha_2 + rho) + G/(alpha_1 + (d-1) alpha_2 - d alpha_1^2/alpha_0 + "
+        "rho), Gamma_j = E[pi Z_j f] - alpha_1 E[pi f]/alpha_0, G = mean Gamma, rho = lambda/n."
     ),
     consequence=(
         "With a penalised intercept the explanation of f + c depends on c, so a constant model gets non-zero "
@@ -110,7 +110,8 @@ def eq_16(perturb: float = 0.0) -> Outcome:
         EXACT,
         largest(printed),
         counterexample=(
-            "d = 2, f = 1 for every sample, pi = 1, lambda/n = 1/4. Samples (0,1), (1,0), (0,0) with probabilities 1/4, 1/4, "
+            "d = 2, f = 1 for every sample, pi = 1, lambda/n = 1/4. Samples (0,1), (1,0), (0,0) with probabilities "
+            "1/4, 1/4, "
             "1/2. Eq. 16: (5/4) b0 + (1/2) b = 1 and (1/4) b0 + (1/2) b = 1/4, so b0 = 3/4 and b = "
             f"{constant[1]}; LIME returns b = 0."
         ),
@@ -124,26 +125,28 @@ def eq_16(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
     verdict=CORRECTED,
     printed="argmin over beta in R^d of sum pi (Y - beta.Z)^2 + lambda |beta|^2, no intercept.",
-    corrected="beta in R^{d+1} with an intercept, as in the paper; without it Eq. 17 does not follow even to leading order.",
+    corrected=(
+        "beta in R^{d+1} with an intercept, as in the paper; without it Eq. 17 does not follow even to leading order."
+    ),
     consequence="Without intercept a constant model would get coefficients of order one.",
 )
 def slides_surrogate(perturb: float = 0.0) -> Outcome:
     """Adding a constant to f leaves the coefficients alone with an intercept, not without."""
     error, printed = [], []
     for d in (2, 3, 4):
-        value, shift = random_game(d, seed=20 + d), 7 * one_plus(perturb) - 7
+        value, raised, slip = random_game(d, 20 + d), random_game(d, 20 + d, shift=7), 7 * one_plus(perturb) - 7
         plain = bf.lime_limit(d, value)
-        shifted = bf.lime_limit(d, lambda S, value=value: value(S) + 7)
-        error += [shifted[0] - plain[0] - 7 - shift] + [x - y for x, y in zip(shifted[1:], plain[1:], strict=True)]
-        without = bf.lime_limit(d, lambda S, value=value: value(S) + 7, intercept=False)
+        shifted = bf.lime_limit(d, raised)
+        error += [shifted[0] - plain[0] - 7 - slip] + [x - y for x, y in zip(shifted[1:], plain[1:], strict=True)]
+        without = bf.lime_limit(d, raised, intercept=False)
         printed += [x - y for x, y in zip(without[1:], plain[1:], strict=True)]
     return Outcome(
         largest(error),
         EXACT,
         largest(printed),
         counterexample=(
-            "d = 2, f = 1: samples (0,1), (1,0), (0,0). Without intercept beta = (1, 1) fits the first two; with intercept "
-            "beta_0 = 1, beta = (0, 0) fits all."
+            "d = 2, f = 1: samples (0,1), (1,0), (0,0). Without intercept beta = (1, 1) fits the first two; with "
+            "intercept beta_0 = 1, beta = (0, 0) fits all."
         ),
     )
 
@@ -180,13 +183,13 @@ def slides_theorem(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     printed="beta_j = 3 E[f(X)|j not in S] - (3/d) sum_k E[f(X)|k not in S], as an equality.",
     corrected=(
-        "beta_j = 3 (d-1)/(d+1) (E_j - Ebar) + 6/(d+1) (Ebar - E[f]), where E_j = E[f | j not in S] and Ebar = mean of the "
-        "E_j. Eq. 17 is this with O(1/d) terms left out."
+        "beta_j = 3 (d-1)/(d+1) (E_j - Ebar) + 6/(d+1) (Ebar - E[f]), where E_j = E[f | j not in S] and Ebar = mean "
+        "of the E_j. Eq. 17 is this with O(1/d) terms left out."
     ),
     consequence=(
-        "The coefficients of Eq. 17 sum to zero for every model. The term left out, 6/(d+1) (Ebar - E[f]), is the mean "
-        "coefficient: small against a coefficient of order one, but of the same order as the coefficients themselves when "
-        "these are of order 1/d or less, which is the regime of Theorem 5.1."
+        "The coefficients of Eq. 17 sum to zero for every model. The term left out, 6/(d+1) (Ebar - E[f]), is the "
+        "mean coefficient: small against a coefficient of order one, but of the same order as the coefficients "
+        "themselves when these are of order 1/d or less, which is the regime of Theorem 5.1."
     ),
 )
 def eq_17(perturb: float = 0.0) -> Outcome:
@@ -195,7 +198,7 @@ def eq_17(perturb: float = 0.0) -> Outcome:
     for d in (2, 3, 4, 5, 6):
         value, law = random_game(d, seed=40 + d), bf.sampling_law(d)
         E = bf.expectation(law, value)
-        E_j = [bf.expectation(law, value, lambda S, j=j: j not in S) for j in range(1, d + 1)]
+        E_j = [bf.expectation(law, value, bf.kept(j)) for j in range(1, d + 1)]
         mean = sum(E_j, Fraction(0)) / d
         beta = bf.lime_limit(d, value)[1:]
         slope = one_plus(perturb) * Fraction(3 * (d - 1), d + 1)
@@ -208,7 +211,8 @@ def eq_17(perturb: float = 0.0) -> Outcome:
         EXACT,
         largest(printed),
         counterexample=(
-            f"f = the fraction of words left, d = 5: f is linear with every coefficient {share[1]}, which least squares "
+            f"f = the fraction of words left, d = 5: f is linear with every coefficient {share[1]}, which least "
+            f"squares "
             "returns. By symmetry all E_j are equal (3/5), so Eq. 17 gives 3 E_j - 3 E_j = 0."
         ),
     )

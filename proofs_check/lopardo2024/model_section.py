@@ -40,7 +40,9 @@ def eq_1(perturb: float = 0.0) -> Outcome:
     claim="embeddings, positions, keys, queries, values, the gradient's name, the kernel",
     method="none",
     verdict=NOT_CHECKABLE,
-    reason="Definitions: they claim nothing. They are used, as printed, by the checks of Eq. 4, 8, 14, 16 and 20 to 28.",
+    reason=(
+        "Definitions: they claim nothing. They are used, as printed, by the checks of Eq. 4, 8, 14, 16 and 20 to 28."
+    ),
 )
 def definitions(perturb: float = 0.0) -> Outcome:
     """Nothing to run."""
@@ -141,5 +143,7 @@ def eq_11(perturb: float = 0.0) -> Outcome:
     return Outcome(
         error,
         INEQUALITY,
-        detail="Heads (.5, .4, .1), (.1, .3, .6), (.3, .35, .35): alpha-avg = (.3, .35, .35), alpha-max = (.5, .4, .6).",
+        detail=(
+            "Heads (.5, .4, .1), (.1, .3, .6), (.3, .35, .35): alpha-avg = (.3, .35, .35), alpha-max = (.5, .4, .6)."
+        ),
     )

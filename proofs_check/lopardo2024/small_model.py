@@ -1,12 +1,13 @@
 """P1's classifier (section 2) at toy size, written once for NumPy and JAX: the object that Eq. 1 to 14 speak about.
 
-Row 0 of the embeddings is [CLS], rows 1, ..., T the document, the rest padding. Dimensions are different primes, so that
-a transposed matrix cannot pass.
+Row 0 of the embeddings is [CLS], rows 1, ..., T the document, the rest padding. Dimensions are different primes, so
+that a transposed matrix cannot pass.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ def random_weights(seed: int, heads: int = K, out: int = d_out) -> Weights:
 
 
 def attention(w: Weights, e: Any, head: int, query_row: int = 0, xp: Any = np) -> Any:
-    """alpha (T_max,) of Eq. 8 for the query at `query_row` ([CLS] by default)."""
+    """Attention alpha (T_max,) of Eq. 8 for the query at `query_row` ([CLS] by default)."""
     q = w.W_q[head] @ e[query_row]
     logits = (e @ w.W_k[head].T) @ q / xp.sqrt(float(d_att))
     g = xp.exp(logits - xp.max(logits))
@@ -62,7 +63,7 @@ def head_output(w: Weights, e: Any, head: int, xp: Any = np) -> Any:
 
 
 def output(w: Weights, e: Any, xp: Any = np) -> Any:
-    """f of Eq. 1."""
+    """The model f of Eq. 1."""
     heads = w.W_q.shape[0]
     return sum(head_output(w, e, i, xp) for i in range(heads)) / heads
 
@@ -101,16 +102,14 @@ def double_precision() -> Iterator[tuple[Any, Any]]:
         raise ImportError(
             "this check differentiates with JAX: install the extra 'jax' (pip install 'attn-closed-form[jax]')"
         ) from error
-    if hasattr(jax, "enable_x64"):
-        switch = jax.enable_x64
-    else:
-        from jax.experimental import enable_x64 as switch
+    # jax.enable_x64 is new; before it the switch lived in jax.experimental.
+    switch = jax.enable_x64 if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental").enable_x64
     with switch(True):
         yield jax, jnp
 
 
 def jacobian(function: Callable[[Any, Any], Any], at: np.ndarray) -> np.ndarray:
-    """d function(x, xp) / d x by JAX in double precision: shape of the result, then shape of x."""
+    """Derivative of function(x, xp) in x by JAX in double precision: shape of the result, then shape of x."""
     with double_precision() as (jax, jnp):
         return np.asarray(jax.jacobian(lambda x: function(x, jnp))(jnp.asarray(at)))
 
