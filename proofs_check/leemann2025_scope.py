@@ -45,6 +45,13 @@ def _with_positions(tokens: Sequence[int]) -> tuple[Fraction, Fraction]:
     return _uniform_attention([(WEIGHTS[t], Fraction(int(i == 0))) for i, t in enumerate(tokens)])
 
 
+def _smallest_cls_example() -> list[Fraction]:
+    """Half the spread of the outputs 6 z - 2 on [CLS] tau and [CLS] tau tau, z the attention output at [CLS]."""
+    values = [[(Fraction(0), Fraction(1)), *[(Fraction(1), Fraction(0))] * k] for k in (1, 2)]
+    first, second = (6 * _uniform_attention(row)[0] - 2 for row in values)
+    return [(second - first) / 2]
+
+
 def _relu(z: Fraction) -> Fraction:
     return max(z, Fraction(0))
 
@@ -89,11 +96,11 @@ def app_c_2_cls(perturb: float = 0.0) -> Outcome:
     return Outcome(
         worst(differences),
         EXACT,
-        printed_error=0.5,
+        printed_error=worst(_smallest_cls_example()),
         counterexample="V = {tau}, C = 2, w(tau) = 1, b = 0. All scores 0, value 1 for tau and 0 for [CLS]: the "
         "attention output at [CLS] is 1/2 on [CLS] tau and 2/3 on [CLS] tau tau. The affine ffn 6 z - 2 gives 6/2 - "
         "2 = 1 and 12/3 - 2 = 2, the linear model. Cor. B.2 would force an error of |w|(C-1)/2 = 1/2 on one of them.",
-        detail="printed_error is the error that Cor. B.2 calls unavoidable on that example; the construction has none.",
+        detail="printed_error is the spread of that example's two outputs, over 2: by Prop. 4.1 they would be equal",
     )
 
 
@@ -157,6 +164,11 @@ def app_c_2_capacity(perturb: float = 0.0) -> Outcome:
     return Outcome(float("nan"), EXACT)
 
 
+def _length_two(first: int, second: int) -> Fraction:
+    """The example's transformer on two tokens with weights 0 (a) and 1 (b): twice the uniform mean."""
+    return 2 * _uniform_attention([(Fraction(w), Fraction(0)) for w in (first, second)])[0]
+
+
 @statement(
     paper="P2",
     ref="Sec. 7 (disjoint spaces)",
@@ -183,7 +195,7 @@ def sec_7_disjoint(perturb: float = 0.0) -> Outcome:
     return Outcome(
         worst(differences),
         EXACT,
-        printed_error=1.0,
+        printed_error=worst([_length_two(0, 1) - _length_two(0, 0)]),
         counterexample="V = {a, b}, w(a) = 0, w(b) = 1, sequences of length 2 only, all scores 0, value w, ffn z -> "
         "2 z: F(aa) = 2 (0+0)/2 = 0, F(ab) = F(ba) = 2 (0+1)/2 = 1, F(bb) = 2 (1+1)/2 = 2. The transformer is the "
         "linear model, and it is neither constant nor determined by the first token: F(ab) - F(aa) = 1.",

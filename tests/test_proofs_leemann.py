@@ -3,10 +3,21 @@
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from proofs_check import leemann2025_scope as scope
-from proofs_check.leemann2025_forms import MASSES, VALUES, shapley_by_orders, slalom, slalom_game
+from proofs_check.leemann2025_forms import (
+    MASSES,
+    VALUES,
+    Head,
+    Layer,
+    log_odds,
+    sequences,
+    shapley_by_orders,
+    slalom,
+    slalom_game,
+)
 from proofs_check.leemann2025_recovery import recover
 from proofs_check.leemann2025_shapley import shapley_by_counting
 from proofs_check.registry import CORRECTED, NOT_CHECKABLE, run, statements
@@ -61,6 +72,31 @@ def test_relu_division_is_exact_up_to_its_length_and_not_beyond():
         for x in (Fraction(-2), Fraction(-1, 7), Fraction(0), Fraction(2)):
             assert scope.divide_by_relus(x, Fraction(1, n), 8, bound) == x * n
     assert scope.divide_by_relus(Fraction(1), Fraction(1, 9), 8, bound) == 8
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_whole_transformer_with_cls_is_a_linear_model(causal):
+    """The claim of P2 App. C.2 ([CLS]) once more, through Eq. 7 to 13 and with the ReLU network as ffn."""
+    longest, bound = 4, Fraction(3, 2)
+    cls = len(scope.WEIGHTS)
+    E = np.zeros((cls + 1, 4), dtype=np.longdouble)
+    E[:cls, 0] = [float(w) for w in scope.WEIGHTS]
+    E[cls, 1] = 1
+    zeros = np.zeros((4, 2), dtype=np.longdouble)
+    values, P = zeros.copy(), np.zeros((2, 4), dtype=np.longdouble)
+    values[0, 0] = values[1, 1] = 1
+    P[0, 2] = P[1, 3] = 1  # beside the skip connection's coordinates
+
+    def ffn(z):
+        x, n = Fraction(float(z[2])), round(1 / float(z[3]))
+        return np.array([0, 0, float(scope.divide_by_relus(x, Fraction(1, n), longest + 1, bound)), 0], np.longdouble)
+
+    layer = Layer((Head(zeros, zeros[0], zeros, zeros[0], values, zeros[0], P),), ffn)
+    W_class = np.zeros((2, 4), dtype=np.longdouble)
+    W_class[1, 2] = 1
+    for tokens in sequences(cls, longest):
+        linear = float(sum(scope.WEIGHTS[t] for t in tokens))
+        assert log_odds(E[[cls, *tokens]], [layer], W_class, causal) == pytest.approx(linear, abs=1e-14)
 
 
 def test_counting_needs_integers_but_no_enumeration():
