@@ -10,13 +10,13 @@ The verdict on record is reproduced if
 - "holds with correction": ``error <= tolerance < printed_error``: the corrected form passes, the printed form fails;
 - "not machine-checkable": there is nothing to run, the entry carries the reason.
 
-A NaN error is a failure. The order of the table is the order of registration.
+A NaN error is a failure. The order of the table is the order of registration, P1 first.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -162,22 +162,25 @@ def statement(
 
 
 def statements(paper: str | None = None, only: str | None = None) -> list[Statement]:
-    """All entries in order of registration; `only` keeps those whose key contains it (case does not matter).
+    """All entries in the order of the papers; `only` keeps those whose key contains it as whole words.
+
+    "Eq. 1" finds Eq. 1 and not Eq. 13, "Theorem 5.1" finds the theorem and its parts; if no key has the whole words,
+    any key that contains the text will do. Case does not matter.
 
     Examples
     --------
-    >>> [entry.key for entry in statements(only="P1 Theorem 5.1")]
-    ['P1 Theorem 5.1']
+    >>> [entry.key for entry in statements(paper="P1", only="lemma d.3")]
+    ['P1 Lemma D.3 (expectation)', 'P1 Lemma D.3 (variance)']
     """
     for name in MODULES:
-        if importlib.util.find_spec(name) is not None:
-            importlib.import_module(name)
-    wanted = (only or "").casefold()
-    return [
-        entry
-        for entry in sorted(_REGISTRY.values(), key=lambda entry: entry.paper)
-        if (paper is None or entry.paper == paper) and wanted in entry.key.casefold()
-    ]
+        importlib.import_module(name)
+    entries = [entry for name in PAPERS for entry in _REGISTRY.values() if entry.paper == name]
+    entries = [entry for entry in entries if paper is None or entry.paper == paper]
+    if only is None:
+        return entries
+    words = re.compile(rf"(?<!\w){re.escape(only.strip())}(?!\w)", re.IGNORECASE)
+    found = [entry for entry in entries if words.search(entry.key)]
+    return found or [entry for entry in entries if only.strip().casefold() in entry.key.casefold()]
 
 
 def reproduces(entry: Statement, outcome: Outcome) -> bool:

@@ -168,11 +168,11 @@ def factor_of_removed_mass(ratio: float) -> float:
         "0). A word that holds all the attention, the others being of value 0, has beta_j = v_j: factor 1 again."
     ),
     consequence=(
-        "To be fair to the figure: there 3/2 happens to fit. The run uses lime's default bow=True, which deletes "
-        "words (mask_string is ignored) where the theorem replaces them by [UNK] in place, and the attention of a "
-        "trained model is concentrated, so removing words removes mass. Both move the factor away from 1, towards a "
-        "value between 1 and 3; it is a coincidence of that model and not the constant of the theorem. The figure "
-        "itself needs the authors' weights and is not re-run here."
+        "To be fair to the figure: there 3/2 fits well. The run uses lime's default bow=True, which deletes words "
+        "(mask_string is ignored) where the theorem replaces them by [UNK] in place, and the attention of a trained "
+        "model is concentrated, so that removing words removes mass. Both can move the factor to a value between 1 and "
+        "3; we read the fit as a coincidence of that model, not as the constant of the theorem. The figure needs the "
+        "authors' weights and is not re-run here."
     ),
 )
 def figure_4(perturb: float = 0.0) -> Outcome:
