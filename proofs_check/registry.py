@@ -33,6 +33,7 @@ METHODS = (
     "autodiff",
     "sampling",
     "growth rate",
+    "exact value at one large size",
     "algebra",
     "none",
 )

@@ -100,7 +100,7 @@ def use_of_d_2(perturb: float = 0.0) -> Outcome:
     ref="Appendix B, other positions",
     claim="whenever xi_t != j the coefficient of A_t V_t is zero with the same precision, and so is their sum",
     assumptions="d = T = T_max^eps, c <= g <= C, |v| <= C",
-    method="growth rate",
+    method="exact value at one large size",
     verdict=CORRECTED,
     printed="For xi_t != j the approximation is zero, with an error O(T_max^{eps-2}) a position.",
     corrected=(

@@ -43,7 +43,7 @@ def comment_5_2_i(perturb: float = 0.0) -> Outcome:
     ref="Section 5.2, comment (ii)",
     claim="LIME explanations are approximately an affine transformation of the alpha_t",
     assumptions=ASSUMPTIONS + "; the other tokens fixed",
-    method="growth rate",
+    method="exact value at one large size",
     verdict=CORRECTED,
     printed="By Eq. 19 the slope in alpha_t is (3/2) W_l v_t.",
     corrected=(
@@ -79,7 +79,7 @@ def comment_ii(perturb: float = 0.0) -> Outcome:
     ref="Section 5.2, comment (iii)",
     claim="if K = 1 and W_l v_t = 0 then the influence of alpha_t disappears, whatever its value",
     assumptions=ASSUMPTIONS,
-    method="growth rate",
+    method="exact value at one large size",
     verdict=CORRECTED,
     printed="If W_l v_t = 0, the influence of alpha_t disappears whatever its value.",
     corrected=(
@@ -118,7 +118,7 @@ def comment_iii(perturb: float = 0.0) -> Outcome:
     ref="Section 5.2, comment (iv)",
     claim="LIME explanations are near zero whenever alpha_t v_t = alpha_{h,t} v_{h,t}",
     assumptions=ASSUMPTIONS,
-    method="growth rate",
+    method="exact value at one large size",
     verdict=CORRECTED,
     printed="Near zero whenever alpha_t v_t is close to alpha_{h,t} v_{h,t}.",
     corrected="Near zero whenever g_t (W_l v_t - F) is close to g_{h,t} (W_l v_{h,t} - F).",
@@ -159,7 +159,7 @@ def factor_of_removed_mass(ratio: float) -> float:
     ref="Figure 4",
     claim="the match of Eq. 19 with five runs of LIME on a trained model supports the factor 3/2",
     assumptions="F = 0, value 0 for [UNK], attention spread over the words; B/A = sum g_h / sum g",
-    method="growth rate",
+    method="exact value at one large size",
     verdict=CORRECTED,
     printed="Eq. 19, with 3/2, agrees very well with LIME in the figure.",
     corrected=(

@@ -36,7 +36,7 @@ ASSUMPTIONS = "d = T = T_max^eps, distinct words, c <= g <= C, |v| <= C"
     ref="Theorem 5.1",
     claim="Eq. 19: beta_j = (3/2K) sum_i sum_t W_l (alpha_t v_t - alpha_{h,t} v_{h,t}) 1{xi_t = j} to leading order",
     assumptions=ASSUMPTIONS,
-    method="growth rate",
+    method="exact value at one large size",
     verdict=CORRECTED,
     printed=(
         "beta_j = (3/2K) sum_i sum_t W_l (alpha_t v_t - alpha_{h,t} v_{h,t}) 1{xi_t = j} + O(T_max^{(2-eps) v 3/2})."
@@ -124,7 +124,7 @@ def missing_term(perturb: float = 0.0) -> Outcome:
     ref="Theorem 5.1 (constant 3/2)",
     claim="the constant in front of Eq. 19 is 3/2",
     assumptions=ASSUMPTIONS + "; F = f(xi) = 0, where the missing term vanishes",
-    method="growth rate",
+    method="exact value at one large size",
     verdict=CORRECTED,
     printed="3/2.",
     corrected=(
