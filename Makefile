@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check format clean
+.PHONY: demo test check proofs format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -16,6 +16,9 @@ check: $(VENV)/.dev                ## lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+proofs: $(VENV)/.dev               ## run every statement of both papers
+	$(BIN)/python -m proofs_check
 
 format: $(VENV)/.dev               ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
