@@ -47,7 +47,7 @@ def load_checkpoint(path: str | os.PathLike[str], like: Any) -> tuple[Any, dict[
     """
     expected, structure = jax.tree.flatten(like)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             notes = json.loads(archive["notes"].tobytes().decode("utf-8"))
             leaves = [archive[f"leaf_{i}"] for i in range(len(archive.files) - 1)]
     except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError) as error:

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from attn_closed_form.datasets import Reviews, load_imdb
 from attn_closed_form.model_file import save_model
+from attn_closed_form.positions import sinusoidal_positions
 from attn_closed_form.text import Vocabulary
 from attn_closed_form.weights import AttentionWeights
 
@@ -39,11 +40,9 @@ from .batches import Batches, Documents, encode_documents, film_groups, pad_rows
 from .checkpoint import load_checkpoint, save_checkpoint
 from .collapsed import collapsed_forward
 from .devices import CHOICES, cut_by_document, device_mesh, join_cluster, on_every_device
-from .params import Params, Sizes, init_params, weights_from_params
+from .params import Params, weights_from_params
 from .progress import Progress
 
-# What is trained; the rest (positions, inner biases) stays as it starts.
-TRAINED = ("W_e", "W_q", "W_k", "W_v", "W_l", "b_l")
 EVALUATION_BLOCK = 1000
 
 Trained = dict[str, jax.Array]
@@ -150,8 +149,9 @@ def train(
     optimizer = _optimizer(config, batches.steps)
     take_step = _step_function(optimizer, fixed, cls, config.ema)
     predict = _predict_function(mesh, fixed, cls)
+    copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
     zero = np.zeros((), np.float32)
-    state = State(trained, optimizer.init(trained), trained, trained, np.zeros((), np.int32), zero)
+    state = State(trained, jax.jit(optimizer.init)(trained), trained, trained, np.zeros((), np.int32), zero)
     notes: dict[str, Any] = {
         "config": asdict(config),
         "data": [documents.checksum(), held_out.checksum()],
@@ -192,7 +192,7 @@ def train(
             notes["history"].append(record)
             if notes["best"] is None or record["validation_loss"] < notes["best"]["validation_loss"]:
                 notes["best"] = record
-                state = state._replace(best=jax.tree.map(jnp.copy, state.average))
+                state = state._replace(best=copy(state.average))
             state = state._replace(loss_sum=on_every_device(mesh, zero))
             progress.epoch(record)
             _checkpoint(checkpoint, state, notes)
@@ -202,18 +202,33 @@ def train(
 
 
 def _start(config: Config, D: int, cls: int) -> tuple[dict[str, NDArray[Any]], Trained]:
-    """Fixed and trained arrays at the start: the twin's, embeddings and positions scaled but for [CLS].
+    """Fixed and trained arrays at the start, distributed as the twin's but for scaled embeddings and positions.
 
     Small embeddings let a word that is hardly seen start, and stay, without an opinion. [CLS] keeps its size, as it
-    alone makes the query.
+    alone makes the query. NumPy draws the numbers: no compilation, and the same ones under every version of JAX.
     """
     c = config
-    sizes = Sizes(D=D, d_e=c.d_e, T_max=c.T_max, K=c.K, d_att=c.d_att, d_out=c.d_out)
-    start = {name: np.array(a) for name, a in init_params(jax.random.key(c.seed), sizes, "float32")._asdict().items()}
-    start["W_e"][np.arange(D) != cls] *= np.float32(c.scale)
-    start["W_p"] *= np.float32(c.scale)
-    fixed = {name: array for name, array in start.items() if name not in TRAINED}
-    return fixed, {name: start[name] for name in TRAINED}
+    rng = np.random.default_rng(c.seed)
+
+    def normal(*shape: int, deviation: float) -> NDArray[Any]:
+        return (deviation * rng.standard_normal(shape)).astype(np.float32)
+
+    start = {
+        "W_e": normal(D, c.d_e, deviation=c.scale),
+        "W_q": normal(c.K, c.d_att, c.d_e, deviation=c.d_e**-0.5),
+        "W_k": normal(c.K, c.d_att, c.d_e, deviation=c.d_e**-0.5),
+        "W_v": normal(c.K, c.d_out, c.d_e, deviation=c.d_e**-0.5),
+        "W_l": normal(c.K, 1, c.d_out, deviation=c.d_out**-0.5),
+        "b_l": np.zeros(1, np.float32),
+    }
+    start["W_e"][cls] = normal(c.d_e, deviation=1.0)
+    fixed = {
+        "W_p": (c.scale * sinusoidal_positions(c.T_max, c.d_e)).astype(np.float32),
+        "b_q": np.zeros((c.K, c.d_att), np.float32),
+        "b_k": np.zeros((c.K, c.d_att), np.float32),
+        "b_v": np.zeros((c.K, c.d_out), np.float32),
+    }
+    return fixed, start
 
 
 def _optimizer(config: Config, steps: int) -> Any:
