@@ -19,7 +19,7 @@ import numpy as np
 def save_checkpoint(path: str | os.PathLike[str], state: Any, notes: dict[str, Any]) -> None:
     """Write a pytree of arrays and JSON-able notes; a run killed in the middle leaves the previous file intact."""
     path = Path(path)
-    leaves = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+    leaves: dict[str, Any] = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
     encoded = np.frombuffer(json.dumps(notes).encode("utf-8"), dtype=np.uint8)
     partial = path.with_name(f".{path.name}.partial")
     with partial.open("wb") as stream:
