@@ -264,7 +264,8 @@ def _reporting(progress: Progress | bool | None) -> Iterator[Progress]:
     if bars is None:
         yield lambda stage, done, total: None
         return
-    begin, tasks = time.monotonic(), {}
+    begin = time.monotonic()
+    tasks: dict[str, Any] = {}
 
     def report(stage: str, done: int, total: int) -> None:
         if time.monotonic() - begin < PATIENCE:

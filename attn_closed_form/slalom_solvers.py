@@ -125,11 +125,12 @@ class ShortSamples:
         """A scatter of all pairs of places."""
         flat = self.index[:, :, None] * self.V + self.index[:, None, :]
         products = x[:, :, None] * y[:, None, :]
-        return np.bincount(flat.ravel(), products.ravel(), self.V**2).reshape(self.V, self.V)
+        total: Array = np.bincount(flat.ravel(), products.ravel(), self.V**2).astype(np.float64, copy=False)
+        return total.reshape(self.V, self.V)
 
     def columns(self, x: Array, r: Array) -> Array:
         """A scatter."""
-        return np.bincount(self.index.ravel(), (x * r[:, None]).ravel(), self.V)
+        return np.bincount(self.index.ravel(), (x * r[:, None]).ravel(), self.V).astype(np.float64, copy=False)
 
     def counts(self) -> Array:
         """One a place."""
