@@ -146,9 +146,7 @@ def _best(
     rng = np.random.default_rng(seed)
     keep = deletions(ids.size, num_samples, max_deletions, "balanced", rng)
     masked, counts = distinct(list(np.where(keep, ids, weights.unk)))
-    fit = fit_sequences(
-        _squeeze(predict_many(weights, masked)), list(pad(weights, masked)[:, 1:]), counts, gamma=gamma
-    )
+    fit = fit_sequences(_squeeze(predict_many(weights, masked)), list(pad(weights, masked)[:, 1:]), counts, gamma=gamma)
     fresh = np.where(deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng), ids, weights.unk)
     f = predict_many(weights, list(fresh))
     error = f - fit.slalom.predict_many(list(pad(weights, list(fresh))[:, 1:])).reshape(f.shape)
