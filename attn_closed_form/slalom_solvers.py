@@ -34,6 +34,8 @@ MAX_STEP = 2.0
 SPREAD = 60.0
 # Relative to mean f^2: an MSE that is rounding and nothing else.
 ROUNDING = 1e-31
+# Tried in turn by the polish: the normal equations of a long document may be singular to the last digit.
+POLISH_DAMPING = (1e-14, 1e-12, 1e-10, 1e-8)
 # So many times that is an exact SLALOM: there is nothing better to look for.
 EXACT = 1e6
 
@@ -101,27 +103,32 @@ def linear_start(samples: Samples, f: Array, weight: Array) -> Array:
     return s - s.mean()
 
 
-def _polish(samples: Samples, f: Array, weight: Array, s: Array, floor: float, max_iter: int = 12) -> Solution:
-    """Undamped Gauss-Newton in (s, v) jointly, for a start that is nearly exact: few digits are lost, and no time."""
+def _polish(samples: Samples, f: Array, weight: Array, s: Array, floor: float, max_iter: int = 20) -> Solution:
+    """Gauss-Newton in (s, v) jointly, hardly damped, for a start that is nearly exact: fast, with few digits lost."""
     v = values_for(samples, f, weight, s)
     r = f - outputs(samples, s, v)
     mse = float(weight @ (r * r).sum(axis=1))
     for iteration in range(max_iter):
         if mse <= floor:
-            break
-        ds, dv = _joint_step(samples, f, weight, s, v, r)
-        s_new, v_new = s + ds, v + dv
-        r_new = f - outputs(samples, s_new, v_new)
-        mse_new = float(weight @ (r_new * r_new).sum(axis=1))
-        # Far from exact a step gains little or nothing: that is not for here.
-        if not mse_new < (0.9 if mse <= EXACT * floor else 0.1) * mse:
+            return Solution(s, v, mse, iteration, True)
+        step = _joint_step(samples, f, weight, s, v, r)
+        for damping in POLISH_DAMPING:
+            ds, dv = step(damping)
+            s_new, v_new = s + ds, v + dv
+            r_new = f - outputs(samples, s_new, v_new)
+            mse_new = float(weight @ (r_new * r_new).sum(axis=1))
+            if mse_new < 0.5 * mse:
+                break
+        else:  # far from exact a step gains little or nothing, and at the end there is only rounding
             return Solution(s, v, mse, iteration, True)
         s, v, r, mse = s_new - s_new.mean(), v_new, r_new, mse_new
-    return Solution(s, v, mse, iteration, True)
+    return Solution(s, v, mse, max_iter, False)
 
 
-def _joint_step(samples: Samples, f: Array, weight: Array, s: Array, v: Array, r: Array) -> tuple[Array, Array]:
-    """Gauss-Newton step (ds, dv), from normal equations in the variables (dv + centre ds, ds), columns scaled."""
+def _joint_step(
+    samples: Samples, f: Array, weight: Array, s: Array, v: Array, r: Array
+) -> Callable[[float], tuple[Array, Array]]:
+    """Gauss-Newton in (s, v): from the damping to (ds, dv), by normal equations in (dv + centre ds, ds), scaled."""
     V, C = v.shape
     root = np.sqrt(weight)[:, None]
     alpha = samples.alpha(s) * root
@@ -148,9 +155,13 @@ def _joint_step(samples: Samples, f: Array, weight: Array, s: Array, v: Array, r
     matrix = matrix / scale / scale[:, None]
     free = np.r_[centre.T.ravel(), np.ones(V)] * scale  # a constant added to s, as in `_reduced_problem`
     matrix += np.outer(free, free) / (free @ free)
-    matrix[np.diag_indices_from(matrix)] += 1e-14
-    x = (np.linalg.solve(matrix, g.ravel() / scale) / scale).reshape(C + 1, V)
-    return x[C], x[:C].T - centre * x[C][:, None]
+
+    def step(damping: float) -> tuple[Array, Array]:
+        damped = matrix + damping * np.eye(len(matrix))
+        x = (np.linalg.solve(damped, g.ravel() / scale) / scale).reshape(C + 1, V)
+        return x[C], x[:C].T - centre * x[C][:, None]
+
+    return step
 
 
 def _descend(
