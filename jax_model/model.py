@@ -1,0 +1,91 @@
+"""Section 2 of P1, line by line: an attention classifier in JAX, to be read from top to bottom.
+
+P1 = Lopardo, Precioso, Garreau, "Attention Meets Post-hoc Interpretability" (ICML 2024). The input is a padded
+document, `[CLS] xi [UNK] ... [UNK]`, exactly T_max token ids. Everything is computed as the paper writes it: every
+token makes a key, a query and a value, every query attends to every key, and only at the end does the [CLS] row of
+each attention matrix matter. That wastes almost all of the work, on purpose: this file is the witness that the
+closed forms of `attn_closed_form` are compared with, so it must not share their shortcut.
+
+Pure functions of `(params, input)`; jit, grad and vmap them as you like. The dtype and the device are those of the
+parameters. One document at a time; `forward_batch` maps over many.
+
+Departures from the paper: arrays have a row a token (the paper has columns); position 0 is [CLS]; `W_l` may have
+C > 1 rows; biases may be non-zero, and the output has one too.
+"""
+
+from __future__ import annotations
+
+import jax
+
+from .params import Params
+
+
+def embed(params: Params, ids: jax.Array) -> jax.Array:
+    """Embedded tokens: (T_max,) padded ids -> e, (T_max, d_e).
+
+    Padding is the [UNK] token, so Eq. 4 (h plus position) is Eq. 2 with h = W_e[unk].
+    """
+    e = params.W_e[ids] + params.W_p  # Eq. 2, Eq. 4
+    return e
+
+
+def head(
+    e: jax.Array,
+    W_q: jax.Array,
+    W_k: jax.Array,
+    W_v: jax.Array,
+    W_l: jax.Array,
+    b_q: jax.Array,
+    b_k: jax.Array,
+    b_v: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """One head: e (T_max, d_e) -> its output f_i (C,) and its attention matrix A (T_max, T_max).
+
+    Row s of A is the attention of query s over all positions, A[s, t] = alpha_t(q_s) (section 3).
+    """
+    k = e @ W_k.T + b_k  # Eq. 5: (T_max, d_att)
+    q = e @ W_q.T + b_q  # Eq. 6: (T_max, d_att)
+    v = e @ W_v.T + b_v  # Eq. 7: (T_max, d_out)
+
+    d_att = W_k.shape[0]
+    A = jax.nn.softmax(q @ k.T / d_att**0.5, axis=-1)  # Eq. 8: (T_max, T_max)
+    v_tilde = A @ v  # Eq. 9: (T_max, d_out)
+
+    f_i = W_l @ v_tilde[0]  # section 2.2, output of the model: the query of [CLS]
+    return f_i, A
+
+
+def _all_heads(params: Params, e: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Outputs (K, C) and attention matrices (K, T_max, T_max) of the K heads, which share the embedding."""
+    p = params
+    every_head = jax.vmap(head, in_axes=(None, 0, 0, 0, 0, 0, 0, 0))
+    return every_head(e, p.W_q, p.W_k, p.W_v, p.W_l, p.b_q, p.b_k, p.b_v)
+
+
+def from_embeddings(params: Params, e: jax.Array) -> jax.Array:
+    """Model output from embedded tokens: e (T_max, d_e) -> f, (C,). The function whose gradient is P1's Eq. 12."""
+    f_i, _ = _all_heads(params, e)
+    return f_i.mean(axis=0) + params.b_l  # Eq. 1
+
+
+def forward(params: Params, ids: jax.Array) -> jax.Array:
+    """Model output f: (T_max,) padded ids -> (C,).
+
+    >>> import jax
+    >>> from jax_model import Sizes, init_params
+    >>> params = init_params(jax.random.key(0), Sizes(D=11, d_e=7, T_max=5, K=2, d_att=3, d_out=5, C=1))
+    >>> forward(params, jax.numpy.array([0, 4, 9, 1, 1])).shape
+    (1,)
+    """
+    return from_embeddings(params, embed(params, ids))
+
+
+def forward_batch(params: Params, ids: jax.Array) -> jax.Array:
+    """Model outputs of many documents: (B, T_max) padded ids -> (B, C)."""
+    return jax.vmap(forward, in_axes=(None, 0))(params, ids)
+
+
+def attention_matrices(params: Params, ids: jax.Array) -> jax.Array:
+    """Attention of every query in every head (section 3): (T_max,) padded ids -> (K, T_max, T_max)."""
+    _, A = _all_heads(params, embed(params, ids))
+    return A

@@ -1,0 +1,88 @@
+"""What autodiff and brute force say: the other side of every comparison with the closed forms.
+
+Each function takes the parameters and a padded document (`pad_ids` makes one) and is jitted. Gradients are taken
+with respect to all T_max embedded positions, [CLS] and padding included, through the naive model of `model.py`: the
+path by which the [CLS] embedding makes the query, which P1's Theorem 4.1 leaves out, comes along by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import model
+from .params import Params
+
+
+def pad_ids(tokens: Sequence[int], T_max: int, cls: int = 0, unk: int = 1) -> jax.Array:
+    """`[CLS] tokens [UNK] ...`, (T_max,) ids; tokens beyond T_max - 1 are cut (P1 Eq. 4).
+
+    >>> pad_ids([5, 7], T_max=5).tolist()
+    [0, 5, 7, 1, 1]
+    """
+    body = [int(token) for token in tokens][: T_max - 1]
+    return jnp.array([cls, *body, *[unk] * (T_max - 1 - len(body))], dtype=jnp.int32)
+
+
+predict = jax.jit(model.forward)
+predict_batch = jax.jit(model.forward_batch)
+attention_matrices = jax.jit(model.attention_matrices)
+
+
+@jax.jit
+def attention(params: Params, ids: jax.Array) -> jax.Array:
+    """Attention of the [CLS] query: (T_max,) padded ids -> (K, T_max), P1 Eq. 8."""
+    return model.attention_matrices(params, ids)[:, 0]
+
+
+def _output_of(params: Params, e: jax.Array, output: int | jax.Array) -> jax.Array:
+    return model.from_embeddings(params, e)[output]
+
+
+_gradient_at = jax.grad(_output_of, argnums=1)
+
+
+@jax.jit
+def gradient(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> jax.Array:
+    """Gradient of f[output] with respect to e, by autodiff: (T_max,) padded ids -> (T_max, d_e), P1 Eq. 12."""
+    return _gradient_at(params, model.embed(params, ids), output)
+
+
+@jax.jit
+def gradient_batch(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> jax.Array:
+    """Gradients of many documents: (B, T_max) padded ids -> (B, T_max, d_e)."""
+    return jax.lax.map(lambda row: gradient(params, row, output), ids)
+
+
+@partial(jax.jit, static_argnames=("panels", "order"))
+def integrated_gradients(
+    params: Params, ids: jax.Array, baseline: jax.Array, output: int | jax.Array = 0, panels: int = 64, order: int = 16
+) -> jax.Array:
+    """Integrated gradients on the straight line between two embedded documents, by brute quadrature.
+
+    Parameters
+    ----------
+    ids, baseline : (T_max,) padded ids of the document and of the point that the path starts from
+    panels, order : `panels` equal panels with `order` Gauss-Legendre nodes each, an autodiff gradient a node
+
+    Returns
+    -------
+    (T_max,) the integral of grad_t . (e_t - e'_t)
+    """
+    start = model.embed(params, baseline)
+    step = model.embed(params, ids) - start
+    nodes, weights = np.polynomial.legendre.leggauss(order)
+    x, w = jnp.array((nodes + 1) / 2, start.dtype), jnp.array(weights / 2, start.dtype)
+
+    def slope(tau: jax.Array) -> jax.Array:
+        return (_gradient_at(params, start + tau * step, output) * step).sum(axis=1)
+
+    def add_panel(total: jax.Array, left: jax.Array) -> tuple[jax.Array, None]:
+        return total + w @ jax.vmap(slope)((left + x) / panels) / panels, None
+
+    total, _ = jax.lax.scan(add_panel, jnp.zeros(len(ids), start.dtype), jnp.arange(panels).astype(start.dtype))
+    return total
