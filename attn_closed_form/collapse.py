@@ -85,9 +85,9 @@ def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3) ->
         raise ValueError(f"tokens: expected a one-dimensional sequence of ids, got shape {raw.shape}")
     if raw.dtype.kind not in "iu":
         raise ValueError(f"tokens: expected integer ids, got dtype {raw.dtype}")
-    bad = np.flatnonzero((raw < 0) | (raw >= weights.D))
-    if bad.size:
-        raise ValueError(f"tokens: expected ids in 0..{weights.D - 1}, got {raw[bad[0]]} at position {bad[0]}")
+    if raw.min() < 0 or raw.max() >= weights.D:
+        bad = int(np.argmax((raw < 0) | (raw >= weights.D)))
+        raise ValueError(f"tokens: expected ids in 0..{weights.D - 1}, got {raw[bad]} at position {bad}")
     room = weights.T_max - 1
     if raw.size > room:
         warnings.warn(
@@ -127,9 +127,15 @@ def scores(weights: AttentionWeights, tokens: Tokens, output: int) -> tuple[Arra
     True
     """
     ids = pad(weights, [as_tokens(weights, tokens, stacklevel=4)])[0]
-    c = as_output(weights, output)
+    return padded_scores(weights, ids, as_output(weights, output))
+
+
+def padded_scores(weights: AttentionWeights, ids: Ids, output: int) -> tuple[Array, Array]:
+    """`scores` of (T_max,) ids that are already checked and padded; both results are C-contiguous."""
     tables = weights.collapse
-    return (tables.s_tok[ids] + tables.s_pos).T, (tables.u_tok[ids, :, c] + tables.u_pos[:, :, c]).T
+    s = tables.s_tok[ids] + tables.s_pos
+    u = tables.u_tok[ids, :, output] + tables.u_pos[:, :, output]
+    return np.ascontiguousarray(s.T), np.ascontiguousarray(u.T)
 
 
 def softmax(s: Array) -> Array:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .collapse import Tokens, as_output, as_tokens, pad, scores, softmax
+from .collapse import Ids, Tokens, as_output, as_tokens, pad, padded_scores, scores, softmax
 from .weights import Array, AttentionWeights
 
 # Gauss-Legendre orders of the two rules that are compared on each panel of `integrated_gradients`.
@@ -37,14 +37,16 @@ class _Parts(NamedTuple):
     beta: Array
     s: Array
     u: Array
+    ids: Ids
 
 
 def _parts(weights: AttentionWeights, tokens: Tokens, output: int) -> _Parts:
-    s, u = scores(weights, tokens, output)
+    ids = pad(weights, [as_tokens(weights, tokens, stacklevel=4)])[0]
+    s, u = padded_scores(weights, ids, as_output(weights, output))
     alpha = softmax(s)
     f = (alpha * u).sum(axis=1, keepdims=True)
     alpha /= weights.K
-    return _Parts(alpha, alpha * (u - f), s, u)
+    return _Parts(alpha, alpha * (u - f), s, u, ids)
 
 
 def _document(tokens: Tokens, full: Array) -> Array:
@@ -68,10 +70,9 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Arra
     """
     parts = _parts(weights, tokens, output)
     tables = weights.collapse
-    grad = parts.alpha.T @ tables.w_v[:, output] + parts.beta.T @ tables.w_k
+    grad = np.concatenate([parts.alpha, parts.beta]).T @ np.concatenate([tables.w_v[:, output], tables.w_k])
     # beta sums to zero over positions, so the key bias drops out of the extra term.
-    ids = pad(weights, [as_tokens(weights, tokens)])[0]
-    mean_e = parts.beta @ (weights.W_e[ids] + weights.W_p)
+    mean_e = parts.beta @ (weights.W_e[parts.ids] + weights.W_p)
     mean_k = np.matmul(weights.W_k, mean_e[:, :, None])[:, :, 0] / np.sqrt(weights.d_att)
     grad[0] += np.matmul(mean_k[:, None, :], weights.W_q)[:, 0].sum(axis=0)
     return grad

@@ -88,7 +88,8 @@ class AttentionWeights:
     unk: int = 1
 
     def __post_init__(self) -> None:
-        arrays = {name: _as_float64(name, getattr(self, name)) for name in AXES if getattr(self, name) is not None}
+        given = [name for name in AXES if name not in BIASES or getattr(self, name) is not None]
+        arrays = {name: _as_float64(name, getattr(self, name)) for name in given}
         sizes = _sizes(arrays)
         for name in BIASES:
             if name not in arrays:
@@ -155,7 +156,10 @@ class AttentionWeights:
 
 def _as_float64(name: str, value: ArrayLike) -> Array:
     """Own C-contiguous float64 copy of `value`, finite."""
-    raw = np.asarray(value)
+    try:
+        raw = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected an array of real numbers, got nested lists ({error})") from None
     if raw.dtype.kind not in "fiub":
         raise ValueError(f"{name}: expected an array of real numbers, got dtype {raw.dtype}")
     array = np.array(raw, dtype=np.float64, order="C", copy=True)

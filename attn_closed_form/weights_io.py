@@ -86,12 +86,15 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
     """Named arrays to a `.npz` or `.safetensors` file, by write and rename."""
     path = Path(path)
     suffix = _suffix(path)
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise ValueError(f"{name}: expected an array of plain data, got dtype {array.dtype}, which needs pickle")
     # safetensors' NumPy interface writes the buffer as it lies in memory, so a transposed view would be scrambled.
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
     partial = path.with_name(f".{path.name}.partial{suffix}")
     try:
         if suffix == ".npz":
-            np.savez_compressed(partial, allow_pickle=False, **contiguous)
+            np.savez_compressed(partial, **contiguous)  # type: ignore[arg-type]  # takes any name as an array
         else:
             _safetensors().save_file(contiguous, partial)
         os.replace(partial, path)
@@ -115,9 +118,13 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path}: not a readable .npz file (not a zip archive: damaged, cut short or pickled)")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+            members = {name: archive[name] for name in archive.files}
     except Exception as error:
         raise ValueError(f"{path}: not a readable .npz file ({error})") from None
+    for name, member in members.items():
+        if not isinstance(member, np.ndarray):  # NumPy hands over a member without an array header as raw bytes
+            raise ValueError(f"{path}: {name}: expected an array, got a file that is none")
+    return members
 
 
 def _suffix(path: Path) -> str:
@@ -193,7 +200,7 @@ def from_torch_state_dict(
 
 def _torch_to_numpy(name: str, value: Any) -> NDArray[Any]:
     if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
+        value = value.detach().cpu().double().numpy()  # NumPy knows no bfloat16; float64 holds every type exactly
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
         raise ValueError(f"state: {name}: expected an array of numbers, got {type(value).__name__}")
