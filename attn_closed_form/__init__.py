@@ -6,6 +6,7 @@ NOTATION.md for the symbols.
 
 from .attention import alpha_avg, alpha_max, attention, attention_matrices
 from .collapse import TruncationWarning
+from .explanation import Explanation, Explanations, explain
 from .game import PooledGame, merge_tokens, pooled_game
 from .gradient import (
     IntegratedGradients,
@@ -17,6 +18,7 @@ from .gradient import (
     integrated_gradients,
     integrated_gradients_report,
 )
+from .methods import DEFAULT_METHODS, METHODS
 from .model import predict, predict_many, random_weights
 from .positions import sinusoidal_positions
 from .quadrature import ToleranceError
@@ -27,7 +29,11 @@ from .weights_io import from_torch_state_dict, load_weights, save_weights
 __version__ = "0.1.0"
 
 __all__ = [
+    "DEFAULT_METHODS",
+    "METHODS",
     "AttentionWeights",
+    "Explanation",
+    "Explanations",
     "IntegratedGradients",
     "PooledGame",
     "ToleranceError",
@@ -37,6 +43,7 @@ __all__ = [
     "attention",
     "attention_matrices",
     "banzhaf",
+    "explain",
     "from_torch_state_dict",
     "gradient",
     "gradient_l1",
