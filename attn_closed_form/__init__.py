@@ -20,9 +20,11 @@ from .gradient import (
 )
 from .methods import DEFAULT_METHODS, METHODS
 from .model import predict, predict_many, random_weights
+from .model_file import load_demo_model, load_model, save_model
 from .positions import sinusoidal_positions
 from .quadrature import ToleranceError
 from .shapley import banzhaf, leave_one_out, shapley, shapley_interactions
+from .text import Vocabulary, tokenize
 from .weights import AttentionWeights
 from .weights_io import from_torch_state_dict, load_weights, save_weights
 
@@ -38,6 +40,7 @@ __all__ = [
     "PooledGame",
     "ToleranceError",
     "TruncationWarning",
+    "Vocabulary",
     "alpha_avg",
     "alpha_max",
     "attention",
@@ -53,14 +56,18 @@ __all__ = [
     "integrated_gradients",
     "integrated_gradients_report",
     "leave_one_out",
+    "load_demo_model",
+    "load_model",
     "load_weights",
     "merge_tokens",
     "pooled_game",
     "predict",
     "predict_many",
     "random_weights",
+    "save_model",
     "save_weights",
     "shapley",
     "shapley_interactions",
     "sinusoidal_positions",
+    "tokenize",
 ]

@@ -171,7 +171,7 @@ class HatReview(NamedTuple):
 
 
 def load_yelp_hat(path: str | os.PathLike[str]) -> list[HatReview]:
-    """Human attention on Yelp reviews (Sen et al., 2020), from its CSV files.
+    r"""Human attention on Yelp reviews (Sen et al., 2020), from its CSV files.
 
     Rows are grouped by review; the annotators' words are matched with the review's own, so that extra markup which
     some browsers left in the answers does no harm. Annotators whose answer has other words than the review are left
@@ -191,16 +191,13 @@ def load_yelp_hat(path: str | os.PathLike[str]) -> list[HatReview]:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder) / "ham_part0.csv"
     ...     html = "<span>Not</span> <span class=''active''>good!</span>".replace("''", '""')
-    ...     _ = file.write_text(f'{",".join(HAT_COLUMNS)}\\n0,Not good!,no,"{html}"\\n', encoding="utf-8")
+    ...     _ = file.write_text(f'{",".join(HAT_COLUMNS)}\n0,Not good!,no,"{html}"\n', encoding="utf-8")
     ...     review = load_yelp_hat(folder)[0]
     >>> review.words, review.consensus
     (['Not', 'good!'], array([False,  True]))
     """
     path = Path(path)
-    if path.is_dir():
-        files = sorted(path.glob("ham_part*.csv"))
-    else:
-        files = [path] if path.is_file() else []
+    files = sorted(path.glob("ham_part*.csv")) if path.is_dir() else [path] if path.is_file() else []
     if not files:
         raise FileNotFoundError(f"{path}: expected a Yelp-HAT file ham_part*.csv or a folder of them, from {HAT_HOME}")
     return [review for file in files for review in _hat_file(file)]

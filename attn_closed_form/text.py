@@ -5,27 +5,23 @@ HTML tags, other punctuation and white space separate tokens and are none. A tok
 straight apostrophe; its span always points into the text *as given*, so `text[start:end]` is what the reader sees,
 whatever the normalisation did to the length.
 
-P1 (appendix F) says only "standard tokenization"; whole words are ours: an explanation of word pieces is harder to read.
-
-In a model file the vocabulary is one array, `vocabulary`: uint8, the UTF-8 of the words joined by newlines, in the order
-of their ids. `save_model` and `load_model` write and read such files.
+P1 (appendix F) says only "standard tokenization"; whole words are ours: an explanation of word pieces is harder to
+read. In a model file (`model_file.py`) the vocabulary is one array, `vocabulary`: uint8, the UTF-8 of the words joined
+by newlines, in the order of their ids.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from .collapse import Ids
-from .weights import AttentionWeights
-from .weights_io import read_arrays, weights_from_arrays, weights_to_arrays, write_arrays
 
 CLS, UNK = "[CLS]", "[UNK]"
 
@@ -121,18 +117,47 @@ class Vocabulary(Sequence[str]):
                 raise ValueError(f"words: expected {special} among them, got {len(self._words)} words without it")
 
     @classmethod
-    def build(cls, texts: Iterable[str], size: int = 20_000, min_count: int = 2) -> Vocabulary:
+    def build(
+        cls,
+        texts: Iterable[str],
+        size: int = 20_000,
+        min_count: int = 2,
+        groups: Iterable[Hashable] | None = None,
+    ) -> Vocabulary:
         """The `size` most frequent words of the texts, [CLS] and [UNK] (ids 0 and 1) included.
 
         Words seen fewer than `min_count` times are left out. Equal counts go by the alphabet, so that the result
         does not depend on the order of the texts.
 
-        >>> list(Vocabulary.build(["good good film", "bad film"], size=4, min_count=1))
-        ['[CLS]', '[UNK]', 'film', 'good']
+        Parameters
+        ----------
+        texts : n strings
+        size : number of words at most
+        min_count : smallest count of a word
+        groups : n labels, such as the film that a review is about; a word is then counted once a group, so that a
+            name that fills the reviews of one film does not displace a word that all films share. None counts every
+            occurrence.
+
+        Examples
+        --------
+        >>> texts = ["bond bond film", "bond bond", "dull film"]
+        >>> list(Vocabulary.build(texts, size=3, min_count=1))
+        ['[CLS]', '[UNK]', 'bond']
+        >>> list(Vocabulary.build(texts, size=3, min_count=1, groups=["007", "007", "other"]))
+        ['[CLS]', '[UNK]', 'film']
         """
         if size < 2:
             raise ValueError(f"size: expected at least 2, for {CLS} and {UNK}, got {size}")
-        counts = Counter(word for text in texts for word in _words(text))
+        counts: Counter[str] = Counter()
+        if groups is None:
+            for text in texts:
+                counts.update(_words(text))
+        else:
+            members: dict[Hashable, set[str]] = {}
+            for text, group in zip(texts, groups, strict=True):
+                members.setdefault(group, set()).update(_words(text))
+            for words in members.values():
+                counts.update(words)
         ranked = sorted((-count, word) for word, count in counts.items() if count >= min_count)
         return cls([CLS, UNK, *(word for _, word in ranked[: size - 2])])
 
@@ -214,76 +239,3 @@ class Vocabulary(Sequence[str]):
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} words)"
-
-
-def save_model(
-    weights: AttentionWeights,
-    vocabulary: Vocabulary,
-    path: str | os.PathLike[str],
-    dtype: DTypeLike = np.float64,
-) -> None:
-    """Write weights and vocabulary to one `.npz` or `.safetensors` file.
-
-    Parameters
-    ----------
-    weights : AttentionWeights
-    vocabulary : its D words, with [CLS] at `weights.cls` and [UNK] at `weights.unk`
-    path : the file, replaced whole or not at all
-    dtype : float64 (exact), float32 or float16: the numbers in the file are rounded to it. A model loaded from a
-        rounded file is float64 again, and exactly the rounded numbers.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from attn_closed_form import random_weights
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "model.npz"
-    ...     save_model(random_weights(seed=0, D=3), Vocabulary(["[CLS]", "[UNK]", "fine"]), path)
-    ...     load_model(path)[1]
-    Vocabulary(3 words)
-    """
-    stored = np.dtype(dtype)
-    if stored not in (np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.float16)):
-        raise ValueError(f"dtype: expected float64, float32 or float16, got {stored}")
-    _check_pair(weights, vocabulary, "vocabulary")
-    arrays = weights_to_arrays(weights)
-    for name, array in arrays.items():
-        if array.dtype.kind == "f":
-            with np.errstate(over="ignore"):
-                rounded = array.astype(stored)
-            if not np.isfinite(rounded).all():
-                raise ValueError(f"dtype: {name} has numbers up to {np.abs(array).max():.3g}, too large for {stored}")
-            arrays[name] = rounded
-    write_arrays({**arrays, "vocabulary": vocabulary.to_array()}, path)
-
-
-def load_model(path: str | os.PathLike[str]) -> tuple[AttentionWeights, Vocabulary]:
-    """Weights and vocabulary of a file written by `save_model`.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        naming the file: not readable, without a vocabulary, or with one that does not fit the weights
-    """
-    arrays = read_arrays(path)
-    if "vocabulary" not in arrays:
-        raise ValueError(
-            f"{path}: expected an array 'vocabulary', got only {sorted(arrays)}; load_weights reads bare weights"
-        )
-    weights = weights_from_arrays(arrays, str(path))
-    try:
-        vocabulary = Vocabulary.from_array(arrays["vocabulary"])
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    _check_pair(weights, vocabulary, str(path))
-    return weights, vocabulary
-
-
-def _check_pair(weights: AttentionWeights, vocabulary: Vocabulary, source: str) -> None:
-    if len(vocabulary) != weights.D:
-        raise ValueError(f"{source}: expected D={weights.D} words, as many as rows of W_e, got {len(vocabulary)}")
-    if (vocabulary.cls_id, vocabulary.unk_id) != (weights.cls, weights.unk):
-        raise ValueError(
-            f"{source}: expected {CLS} at id {weights.cls} and {UNK} at id {weights.unk}, "
-            f"got {vocabulary.cls_id} and {vocabulary.unk_id}"
-        )

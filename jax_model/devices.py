@@ -1,0 +1,68 @@
+"""Which devices a run uses, and how arrays lie on them: data parallel over everything that JAX finds.
+
+Parameters are copied to every device, a batch is cut along its documents; XLA adds the gradients up. Several hosts are
+the same program with three more flags: `--coordinator HOST:PORT --processes N --process-id I`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.typing import NDArray
+
+AXIS = "documents"
+CHOICES = ("auto", "cpu", "gpu")
+
+
+def join_cluster(coordinator: str | None, processes: int | None, process_id: int | None) -> None:
+    """Join the other hosts through `jax.distributed`; nothing to do without a coordinator."""
+    given = {"coordinator": coordinator, "processes": processes, "process_id": process_id}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) == 3:
+        return
+    if missing:
+        raise ValueError(f"coordinator, processes and process_id go together; {' and '.join(missing)} missing")
+    jax.distributed.initialize(coordinator, processes, process_id)
+
+
+def device_mesh(device: str = "auto") -> Mesh:
+    """Every device of the kind, on every host, as a mesh with one axis.
+
+    Raises
+    ------
+    ValueError
+        the kind is unknown, or there is none of it
+
+    Examples
+    --------
+    >>> device_mesh("cpu").axis_names
+    ('documents',)
+    """
+    if device not in CHOICES:
+        raise ValueError(f"device: expected one of {', '.join(CHOICES)}, got {device!r}")
+    try:
+        devices = jax.devices() if device == "auto" else jax.devices(device)
+    except RuntimeError:
+        found = sorted({d.platform for d in jax.devices()})
+        raise ValueError(
+            f"device: asked for {device}, but JAX finds only {', '.join(found)}; "
+            "a GPU needs its driver and a GPU build of jax (pip install 'jax[cuda12]')"
+        ) from None
+    return Mesh(np.array(devices), (AXIS,))
+
+
+def on_every_device(mesh: Mesh, tree: Any) -> Any:
+    """Arrays copied whole to every device of the mesh."""
+    return jax.tree.map(lambda array: _place(mesh, PartitionSpec(), np.asarray(array)), tree)
+
+
+def cut_by_document(mesh: Mesh, array: NDArray[Any]) -> jax.Array:
+    """An array cut along its first axis; every host has all of it and hands its devices their part."""
+    return _place(mesh, PartitionSpec(AXIS), array)
+
+
+def _place(mesh: Mesh, spec: PartitionSpec, array: NDArray[Any]) -> jax.Array:
+    return jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), lambda index: array[index])

@@ -1,0 +1,70 @@
+"""Progress of a run on stderr: a bar on a terminal that has rich, otherwise a line an epoch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+
+class Progress:
+    """A context that hears of steps and epochs.
+
+    Parameters
+    ----------
+    epochs, steps : how many, and steps an epoch
+    log : called with a line an epoch; None means stderr
+
+    Examples
+    --------
+    >>> with Progress(epochs=1, steps=2, log=print) as progress:
+    ...     progress.step(0, 1)
+    ...     progress.epoch(
+    ...         {"epoch": 1, "training_loss": 0.5, "validation_loss": 0.25, "validation_accuracy": 0.9, "seconds": 2.0}
+    ...     )
+    epoch 1 of 1: training loss 0.5000, validation loss 0.2500, accuracy 90.00 %, 2.0 s
+    """
+
+    def __init__(self, epochs: int, steps: int, log: Callable[[str], None] | None = None) -> None:
+        self.epochs, self.steps = epochs, steps
+        self._log = log or (lambda line: print(line, file=sys.stderr, flush=True))
+        self._bar = _rich_bar() if log is None and sys.stderr.isatty() else None
+        if self._bar is not None:
+            self._task = self._bar.add_task("training", total=epochs * steps)
+            self._log = self._bar.console.print
+
+    def step(self, epoch: int, step: int) -> None:
+        """`step` steps of `epoch` (from 0) are done."""
+        if self._bar is not None:
+            self._bar.update(
+                self._task, completed=epoch * self.steps + step, description=f"epoch {epoch + 1} of {self.epochs}"
+            )
+
+    def epoch(self, record: Mapping[str, Any]) -> None:
+        """An epoch is done."""
+        self._log(
+            f"epoch {record['epoch']} of {self.epochs}: training loss {record['training_loss']:.4f}, "
+            f"validation loss {record['validation_loss']:.4f}, accuracy {100 * record['validation_accuracy']:.2f} %, "
+            f"{record['seconds']:.1f} s"
+        )
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _rich_bar() -> Any:
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+    except ImportError:
+        return None
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    return RichProgress(*columns, console=Console(stderr=True), transient=True)
