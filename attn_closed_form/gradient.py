@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .collapse import Ids, Tokens, as_output, as_tokens, pad, padded_scores, scores, softmax
 from .weights import Array, AttentionWeights
@@ -28,6 +29,12 @@ from .weights import Array, AttentionWeights
 # Gauss-Legendre orders of the two rules that are compared on each panel of `integrated_gradients`.
 IG_COARSE, IG_FINE = 10, 20
 IG_MAX_PANELS = 4096
+# Numbers in one array of nodes: about 8 MB.
+IG_BLOCK_ELEMENTS = 1 << 20
+# A token whose logit is this far below another's holds no attention (e^-50 is 2e-22); and within a panel the logits
+# may move against each other by this much, so that a take-over fills a good part of it and no rule can miss it.
+IG_NEGLIGIBLE = 50.0
+IG_SWING = 40.0
 
 
 class _Parts(NamedTuple):
@@ -146,9 +153,9 @@ class IntegratedGradients(NamedTuple):
 def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: int = 0, tol: float = 1e-10) -> Array:
     """Integrated gradients (Sundararajan et al., 2017) from the document of [UNK] tokens, (T,).
 
-    The integral is done by bisection of panels until two Gauss-Legendre rules agree to `tol` (relative to the size
-    of f on the path) in every token: an error estimate, not a bound. `integrated_gradients_report` also returns
-    the completeness error.
+    The integral is done by bisection of panels until no take-over of the attention can hide between the nodes and
+    two Gauss-Legendre rules agree to `tol` (relative to the size of f on the path) in every token: an error estimate,
+    not a bound. `integrated_gradients_report` also returns the completeness error.
 
     >>> from attn_closed_form import predict, random_weights
     >>> weights, document = random_weights(seed=0), [2, 3, 5]
@@ -176,9 +183,10 @@ def integrated_gradients_report(
     s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)
     ds, du = s1 - s0, u1 - u0
     size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
+    block = max(1, IG_BLOCK_ELEMENTS // (IG_FINE * s0.size))
 
-    def integrate(left: Array, width: Array, order: int) -> Array:
-        """Integral over each panel, (panels, T)."""
+    def integrate(left: Array, width: Array, order: int) -> tuple[Array, Array]:
+        """Integral over each panel, of the slope and of its absolute value: (panels, T) both."""
         x, w = np.polynomial.legendre.leggauss(order)
         tau = left[:, None] + width[:, None] * (x + 1) / 2
         tau = tau[:, :, None, None]
@@ -186,21 +194,46 @@ def integrated_gradients_report(
         u = u0 + tau * du
         f = (alpha * u).sum(axis=-1, keepdims=True)
         slope = (alpha * (du + (u - f) * ds)).sum(axis=2)[:, :, 1 : 1 + ids.size] / weights.K
-        return np.einsum("pnt,n,p->pt", slope, w / 2, width)
+        rule = np.multiply.outer(width, w / 2)
+        return np.einsum("pnt,pn->pt", slope, rule), np.einsum("pnt,pn->pt", np.abs(slope), rule)
 
     total = np.zeros(ids.size)
-    left, width = np.zeros(1), np.ones(1)
+    waiting = [(np.zeros(1), np.ones(1))]
     used = 0
-    while left.size:
+    while waiting:
+        left, width = waiting.pop()
         used += left.size
         if used > IG_MAX_PANELS:
             raise ValueError(f"tol: {tol} was not reached with {IG_MAX_PANELS} panels; ask for a larger tol")
-        fine = integrate(left, width, IG_FINE)
-        gap = np.abs(fine - integrate(left, width, IG_COARSE)).max(axis=1, initial=0.0)
+        done = ~_too_wide(s0, ds, left, width)
+        fine, variation = integrate(left[done], width[done], IG_FINE)
+        gap = np.abs(fine - integrate(left[done], width[done], IG_COARSE)[0]).max(axis=1, initial=0.0)
+        # Relative to f, and where a token takes over within a narrow panel, to what it brings.
+        allowed = tol * (size * width[done] + variation.max(axis=1, initial=0.0))
         # A panel narrower than 2^-40 holds less than rounding can show.
-        done = (gap <= tol * size * width) | (width < 2.0**-40)
-        total += fine[done].sum(axis=0)
-        left, width = left[~done], width[~done] / 2
-        left, width = np.concatenate([left, left + width]), np.concatenate([width, width])
+        good = (gap <= allowed) | (width[done] < 2.0**-40)
+        total += fine[good].sum(axis=0)
+        done[done] = good
+        left, half = left[~done], width[~done] / 2
+        left, half = np.concatenate([left, left + half]), np.concatenate([half, half])
+        waiting += [(left[i : i + block], half[i : i + block]) for i in range(0, left.size, block)]
     change = (softmax(s1) * u1).sum() - (softmax(s0) * u0).sum()
     return IntegratedGradients(total, float(abs(total.sum() - change / weights.K)))
+
+
+def _too_wide(s0: Array, ds: Array, left: Array, width: Array) -> NDArray[np.bool_]:
+    """Panels on which a take-over of the attention could hide between the nodes, (panels,).
+
+    Logits are straight lines on the path. A token that is far below the leader of the left end, or that of the right
+    end, at both ends is far below it in between, and cannot matter; what counts is how the others move.
+    """
+    ends = s0 + left[:, None, None] * ds, s0 + (left + width)[:, None, None] * ds
+    negligible = np.zeros(ends[0].shape, dtype=bool)
+    for end in ends:
+        leader = end.argmax(axis=-1, keepdims=True)
+        lead = [np.take_along_axis(s, leader, axis=-1) - s for s in ends]
+        negligible |= np.minimum(*lead) > IG_NEGLIGIBLE
+    slope = np.broadcast_to(ds, negligible.shape)
+    fastest = slope.max(axis=-1, where=~negligible, initial=-np.inf)
+    slowest = slope.min(axis=-1, where=~negligible, initial=np.inf)
+    return ((fastest - slowest) * width[:, None] > IG_SWING).any(axis=1)

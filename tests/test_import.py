@@ -1,0 +1,26 @@
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+SCRIPT = """
+import sys
+before = set(sys.modules)
+import attn_closed_form
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(sorted(new - sys.stdlib_module_names))
+"""
+
+
+def test_the_core_imports_nothing_but_numpy():
+    run = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "['attn_closed_form', 'numpy']"
+
+
+def test_every_exported_name_exists():
+    import attn_closed_form
+
+    assert len(set(attn_closed_form.__all__)) == len(attn_closed_form.__all__)
+    for name in attn_closed_form.__all__:
+        assert hasattr(attn_closed_form, name), name
