@@ -24,6 +24,9 @@ from .model_file import load_demo_model, load_model, save_model
 from .positions import sinusoidal_positions
 from .quadrature import ToleranceError
 from .shapley import banzhaf, leave_one_out, shapley, shapley_interactions
+from .slalom import Slalom, slalom_linearized, slalom_recover
+from .slalom_fit import SlalomFit, SlalomWarning, slalom_fit_eff, slalom_fit_fidel
+from .slalom_weights import SlalomReadoff, slalom_from_weights, slalom_to_weights
 from .text import Vocabulary, tokenize
 from .weights import AttentionWeights
 from .weights_io import from_torch_state_dict, load_weights, save_weights
@@ -38,6 +41,10 @@ __all__ = [
     "Explanations",
     "IntegratedGradients",
     "PooledGame",
+    "Slalom",
+    "SlalomFit",
+    "SlalomReadoff",
+    "SlalomWarning",
     "ToleranceError",
     "TruncationWarning",
     "Vocabulary",
@@ -69,5 +76,11 @@ __all__ = [
     "shapley",
     "shapley_interactions",
     "sinusoidal_positions",
+    "slalom_fit_eff",
+    "slalom_fit_fidel",
+    "slalom_from_weights",
+    "slalom_linearized",
+    "slalom_recover",
+    "slalom_to_weights",
     "tokenize",
 ]
