@@ -5,6 +5,7 @@ NOTATION.md for the symbols.
 """
 
 from .attention import alpha_avg, alpha_max, attention, attention_matrices
+from .by_size import expected_value_by_size
 from .collapse import TruncationWarning
 from .explanation import Explanation, Explanations, explain
 from .game import PooledGame, merge_tokens, pooled_game
@@ -53,6 +54,7 @@ __all__ = [
     "attention",
     "attention_matrices",
     "banzhaf",
+    "expected_value_by_size",
     "explain",
     "from_torch_state_dict",
     "gradient",

@@ -23,8 +23,10 @@ Leaving out a player costs at most a factor e^(1/2). With that, and |V| <= B mas
 
     |Delta_j(p)|, |I_ij(p)| <= e^(3/2) B sum_l w e^(-lam D_0) e^(T_l) [ c_0 + (c + 3)/2 sum_k (lo_k + hi_k E_k) ],
 
-a bound that costs one pass over arrays that are there anyway, and by `legendre_count` the node count. It follows
-the game: about 2.5 sqrt(d) for deletions, ten or so where a background holds much of the mass, never above ceil(d/2).
+with T_l <= d log((1 + c)/2) too, since |Y| = |(1 - g) + g (1 - q)| <= (1 + c)/2. The same M bounds |E_p[f]|, where one
+player at most is left out and q, 1 - q are at most (1 + c)/2; and E_p[f 1{j present}] = p E_p[f | j present], where two
+are, is at most e^(-1/2) (1 + c)/2 M. The bound costs one pass over arrays that are there anyway; `legendre_count` makes
+it a number of nodes that follows the game: about 2.5 sqrt(d) for deletions, ten or so where a background holds much of the mass, never above ceil(d/2).
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ THETA = np.geomspace(0.01, 3.5, 30)
 COSH = np.cosh(THETA)
 OUTSIDE = (COSH - 1) / 2, (COSH - 1) ** 2 / 8
 INSIDE = -(COSH + 1) / 2, (COSH + 1) ** 2 / 8
+LARGEST = np.log((COSH + 1) / 2)
 TINY = np.finfo(float).tiny
 # Rounding of a product of d factors, each good to some ulps, grows like sqrt(d) (Higham and Mary, 2019: with
 # probability near one); measured at d = 10,000: under a tenth of this.
@@ -232,6 +235,7 @@ def log_bound(head: Head, pieces: Iterable[Block]) -> Array:
         outside = OUTSIDE[0] * g1[:, :, None] + OUTSIDE[1] * g2[:, :, None]
         inside = INSIDE[0] * g1[:, :, None] + INSIDE[1] * g2[:, :, None]
         growth = np.maximum(outside[:, 0] + inside[:, 1], inside[:, 0] + outside[:, 1])
+        growth = np.minimum(growth, head.log_lo.size * LARGEST)
         mass = piece.c0[..., None] + (COSH + 3) / 2 * piece.players[:, None]
         logs.append(growth + np.log(np.maximum(piece.wt[:, None] * mass, TINY)))
     table = np.concatenate(logs)
