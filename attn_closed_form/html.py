@@ -1,8 +1,8 @@
 """A report as one HTML file: self-contained, escaped, light, readable on a phone, by the colour-blind and offline.
 
-`report` makes the page: P1's Figure 1 with every method, the numbers of the strongest words, the SLALOM plane (P2 Figure
-5), the attention heads, exact LIME over the spread of sampled LIME (P1 Figure 4) and the agreement between methods.
-`fragment` makes the Figure 1 table alone, for a notebook cell. Figures are in `html_figures.py`, style and script in
+`report` makes the page: P1's Figure 1 with every method, the numbers of the strongest words, the SLALOM plane (P2
+Figure 5), the attention heads, exact LIME over the spread of sampled LIME (P1 Figure 4) and how far the methods
+agree. `fragment` makes the Figure 1 table alone, for a notebook cell. Figures are in `html_figures.py`, style and script in
 `html_assets.py`.
 """
 
@@ -16,12 +16,12 @@ import numpy as np
 from .attention import attention
 from .explanation import Document, Explanation, Explanations, explain_document, read_document
 from .html_assets import PAGE_CSS, SCRIPT, WORDS_CSS
-from .html_figures import agreement, attention_heads, lime_spread, slalom_plane
+from .html_figures import agreement, attention_heads, lime_spread, sampled_lime, slalom_plane
 from .literal import elide, escape, script_json, visible
 from .methods import METHODS, as_methods
 from .palette import levels
 from .text import Vocabulary
-from .weights import Array, AttentionWeights
+from .weights import AttentionWeights
 
 # Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
 LONGEST_WORD = 60
@@ -46,7 +46,9 @@ def _words_table(explanations: Sequence[Explanation], hover: bool) -> str:
     rows = []
     for e in explanations:
         tip = f"{e.info.summary}; {e.info.accuracy}"
-        rows.append(f'<tr><th scope=row title="{escape(tip)}">{escape(e.info.label)}</th><td>{_words(e, hover)}</td></tr>')
+        rows.append(
+            f'<tr><th scope=row title="{escape(tip)}">{escape(e.info.label)}</th><td>{_words(e, hover)}</td></tr>'
+        )
     return f'<table class="words"><tbody>{"".join(rows)}</tbody></table>'
 
 
@@ -157,7 +159,8 @@ def _page(header: str, body: str, data: dict[str, Any]) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>Explanation report</title><style>{PAGE_CSS}\n{WORDS_CSS}</style></head><body>"
         f'{header}{body}<div id="tip" aria-live="polite"></div>'
-        f'<script type="application/json" id="data">{script_json(data)}</script><script>{SCRIPT}</script></body></html>\n'
+        f'<script type="application/json" id="data">{script_json(data)}</script>'
+        f"<script>{SCRIPT}</script></body></html>\n"
     )
 
 
@@ -225,15 +228,6 @@ def _lime_section(exact: Explanation, runs: int, seed: int) -> str:
         f"Crosses: what LIME converges to. Dots: {runs} runs of LIME with 5000 samples each, on the same text.",
         lime_spread(exact, sampled_lime(exact, runs, seed)),
     )
-
-
-def sampled_lime(exact: Explanation, runs: int, seed: int) -> Array:
-    """(runs, d) coefficients of sampled LIME on the game of an explanation, each with a seed of its own."""
-    from .lime import lime_sample
-
-    if exact.game is None:
-        raise ValueError("exact: expected an explanation made by explain, which keeps its game, got none")
-    return np.stack([lime_sample(exact.game, seed=seed + run).coef for run in range(runs)])
 
 
 def _methods_section(found: Explanations) -> str:

@@ -68,7 +68,9 @@ def slalom_plane(value: Explanation, importance: Explanation, linear: Array) -> 
     for tick in ticks(y_low, y_high):
         at = top + (y_high - tick) / (y_high - y_low) * (height - top - bottom)
         body.append(f'<text x="{left - 5}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
-    body.append(f'<text x="{(left + WIDTH) / 2}" y="{height - 4}" text-anchor="middle">importance s (log weight)</text>')
+    body.append(
+        f'<text x="{(left + WIDTH) / 2}" y="{height - 4}" text-anchor="middle">importance s (log weight)</text>'
+    )
     body.append(f'<text transform="translate(10 {height / 2}) rotate(-90)" text-anchor="middle">value v</text>')
     for sign, colour in ((1, FOR), (-1, AGAINST)):
         points = "".join(
@@ -102,6 +104,15 @@ def _names(tokens: Sequence[str], x: Array, y: Array, weight: Array, right: floa
     return out
 
 
+def sampled_lime(exact: Explanation, runs: int, seed: int) -> Array:
+    """(runs, d) coefficients of sampled LIME on the game of an explanation, each with a seed of its own."""
+    from .lime import lime_sample
+
+    if exact.game is None:
+        raise ValueError("exact: expected an explanation made by explain, which keeps its game, got none")
+    return np.stack([lime_sample(exact.game, seed=seed + run).coef for run in range(runs)])
+
+
 def lime_spread(exact: Explanation, sampled: Array) -> str:
     """P1's Figure 4 on its side: runs of sampled LIME as dots and their range, the exact limit as a cross.
 
@@ -133,7 +144,9 @@ def lime_spread(exact: Explanation, sampled: Array) -> str:
         )
     blue, orange = _css(FOR), _css(AGAINST)
     body.append(f'<path d="{"".join(ranges)}" stroke="{blue}" stroke-opacity=".35" stroke-width="5"/>')
-    body.append(f'<path d="{"".join(dots)}" stroke="{blue}" stroke-opacity=".8" stroke-width="5" stroke-linecap="round"/>')
+    body.append(
+        f'<path d="{"".join(dots)}" stroke="{blue}" stroke-opacity=".8" stroke-width="5" stroke-linecap="round"/>'
+    )
     body.append(f'<path d="{"".join(crosses)}" stroke="{orange}" stroke-width="1.8" fill="none"/>')
     body.append(f'<text x="{(left + WIDTH) / 2}" y="{height - 3}" text-anchor="middle">LIME coefficient</text>')
     return _svg(WIDTH, height, body, "Exact LIME coefficients over the spread of sampled ones")

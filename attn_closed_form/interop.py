@@ -68,7 +68,7 @@ def to_lime(explanation: Explanation) -> Any:
 
 
 def _lime_mapper(explanation: Explanation) -> Any:
-    """lime's link between feature ids and the text, with the spans that we know instead of lime's own splitting."""
+    """Link for lime between feature ids and the text, with the spans that we know instead of lime's own splitting."""
     lime = _package("lime.explanation")
     text = "".join(visible(character) for character in explanation.text)  # one for one, so that spans stay valid
 

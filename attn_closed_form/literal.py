@@ -48,17 +48,17 @@ def escape(text: str, limit: int | None = None) -> str:
 
 
 def script_json(data: Any) -> str:
-    """JSON that is safe inside a script element: nothing in it can close the element or open a comment.
+    r"""JSON that is safe inside a script element: nothing in it can close the element or open a comment.
 
     >>> script_json(["</script>"])
-    '["\\\\u003c/script\\\\u003e"]'
+    '["\\u003c/script\\u003e"]'
     """
     plain = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def width(text: str) -> int:
-    """Columns that a text takes in a terminal.
+    r"""Columns that a text takes in a terminal.
 
     >>> width("film"), width("映画"), width("cafe\u0301")
     (4, 4, 4)

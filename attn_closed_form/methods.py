@@ -4,7 +4,7 @@
 A method scores the *players* of a `Case`. Game methods (LIME, Shapley, ...) do so by themselves; attention and
 gradients score positions, and a word's score is the sum over its occurrences.
 
-**SLALOM of several heads.** P2's model F = sum_j softmax(s)_j v_j is P1's with one head (DESIGN: the collapse), and then
+**SLALOM of several heads.** P2's model F = sum_j softmax(s)_j v_j is P1's with one head (see `collapse.py`), where
 value and importance are read off the weights. With K heads we report the one SLALOM that gives every player its true
 share of this prediction: with alpha_j^(i) the attention that player j gets in head i and v_j^(i) its value there,
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -34,12 +34,13 @@ from .quadrature import ToleranceError
 from .shapley import banzhaf, leave_one_out, shapley
 from .weights import Array, AttentionWeights
 
+Result = TypeVar("Result")
 Kind = Literal["signed", "unsigned", "log"]
 Accuracy = Literal["closed form", "guaranteed", "estimate", "sampled"]
 
 
 class Scored(NamedTuple):
-    """What a method returns: scores (d,), the base value they are relative to, and a guaranteed error if there is one."""
+    """Scores (d,), the base value that they are relative to, and a guaranteed error if there is one."""
 
     scores: Array
     base_value: float
@@ -81,21 +82,20 @@ class Case:
 
     @cached_property
     def prediction(self) -> float:
-        """f of the whole document."""
+        """The prediction for the whole document."""
         return float(predict(self.weights, self.ids)[self.output])
 
     @cached_property
     def nobody(self) -> float:
-        """f with every player absent."""
+        """The prediction with every player absent."""
         return float(self.game.value(np.zeros(self.game.d, dtype=bool)))
 
-    @cached_property
-    def attainable(self) -> tuple[float, float]:
-        """The least tol * 10^k that float64 can guarantee for this game, and the absolute error that it allows."""
+    def loosened(self, function: Callable[[PooledGame, float], Result]) -> tuple[Result, float]:
+        """`function(game, tol)` for the least tol * 10^k that float64 can guarantee, and the error that it allows."""
         tol = self.tol
         while True:
             try:
-                return tol, tol * accuracy(self.game, tol).scale
+                return function(self.game, tol), tol * accuracy(self.game, tol).scale
             except ToleranceError:
                 if tol >= 1:
                     raise
@@ -166,8 +166,8 @@ def _integrated_gradients(case: Case) -> Scored:
 
 def _guaranteed(function: Callable[[PooledGame, float], Array]) -> Callable[[Case], Scored]:
     def score(case: Case) -> Scored:
-        tol, error = case.attainable
-        return Scored(function(case.game, tol), case.nobody, error)
+        scores, error = case.loosened(function)
+        return Scored(scores, case.nobody, error)
 
     return score
 
@@ -175,8 +175,7 @@ def _guaranteed(function: Callable[[PooledGame, float], Array]) -> Callable[[Cas
 def _lime(case: Case) -> Scored:
     from .lime import lime_limit
 
-    tol, error = case.attainable
-    fit = lime_limit(case.game, tol=tol)
+    fit, error = case.loosened(lambda game, tol: lime_limit(game, tol=tol))
     return Scored(fit.coef, float(fit.intercept), error)
 
 

@@ -1,7 +1,7 @@
 """Explanations in a terminal: P1's Figure 1 with a row a method, in colour or in marks.
 
-With colour, a word's background is blue (for), orange (against) or purple (no sign), stronger for stronger words. Without,
-marks follow the word: +, ++, +++, ++++ for, - to ---- against, * to **** without sign. Both read the same scale.
+With colour, a word's background is blue (for), orange (against) or purple (no sign), stronger for stronger words.
+Without, marks follow the word: +, ++, +++, ++++ for, - to ---- against, * to **** without sign. Both use one scale.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def use_colour(stream: TextIO, choice: str = "auto") -> bool:
 
 
 def table(explanations: Iterable[Explanation], columns: int = 80, colour: bool = False) -> str:
-    """P1's Figure 1: a row a method, wrapped to `columns`, with a legend.
+    r"""P1's Figure 1: a row a method, wrapped to `columns`, with a legend.
 
     >>> from attn_closed_form import explain, random_weights
     >>> from attn_closed_form.text import Vocabulary
     >>> vocabulary = Vocabulary(["[CLS]", "[UNK]", "a", "fine", "film"])
     >>> found = explain(random_weights(seed=2, D=5), vocabulary, "A fine, odd film", ["shapley", "alpha-avg"])
-    >>> print(table(found.values()).split("\\n\\n")[0])
+    >>> print(table(found.values()).split("\n\n")[0])
     Shapley          A++ fine---- odd[UNK] film++
     α-avg            A**** fine*** odd[UNK]**** film***
     """

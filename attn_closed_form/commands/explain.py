@@ -78,9 +78,7 @@ def run(args: argparse.Namespace) -> int:
     text = read_text(args)
     weights, vocabulary = read_model(args.model)
     methods = [name for names in args.method for name in names] if args.method else None
-    options: dict[str, Any] = {
-        name: getattr(args, name) for name in ("players", "absent", "output", "tol", "seed")
-    }
+    options: dict[str, Any] = {name: getattr(args, name) for name in ("players", "absent", "output", "tol", "seed")}
     found = explain(weights, vocabulary, text, methods, **options)
     # Files first: when one cannot be written, nothing half-done stands on the screen.
     if args.html:

@@ -12,7 +12,9 @@ from ..terminal import methods_table
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser = subparsers.add_parser("methods", help="list the explanation methods", description="The methods, a line each.")
+    parser = subparsers.add_parser(
+        "methods", help="list the explanation methods", description="The methods, a line each."
+    )
     parser.add_argument("--json", action="store_true", help="machine-readable")
     parser.set_defaults(run=run)
 
