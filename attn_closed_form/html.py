@@ -2,8 +2,8 @@
 
 `report` makes the page: P1's Figure 1 with every method, the numbers of the strongest words, the SLALOM plane (P2
 Figure 5), the attention heads, exact LIME over the spread of sampled LIME (P1 Figure 4) and how far the methods
-agree. `fragment` makes the Figure 1 table alone, for a notebook cell. Figures are in `html_figures.py`, style and script in
-`html_assets.py`.
+agree. `fragment` makes the Figure 1 table alone, for a notebook cell. Figures are in `html_figures.py`, style and
+script in `html_assets.py`.
 """
 
 from __future__ import annotations
