@@ -25,7 +25,7 @@ from .weights import AttentionWeights
 
 # Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
 LONGEST_WORD = 60
-LONGEST_GAP = 24
+LONGEST_GAP = 48
 LONGEST_TEXT = 4000
 TOP_WORDS = 12
 

@@ -8,11 +8,12 @@ gradients score positions, and a word's score is the sum over its occurrences.
 value and importance are read off the weights. With K heads we report the one SLALOM that gives every player its true
 share of this prediction: with alpha_j^(i) the attention that player j gets in head i and v_j^(i) its value there,
 
-    importance_j = log (1/K) sum_i alpha_j^(i)   (centred, sum s = 0)      value_j = sum_i alpha v / sum_i alpha
+    importance_j = log (1/K) sum_i alpha_j^(i)   (centred, sum s = 0)      value_j = sum_i alpha v / sum_i alpha + b
     linear_j     = (1/K) sum_i alpha_j^(i) (v_j^(i) - f_i),
 
-the last being the derivative of f by the weight of player j in the softmax, which needs no pooling of the heads. It is
-the true derivative, not P2's Eq. 65 as printed, which leaves out f.
+with b the bias of the output (softmax weights add up to one, so a SLALOM carries it in its values). The last is the
+derivative of f by the weight of player j in the softmax, and needs no pooling of the heads. It is the true derivative,
+not P2's Eq. 65 as printed, which leaves out f.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _slalom_value(case: Case) -> Scored:
     mass = alpha.mean(axis=0)
     # A player whose attention underflows in every head has a value all the same: the plain mean of its heads'.
     share = np.where(mass > 0, alpha / np.where(mass > 0, mass, 1.0), 1.0)
-    return Scored((share * v).sum(axis=0), case.nobody)
+    return Scored((share * v).sum(axis=0) + case.game.bias, case.nobody)
 
 
 def _slalom_importance(case: Case) -> Scored:
