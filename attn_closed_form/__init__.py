@@ -7,6 +7,7 @@ NOTATION.md for the symbols.
 from .attention import alpha_avg, alpha_max, attention, attention_matrices
 from .by_size import expected_value_by_size
 from .collapse import TruncationWarning
+from .explanation import Explanation, Explanations, explain
 from .game import PooledGame, merge_tokens, pooled_game
 from .gradient import (
     IntegratedGradients,
@@ -21,6 +22,7 @@ from .gradient import (
 from .lime import LimeCoefficients, lime_features, lime_limit
 from .lime_sample import LimeSample, lime_sample, lime_samples_needed
 from .lime_theory import lime_first_order, lime_mean_field, lime_theorem_5_1
+from .methods import DEFAULT_METHODS, METHODS
 from .model import predict, predict_many, random_weights
 from .model_file import load_demo_model, load_model, save_model
 from .positions import sinusoidal_positions
@@ -36,7 +38,11 @@ from .weights_io import from_torch_state_dict, load_weights, save_weights
 __version__ = "0.1.0"
 
 __all__ = [
+    "DEFAULT_METHODS",
+    "METHODS",
     "AttentionWeights",
+    "Explanation",
+    "Explanations",
     "IntegratedGradients",
     "LimeCoefficients",
     "LimeSample",
@@ -54,6 +60,7 @@ __all__ = [
     "attention_matrices",
     "banzhaf",
     "expected_value_by_size",
+    "explain",
     "from_torch_state_dict",
     "gradient",
     "gradient_l1",
@@ -72,6 +79,8 @@ __all__ = [
     "lime_sample",
     "lime_samples_needed",
     "lime_theorem_5_1",
+    "load_demo_model",
+    "load_model",
     "load_weights",
     "merge_tokens",
     "pooled_game",

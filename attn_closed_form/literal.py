@@ -1,0 +1,74 @@
+"""Text of strangers, shown literally: nothing in it may steer a terminal, a page or a reader's eye.
+
+Control characters (an escape sequence could repaint the terminal), lone surrogates (no encoding has them) and
+bidirectional overrides (they make "abc" read "cba") are replaced by U+FFFD. Line breaks and tabs count as spaces.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import unicodedata
+from typing import Any
+
+_HOSTILE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufffe\uffff]")
+_SPACE = re.compile(r"[\t\n\r\f\v\u2028\u2029 ]+")
+
+
+def visible(text: str) -> str:
+    r"""The text on one line, without anything that steers.
+
+    >>> visible("red:\x1b[31m\nend")
+    'red:�[31m end'
+    """
+    return _HOSTILE.sub("\ufffd", _SPACE.sub(" ", text))
+
+
+def elide(text: str, limit: int) -> str:
+    """The text, its middle cut out if it is longer than `limit`.
+
+    >>> elide("abcdefghij", 5)
+    'ab…ij'
+    """
+    if len(text) <= limit:
+        return text
+    half = (limit - 1) // 2
+    return f"{text[:half]}…{text[len(text) - half :]}"
+
+
+def escape(text: str, limit: int | None = None) -> str:
+    """Text for HTML or SVG, in content and in quoted attributes alike.
+
+    >>> escape('<b title="x">')
+    '&lt;b title=&quot;x&quot;&gt;'
+    """
+    shown = visible(text)
+    return html.escape(shown if limit is None else elide(shown, limit), quote=True)
+
+
+def script_json(data: Any) -> str:
+    r"""JSON that is safe inside a script element: nothing in it can close the element or open a comment.
+
+    >>> script_json(["</script>"])
+    '["\\u003c/script\\u003e"]'
+    """
+    plain = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def width(text: str) -> int:
+    r"""Columns that a text takes in a terminal.
+
+    >>> width("film"), width("映画"), width("cafe\u0301")
+    (4, 4, 4)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(_columns(character) for character in text)
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
