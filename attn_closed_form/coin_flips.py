@@ -38,16 +38,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .game import PooledGame
+from .game import LOG_RANGE_PLAIN, PooledGame
 from .quadrature import EPS_MIN, ToleranceError, lambda_rule, legendre_count
 from .weights import Array
 
 # Elements of one working array: about what a core's second-level cache holds.
 CHUNK_ELEMENTS = 1 << 16
-# Beyond this ln R masses overflow float64 and the weights w are multiplied in before leaving the log domain.
-LOG_RANGE_PLAIN = 600.0
 # Ellipses that are tried for the node count, and the growth rates at their ends (see `log_bound`).
-THETA = np.geomspace(0.01, 3.5, 30)
+THETA = np.geomspace(0.02, 3.2, 16)
 COSH = np.cosh(THETA)
 OUTSIDE = (COSH - 1) / 2, (COSH - 1) ** 2 / 8
 INSIDE = -(COSH + 1) / 2, (COSH + 1) ** 2 / 8
@@ -198,7 +196,7 @@ def blocks(head: Head, eps: float, chunk: int = CHUNK_ELEMENTS) -> Iterator[Bloc
             exponent = np.multiply.outer(lam, -np.exp(head.log_gap))
             lo, hi, c0 = np.exp(head.log_lo), np.exp(head.log_hi), np.exp(head.log_c0)
             wt = np.exp(lw) * decay
-        else:
+        else:  # masses leave float64: multiply the weights in before leaving the log domain
             with np.errstate(over="ignore"):
                 exponent = -np.exp(np.add.outer(ll, head.log_gap))
             # Where w times a mass overflows, its e^(-lam mass) is zero: any large number serves.
