@@ -1,0 +1,59 @@
+"""`python -m attn_closed_form`: without arguments a demonstration, with arguments the command line."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import numpy as np
+
+from .cli import main
+from .explanation import Explanation, explain
+from .model_file import load_demo_model
+from .terminal import table, use_colour
+
+# P1's own sentence, Figure 1.
+SENTENCE = "attention based explanations are popular but questionable"
+
+
+def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
+    """Shapley values by the definition, over all 2^d coalitions: the check that the demonstration prints.
+
+    >>> weights, vocabulary = load_demo_model()
+    >>> e = explain(weights, vocabulary, "a slow but fine film", "shapley")["shapley"]
+    >>> bool(np.abs(shapley_by_enumeration(e) - e.scores).max() <= e.error)
+    True
+    """
+    game = explanation.game
+    assert game is not None
+    d = game.d
+    masks = (np.arange(2**d)[:, None] >> np.arange(d)) & 1 == 1
+    value = game.value(masks)
+    size = masks.sum(axis=1)
+    # A coalition of s players besides j has weight s! (d - 1 - s)! / d!, here by a running product.
+    weight = np.full(d, 1.0 / d)
+    for s in range(1, d):
+        weight[s] = weight[s - 1] * s / (d - s)
+    phi = np.empty(d)
+    for j in range(d):
+        without = np.flatnonzero(~masks[:, j])
+        phi[j] = weight[size[without]] @ (value[without + 2**j] - value[without])
+    return phi
+
+
+def demo() -> int:
+    """Explain P1's sentence with the shipped model, and check the Shapley values against their definition."""
+    weights, vocabulary = load_demo_model()
+    found = explain(weights, vocabulary, SENTENCE)
+    columns = shutil.get_terminal_size((100, 24)).columns
+    shapley = found["shapley"]
+    print(f"{weights}\nprediction {shapley.prediction:+.4f} for: {SENTENCE}\n")
+    print(table(found.values(), columns, use_colour(sys.stdout)))
+    gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()
+    print(f"\nShapley values against all {2 ** len(shapley.tokens)} coalitions: largest difference {gap:.1e}")
+    print('next: attn-closed-form explain "your own text" --html report.html')
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main() if len(sys.argv) > 1 else demo())
