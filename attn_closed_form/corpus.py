@@ -14,8 +14,8 @@
   the same bits.
 
 Columns of the output: `row` (number in the corpus), `tokens` (the players), `spans` (where each occurs in the text),
-`prediction`, `unseen`, `error`, and for each method its scores (a list, one a player), `METHOD_base` and `METHOD_error`,
-the guaranteed error, null where the method has none.
+`prediction`, `unseen`, `error`, and for each method its scores (a list, one a player), `METHOD_base`, and the
+guaranteed `METHOD_error`, null where the method has none.
 
 Needs pyarrow (extra `corpus`), here and on the workers; a cluster needs the files at the same paths on every machine.
 """
@@ -372,7 +372,7 @@ def local_executor(workers: int) -> Iterator[Executor | None]:
 
 @contextmanager
 def dask_executor(address: str, timeout: float = 10.0) -> Iterator[Executor]:
-    """The workers of a running Dask scheduler, such as "tcp://127.0.0.1:8786"; a part whose worker dies is done again."""
+    """The workers of a Dask scheduler, such as "tcp://127.0.0.1:8786"; a part whose worker dies is done again."""
     try:
         from distributed import Client
     except ImportError:

@@ -6,7 +6,6 @@ Reads the parts that `corpus.py` wrote, one at a time; memory grows with the num
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,7 +94,8 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
     index: dict[str, int] = {}
     counts, sums = np.zeros((0, 2), dtype=np.int64), np.zeros((0, 2))
     documents = failed = positive = 0
-    for tokens, scores, lengths, predictions, bad in map(lambda part: _read(part, method), parts):
+    for part in parts:
+        tokens, scores, lengths, predictions, bad = _read(part, method)
         documents, failed, positive = documents + len(lengths), failed + bad, positive + int((predictions > 0).sum())
         ids = np.array([index.setdefault(word, len(index)) for word in tokens], dtype=np.int64)
         grow = len(index) - len(counts)
@@ -125,24 +125,19 @@ def _read(part: Path, method: str) -> tuple[list[str], Array, NDArray[np.int64],
     return words, scores, lengths.astype(np.int64), good["prediction"].to_numpy(), table.num_rows - good.num_rows
 
 
-def rows(summary: Summary, words: list[Word]) -> Iterator[dict[str, Any]]:
-    """The words as plain dictionaries, for JSON or a table."""
-    yield from (word._asdict() for word in words)
-
-
 def plot_summary(words: list[Word], method: str, ax: Any = None) -> Any:
-    """Bars of the words' total scores, split by predicted class; returns the Axes. Needs the `plots` extra."""
+    """Bars of the words' total scores, largest first; returns the Axes. Needs the `plots` extra."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
         raise ImportError("plots need matplotlib: pip install 'attn-closed-form[plots]'") from None
-    from .palette import NEGATIVE, POSITIVE
+    from .palette import AGAINST, FOR
 
     if ax is None:
         _, ax = plt.subplots(figsize=(7, 0.6 + 0.26 * len(words)), layout="constrained")
     place = np.arange(len(words))[::-1]
     total = np.array([word.total for word in words])
-    ax.barh(place, total, color=np.where(total > 0, POSITIVE, NEGATIVE).tolist())
+    ax.barh(place, total, color=[np.divide(FOR if t > 0 else AGAINST, 255) for t in total])
     ax.set_yticks(place, [f"{word.word}  ({word.documents})" for word in words])
     ax.axvline(0, color="0.3", lw=0.8)
     ax.set_xlabel(f"sum of {method} over the corpus")
