@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .collapse import Tokens, as_output, as_tokens, scores
+from .collapse import Ids, Tokens, as_output, as_tokens, scores
 from .weights import Array, AttentionWeights
 
 # Masks a block in `value`: keeps the working set near 16 MB.
@@ -236,13 +236,15 @@ class PooledGame:
         members = [list(group) for group in groups]
         if sorted(j for group in members for j in group) != list(range(self.d)) or not all(members):
             raise ValueError(f"groups: expected each player 0..{self.d - 1} in exactly one group, got {members}")
-        present = [merge_tokens(self.s[:, group], self.v[:, group]) for group in members]
-        absent = [merge_tokens(self.s_absent[:, group], self.v_absent[:, group]) for group in members]
+        order = np.concatenate([np.asarray(group) for group in members])
+        starts = np.cumsum([0, *map(len, members)])[:-1]
+        s, v = _merge_runs(self.s[:, order], self.v[:, order], starts)
+        s_absent, v_absent = _merge_runs(self.s_absent[:, order], self.v_absent[:, order], starts)
         return PooledGame(
-            s=np.stack([s for s, _ in present], axis=1),
-            v=np.stack([v for _, v in present], axis=1),
-            s_absent=np.stack([s for s, _ in absent], axis=1),
-            v_absent=np.stack([v for _, v in absent], axis=1),
+            s=s,
+            v=v,
+            s_absent=s_absent,
+            v_absent=v_absent,
             s_background=self.s_background,
             v_background=self.v_background,
             bias=self.bias,
@@ -269,17 +271,25 @@ def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
     >>> float(np.exp(s)), float(v)
     (2.0, 2.0)
     """
-    top = s.max(axis=-1, initial=-np.inf)
+    if s.shape[-1] == 0:
+        return np.full(s.shape[:-1], -np.inf), np.zeros(s.shape[:-1])
+    log_mass, mean = _merge_runs(s, v, np.zeros(1, dtype=int))
+    return log_mass[..., 0], mean[..., 0]
+
+
+def _merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
+    """`merge_tokens` of each run of the last axis, a run from each of `starts` to the next: (..., n) -> (..., runs)."""
+    top = np.maximum.reduceat(s, starts, axis=-1)
     shift = np.where(np.isneginf(top), 0.0, top)
-    mass = np.exp(s - shift[..., None])
-    total = mass.sum(axis=-1)
+    run = np.repeat(np.arange(starts.size), np.diff(starts, append=s.shape[-1]))
+    mass = np.exp(s - shift[..., run])
+    total = np.add.reduceat(mass, starts, axis=-1)
     with np.errstate(divide="ignore"):
         log_mass = np.log(total) + shift
-    mean = (mass * v).sum(axis=-1) / np.where(total == 0, 1.0, total)
+    mean = np.add.reduceat(mass * v, starts, axis=-1) / np.where(total == 0, 1.0, total)
     # Rounding must not push the mean outside the values, or a constant model would seem to vary.
-    if s.shape[-1]:
-        mean = np.where(total == 0, 0.0, np.clip(mean, v.min(axis=-1), v.max(axis=-1)))
-    return log_mass, mean
+    least, most = np.minimum.reduceat(v, starts, axis=-1), np.maximum.reduceat(v, starts, axis=-1)
+    return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
 
 
 def pooled_game(
