@@ -17,7 +17,6 @@ import numpy as np
 from . import model
 from .params import Params
 
-
 # Documents at a time in `gradient_batch`: the fastest on two cores at T_max = 256, and a bound on memory.
 AT_ONCE = 8
 
