@@ -70,8 +70,6 @@ __all__ = [
     "integrated_gradients",
     "integrated_gradients_report",
     "leave_one_out",
-    "load_demo_model",
-    "load_model",
     "lime_features",
     "lime_first_order",
     "lime_limit",

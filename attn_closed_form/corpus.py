@@ -293,7 +293,8 @@ def _schema(settings: Settings) -> Any:
 def _texts(part: Part) -> Iterator[Any]:
     """The part's texts, streamed: row groups that lie outside are not read, and a large one is not held."""
     with _open(part.source) as parquet:
-        groups, skip, before = [], 0, 0
+        groups: list[int] = []
+        skip = before = 0
         for group in range(parquet.metadata.num_row_groups):
             after = before + parquet.metadata.row_group(group).num_rows
             if before < part.stop and after > part.start:

@@ -187,8 +187,7 @@ def _merge(s: jax.Array, v: jax.Array, group: jax.Array, groups: int) -> tuple[j
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _games(d: int, deleted: bool, tables: Tables, ids: Any, length: Any, player: Any, output: Any) -> GameBatch:
-    make = partial(_game, d, deleted, tables)
-    return jax.vmap(lambda *row: make(*row, output))(ids, length, player)
+    return jax.vmap(lambda i, n, j: _game(d, deleted, tables, i, n, j, output))(ids, length, player)
 
 
 class Bucket(NamedTuple):
