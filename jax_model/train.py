@@ -39,6 +39,7 @@ from .batches import Batches, Documents, encode_documents, film_groups, pad_rows
 from .checkpoint import load_checkpoint, save_checkpoint
 from .collapsed import collapsed_forward
 from .devices import CHOICES, cut_by_document, device_mesh, join_cluster, on_every_device
+from .fit import adamw
 from .params import Params, Sizes, init_params, weights_from_params
 from .progress import Progress
 
@@ -147,7 +148,7 @@ def train(
     batches = Batches(documents, config.T_max, config.batch_size, config.max_unk, config.crop, config.seed, cls, unk)
 
     fixed, trained = _start(config, len(vocabulary), cls)
-    optimizer = _optimizer(config, batches.steps)
+    optimizer = adamw(config.learning_rate, config.warmup_steps, config.epochs * batches.steps, config.weight_decay)
     take_step = _step_function(optimizer, fixed, cls, config.ema)
     predict = _predict_function(mesh, fixed, cls)
     zero = np.zeros((), np.float32)
@@ -214,16 +215,6 @@ def _start(config: Config, D: int, cls: int) -> tuple[dict[str, NDArray[Any]], T
     start["W_p"] *= np.float32(c.scale)
     fixed = {name: array for name, array in start.items() if name not in TRAINED}
     return fixed, {name: start[name] for name in TRAINED}
-
-
-def _optimizer(config: Config, steps: int) -> Any:
-    total = config.epochs * steps
-    warmup = min(config.warmup_steps, total // 2)
-    rate = optax.warmup_cosine_decay_schedule(
-        0.0, config.learning_rate, warmup, total, end_value=0.02 * config.learning_rate
-    )
-    # b2 below the usual 0.999: with 2,500 steps in all, the second moment must forget the start.
-    return optax.adamw(rate, b2=0.99, weight_decay=config.weight_decay)
 
 
 def _step_function(optimizer: Any, fixed: dict[str, Any], cls: int, decay: float) -> Callable[..., State]:
