@@ -41,7 +41,7 @@ def fit(
 
     Parameters
     ----------
-    loss : takes the parameters and the arrays of a batch, returns a scalar
+    loss : takes the parameters and the arrays of a batch, returns a scalar; the same function is compiled once
     params : pytree of arrays
     batches : at least `steps` tuples of arrays of constant shapes
     name : what to call the run in lines on stderr, one every ten seconds; empty for silence
@@ -55,14 +55,7 @@ def fit(
     >>> bool(abs(x - 3.0) < 0.01)
     True
     """
-    optimizer = adamw(learning_rate, warmup_steps, steps, weight_decay)
-
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def step(params: Any, state: Any, *batch: Any) -> tuple[Any, Any, jax.Array]:
-        value, slope = jax.value_and_grad(loss)(params, *batch)
-        updates, state = optimizer.update(slope, state, params)
-        return optax.apply_updates(params, updates), state, value
-
+    optimizer, step = _optimizer_and_step(loss, learning_rate, warmup_steps, steps, weight_decay)
     params = jax.tree.map(jax.numpy.array, params)  # own copies, as the step reuses their memory
     state = optimizer.init(params)
     spoken, done = time.monotonic(), 0
@@ -74,6 +67,20 @@ def fit(
     if done < steps:
         raise ValueError(f"batches: expected {steps} of them, got {done}")
     return params
+
+
+@functools.lru_cache(maxsize=8)
+def _optimizer_and_step(loss: Callable[..., jax.Array], *settings: Any) -> tuple[Any, Callable[..., Any]]:
+    """One compilation for all runs that differ in start and data alone, such as seeds."""
+    optimizer = adamw(*settings)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step(params: Any, state: Any, *batch: Any) -> tuple[Any, Any, jax.Array]:
+        value, slope = jax.value_and_grad(loss)(params, *batch)
+        updates, state = optimizer.update(slope, state, params)
+        return optax.apply_updates(params, updates), state, value
+
+    return optimizer, step
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
