@@ -68,6 +68,7 @@ class Regression(NamedTuple):
     """Everything of the limit that does not depend on f, for k features (module's head)."""
 
     q: Array  # (d+1,) weight of each size
+    off: Array  # (d+1,) Z_bar - alpha_1 / alpha_0 for each size
     alpha_0: float
     alpha_1: float
     within: float  # alpha_1 - alpha_2 + rho
@@ -76,11 +77,11 @@ class Regression(NamedTuple):
 
     def solve(self, moments: Moments, chosen: NDArray[np.intp]) -> tuple[Array, float]:
         """Coefficients of the k chosen features and the intercept."""
-        gamma = moments.common + moments.apart[chosen]
-        G = gamma.mean()
-        total = self.k * G / self.between
-        intercept = (moments.mean - self.alpha_1 * total) / self.alpha_0
-        return (gamma - G) / self.within + G / self.between, float(intercept)
+        apart = moments.apart[chosen]
+        middle = apart.mean() if self.k < moments.apart.size else 0.0
+        mean_coef = (moments.common + middle) / self.between  # G / ..., in the module's head
+        intercept = (moments.mean - self.alpha_1 * self.k * mean_coef) / self.alpha_0
+        return (apart - middle) / self.within + mean_coef, float(intercept)
 
     def norm(self, q: Array) -> float:
         """Bound on E|psi| where a coefficient or the intercept is E[psi f]: what an error of f is multiplied by.
@@ -89,7 +90,7 @@ class Regression(NamedTuple):
         """
         d = q.size - 1
         z, a = 1 - np.arange(d + 1) / d, self.alpha_1 / self.alpha_0
-        off = np.abs(z - a) if self.k == d else z * (1 - a) + (1 - z) * a  # E|mean Z - a|, or a bound of it
+        off = np.abs(self.off) if self.k == d else z * (1 - a) + (1 - z) * a  # E|mean Z - a|, or a bound of it
         single = 2 * z * (1 - z) * d / max(d - 1, 1) / self.within + off / self.between
         intercept = (1 + self.alpha_1 * self.k * off / self.between) / self.alpha_0
         return float(max(q @ single, q @ intercept))
@@ -214,7 +215,12 @@ def lime_regression(d: int, kernel_width: float, ridge: float, num_samples: int 
     alpha_0, alpha_1 = float(q.sum()), float(q @ z)
     # alpha_1 - alpha_2 and alpha_2 - alpha_1^2/alpha_0 as sums of positive terms and a variance: nothing cancels.
     spread = float(q @ (z * (1 - z))) * d / (d - 1) if d > 1 else 0.0
-    variance = float(q @ (z - alpha_1 / alpha_0) ** 2) if alpha_0 > 0 else 0.0
+    if alpha_0 > 0:
+        off = z - alpha_1 / alpha_0
+        off -= q @ off / alpha_0  # a narrow kernel leaves all on one size: there only the rounding is left without this
+    else:
+        off = np.zeros(d + 1)
+    variance = float(q @ off**2)
     within = spread + rho
     between = (1 - k / d) * spread + k * variance + rho
     if d == 1:
@@ -224,7 +230,7 @@ def lime_regression(d: int, kernel_width: float, ridge: float, num_samples: int 
             f"kernel_width: {kernel_width:g} gives every sample but the document a weight of zero, so the coefficients "
             "are not determined; expected a wider kernel, or num_samples and ridge > 0"
         )
-    return Regression(q, alpha_0, alpha_1, within, between, k)
+    return Regression(q, off, alpha_0, alpha_1, within, between, k)
 
 
 def _moments(
@@ -250,10 +256,7 @@ def moments_by_recursion(game: PooledGame, regression: Regression, tol: float) -
     """The moments by `by_size.py`: O(L d^2), whatever the kernel."""
     q = regression.q
     goal = accuracy(game, 2 * tol / regression.norm(q))
-    s = np.arange(game.d + 1)
-    # Z_bar - alpha_1/alpha_0 by differences of sizes: a narrow kernel leaves nothing of it otherwise.
-    weights = np.stack([q, q * ((s - s[:, None]) @ q) / (game.d * regression.alpha_0)])
-    (mean, common), present = centred_moments(game, weights, goal.eps)
+    (mean, common), present = centred_moments(game, np.stack([q, q * regression.off]), goal.eps)
     return Moments(float(mean), float(common), present - present.mean())
 
 
