@@ -1,9 +1,11 @@
 """LIME's limit against the official lime package: `python -m benchmarks.lime`.
 
 The package explains a document of 106 words with 1,000, 5,000 and 50,000 samples, its default kernel and ridge,
-`bow=False` and a mask, all features; `classifier_fn` is the model's own prediction, or `game.value` on the mask, which is
-as cheap as a classifier gets. The error is the largest deviation from the limit over the largest coefficient, where the
-limit comes by the recursion over sizes, a route that the fast path does not share; the spread is the same between two runs.
+`bow=False` and a mask, all features; `classifier_fn` is the model's own prediction, or `game.value` on the mask, which
+is as cheap as a classifier gets. The error is the largest deviation from the limit over the largest coefficient; the
+limit here comes by the recursion over sizes, a route that the fast path does not share. The spread is the same between
+two runs. The ratio is the smaller one of wall-clock times and of processor times: on a busy machine a long run waits
+more often than a short one, and the first alone would flatter us.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +52,7 @@ def main() -> int:
     case = f"d = {WORDS}, K = {weights.K}"
     game = pooled_game(weights, tokens)
     fast = best_of(lambda: lime_limit(game), repeats=30)
+    fast_processor = min(processor_seconds(lambda: lime_limit(game))[0] for _ in range(30))
     rows: list[Row] = [
         {
             "case": case,
@@ -60,12 +64,13 @@ def main() -> int:
         {"case": case, "method": "lime_limit, nothing cached", "seconds": cold(game)},
     ]
     bars = []
-    for name, classifier_fn, ratio in (
+    for name, classifier_fn, times in (
         ("prediction", prediction(weights, tokens), 100.0),
         ("game.value", on_masks(game, tokens), 50.0),
     ):
         for n, runs in RUNS.items():
-            seconds, coefs = official(tokens, classifier_fn, n, runs)
+            seconds, processor, coefs = official(tokens, classifier_fn, n, runs)
+            ratio = min(seconds / fast.best, processor / fast_processor)
             limit = reference(game, n)
             errors = [relative_error(coef, limit) for coef in coefs]
             rows.append(
@@ -75,11 +80,11 @@ def main() -> int:
                     "error": float(np.mean(errors)),
                     "seconds": seconds,
                     "spread": float(np.mean([relative_error(a, b) for a, b in combinations(coefs, 2)])),
-                    "ratio": seconds / fast.best,
+                    "ratio": ratio,
                 }
             )
             if n == 5000:
-                bars.append(Bar(f"times faster than 5,000 samples with {name}", seconds / fast.best, ">=", ratio))
+                bars.append(Bar(f"times faster than 5,000 samples with {name}", ratio, ">=", times))
                 bars.append(Bar(f"error of lime with {name}", float(np.mean(errors)), ">=", 0.01))
     bars.insert(0, Bar("error of lime_limit", rows[0]["error"], "<=", 1e-10))
     ours = best_of(lambda: lime_sample(game, 5000, seed=0), repeats=3)
@@ -116,6 +121,13 @@ def main() -> int:
     return 0 if met else 1
 
 
+def processor_seconds(function: Callable[[], Any]) -> tuple[float, Any]:
+    """Processor time of `function()`, and what it returns."""
+    start = time.process_time()
+    result = function()
+    return time.process_time() - start, result
+
+
 def reference(game: PooledGame, num_samples: int) -> Array:
     """The limit by the recursion over sizes."""
     regression = lime_regression(game.d, 25.0, 1.0, num_samples, game.d)
@@ -147,25 +159,30 @@ def on_masks(game: PooledGame, tokens: NDArray[np.intp]) -> Callable[[list[str]]
 
 def official(
     tokens: NDArray[np.intp], classifier_fn: Callable[[list[str]], Array], num_samples: int, runs: int
-) -> tuple[float, list[Array]]:
-    """Seconds of the fastest run of the package, and the coefficients of each."""
+) -> tuple[float, float, list[Array]]:
+    """Seconds of the fastest run of the package by the clock and by the processor, and the coefficients of each."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from lime.lime_text import LimeTextExplainer
     text = " ".join(f"word{token}" for token in tokens)
-    times, coefs = [], []
+    times, processor, coefs = [], [], []
     for seed in range(runs):
         explainer = LimeTextExplainer(bow=False, mask_string=MASK, feature_selection="none", random_state=seed)
+
+        def run(explainer: Any = explainer) -> Any:
+            return explainer.explain_instance(
+                text, classifier_fn, labels=(0,), num_features=len(tokens), num_samples=num_samples
+            )
+
         start = time.perf_counter()
-        explanation = explainer.explain_instance(
-            text, classifier_fn, labels=(0,), num_features=len(tokens), num_samples=num_samples
-        )
+        spent, explanation = processor_seconds(run)
         times.append(time.perf_counter() - start)
+        processor.append(spent)
         coef = np.empty(len(tokens))
         for j, coefficient in explanation.local_exp[0]:
             coef[j] = coefficient
         coefs.append(coef)
-    return min(times), coefs
+    return min(times), min(processor), coefs
 
 
 def large_games() -> dict[str, PooledGame]:
