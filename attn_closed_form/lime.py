@@ -31,10 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .by_size import centred_moments
-from .coin_flips import ROUNDING, THETA, accuracy, centre, half_ranges, integrate
+from .coin_flips import ROUNDING, accuracy, centre, half_ranges, integrate
 from .game import PooledGame
-from .quadrature import ToleranceError, legendre_count
-from .size_rule import kernel, size_error, size_rule
+from .quadrature import ToleranceError
+from .size_rule import NoRuleError, kernel, size_count, size_rule
 from .weights import Array
 
 Features = Sequence[int] | NDArray[np.intp]
@@ -248,10 +248,6 @@ def _moments(
         return moments_by_recursion(game, regression, tol)
 
 
-class NoRuleError(ArithmeticError):
-    """No rule in p can be vouched for; the recursion over sizes serves."""
-
-
 def moments_by_recursion(game: PooledGame, regression: Regression, tol: float) -> Moments:
     """The moments by `by_size.py`: O(L d^2), whatever the kernel."""
     q = regression.q
@@ -287,25 +283,35 @@ def moments_by_rule(
 
     def count(log_bound: Array, allowed: float) -> int:
         B = spread * allowed / goal.p_error  # of this head: errors are allowed in proportion to it
-        m, last = min(d + 1, legendre_count(log_bound, THETA, allowed)), np.inf
-        while (found := size_rule(d, kernel_width, m)) is not None:
-            error = size_error(found, log_bound, B)
-            if error <= allowed:
-                return m
-            if error >= last:
-                break
-            m, last = min(d + 1, m + 1 + m // 8), error
-        raise NoRuleError
+        return size_count(d, kernel_width, log_bound, B, allowed)
 
-    (mean, level), (delta,) = integrate(game, rule, count, goal)
-    middle = delta.mean()
-    # What is known of everyone and nobody: here q is not what the rule takes it for, or f is not.
-    everyone = (regression.q[0] - share / d) * (float(game.value(np.ones(d, dtype=bool))) - _base(game))
-    nobody = regression.q[d] * (game.empty_value - _base(game)) if game.can_be_empty else 0.0
+    sums = integrate(game, rule, count, goal)
+    everyone = float(game.value(np.ones(d, dtype=bool))) - _base(game)
+    nobody = game.empty_value - _base(game) if game.can_be_empty else 0.0
+    return mend_moments(regression, share, *sums, everyone, nobody)
+
+
+def mend_moments(
+    regression: Regression, share: float, level: Array, delta: Array, everyone: float, nobody: float
+) -> Moments:
+    """Moments from the rule's sums, with what is known of everyone and nobody put right.
+
+    Parameters
+    ----------
+    share : (n-1)/n, the part of the rows that are drawn
+    level : (2,) sums of E_p[f] with the weights w and w (p - alpha_1/alpha_0) of `size_rule`
+    delta : (1, d) sum of Delta_j(p) with the weights w p (1 - p)
+    everyone, nobody : f of all players less its base; f of none less what the engine takes it for, 0 if they agree
+    """
+    d, a = delta.shape[1], regression.alpha_1 / regression.alpha_0
+    middle = delta[0].mean()
+    # Here q is not what the rule takes it for, or f is not.
+    everyone *= float(regression.q[0]) - share / d
+    nobody *= float(regression.q[d])
     return Moments(
-        mean=share * float(mean) + everyone + nobody,
-        common=share * float(level + middle) + (1 - a) * everyone - a * nobody,
-        apart=share * (delta - middle),
+        mean=share * float(level[0]) + everyone + nobody,
+        common=share * float(level[1] + middle) + (1 - a) * everyone - a * nobody,
+        apart=share * (delta[0] - middle),
     )
 
 

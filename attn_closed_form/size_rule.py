@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .coin_flips import COSH, THETA
+from .quadrature import legendre_count
 from .weights import Array
 
 # Sums over sizes and their recurrence run in extended precision where the platform has it.
@@ -44,6 +45,10 @@ LOSS = 10.0
 ROUNDED = 1e-13
 # From the bound on differences to one on E_p[f 1{j present}] and E_p[f], see the head of `coin_flips.py`.
 LOG_PRESENT = np.log((1 + COSH) / 2) - 0.5
+
+
+class NoRuleError(ArithmeticError):
+    """No rule in p can be vouched for; the recursion over sizes serves."""
 
 
 class SizeMoments(NamedTuple):
@@ -127,6 +132,19 @@ def size_error(rule: SizeRule, log_bound: Array, B: float) -> float:
     """Error of the rule for E_p[f] and E_p[f 1{j present}], from `coin_flips.log_bound` and |f| <= B."""
     log_errors = (rule.log_table + (log_bound + LOG_PRESENT)).min(axis=1)
     return float(np.exp(np.minimum(log_errors, rule.log_plain + np.log(B))).sum())
+
+
+def size_count(d: int, kernel_width: float, log_bound: Array, B: float, allowed: float) -> int:
+    """Fewest nodes, or a few more, whose `size_error` is allowed; NoRuleError if there is no such rule."""
+    m, last = min(d + 1, legendre_count(log_bound, THETA, allowed)), np.inf
+    while (found := size_rule(d, kernel_width, m)) is not None:
+        error = size_error(found, log_bound, B)
+        if error <= allowed:
+            return m
+        if error >= last:
+            break
+        m, last = min(d + 1, m + 1 + m // 8), error
+    raise NoRuleError
 
 
 def _gauss(nu: Array, m: int) -> tuple[Array, Array] | None:

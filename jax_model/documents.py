@@ -16,11 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form import AttentionWeights
+from attn_closed_form import AttentionWeights, LimeCoefficients, lime_limit, pooled_game
 from attn_closed_form.collapse import Ids, Tokens, as_output, as_tokens, pad
 
 from . import exact
 from .game_batch import GameBatch
+from .lime import lime_limit as batched_lime
 
 # Players are padded to a multiple of this.
 BUCKET = 32
@@ -267,4 +268,33 @@ def shapley(
         values = exact.shapley(bucket.games, tol)
         for place, count, row in zip(bucket.places, bucket.players, values, strict=False):
             out[place] = row[:count]
+    return out
+
+
+def lime(
+    weights: AttentionWeights,
+    documents: Sequence[Tokens],
+    players: str = "words",
+    absent: str = "unk",
+    output: int = 0,
+    tol: float = 1e-10,
+    dtype: Any = None,
+    batch: int = BATCH,
+    **options: Any,
+) -> list[LimeCoefficients]:
+    """LIME's limit for every document, as `lime_limit(pooled_game(...), **options)` of the core.
+
+    Documents that need the core's recursion (one word, an odd kernel) go there.
+
+    >>> jax.config.update("jax_enable_x64", True)
+    >>> from attn_closed_form import random_weights
+    >>> [found.coef.shape for found in lime(random_weights(seed=0), [[5, 7, 5], [4]])]
+    [(2,), (1,)]
+    """
+    out: list[Any] = [None] * len(documents)
+    for bucket in game_buckets(weights, documents, players, absent, output, dtype, batch):
+        for place, found in zip(bucket.places, batched_lime(bucket.games, tol=tol, **options), strict=False):
+            out[place] = found or lime_limit(
+                pooled_game(weights, documents[place], players, absent, output), tol=tol, **options
+            )
     return out

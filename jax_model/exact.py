@@ -34,17 +34,27 @@ HALF = 0.5
 CHUNK_CPU, CHUNK_OTHER = 4, 256
 
 
-def _changes(game: GameBatch, lam: jax.Array, w: jax.Array, p: jax.Array, w_p: jax.Array) -> jax.Array:
-    """(d,) weighted sum over nodes p of Delta_j(p), for one game."""
+def _sums(
+    game: GameBatch, lam: jax.Array, w: jax.Array, p: jax.Array, w_E: jax.Array, w_D: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Sums over nodes p: of E_p[f] less its base, (r,) with weights (m, r); of Delta_j(p), (d,) with weights (m,)."""
     heads = heads_of(game)
     at = nodes_of(heads, lam, w)
 
-    def add(total: jax.Array, node: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        f = flip(heads, at, node[0])
-        change = jnp.einsum("hl,hld->d", f.P * f.num, f.X) + jnp.einsum("hl,hld->d", f.P, f.Z)
-        return total + node[1] * change, None
+    def add(total: tuple[jax.Array, jax.Array], node: Any) -> tuple[tuple[jax.Array, jax.Array], None]:
+        p, w_E, w_D = node
+        f = flip(heads, at, p)
+        Pn = f.P * f.num
+        change = jnp.einsum("hl,hld->d", Pn, f.X) + jnp.einsum("hl,hld->d", f.P, f.Z)
+        return (total[0] + w_E * Pn.sum(), total[1] + w_D * change), None
 
-    return jax.lax.scan(add, jnp.zeros_like(game.s[0]), (p, w_p))[0]
+    start = jnp.zeros(w_E.shape[1:], lam.dtype), jnp.zeros_like(game.s[0])
+    return jax.lax.scan(add, start, (p, w_E, w_D))[0]
+
+
+def _changes(game: GameBatch, lam: jax.Array, w: jax.Array, p: jax.Array, w_p: jax.Array) -> jax.Array:
+    """(d,) weighted sum over nodes p of Delta_j(p), for one game."""
+    return _sums(game, lam, w, p, jnp.zeros((p.size, 0), p.dtype), w_p)[1]
 
 
 def _pairs(game: GameBatch, lam: jax.Array, w: jax.Array, p: jax.Array, w_p: jax.Array) -> jax.Array:
@@ -137,17 +147,31 @@ def _map(function: Callable[..., jax.Array], chunk: int, batch: GameBatch, *rule
     return jax.lax.map(lambda game: function(game, *rule), batch, batch_size=chunk)
 
 
+class Summary(NamedTuple):
+    """About every game: ln of its range of masses, half the range of each head's values (B, H), a lower bound of
+    max|f|, what the engine's means are relative to, f of everyone, and f of nobody less what the engine takes it for.
+    """
+
+    log_range: Any
+    half_range: Any
+    scale: Any
+    base: Any
+    everyone: Any
+    nobody: Any
+
+
 @jax.jit
-def _summary(batch: GameBatch) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Range, spread and a lower bound of max|f| of every game."""
+def _summary(batch: GameBatch) -> Summary:
     heads = jax.vmap(heads_of)(batch)
     everyone = jnp.ones(batch.s.shape[-1], dtype=bool)
     total = jnp.where(jnp.isneginf(batch.s), 0.0, batch.v).sum(axis=1)
     rank = jnp.argsort(jnp.argsort(total, axis=-1), axis=-1)
     half = batch.s.shape[-1] // 2
     probes = [rank >= 0, rank < 0, rank < 1, rank < half, rank >= half, rank == everyone.size - 1, rank % 2 == 0]
-    scale = jnp.stack([jnp.abs(jax.vmap(_value)(batch, probe)) for probe in probes]).max(axis=0)
-    return heads.log_range.max(axis=1), heads.half_range.sum(axis=1), scale
+    values = jnp.stack([jax.vmap(_value)(batch, probe) for probe in probes])
+    base = batch.bias + heads.centre.sum(axis=1)
+    empty = jnp.where(heads.always[:, 0] == 0, batch.empty_value - base, 0.0)
+    return Summary(heads.log_range.max(axis=1), heads.half_range, jnp.abs(values).max(axis=0), base, values[0], empty)
 
 
 class Rule(NamedTuple):
@@ -159,32 +183,42 @@ class Rule(NamedTuple):
     w_p: jax.Array
 
 
-def choose_rule(batch: GameBatch, tol: float, chunk: int) -> Rule:
-    """Nodes that keep |error| <= tol * max|f| for every game of the batch; raises if the floating type cannot."""
+def summary(batch: GameBatch, tol: float) -> Summary:
+    """The games' summaries on the host; raises if the floating type cannot hold them or keep `tol`."""
     dtype = np.dtype(batch.s.dtype)
     if not (np.isfinite(tol) and tol > 0):
         raise ValueError(f"tol: expected a positive number, got {tol}")
     if dtype == np.float32 and tol < FLOAT32_TOL:
         raise ToleranceError(f"tol: float32 keeps {FLOAT32_TOL:g} at best, got {tol:g}; use float64")
-    log_range, spread, scale = (np.asarray(x, np.float64) for x in _summary(batch))
-    if log_range.max() > LOG_RANGE[dtype]:
+    found = Summary(*(np.asarray(x, np.float64) for x in _summary(batch)))
+    if found.log_range.max() > LOG_RANGE[dtype]:
         raise ToleranceError(
-            f"games: masses span e^{log_range.max():.0f}, {dtype} holds e^{LOG_RANGE[dtype]:.0f}; use attn_closed_form"
+            f"games: masses span e^{found.log_range.max():.0f}, {dtype} holds e^{LOG_RANGE[dtype]:.0f}; "
+            "use attn_closed_form"
         )
-    varying = spread > 0
-    share = float((scale[varying] / spread[varying]).min()) if varying.any() else 1.0
-    eps = min(0.01, HALF * tol * share / 2)
-    # Ranges in steps of ln 16, so that batches alike share one compiled program.
+    return found
+
+
+def lambda_nodes(batch: GameBatch, log_range: float, eps: float) -> tuple[jax.Array, jax.Array]:
+    """Nodes for 1/D; ranges in steps of ln 16, so that batches alike share one compiled program."""
     step = np.log(16.0)
-    log_lam, log_w = lambda_rule(np.ceil(log_range.max() / step) * step, eps)
-    lam, w = jnp.asarray(np.exp(log_lam), dtype), jnp.asarray(np.exp(log_w), dtype)
+    log_lam, log_w = lambda_rule(np.ceil(log_range / step) * step, min(0.01, eps))
+    return jnp.asarray(np.exp(log_lam), batch.s.dtype), jnp.asarray(np.exp(log_w), batch.s.dtype)
+
+
+def choose_rule(batch: GameBatch, tol: float, chunk: int) -> Rule:
+    """Nodes that keep |error| <= tol * max|f| for every game of the batch; raises if the floating type cannot."""
+    about = summary(batch, tol)
+    spread = about.half_range.sum(axis=1)
+    varying = spread > 0
+    share = float((about.scale[varying] / spread[varying]).min()) if varying.any() else 1.0
+    lam, w = lambda_nodes(batch, about.log_range.max(), HALF * tol * share / 2)
     bound = np.asarray(_map(log_bound, chunk, batch, lam, w), np.float64)
     allowed = HALF * tol * share
     most = max(1, (batch.s.shape[-1] + 1) // 2)
     m = min(most, max(legendre_count(row, THETA, allowed) for row in bound.reshape(-1, THETA.size)))
-    m = min(most, -(-m // 4) * 4)
-    p, w_p = legendre_rule(m)
-    return Rule(lam, w, jnp.asarray(p, dtype), jnp.asarray(w_p, dtype))
+    p, w_p = legendre_rule(min(most, -(-m // 4) * 4))
+    return Rule(lam, w, jnp.asarray(p, lam.dtype), jnp.asarray(w_p, lam.dtype))
 
 
 def _chunk(batch: GameBatch, chunk: int | None) -> int:
