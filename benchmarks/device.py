@@ -1,0 +1,199 @@
+"""Documents a second: prediction, gradient, a training step, exact Shapley values and exact LIME, on each device.
+
+Every device that JAX finds is measured, and named in the results; where there is no GPU the table says so, and nothing
+is claimed about one. Rows of comparison: the NumPy core on one document at a time, and the peers (autodiff for the
+gradient, KernelSHAP and lime for the explanations) on a few documents.
+Run with `python -m benchmarks.device --data aclImdb_v1.tar.gz` for real reviews, or without for Zipf's words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+import attn_closed_form as acf
+from attn_closed_form.collapse import pad
+from jax_model import documents as batched
+from jax_model import oracle, params_from_weights
+from jax_model.fit import adamw
+
+from .harness import Bar, best_of, report
+from .models import benchmark_model, random_document
+from .shapley import kernel_shap
+
+SEED = 0
+DOCUMENTS = 256
+PEER_DOCUMENTS = 2
+
+
+def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
+    """Token ids of test reviews, or of made-up documents of like lengths."""
+    weights, _ = benchmark_model(SEED)
+    if path is None:
+        lengths = np.random.default_rng(SEED).integers(60, weights.T_max - 1, count)
+        return [random_document(weights, int(n), SEED + i) for i, n in enumerate(lengths)]
+    from attn_closed_form.datasets import load_imdb
+
+    texts = load_imdb(path, "test").texts
+    step = max(1, len(texts) // count)
+    vocabulary = acf.load_demo_model()[1]
+    return [vocabulary.encode(text)[: weights.T_max - 1] for text in texts[::step][:count]]
+
+
+def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Callable[[], Any]:
+    """One step of AdamW on the collapsed forward pass, as `jax_model/train.py` takes it."""
+    import optax
+
+    from jax_model.collapsed import collapsed_forward
+
+    params = params_from_weights(weights, jnp.float32)
+    optimizer = adamw(1e-3, 10, 1000, 0.3)
+    labels = jnp.asarray(np.arange(len(ids)) % 2, jnp.float32)
+    state = optimizer.init(params)
+
+    @jax.jit
+    def step(params: Any, state: Any) -> Any:
+        def loss(params: Any) -> jax.Array:
+            logits = collapsed_forward(params, jnp.asarray(ids), weights.cls)
+            return optax.sigmoid_binary_cross_entropy(logits, labels).mean()
+
+        slope = jax.grad(loss)(params)
+        updates, new = optimizer.update(slope, state, params)
+        return optax.apply_updates(params, updates), new
+
+    return lambda: step(params, state)
+
+
+def device_rows(device: Any, documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
+    """Everything on one device, in float64 and float32 where both make sense."""
+    weights, _ = benchmark_model(SEED)
+    name = f"{device.platform}: {device.device_kind}"
+    rows: list[dict[str, Any]] = []
+
+    def add(task: str, dtype: str, run: Callable[[], Any], repeats: int = 3) -> None:
+        seconds = best_of(run, repeats=repeats).best
+        rows.append({"task": task, "method": f"twin, {dtype}", "device": name, "documents/s": len(documents) / seconds})
+        print(f"  {name}: {task}, {dtype} done", file=sys.stderr)
+
+    ids = pad(weights, [np.asarray(d) for d in documents])
+    with jax.default_device(device):
+        for dtype in ("float64", "float32"):
+            tol = 1e-10 if dtype == "float64" else 1e-5
+            add("prediction", dtype, partial(batched.predict, weights, documents, dtype))
+            add("gradient", dtype, partial(batched.gradient, weights, documents, dtype=dtype, batch=64))
+            add("Shapley", dtype, partial(batched.shapley, weights, documents, tol=tol, dtype=dtype), 2)
+            if dtype == "float64":
+                add("LIME", dtype, partial(batched.lime, weights, documents, dtype=dtype), 2)
+        add("training step, batch 64", "float32", training_step(weights, ids[:64]))
+        rows[-1]["documents/s"] *= 64 / len(documents)
+    return rows
+
+
+def core_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
+    """The NumPy core, a document at a time."""
+    weights, _ = benchmark_model(SEED)
+    tasks: dict[str, Callable[[], Any]] = {
+        "prediction": lambda: acf.predict_many(weights, documents),
+        "gradient": lambda: [acf.gradient(weights, d)[0, 0] for d in documents],
+        "Shapley": lambda: [acf.shapley(acf.pooled_game(weights, d, "words")) for d in documents],
+        "LIME": lambda: [acf.lime_limit(acf.pooled_game(weights, d, "words")) for d in documents],
+    }
+    rows = []
+    for task, run in tasks.items():
+        seconds = best_of(run, repeats=2).best
+        rows.append({"task": task, "method": "NumPy core", "device": "cpu", "documents/s": len(documents) / seconds})
+        print(f"  core: {task} done", file=sys.stderr)
+    return rows
+
+
+def _present(game: acf.PooledGame, masks: NDArray[np.float64]) -> NDArray[np.float64]:
+    return game.value(masks > 0.5)
+
+
+def peer_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
+    """Autodiff of the twin, KernelSHAP (20,000 samples) and lime (5,000) on a few of the documents."""
+    from lime.lime_text import LimeTextExplainer
+
+    weights, _ = benchmark_model(SEED)
+    params = params_from_weights(weights)
+    few = documents[:PEER_DOCUMENTS]
+
+    def autodiff() -> None:
+        for document in few:
+            jax.block_until_ready(oracle.gradient(params, oracle.pad_ids(document.tolist(), weights.T_max)))
+
+    def shap_values() -> None:
+        for document in few:
+            game = acf.pooled_game(weights, document, "words")
+            kernel_shap(partial(_present, game), game.d, 20_000)
+
+    def lime_values() -> None:
+        explainer = LimeTextExplainer(bow=False, mask_string=str(weights.unk), split_expression=r"\s+", random_state=0)
+        for document in few:
+
+            def classify(texts: list[str]) -> NDArray[np.float64]:
+                f = acf.predict_many(weights, [[int(i) for i in text.split()] for text in texts])
+                return np.concatenate([-f, f], axis=1)
+
+            text = " ".join(map(str, document))
+            explainer.explain_instance(text, classify, num_features=len(document), num_samples=5000)
+
+    rows = []
+    for task, method, run in (
+        ("gradient", "autodiff of the twin", autodiff),
+        ("Shapley", "KernelSHAP, 20,000 samples of game.value", shap_values),
+        ("LIME", "lime, 5,000 samples", lime_values),
+    ):
+        run()
+        start = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - start
+        rows.append({"task": task, "method": method, "device": "cpu", "documents/s": len(few) / seconds})
+        print(f"  {method} done", file=sys.stderr)
+    return rows
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.device", description=__doc__)
+    parser.add_argument("--data", metavar="PATH", help="aclImdb_v1.tar.gz, for real reviews")
+    parser.add_argument("--quick", action="store_true", help=f"64 documents instead of {DOCUMENTS}")
+    args = parser.parse_args(argv)
+    warnings.filterwarnings("ignore")
+    jax.config.update("jax_enable_x64", True)
+    _, name = benchmark_model(SEED)
+    documents = load_documents(args.data, 64 if args.quick else DOCUMENTS)
+    devices = jax.devices()
+    kinds = {device.platform for device in devices}
+    if kinds == {"cpu"}:
+        print("no accelerator found: the numbers are for the CPU alone", file=sys.stderr)
+    first = {device.device_kind: device for device in reversed(devices)}  # one of each kind
+    rows = core_rows(documents) + peer_rows(documents)
+    for device in first.values():
+        rows += device_rows(device, documents)
+    rows.sort(key=lambda row: row["task"])
+    speed = {(row["task"], row["method"]): row["documents/s"] for row in rows if row["device"].startswith("cpu")}
+    bars = [
+        Bar(f"{task}: twin / core on the CPU", speed[task, "twin, float64"] / speed[task, "NumPy core"], ">=", 1.0)
+        for task in ("prediction", "gradient", "Shapley", "LIME")
+    ]
+    settings = {
+        "model": name,
+        "documents": len(documents),
+        "mean tokens": round(float(np.mean([len(d) for d in documents])), 1),
+        "accelerators": ", ".join(sorted(kinds - {"cpu"})) or "none",
+    }
+    return 0 if report("device", rows, seed=SEED, settings=settings, bars=bars) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
