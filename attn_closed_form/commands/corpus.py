@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .explain import _method_names
+from .explain import method_names
 from .source import add_model_option
 
 EXAMPLES = """\
@@ -41,7 +41,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("folder", metavar="OUT", help="folder of the results")
     parser.add_argument(
         "--method",
-        type=_method_names,
+        type=method_names,
         default=None,
         metavar="NAME[,NAME]",
         help="methods to use (default: shapley); for a summary: whose scores (default: the first there is)",

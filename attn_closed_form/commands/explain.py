@@ -44,7 +44,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--method",
         action="append",
-        type=_method_names,
+        type=method_names,
         metavar="NAME[,NAME]",
         help="methods to use, repeatable; `all` adds the sampled ones (default: all that need no sampling)",
     )
@@ -64,7 +64,7 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def _method_names(value: str) -> list[str]:
+def method_names(value: str) -> list[str]:
     names = list(METHODS) if value == "all" else [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
         if name not in METHODS:
