@@ -29,7 +29,9 @@ def numbers_table(folder: Path = RESULTS) -> str:
             sign = {">=": "at least", "<=": "at most"}[bar["relation"]]
             missed = "" if bar["met"] else " (missed)"
             module = name.removesuffix("_scaling")
-            lines.append(f"| `{module}` | {bar['name']} | {bar['measured']:.3g}{missed} | {sign} {bar['limit']:g} |")
+            lines.append(
+                f"| `{module}` | {bar['name'].replace('|', chr(92) + '|')} | {bar['measured']:.3g}{missed} | {sign} {bar['limit']:g} |"
+            )
     return "\n".join(lines)
 
 

@@ -65,6 +65,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def method_names(value: str) -> list[str]:
+    """Method names of an option, separated by commas; `all` for every one."""
     names = list(METHODS) if value == "all" else [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
         if name not in METHODS:
