@@ -98,7 +98,7 @@ export function drawForecasts(place, answer) {
   const most = Math.max(Math.abs(change), ...names.map((key) => Math.abs(forecasts[key].change)));
   const head = element("tr", {}, element("th", { scope: "col", textContent: "Method" }));
   for (const title of ["said", "did", "off by"]) head.append(element("th", { scope: "col", className: "r", textContent: title }));
-  head.append(element("th", { scope: "col", textContent: "said, and what happened (dashed)" }));
+  head.append(element("th", { scope: "col", className: "bar", textContent: "said, and what happened (dashed)" }));
   const rows = names.map((key) => {
     const { change: said, error } = forecasts[key];
     const row = element("tr", { className: MAIN.includes(key) ? "main" : "" }, element("th", { scope: "row", textContent: answer.methods[key].label }));
@@ -107,7 +107,7 @@ export function drawForecasts(place, answer) {
       cell.dataset.column = column;
       row.append(cell);
     }
-    row.append(element("td", {}, bar(said, most, change)));
+    row.append(element("td", { className: "bar" }, bar(said, most, change)));
     row.dataset.method = key;
     return row;
   });

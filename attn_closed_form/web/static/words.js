@@ -14,7 +14,8 @@ export function element(name, properties = {}, ...children) {
 const minus = (text) => text.replace("-", "−");
 const plus = (x) => (x > 0 ? "+" : "");
 // Four decimals for predictions and their changes; three digits for scores, which live on many scales.
-export const fixed = (x) => plus(x) + minus(x.toFixed(4));
+// A difference that is rounding alone is shown as nought, without a sign.
+export const fixed = (x) => (Math.abs(x) < 5e-5 ? "0.0000" : plus(x) + minus(x.toFixed(4)));
 export function digits(x, signed = true) {
   const size = Math.abs(x);
   const shown = size !== 0 && (size < 1e-3 || size >= 1e5) ? x.toExponential(1) : String(Number(x.toPrecision(3)));
@@ -103,8 +104,7 @@ export function drawFigure(body, answer, removed, summaries) {
 }
 
 export function strongest(answer, most) {
-  const { levels: _, scores } = leader(answer);
-  const order = scores.map((score, player) => [Math.abs(score), player]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+  const order = leader(answer).scores.map((score, player) => [Math.abs(score), player]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
   return order.slice(0, most).map(([, player]) => player);
 }
 
