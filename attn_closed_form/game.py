@@ -238,13 +238,13 @@ class PooledGame:
         members = [list(group) for group in groups]
         if sorted(j for group in members for j in group) != list(range(self.d)) or not all(members):
             raise ValueError(f"groups: expected each player 0..{self.d - 1} in exactly one group, got {members}")
-        present = [merge_tokens(self.s[:, group], self.v[:, group]) for group in members]
-        absent = [merge_tokens(self.s_absent[:, group], self.v_absent[:, group]) for group in members]
+        s, v = _merge_groups(self.s, self.v, members)
+        s_absent, v_absent = _merge_groups(self.s_absent, self.v_absent, members)
         return PooledGame(
-            s=np.stack([s for s, _ in present], axis=1),
-            v=np.stack([v for _, v in present], axis=1),
-            s_absent=np.stack([s for s, _ in absent], axis=1),
-            v_absent=np.stack([v for _, v in absent], axis=1),
+            s=s,
+            v=v,
+            s_absent=s_absent,
+            v_absent=v_absent,
             s_background=self.s_background,
             v_background=self.v_background,
             bias=self.bias,
@@ -282,6 +282,23 @@ def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
     if s.shape[-1]:
         mean = np.where(total == 0, 0.0, np.clip(mean, v.min(axis=-1), v.max(axis=-1)))
     return log_mass, mean
+
+
+def _merge_groups(s: Array, v: Array, groups: Sequence[Sequence[int]]) -> tuple[Array, Array]:
+    """`merge_tokens` of each group, (H, d) to (H, groups), in one pass: a call a word would cost more than Shapley."""
+    sizes = [len(group) for group in groups]
+    order = np.concatenate([np.asarray(group) for group in groups])
+    starts = np.cumsum([0, *sizes[:-1]])
+    s, v = s[:, order], v[:, order]
+    top = np.maximum.reduceat(s, starts, axis=1)
+    shift = np.where(np.isneginf(top), 0.0, top)
+    mass = np.exp(s - np.repeat(shift, sizes, axis=1))
+    total = np.add.reduceat(mass, starts, axis=1)
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(total) + shift
+    mean = np.add.reduceat(mass * v, starts, axis=1) / np.where(total == 0, 1.0, total)
+    least, most = np.minimum.reduceat(v, starts, axis=1), np.maximum.reduceat(v, starts, axis=1)
+    return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
 
 
 def pooled_game(
