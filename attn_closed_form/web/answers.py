@@ -99,7 +99,7 @@ def _method_scores(e: Explanation) -> dict[str, Any]:
 
 
 def _removal(found: Explanations, removed: list[int]) -> dict[str, Any]:
-    """f without the players, and what each forecast made of it: minus the sum of their scores."""
+    """The prediction without the players, and what each forecast made of it: minus the sum of their scores."""
     first = next(iter(found.values()))
     assert first.game is not None
     present = np.ones(first.game.d, dtype=bool)

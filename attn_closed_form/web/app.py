@@ -88,6 +88,7 @@ def make_app(weights: AttentionWeights, vocabulary: Vocabulary, name: str, loopb
     ]
     handlers: Any = {Refusal: _refused, HTTPException: _http_error, Exception: _failed}
     app = Starlette(routes=routes, exception_handlers=handlers, lifespan=compute.lifespan)
+    app.router.redirect_slashes = False  # one address, one answer; a redirect would repeat the Host it was given
     return Guard(app, loopback_only)
 
 

@@ -7,7 +7,7 @@ a body that is no JSON object is 400.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from ..explanation import Document, Span
@@ -145,12 +145,12 @@ def find_player(field: str, named: Named, spans: tuple[tuple[Span, ...], ...]) -
     """
     if isinstance(named, int):
         if not 0 <= named < len(spans):
-            raise Refusal(422, f"{field}: expected a player in 0..{len(spans) - 1}, got {named}", field)
+            raise Refusal(422, f"{field}: expected a player in 0..{len(spans) - 1}, got {_show(named)}", field)
         return named
     for j, own in enumerate(spans):
         if named in own:
             return j
-    raise Refusal(422, f"{field}: expected the span of a token that the model reads, got {list(named)}", field)
+    raise Refusal(422, f"{field}: expected the span of a token that the model reads, got {_show(named)}", field)
 
 
 def read_text(weights: AttentionWeights, vocabulary: Vocabulary, text: str) -> Document:
@@ -172,8 +172,5 @@ def _kind(value: Any) -> str:
     return "null" if value is None else names.get(type(value), "a number")
 
 
-_dump: Callable[[Any], str] = json.dumps
-
-
 def _show(value: Any) -> str:
-    return elide(_dump(value), 60)
+    return elide(json.dumps(value), 60)

@@ -39,6 +39,7 @@ class Guard:
         self.app, self.loopback_only = app, loopback_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

@@ -172,7 +172,8 @@ def reference_page() -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>API · attn-closed-form</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="/icon.svg"><link rel="stylesheet" href="/words.css"><link rel="stylesheet" href="/style.css"></head>
+<link rel="icon" href="/icon.svg">
+<link rel="stylesheet" href="/words.css"><link rel="stylesheet" href="/style.css"></head>
 <body><main class="doc"><p><a href="/">Back to the page</a> · <a href="/openapi.json">openapi.json</a></p>
 <h1>The numbers as JSON</h1>
 <p>Send a JSON object with <code>Content-Type: application/json</code>:</p>
