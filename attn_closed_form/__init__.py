@@ -20,6 +20,9 @@ from .gradient import (
     integrated_gradients_report,
 )
 from .methods import DEFAULT_METHODS, METHODS
+from .lime import LimeCoefficients, lime_features, lime_limit
+from .lime_sample import LimeSample, lime_sample, lime_samples_needed
+from .lime_theory import lime_first_order, lime_mean_field, lime_theorem_5_1
 from .model import predict, predict_many, random_weights
 from .model_file import load_demo_model, load_model, save_model
 from .positions import sinusoidal_positions
@@ -41,6 +44,8 @@ __all__ = [
     "Explanation",
     "Explanations",
     "IntegratedGradients",
+    "LimeCoefficients",
+    "LimeSample",
     "PooledGame",
     "Slalom",
     "SlalomFit",
@@ -67,6 +72,13 @@ __all__ = [
     "leave_one_out",
     "load_demo_model",
     "load_model",
+    "lime_features",
+    "lime_first_order",
+    "lime_limit",
+    "lime_mean_field",
+    "lime_sample",
+    "lime_samples_needed",
+    "lime_theorem_5_1",
     "load_weights",
     "merge_tokens",
     "pooled_game",

@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from . import __version__
 from .commands import COMMANDS
@@ -61,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.rest = rest
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.simplefilter("always")
+            warnings.showwarning = _once()
             status = int(args.run(args))
             sys.stdout.flush()
             return status
@@ -78,8 +79,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"{PROG}: warning: {visible(str(message))}", file=sys.stderr)
+def _once() -> Callable[..., None]:
+    """Prints each warning once, though a text is read once for the table, once for the report and once for a figure."""
+    seen: set[str] = set()
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        shown = visible(str(message))
+        if shown not in seen:
+            seen.add(shown)
+            print(f"{PROG}: warning: {shown}", file=sys.stderr)
+
+    return show
 
 
 def _one_line(error: Exception) -> str:

@@ -26,7 +26,8 @@ Leaving out a player costs at most a factor e^(1/2). With that, and |V| <= B mas
 with T_l <= d log((1 + c)/2) too, since |Y| = |(1 - g) + g (1 - q)| <= (1 + c)/2. The same M bounds |E_p[f]|, where one
 player at most is left out and q, 1 - q are at most (1 + c)/2; and E_p[f 1{j present}] = p E_p[f | j present], where two
 are, is at most e^(-1/2) (1 + c)/2 M. The bound costs one pass over arrays that are there anyway; `legendre_count` makes
-it a number of nodes that follows the game: about 2.5 sqrt(d) for deletions, ten or so where a background holds much of the mass, never above ceil(d/2).
+it a number of nodes that follows the game: about 2.5 sqrt(d) for deletions, ten or so where a background holds much of
+the mass, never above ceil(d/2).
 """
 
 from __future__ import annotations
@@ -38,16 +39,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .game import PooledGame
+from .game import LOG_RANGE_PLAIN, PooledGame
 from .quadrature import EPS_MIN, ToleranceError, lambda_rule, legendre_count
 from .weights import Array
 
 # Elements of one working array: about what a core's second-level cache holds.
 CHUNK_ELEMENTS = 1 << 16
-# Beyond this ln R masses overflow float64 and the weights w are multiplied in before leaving the log domain.
-LOG_RANGE_PLAIN = 600.0
 # Ellipses that are tried for the node count, and the growth rates at their ends (see `log_bound`).
-THETA = np.geomspace(0.01, 3.5, 30)
+THETA = np.geomspace(0.02, 3.2, 16)
 COSH = np.cosh(THETA)
 OUTSIDE = (COSH - 1) / 2, (COSH - 1) ** 2 / 8
 INSIDE = -(COSH + 1) / 2, (COSH + 1) ** 2 / 8
@@ -124,6 +123,12 @@ def centre(game: PooledGame) -> Array:
     return (least + most) / 2
 
 
+def half_ranges(game: PooledGame) -> Array:
+    """(H,) the most that a head's value can lie off its `centre`."""
+    least, most = _value_range(game)
+    return (most - least) / 2
+
+
 def _value_range(game: PooledGame) -> tuple[Array, Array]:
     """Smallest and largest value with any mass, a head."""
     absent = ~np.isneginf(game.s_absent)
@@ -198,7 +203,7 @@ def blocks(head: Head, eps: float, chunk: int = CHUNK_ELEMENTS) -> Iterator[Bloc
             exponent = np.multiply.outer(lam, -np.exp(head.log_gap))
             lo, hi, c0 = np.exp(head.log_lo), np.exp(head.log_hi), np.exp(head.log_c0)
             wt = np.exp(lw) * decay
-        else:
+        else:  # masses leave float64: multiply the weights in before leaving the log domain
             with np.errstate(over="ignore"):
                 exponent = -np.exp(np.add.outer(ll, head.log_gap))
             # Where w times a mass overflows, its e^(-lam mass) is zero: any large number serves.

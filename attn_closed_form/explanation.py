@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .case import Case
 from .collapse import Ids, TruncationWarning
 from .game import PooledGame
-from .methods import METHODS, Case, Method, as_methods
+from .methods import METHODS, Method, as_methods
 from .shapley import shapley_interactions
 from .text import Vocabulary, tokenize
 from .weights import Array, AttentionWeights

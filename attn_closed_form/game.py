@@ -23,11 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .collapse import Tokens, as_output, as_tokens, scores
+from .collapse import Ids, Tokens, as_output, as_tokens, scores
 from .weights import Array, AttentionWeights
 
 # Masks a block in `value`: keeps the working set near 16 MB.
-BLOCK_ELEMENTS = 1 << 21
+BLOCK_ELEMENTS = 1 << 20
+# Log-masses further apart than this leave the range of float64.
+LOG_RANGE_PLAIN = 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,18 +184,18 @@ class PooledGame:
         block = max(1, BLOCK_ELEMENTS // self.d)
         for start in range(0, len(mask), block):
             out[start : start + block] = self._value_block(mask[start : start + block])
-        return out.reshape(raw.shape[:-1])
+        return out.reshape(raw.shape[:-1])[()]
 
     def _value_block(self, mask: NDArray[np.bool_]) -> Array:
         """(n, d) mask -> (n,)."""
         total = np.full(len(mask), self.bias)
         if self._linear is not None:
-            # One matrix product: numerator and denominator are affine in the mask.
-            weight, offset = self._linear
-            sums = mask @ weight + offset
-            den = sums[:, : self.H]
-            with np.errstate(invalid="ignore", divide="ignore"):
-                total += (sums[:, self.H :] / den).sum(axis=1)
+            # Numerators and denominators of all heads in two matrix products; sums of positive masses lose no digit.
+            present, absent, background = self._linear
+            here = mask.astype(np.float64)
+            sums = here @ present + (1 - here) @ absent + background
+            with np.errstate(invalid="ignore"):
+                total += (sums[:, self.H :] / sums[:, : self.H]).sum(axis=1)
         else:
             for h in range(self.H):
                 log_mass = np.where(mask, self.s[h], self.s_absent[h])
@@ -209,23 +211,19 @@ class PooledGame:
         return total
 
     @cached_property
-    def _linear(self) -> tuple[Array, Array] | None:
-        """Masses as plain numbers, (d, 2H) and (2H,), where no digit is lost by leaving the log domain.
-
-        With at least 1e-6 of the largest possible mass always present, differences of masses lose no more than
-        six digits of sixteen in the worst coalition; otherwise None, and `value` works mask by mask.
-        """
-        top = np.maximum(np.maximum(self.s, self.s_absent).max(axis=1), self.s_background)
-        a, b = np.exp(self.s - top[:, None]), np.exp(self.s_absent - top[:, None])
-        c0 = np.exp(self.s_background - top)
-        least = c0 + np.minimum(a, b).sum(axis=1)
-        most = c0 + np.maximum(a, b).sum(axis=1)
-        if (least < 1e-6 * most).any():
+    def _linear(self) -> tuple[Array, Array, Array] | None:
+        """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None where they would underflow."""
+        top = np.maximum(np.maximum(self.s, self.s_absent).max(axis=1), self.s_background)[:, None]
+        finite = np.concatenate([self.s, self.s_absent, self.s_background[:, None]], axis=1)
+        if np.where(np.isneginf(finite), 0.0, top - finite).max() > LOG_RANGE_PLAIN:
             return None
-        A, B = a * self.v, b * self.v_absent
-        weight = np.concatenate([a - b, A - B]).T
-        offset = np.concatenate([c0 + b.sum(axis=1), c0 * self.v_background + B.sum(axis=1)])
-        return np.ascontiguousarray(weight), offset
+        a, b = np.exp(self.s - top), np.exp(self.s_absent - top)
+        c0 = np.exp(self.s_background - top[:, 0])
+        return (
+            np.concatenate([a, a * self.v]).T,
+            np.concatenate([b, b * self.v_absent]).T,
+            np.concatenate([c0, c0 * self.v_background]),
+        )
 
     def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> PooledGame:
         """Game whose players are groups of this game's players, each present or absent as a whole.
@@ -238,8 +236,10 @@ class PooledGame:
         members = [list(group) for group in groups]
         if sorted(j for group in members for j in group) != list(range(self.d)) or not all(members):
             raise ValueError(f"groups: expected each player 0..{self.d - 1} in exactly one group, got {members}")
-        s, v = _merge_groups(self.s, self.v, members)
-        s_absent, v_absent = _merge_groups(self.s_absent, self.v_absent, members)
+        order = np.concatenate([np.asarray(group) for group in members])
+        starts = np.cumsum([0, *map(len, members)])[:-1]
+        s, v = _merge_runs(self.s[:, order], self.v[:, order], starts)
+        s_absent, v_absent = _merge_runs(self.s_absent[:, order], self.v_absent[:, order], starts)
         return PooledGame(
             s=s,
             v=v,
@@ -271,33 +271,24 @@ def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
     >>> float(np.exp(s)), float(v)
     (2.0, 2.0)
     """
-    top = s.max(axis=-1, initial=-np.inf)
+    if s.shape[-1] == 0:
+        return np.full(s.shape[:-1], -np.inf), np.zeros(s.shape[:-1])
+    log_mass, mean = _merge_runs(s, v, np.zeros(1, dtype=int))
+    return log_mass[..., 0], mean[..., 0]
+
+
+def _merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
+    """`merge_tokens` of each run of the last axis, a run from each of `starts` to the next: (..., n) -> (..., runs)."""
+    top = np.maximum.reduceat(s, starts, axis=-1)
     shift = np.where(np.isneginf(top), 0.0, top)
-    mass = np.exp(s - shift[..., None])
-    total = mass.sum(axis=-1)
+    run = np.repeat(np.arange(starts.size), np.diff(starts, append=s.shape[-1]))
+    mass = np.exp(s - shift[..., run])
+    total = np.add.reduceat(mass, starts, axis=-1)
     with np.errstate(divide="ignore"):
         log_mass = np.log(total) + shift
-    mean = (mass * v).sum(axis=-1) / np.where(total == 0, 1.0, total)
+    mean = np.add.reduceat(mass * v, starts, axis=-1) / np.where(total == 0, 1.0, total)
     # Rounding must not push the mean outside the values, or a constant model would seem to vary.
-    if s.shape[-1]:
-        mean = np.where(total == 0, 0.0, np.clip(mean, v.min(axis=-1), v.max(axis=-1)))
-    return log_mass, mean
-
-
-def _merge_groups(s: Array, v: Array, groups: Sequence[Sequence[int]]) -> tuple[Array, Array]:
-    """`merge_tokens` of each group, (H, d) to (H, groups), in one pass: a call a word would cost more than Shapley."""
-    sizes = [len(group) for group in groups]
-    order = np.concatenate([np.asarray(group) for group in groups])
-    starts = np.cumsum([0, *sizes[:-1]])
-    s, v = s[:, order], v[:, order]
-    top = np.maximum.reduceat(s, starts, axis=1)
-    shift = np.where(np.isneginf(top), 0.0, top)
-    mass = np.exp(s - np.repeat(shift, sizes, axis=1))
-    total = np.add.reduceat(mass, starts, axis=1)
-    with np.errstate(divide="ignore"):
-        log_mass = np.log(total) + shift
-    mean = np.add.reduceat(mass * v, starts, axis=1) / np.where(total == 0, 1.0, total)
-    least, most = np.minimum.reduceat(v, starts, axis=1), np.maximum.reduceat(v, starts, axis=1)
+    least, most = np.minimum.reduceat(v, starts, axis=-1), np.maximum.reduceat(v, starts, axis=-1)
     return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
 
 

@@ -2,8 +2,8 @@
 
 `report` makes the page: P1's Figure 1 with every method, the numbers of the strongest words, the SLALOM plane (P2
 Figure 5), the attention heads, exact LIME over the spread of sampled LIME (P1 Figure 4) and how far the methods
-agree. `fragment` makes the Figure 1 table alone, for a notebook cell. Figures are in `html_figures.py`, style and script in
-`html_assets.py`.
+agree. `fragment` makes the Figure 1 table alone, for a notebook cell. Figures are in `html_figures.py`, style and
+script in `html_assets.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .weights import AttentionWeights
 
 # Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
 LONGEST_WORD = 60
-LONGEST_GAP = 24
+LONGEST_GAP = 48
 LONGEST_TEXT = 4000
 TOP_WORDS = 12
 

@@ -72,7 +72,7 @@ def _lime_mapper(explanation: Explanation) -> Any:
     lime = _package("lime.explanation")
     text = "".join(visible(character) for character in explanation.text)  # one for one, so that spans stay valid
 
-    class SpanMapper(lime.DomainMapper):  # type: ignore[misc,name-defined]
+    class SpanMapper(lime.DomainMapper):  # type: ignore[name-defined]
         def map_exp_ids(self, exp: Any, positions: bool = False, **_: Any) -> list[tuple[str, float]]:
             return [(self._name(j, positions), weight) for j, weight in exp]
 

@@ -8,111 +8,33 @@ gradients score positions, and a word's score is the sum over its occurrences.
 value and importance are read off the weights. With K heads we report the one SLALOM that gives every player its true
 share of this prediction: with alpha_j^(i) the attention that player j gets in head i and v_j^(i) its value there,
 
-    importance_j = log (1/K) sum_i alpha_j^(i)   (centred, sum s = 0)      value_j = sum_i alpha v / sum_i alpha
+    importance_j = log (1/K) sum_i alpha_j^(i)   (centred, sum s = 0)      value_j = sum_i alpha v / sum_i alpha + b
     linear_j     = (1/K) sum_i alpha_j^(i) (v_j^(i) - f_i),
 
-the last being the derivative of f by the weight of player j in the softmax, which needs no pooling of the heads. It is
-the true derivative, not P2's Eq. 65 as printed, which leaves out f.
+with b the bias of the output (softmax weights add up to one, so a SLALOM carries it in its values). The last is the
+derivative of f by the weight of player j in the softmax, and needs no pooling of the heads. It is the true derivative,
+not P2's Eq. 65 as printed, which leaves out f.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal
 
 import numpy as np
 
 from .attention import alpha_avg, alpha_max
-from .coin_flips import accuracy
+from .case import Case, Scored
 from .collapse import Ids
-from .game import PooledGame, pooled_game
+from .game import PooledGame
 from .gradient import gradient_l1, gradient_l2, gradient_mean, gradient_times_input, integrated_gradients
 from .model import predict
-from .quadrature import ToleranceError
 from .shapley import banzhaf, leave_one_out, shapley
 from .weights import Array, AttentionWeights
 
-Result = TypeVar("Result")
 Kind = Literal["signed", "unsigned", "log"]
 Accuracy = Literal["closed form", "guaranteed", "estimate", "sampled"]
-
-
-class Scored(NamedTuple):
-    """Scores (d,), the base value that they are relative to, and a guaranteed error if there is one."""
-
-    scores: Array
-    base_value: float
-    error: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """One document under one model, and the game that all methods share; built once.
-
-    Attributes
-    ----------
-    ids : (T,) token ids, at least one, at most T_max - 1
-    players, absent, output : as in `pooled_game`
-    tol : relative accuracy asked of the guaranteed methods
-    seed : of the sampled ones
-    """
-
-    weights: AttentionWeights
-    ids: Ids
-    players: str = "words"
-    absent: str = "unk"
-    output: int = 0
-    tol: float = 1e-10
-    seed: int = 0
-
-    @cached_property
-    def game(self) -> PooledGame:
-        """The document as a game of its players."""
-        return pooled_game(self.weights, self.ids, self.players, self.absent, self.output)
-
-    @cached_property
-    def player_of(self) -> Ids:
-        """(T,) the player that each position belongs to; words are numbered by first appearance, as in the game."""
-        if self.players == "positions":
-            return np.arange(self.ids.size)
-        _, first, inverse = np.unique(self.ids, return_index=True, return_inverse=True)
-        return np.argsort(np.argsort(first))[inverse]
-
-    @cached_property
-    def prediction(self) -> float:
-        """The prediction for the whole document."""
-        return float(predict(self.weights, self.ids)[self.output])
-
-    @cached_property
-    def nobody(self) -> float:
-        """The prediction with every player absent."""
-        return float(self.game.value(np.zeros(self.game.d, dtype=bool)))
-
-    def loosened(self, function: Callable[[PooledGame, float], Result]) -> tuple[Result, float]:
-        """`function(game, tol)` for the least tol * 10^k that float64 can guarantee, and the error that it allows."""
-        tol = self.tol
-        while True:
-            try:
-                return function(self.game, tol), tol * accuracy(self.game, tol).scale
-            except ToleranceError:
-                if tol >= 1:
-                    raise
-                tol *= 10
-
-    @cached_property
-    def shares(self) -> tuple[Array, Array]:
-        """Attention of each player and its value, a head, both (H, d); values carry the 1/K."""
-        game = self.game
-        top = np.maximum(game.s.max(axis=1), game.s_background)[:, None]
-        mass = np.exp(game.s - top)
-        total = mass.sum(axis=1, keepdims=True) + np.exp(game.s_background[:, None] - top)
-        return mass / total, game.v
-
-    def pool(self, positions: Array) -> Array:
-        """Scores of positions (T,) to scores of players (d,), by sum."""
-        return np.bincount(self.player_of, weights=positions, minlength=self.game.d)
 
 
 @dataclass(frozen=True)
@@ -191,7 +113,7 @@ def _slalom_value(case: Case) -> Scored:
     mass = alpha.mean(axis=0)
     # A player whose attention underflows in every head has a value all the same: the plain mean of its heads'.
     share = np.where(mass > 0, alpha / np.where(mass > 0, mass, 1.0), 1.0)
-    return Scored((share * v).sum(axis=0), case.nobody)
+    return Scored((share * v).sum(axis=0) + case.game.bias, case.nobody)
 
 
 def _slalom_importance(case: Case) -> Scored:

@@ -36,7 +36,7 @@ def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
     return _predict_ids(weights, pad(weights, [as_tokens(weights, tokens)]))[0]
 
 
-def predict_many(weights: AttentionWeights, documents: Sequence[Tokens]) -> Array:
+def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -> Array:
     """Model outputs of many documents, of any lengths.
 
     Parameters

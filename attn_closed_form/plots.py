@@ -34,7 +34,8 @@ MOST_NAMES = 90
 ATTENTION_GAMMA = 0.4
 
 
-def _matplotlib(module: str) -> Any:
+def import_matplotlib(module: str) -> Any:
+    """A module of matplotlib, or an error that names the extra to install."""
     import importlib
 
     try:
@@ -46,7 +47,7 @@ def _matplotlib(module: str) -> Any:
 def _axes(ax: Any, width: float, height: float) -> Any:
     if ax is not None:
         return ax
-    return _matplotlib("pyplot").subplots(figsize=(width, height), layout="constrained")[1]
+    return import_matplotlib("pyplot").subplots(figsize=(width, height), layout="constrained")[1]
 
 
 def _rgb(colour: tuple[int, int, int]) -> tuple[float, ...]:
@@ -54,7 +55,7 @@ def _rgb(colour: tuple[int, int, int]) -> tuple[float, ...]:
 
 
 def _map(*colours: tuple[int, int, int]) -> Any:
-    return _matplotlib("colors").LinearSegmentedColormap.from_list("acf", [_rgb(c) for c in colours])
+    return import_matplotlib("colors").LinearSegmentedColormap.from_list("acf", [_rgb(c) for c in colours])
 
 
 def _diverging() -> Any:
@@ -129,7 +130,7 @@ def plot_attention(
     if axes is None:
         columns = min(3, weights.K)
         rows = -(-weights.K // columns)
-        grid = _matplotlib("pyplot").subplots(
+        grid = import_matplotlib("pyplot").subplots(
             rows, columns, figsize=(3.4 * columns, 3.4 * rows), layout="constrained", squeeze=False
         )[1]
         for empty in grid.ravel()[weights.K :]:
@@ -138,9 +139,11 @@ def plot_attention(
     elif len(axes) != weights.K:
         raise ValueError(f"axes: expected {weights.K}, one a head, got {len(axes)}")
     for i, ax in enumerate(axes):
-        norm = _matplotlib("colors").PowerNorm(ATTENTION_GAMMA, vmin=0, vmax=A[i].max())
+        norm = import_matplotlib("colors").PowerNorm(ATTENTION_GAMMA, vmin=0, vmax=A[i].max())
         ax.imshow(A[i], cmap=_map((255, 255, 255), UNSIGNED), norm=norm, interpolation="nearest")
         ax.set_title(f"head {i + 1}", fontsize=9)
+        ax.set_xlabel("key", fontsize=8)
+        ax.set_ylabel("query ([CLS] on top)", fontsize=8)
         named = len(words) <= 25
         _ticks(ax.xaxis, words if named else [], rotation=60, ha="right", rotation_mode="anchor")
         _ticks(ax.yaxis, words if named else [])
@@ -279,44 +282,3 @@ def plot_interactions(
     _ticks(ax.yaxis, words)
     ax.tick_params(length=0)
     return ax
-
-
-def save_figure(
-    path: str,
-    figure: str,
-    weights: AttentionWeights,
-    vocabulary: Vocabulary,
-    text: str,
-    methods: str | Iterable[str] | None = None,
-    players: str = "words",
-    absent: str = "unk",
-    output: int = 0,
-    tol: float = 1e-10,
-    seed: int = 0,
-) -> None:
-    """Draw one of the figures into a file without a display; the command line's `--plot` and `--figure`."""
-    Figure = _matplotlib("figure").Figure
-    game = {"players": players, "absent": absent, "output": output}
-    model = (weights, vocabulary, text)
-    wide = figure in ("table", "lime", "gradient")
-    made = Figure(figsize=(11 if wide else 7.5, 5.5), layout="constrained")
-    if figure == "attention":
-        columns = min(3, weights.K)
-        plot_attention(
-            *model, axes=made.subplots(-(-weights.K // columns), columns, squeeze=False).ravel()[: weights.K]
-        )
-        for empty in made.axes[weights.K :]:
-            empty.set_axis_off()
-    elif figure == "table":
-        plot_table(*model, methods, ax=made.subplots(), tol=tol, seed=seed, **game)
-    elif figure == "lime":
-        plot_lime(*model, seed=seed, ax=made.subplots(), **game)
-    elif figure == "gradient":
-        plot_gradient(*model, output, ax=made.subplots())
-    elif figure == "slalom":
-        plot_slalom(*model, players=players, output=output, ax=made.subplots())
-    elif figure == "interactions":
-        plot_interactions(*model, ax=made.subplots(), **game)
-    else:
-        raise ValueError(f"figure: expected table, slalom, lime, attention, gradient or interactions, got {figure!r}")
-    made.savefig(path, dpi=150)

@@ -39,8 +39,8 @@ def table(explanations: Iterable[Explanation], columns: int = 80, colour: bool =
     >>> vocabulary = Vocabulary(["[CLS]", "[UNK]", "a", "fine", "film"])
     >>> found = explain(random_weights(seed=2, D=5), vocabulary, "A fine, odd film", ["shapley", "alpha-avg"])
     >>> print(table(found.values()).split("\n\n")[0])
-    Shapley          A++ fine---- odd[UNK] film++
-    α-avg            A**** fine*** odd[UNK]**** film***
+    Shapley          A++ fine++++ odd[UNK] film+++
+    α-avg            A* fine*** odd[UNK]** film****
     """
     rows = list(explanations)
     lines = [line for row in rows for line in _row(row, max(columns, LABEL_COLUMNS + 20), colour)]

@@ -56,36 +56,59 @@ def check_attention_matrices(weights, tokens, got):
     assert_algebraic(got, oracle.attention_matrices(*twin(weights, tokens)), 1.0, 1 + magnitudes(weights).score)
 
 
-def _check_gradient(weights, got, expected, factor=1.0):
-    size = magnitudes(weights)
-    assert_algebraic(got, expected, size.gradient * factor, 1 + size.score)
+def gradient_terms(weights, tokens, output):
+    """Theorem 4.1 and the [CLS] term with every term replaced by its absolute value, (T_max, d_e).
+
+    A token without attention has no gradient, so the bound is one a position: the attention is a factor of it.
+    """
+    w = weights
+    params, ids = twin(weights, tokens)
+    alpha = np.asarray(oracle.attention(params, ids)) + 1e-290  # below, attention is not a normal number any more
+    e = np.abs(w.W_e)[np.asarray(ids)] + np.abs(w.W_p)
+    W_q, W_k, W_v, W_l = (np.abs(W) for W in (w.W_q, w.W_k, w.W_v, w.W_l[:, output]))
+    q = W_q @ e[0] + np.abs(w.b_q)
+    k = np.einsum("kae,te->kta", W_k, e) + np.abs(w.b_k)[:, None]
+    u = np.einsum("ko,kto->kt", W_l, np.einsum("koe,te->kto", W_v, e) + np.abs(w.b_v)[:, None])
+    u_and_mean = u + (alpha * u).sum(axis=1, keepdims=True)
+    root = np.sqrt(w.d_att)
+    terms = np.einsum("kt,koe,ko->te", alpha, W_v, W_l)
+    terms += np.einsum("kt,kae,ka->te", alpha * u_and_mean, W_k, q) / root
+    terms[0] += np.einsum("kt,kta,kae->e", alpha * u_and_mean, k, W_q) / root
+    return terms / w.K
 
 
 def check_gradient(weights, tokens, output, got):
-    _check_gradient(weights, got, oracle.gradient(*twin(weights, tokens), output))
+    expected = oracle.gradient(*twin(weights, tokens), output)
+    assert_algebraic(got, expected, gradient_terms(weights, tokens, output), 1 + magnitudes(weights).score)
 
 
-def _document_gradient(weights, tokens, output):
-    return np.asarray(oracle.gradient(*twin(weights, tokens), output))[1 : 1 + len(tokens)]
+def _check_token_scores(weights, tokens, output, got, reduce):
+    """`reduce` makes scores of a gradient and, monotone on non-negative terms, a bound of the bound."""
+    own = slice(1, 1 + len(tokens))
+    expected = np.asarray(oracle.gradient(*twin(weights, tokens), output))[own]
+    terms = gradient_terms(weights, tokens, output)[own]
+    assert_algebraic(got, reduce(expected), reduce(terms), 1 + magnitudes(weights).score)
 
 
 def check_gradient_mean(weights, tokens, output, got):
-    _check_gradient(weights, got, _document_gradient(weights, tokens, output).mean(axis=1))
+    _check_token_scores(weights, tokens, output, got, lambda g: g.mean(axis=1))
 
 
 def check_gradient_l1(weights, tokens, output, got):
-    _check_gradient(weights, got, np.abs(_document_gradient(weights, tokens, output)).sum(axis=1), weights.d_e)
+    _check_token_scores(weights, tokens, output, got, lambda g: np.abs(g).sum(axis=1))
 
 
 def check_gradient_l2(weights, tokens, output, got):
-    _check_gradient(weights, got, np.linalg.norm(_document_gradient(weights, tokens, output), axis=1), weights.d_e)
+    _check_token_scores(weights, tokens, output, got, lambda g: np.linalg.norm(g, axis=1))
 
 
 def check_gradient_times_input(weights, tokens, output, got):
     own = slice(1, 1 + len(tokens))
-    e = (weights.W_e[np.asarray(twin(weights, tokens)[1])] + weights.W_p)[own]
-    expected = (e * _document_gradient(weights, tokens, output)).sum(axis=1)
-    _check_gradient(weights, got, expected, weights.d_e * max(1.0, np.abs(e).max(initial=0.0)))
+    ids = np.asarray(twin(weights, tokens)[1])
+    e, e_terms = weights.W_e[ids] + weights.W_p, np.abs(weights.W_e[ids]) + np.abs(weights.W_p)
+    expected = (e * np.asarray(oracle.gradient(*twin(weights, tokens), output))).sum(axis=1)[own]
+    terms = (e_terms * gradient_terms(weights, tokens, output)).sum(axis=1)[own]
+    assert_algebraic(got, expected, terms, 1 + magnitudes(weights).score)
 
 
 def check_integrated_gradients(weights, tokens, output, got, panels=64):

@@ -14,6 +14,7 @@ import numpy as np
 from ..explanation import Explanations, explain
 from ..methods import METHODS
 from ..terminal import numbers, table, use_colour
+from .figure import FIGURES, save_figure
 from .source import add_model_option, add_text_options, read_model, read_text
 
 EXAMPLES = """\
@@ -27,8 +28,6 @@ examples:
 With colour, blue words raise the prediction, orange words lower it, purple has no sign. Without (NO_COLOR, a pipe):
 ++++ to + raise it, - to ---- lower it, * has no sign. Run `attn-closed-form methods` for what each method means.
 """
-
-FIGURES = ("table", "slalom", "lime", "attention", "gradient", "interactions")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -86,8 +85,6 @@ def run(args: argparse.Namespace) -> int:
 
         _write(args.html, report(weights, vocabulary, text, methods, **options))
     if args.plot:
-        from ..plots import save_figure
-
         save_figure(args.plot, args.figure, weights, vocabulary, text, methods, **options)
         print(f"wrote {args.plot}", file=sys.stderr)
     if args.json:

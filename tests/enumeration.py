@@ -1,0 +1,77 @@
+"""Brute force over all 2^d coalitions, in extended precision: the oracle of the game's closed forms.
+
+Reads a game's raw arrays and nothing else of the library. Each coalition is shifted by its own largest log-mass, so
+scores of 1e4 are no trouble.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+LD = np.longdouble
+
+
+def coalitions(d):
+    return ((np.arange(2**d)[:, None] >> np.arange(d)) & 1).astype(bool)
+
+
+def values(game, masks=None):
+    """f of every coalition (row k of `coalitions` has the bits of k)."""
+    masks = coalitions(game.d) if masks is None else masks
+    f = np.full(len(masks), LD(game.bias))
+    for h in range(game.H):
+        s = np.where(masks, game.s[h], game.s_absent[h]).astype(LD)
+        v = np.where(masks, game.v[h], game.v_absent[h]).astype(LD)
+        s = np.concatenate([s, np.full((len(s), 1), LD(game.s_background[h]))], axis=1)
+        v = np.concatenate([v, np.full((len(v), 1), LD(game.v_background[h]))], axis=1)
+        top = s.max(axis=1, keepdims=True)
+        mass = np.exp(s - np.where(np.isneginf(top), 0, top))
+        with np.errstate(invalid="ignore"):
+            f += (mass * v).sum(axis=1) / mass.sum(axis=1)
+    nothing = np.isneginf(game.s_background).all() and np.isneginf(game.s_absent).all()
+    if nothing:
+        f[~masks.any(axis=1)] = game.empty_value
+    return f
+
+
+def shapley(game):
+    d, f, masks = game.d, values(game), coalitions(game.d)
+    size = masks.sum(axis=1)
+    weight = np.array([1 / (LD(d) * math.comb(d - 1, k)) for k in range(d)])
+    return np.array([(weight[size[w]] * (f[w | (1 << j)] - f[w])).sum() for j, w in _without(masks)])
+
+
+def banzhaf(game):
+    f, masks = values(game), coalitions(game.d)
+    return np.array([(f[w | (1 << j)] - f[w]).mean() for j, w in _without(masks)])
+
+
+def leave_one_out(game):
+    f, full = values(game), 2**game.d - 1
+    return np.array([f[full] - f[full ^ (1 << j)] for j in range(game.d)])
+
+
+def interactions(game):
+    d, f, masks = game.d, values(game), coalitions(game.d)
+    size = masks.sum(axis=1)
+    out = np.diag(shapley(game))
+    weight = np.array([1 / (LD(d - 1) * math.comb(d - 2, k)) for k in range(d - 1)])
+    for j, without_j in _without(masks):
+        for i in range(j):
+            w = without_j[~masks[without_j, i]]
+            second = f[w | (1 << i) | (1 << j)] - f[w | (1 << i)] - f[w | (1 << j)] + f[w]
+            out[i, j] = out[j, i] = (weight[size[w]] * second).sum()
+    return out
+
+
+def by_size(game):
+    """E[f | s players absent], s = 0..d."""
+    f, absent = values(game), game.d - coalitions(game.d).sum(axis=1)
+    return np.array([f[absent == s].mean() for s in range(game.d + 1)])
+
+
+def _without(masks):
+    index = np.arange(len(masks))
+    return [(j, index[~masks[:, j]]) for j in range(masks.shape[1])]
