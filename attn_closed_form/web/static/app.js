@@ -9,7 +9,7 @@ const DEBOUNCE = 60; // ms after the last key
 const QUIET = 700; // ms until a screen reader hears the result
 const START = "The plot is a mess and the ending is terrible, but the acting is wonderful and I never once felt bored!";
 
-const state = { players: "words", absent: "unk", output: 0, removed: new Set(), chosen: null, answer: null };
+const state = { players: "words", absent: "unk", output: 0, wanted: 0, removed: new Set(), chosen: null, answer: null };
 let summaries = new Map();
 let outputs = 1;
 
@@ -109,8 +109,9 @@ function fillChoice() {
 async function updatePairs() {
   const { answer } = state;
   if (!answer) return;
+  const { text, players, absent, output } = answer; // not the text box, which may be further already
   try {
-    const pairs = await ask("/api/interactions", { ...question(), player: Number(at("chosen").value) });
+    const pairs = await ask("/api/interactions", { text, players, absent, output, player: Number(at("chosen").value) });
     if (state.answer === answer) drawPairs(at("pairs"), answer, pairs);
   } catch (error) {
     if (error.name !== "AbortError") at("pairs").replaceChildren();
@@ -152,15 +153,20 @@ function rememberInLink() {
 function readLink() {
   const parts = new URLSearchParams(location.hash.slice(1));
   const among = (value, allowed) => (allowed.includes(value) ? value : allowed[0]);
-  at("text").value = parts.get("text") ?? START;
+  at("text").value = parts.get("text") ?? (at("text").value || START); // a fast person may have begun
   state.players = among(parts.get("players"), ["words", "positions"]);
   state.absent = among(parts.get("absent"), ["unk", "deleted"]);
-  const output = Number(parts.get("output"));
-  state.output = Number.isInteger(output) && output >= 0 && output < outputs ? output : 0;
+  state.wanted = Number(parts.get("output"));
+  chooseOutput();
   for (const radio of document.querySelectorAll("input[type=radio]")) radio.checked = state[radio.name] === radio.value;
-  at("output").value = String(state.output);
   forgetPlayers();
   update();
+}
+
+// The output that the link wants, once the model has said that it has so many.
+function chooseOutput() {
+  state.output = Number.isInteger(state.wanted) && state.wanted > 0 && state.wanted < outputs ? state.wanted : 0;
+  at("output").value = String(state.output);
 }
 
 function moveInStrip(event) {
@@ -215,7 +221,10 @@ async function begin() {
       update();
     });
   }
-  at("output").addEventListener("change", () => ((state.output = Number(at("output").value)), update()));
+  at("output").addEventListener("change", () => {
+    state.wanted = state.output = Number(at("output").value);
+    update();
+  });
   at("strip").addEventListener("click", clickWord);
   at("strip").addEventListener("keydown", moveInStrip);
   at("figure").addEventListener("click", clickWord);
@@ -226,6 +235,7 @@ async function begin() {
   at("copy").addEventListener("click", copy);
   window.addEventListener("hashchange", readLink);
   window.addEventListener("resize", () => later("resize", 100, () => state.answer && drawPlane(at("plane"), state.answer, state.removed)));
+  readLink();
   try {
     const model = await (await fetch("/api/model")).json();
     summaries = new Map(model.methods.map((method) => [method.name, `${method.summary}; ${method.accuracy}`]));
@@ -233,10 +243,12 @@ async function begin() {
     at("model").append(` Model: ${model.name}, ${model.heads} heads, reads ${model.tokens} words.`);
     at("output").replaceChildren(...Array.from({ length: outputs }, (_, c) => new Option(String(c), c)));
     at("output-label").hidden = outputs < 2;
+    chooseOutput();
+    if (outputs > 1) update();
+    else if (state.answer) show(); // now with what each method means
   } catch {
-    return showNothing("No answer from the server. Is it still running?");
+    // The first question says so.
   }
-  readLink();
 }
 
 begin();
