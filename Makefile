@@ -27,7 +27,7 @@ $(VENV)/.core: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[io,jax,test,check]'
+	$(PIP) -e '.[io,jax,web,test,check]'
 	@touch $@ $(VENV)/.core
 
 $(BIN)/python:
