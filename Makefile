@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check format clean
+.PHONY: demo test check proofs format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -17,6 +17,9 @@ check: $(VENV)/.dev                ## lint, format, types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+proofs: $(VENV)/.dev               ## run every statement of both papers
+	$(BIN)/python -m proofs_check
+
 format: $(VENV)/.dev               ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -27,7 +30,7 @@ $(VENV)/.core: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[io,jax,web,test,check]'
+	$(PIP) -e '.[io,train,plots,interop,corpus,web,test,check]'
 	@touch $@ $(VENV)/.core
 
 $(BIN)/python:

@@ -19,10 +19,10 @@ from .gradient import (
     integrated_gradients,
     integrated_gradients_report,
 )
-from .methods import DEFAULT_METHODS, METHODS
 from .lime import LimeCoefficients, lime_features, lime_limit
 from .lime_sample import LimeSample, lime_sample, lime_samples_needed
 from .lime_theory import lime_first_order, lime_mean_field, lime_theorem_5_1
+from .methods import DEFAULT_METHODS, METHODS
 from .model import predict, predict_many, random_weights
 from .model_file import load_demo_model, load_model, save_model
 from .positions import sinusoidal_positions
@@ -70,8 +70,6 @@ __all__ = [
     "integrated_gradients",
     "integrated_gradients_report",
     "leave_one_out",
-    "load_demo_model",
-    "load_model",
     "lime_features",
     "lime_first_order",
     "lime_limit",
@@ -79,6 +77,8 @@ __all__ = [
     "lime_sample",
     "lime_samples_needed",
     "lime_theorem_5_1",
+    "load_demo_model",
+    "load_model",
     "load_weights",
     "merge_tokens",
     "pooled_game",

@@ -91,22 +91,25 @@ def moments_by_size(game: PooledGame, q: ArrayLike, tol: float = 1e-10) -> tuple
     d = game.d
     if q.shape != (d + 1,):
         raise ValueError(f"q: expected shape ({d + 1},), a weight for 0..{d} players absent, got {q.shape}")
-    mean, present = centred_moments(game, q, accuracy(game, tol).eps)
+    (mean,), present = centred_moments(game, q[None], accuracy(game, tol).eps)
     base = game.bias + centre(game).sum()
     return float(mean + base * q.sum()), present + base * (q @ (d - np.arange(d + 1))) / d
 
 
-def centred_moments(game: PooledGame, q: Array, eps: float) -> tuple[float, Array]:
-    """The same for f less its bias and the heads' centres, with a relative error `eps` of 1/D."""
-    mean, present = 0.0, np.zeros(game.d)
+def centred_moments(game: PooledGame, weights: Array, eps: float) -> tuple[Array, Array]:
+    """The same for f less its bias and the heads' centres, with a relative error `eps` of 1/D.
+
+    `weights` (rows, d+1) has q in its first row; the others have their first moment taken too: (rows,), (d,).
+    """
+    mean, present = np.zeros(len(weights)), np.zeros(game.d)
     for head in heads(game):
         for block in blocks(head, eps, chunk=KEPT_ELEMENTS // (game.d + 1)):
             factors = _factors(head, block)
             states = list(_forward(*factors))
-            mean += float(block.wt @ (states[-1][1] @ q))
-            present += block.wt @ _backward(*factors[:-1], states, q)
+            mean += weights @ (block.wt @ states[-1][1])
+            present += block.wt @ _backward(*factors[:-1], states, weights[0])
     if game.can_be_empty:
-        mean += q[-1] * (game.empty_value - game.bias - centre(game).sum())
+        mean += weights[:, -1] * (game.empty_value - game.bias - centre(game).sum())
     return mean, present
 
 

@@ -150,7 +150,7 @@ class HatReview(NamedTuple):
     @property
     def consensus(self) -> NDArray[np.bool_]:
         """(n,) words that every annotator chose: the consensus attention map (P2 appendix E.3)."""
-        return self.chosen.all(axis=0)
+        return np.asarray(self.chosen.all(axis=0))
 
     def at_spans(self, spans: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
         """Consensus at other spans of the text: true where a span meets a chosen word (P2 appendix E.3).

@@ -88,7 +88,7 @@ def report(
     output: int = 0,
     tol: float = 1e-10,
     seed: int = 0,
-    runs: int = 10,
+    runs: int = 5,
 ) -> str:
     """One HTML page about one text.
 

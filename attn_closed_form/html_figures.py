@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from .explanation import Explanation
+from .lime_sample import lime_sample
 from .literal import escape
 from .palette import AGAINST, FOR
 from .weights import Array
@@ -106,8 +107,6 @@ def _names(tokens: Sequence[str], x: Array, y: Array, weight: Array, right: floa
 
 def sampled_lime(exact: Explanation, runs: int, seed: int) -> Array:
     """(runs, d) coefficients of sampled LIME on the game of an explanation, each with a seed of its own."""
-    from .lime import lime_sample
-
     if exact.game is None:
         raise ValueError("exact: expected an explanation made by explain, which keeps its game, got none")
     return np.stack([lime_sample(exact.game, seed=seed + run).coef for run in range(runs)])

@@ -103,8 +103,8 @@ def lime_samples_needed(
     The error of a run is its largest deviation from the limit over the largest coefficient, max_j |b_j - beta_j| /
     max_j |beta_j|, and its mean over runs is what is asked to be `accuracy`. To leading order it falls like
     1/sqrt(n): this is where it gets there, from the sandwich of the module's head, with the expectation in its middle
-    estimated from max(4,000, 20 d) seeded coalitions, and the mean of the largest of d Gaussians from 2,000 draws. That is
-    right within some 10 %; below some 10 d samples LIME is worse than its leading order.
+    estimated from max(4,000, 20 d) seeded coalitions, and the mean of the largest of d Gaussians from 2,000 draws.
+    That is right within some 10 %; below some 10 d samples LIME is worse than its leading order.
 
     Parameters
     ----------

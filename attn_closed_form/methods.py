@@ -29,6 +29,8 @@ from .case import Case, Scored
 from .collapse import Ids
 from .game import PooledGame
 from .gradient import gradient_l1, gradient_l2, gradient_mean, gradient_times_input, integrated_gradients
+from .lime import lime_limit
+from .lime_sample import lime_sample
 from .model import predict
 from .shapley import banzhaf, leave_one_out, shapley
 from .weights import Array, AttentionWeights
@@ -95,15 +97,11 @@ def _guaranteed(function: Callable[[PooledGame, float], Array]) -> Callable[[Cas
 
 
 def _lime(case: Case) -> Scored:
-    from .lime import lime_limit
-
     fit, error = case.loosened(lambda game, tol: lime_limit(game, tol=tol))
     return Scored(fit.coef, float(fit.intercept), error)
 
 
 def _lime_sampled(case: Case) -> Scored:
-    from .lime import lime_sample
-
     fit = lime_sample(case.game, seed=case.seed)
     return Scored(fit.coef, float(fit.intercept))
 

@@ -23,6 +23,8 @@ import numpy as np
 from .attention import attention_matrices
 from .explanation import explain, read_document
 from .gradient import gradient
+from .html_figures import sampled_lime
+from .lime_theory import lime_theorem_5_1
 from .literal import elide, visible
 from .palette import AGAINST, FOR, UNSIGNED
 from .text import Vocabulary
@@ -184,10 +186,9 @@ def plot_lime(
     ----------
     runs : how often LIME is run with 5000 samples (the paper: 5)
     top : how many words, the strongest by the exact limit
-    printed : whether to show the theorem as printed, which is off by a constant and a term (see `lime_theorem_5_1`)
+    printed : whether to show the theorem as printed, which is off by a constant and a term (see `lime_theorem_5_1`);
+        it is about [UNK], so never with `absent="deleted"`
     """
-    from .html_figures import sampled_lime
-
     exact = explain(weights, vocabulary, text, "lime", players, absent, output)["lime"]
     assert exact.game is not None
     order = np.argsort(-np.abs(exact.scores), kind="stable")[:top]
@@ -207,9 +208,7 @@ def plot_lime(
         capprops={"color": _rgb(FOR)},
     )
     ax.plot(at, exact.scores[order], "x", color=_rgb(AGAINST), markersize=7, label="exact limit")
-    if printed:
-        from .lime_theory import lime_theorem_5_1
-
+    if printed and absent == "unk":
         theorem = lime_theorem_5_1(exact.game)[order]
         ax.plot(at, theorem, "v", color="0.35", markersize=4, markerfacecolor="none", label="Theorem 5.1 as printed")
     ax.plot([], [], "s", color=(*_rgb(FOR), 0.5), label=f"LIME, {runs} runs of 5000 samples")

@@ -30,7 +30,8 @@ from .collapse import Ids, Tokens
 from .slalom import BlackBox, Slalom, as_ids, ask
 from .slalom_design import DESIGNS, deletions, distinct, short_sequences
 from .slalom_paper import alternate, sgd
-from .slalom_solvers import LongSamples, Progress, Samples, ShortSamples, optimum
+from .slalom_samples import LongSamples, Progress, Samples, ShortSamples
+from .slalom_solvers import optimum
 from .weights import Array
 
 SOLVERS = ("optimum", "paper")
@@ -114,7 +115,7 @@ def slalom_fit_eff(
     solve = _solver(solver, partial(sgd, rng=rng), solver_options)
     ids = np.unique(document)
     drawn = ids[short_sequences(ids.size, num_samples, length, design, rng)]
-    return _fit(f, list(drawn), solve, gamma, centred, progress)
+    return _fit(f, ids, list(drawn), solve, gamma, centred, progress)
 
 
 def slalom_fit_fidel(
@@ -156,7 +157,7 @@ def slalom_fit_fidel(
     _at_least("max_deletions", max_deletions, 1)
     solve = _solver(solver, alternate, solver_options)
     keep = deletions(document.size, num_samples, max_deletions, design, rng)
-    return _fit(f, [document[row] for row in keep], solve, gamma, centred, progress)
+    return _fit(f, np.unique(document), [document[row] for row in keep], solve, gamma, centred, progress)
 
 
 def fit_sequences(
@@ -170,11 +171,13 @@ def fit_sequences(
     array([-1.,  1.])
     """
     with _reporting(progress) as report:
-        return _solve(f, sequences, np.asarray(counts, dtype=np.float64), optimum, gamma, report)
+        ids = np.unique(np.concatenate(list(sequences)))
+        return _solve(f, ids, sequences, np.asarray(counts, dtype=np.float64), optimum, gamma, report)
 
 
 def _fit(
     f: BlackBox,
+    ids: Ids,
     drawn: list[Ids],
     solve: Callable[..., Any],
     gamma: float,
@@ -194,14 +197,20 @@ def _fit(
             if values.ndim == 1:
                 raise ValueError(f"centred: expected a black box of several classes, got outputs {values.shape}")
             values = values - values.mean(axis=1, keepdims=True)
-        return _solve(values, sequences, counts.astype(np.float64), solve, gamma, report)
+        return _solve(values, ids, sequences, counts.astype(np.float64), solve, gamma, report)
 
 
 def _solve(
-    f: Array, sequences: Sequence[Ids], counts: Array, solve: Callable[..., Any], gamma: float, report: Progress
+    f: Array,
+    ids: Ids,
+    sequences: Sequence[Ids],
+    counts: Array,
+    solve: Callable[..., Any],
+    gamma: float,
+    report: Progress,
 ) -> SlalomFit:
     lengths = np.array([len(sequence) for sequence in sequences])
-    ids, index = np.unique(np.concatenate(list(sequences)), return_inverse=True)
+    index = np.searchsorted(ids, np.concatenate(list(sequences)))
     samples: Samples
     if lengths.max() <= SHORT and (lengths == lengths[0]).all():
         samples = ShortSamples(index.reshape(len(sequences), -1), ids.size)
@@ -264,7 +273,8 @@ def _reporting(progress: Progress | bool | None) -> Iterator[Progress]:
     if bars is None:
         yield lambda stage, done, total: None
         return
-    begin, tasks = time.monotonic(), {}
+    begin = time.monotonic()
+    tasks: dict[str, Any] = {}
 
     def report(stage: str, done: int, total: int) -> None:
         if time.monotonic() - begin < PATIENCE:

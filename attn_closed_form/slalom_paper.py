@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .slalom_solvers import Progress, Samples, Solution, outputs, values_for
+from .slalom_samples import Progress, Samples, Solution, mean_squared_error, values_for
 from .weights import Array
 
 # A mass of zero has no logarithm; it becomes this share of the largest.
@@ -112,9 +112,3 @@ def simplex_least_squares(G: Array) -> Array:
         x[:] = 0.0
         x[at] = z
     return x / x.sum()
-
-
-def mean_squared_error(samples: Samples, f: Array, weight: Array, s: Array, v: Array) -> float:
-    """The quantity that both algorithms are meant to minimise."""
-    r = f - outputs(samples, s, v)
-    return float(weight @ (r * r).sum(axis=1))

@@ -4,7 +4,9 @@
 v(token) = u_tok, on the sequence that the model sees, which is [CLS], the document and [UNK] up to T_max. So the
 sequence, not the document, is the argument: `SlalomReadoff.sequence` writes it out. One head and no positions: the
 model is a SLALOM, exactly. K heads: the mean of K SLALOMs, exactly. Positions that matter: a SLALOM a document, whose
-tokens are the T_max positions, exactly. In the last two cases a *single* SLALOM on token ids can only be fitted.
+tokens are the T_max positions, exactly. In the last two cases a *single* SLALOM on token ids can only be fitted. It is
+fitted without [CLS]: as every padded document has T_max - 1 other tokens, giving each of them its share of the mass of
+[CLS] changes no output, and no sample could tell the two apart.
 
 **Building.** P2, Prop. 5.1, whose printed construction does not compute what it says: with W_k = 0 and W_q = I the
 logit is the *query's* importance, the same for every key; the value stands in the second coordinate while W_class
@@ -20,7 +22,7 @@ import numpy as np
 
 from .collapse import Ids, Tokens, as_tokens, pad
 from .model import predict_many
-from .slalom import Slalom
+from .slalom import Slalom, as_ids
 from .slalom_design import deletions, distinct
 from .slalom_fit import fit_sequences
 from .weights import Array, AttentionWeights
@@ -59,12 +61,18 @@ class SlalomReadoff(NamedTuple):
     unk: int
     T_max: int
 
-    def sequence(self, tokens: Tokens) -> Ids:
-        """(T_max,) ids that the model sees, [CLS] first and [UNK] to the end: what `slalom` is to be evaluated on."""
-        own = np.asarray(tokens, dtype=np.intp)
+    def sequence(self, tokens: Tokens, cls: bool = True) -> Ids:
+        """Ids that the model sees: [CLS] (unless `cls` is False), the document, and [UNK] up to T_max positions."""
+        own = as_ids("tokens", tokens)
         if own.size > self.T_max - 1:
             raise ValueError(f"tokens: expected at most {self.T_max - 1}, got {own.size}")
-        return np.r_[self.cls, own, np.full(self.T_max - 1 - own.size, self.unk)]
+        return np.r_[[self.cls] * cls, own, np.full(self.T_max - 1 - own.size, self.unk)].astype(np.intp)
+
+    def predict(self, tokens: Tokens) -> Array:
+        """Output of `slalom` for a document: () or (C,)."""
+        if self.slalom is None:
+            raise ValueError("slalom: expected one SLALOM, got only heads; pass a document to slalom_from_weights")
+        return self.slalom.predict(self.sequence(tokens, cls=self.exact))
 
 
 def slalom_from_weights(
@@ -96,8 +104,8 @@ def slalom_from_weights(
     >>> weights = random_weights(seed=0, K=1)
     >>> weights = dataclasses.replace(weights, W_p=0 * weights.W_p)
     >>> readoff = slalom_from_weights(weights)
-    >>> bool(np.isclose(readoff.slalom.predict(readoff.sequence([7, 3, 7])), predict(weights, [7, 3, 7])).all())
-    True
+    >>> readoff.exact, bool(np.isclose(readoff.predict([7, 3, 7]), predict(weights, [7, 3, 7])).all())
+    (True, True)
     """
     if weights.T_max < 2:
         raise ValueError(f"weights: expected room for a document, T_max >= 2, got {weights.T_max}")
@@ -138,11 +146,10 @@ def _best(
     rng = np.random.default_rng(seed)
     keep = deletions(ids.size, num_samples, max_deletions, "balanced", rng)
     masked, counts = distinct(list(np.where(keep, ids, weights.unk)))
-    seen = pad(weights, masked)
-    fit = fit_sequences(_squeeze(predict_many(weights, np.array(masked))), list(seen), counts, gamma=gamma)
+    fit = fit_sequences(_squeeze(predict_many(weights, masked)), list(pad(weights, masked)[:, 1:]), counts, gamma=gamma)
     fresh = np.where(deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng), ids, weights.unk)
-    f = predict_many(weights, fresh)
-    error = f - fit.slalom.predict_many(list(pad(weights, list(fresh)))).reshape(f.shape)
+    f = predict_many(weights, list(fresh))
+    error = f - fit.slalom.predict_many(list(pad(weights, list(fresh))[:, 1:])).reshape(f.shape)
     mse = float((error**2).sum(axis=1).mean())
     variance = float(((f - f.mean(axis=0)) ** 2).sum(axis=1).mean())
     return fit.slalom, mse, 1.0 - mse / variance if variance > 0 else float(mse == 0)

@@ -132,6 +132,8 @@ def machine() -> dict[str, Any]:
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
+        # Runnable processes in the last minute: well above the cores, and the times are those of a busy machine.
+        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": {package: metadata.version(package) for package in packages if package in loaded},

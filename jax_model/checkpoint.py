@@ -19,7 +19,7 @@ import numpy as np
 def save_checkpoint(path: str | os.PathLike[str], state: Any, notes: dict[str, Any]) -> None:
     """Write a pytree of arrays and JSON-able notes; a run killed in the middle leaves the previous file intact."""
     path = Path(path)
-    leaves = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+    leaves: dict[str, Any] = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
     encoded = np.frombuffer(json.dumps(notes).encode("utf-8"), dtype=np.uint8)
     partial = path.with_name(f".{path.name}.partial")
     with partial.open("wb") as stream:
@@ -47,7 +47,7 @@ def load_checkpoint(path: str | os.PathLike[str], like: Any) -> tuple[Any, dict[
     """
     expected, structure = jax.tree.flatten(like)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             notes = json.loads(archive["notes"].tobytes().decode("utf-8"))
             leaves = [archive[f"leaf_{i}"] for i in range(len(archive.files) - 1)]
     except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError) as error:

@@ -1,10 +1,8 @@
 """Exact Shapley values and their kin for a batch of games, jitted, on whatever device JAX has.
 
-The formulas are those of `attn_closed_form/coin_flips.py`, for arrays with a leading batch axis. Games of different
-sizes are padded with players that have no mass in either state; such a player changes nothing and gets exactly zero.
 The numbers of nodes are static shapes, so they are chosen for the whole batch: the lambda rule for its largest range
-of masses, the p rule by the same rigorous bound as in the core, evaluated on the device. Documents go through
-in chunks (`chunk` at once), which bounds memory; a CPU likes small chunks, a GPU large ones.
+of masses, the p rule by the same rigorous bound as in the core, evaluated on the device. Games go through in
+chunks (`chunk` at once), which bounds memory; a CPU likes small chunks, a GPU large ones.
 
 In float64 the results agree with the core to its tolerance. In float32 products round at about 1e-6, and a `tol` below
 FLOAT32_TOL is refused.
@@ -12,7 +10,7 @@ FLOAT32_TOL is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,210 +19,28 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form import PooledGame, ToleranceError
-from attn_closed_form.coin_flips import COSH, INSIDE, OUTSIDE, THETA
+from attn_closed_form import ToleranceError
+from attn_closed_form.coin_flips import THETA
 from attn_closed_form.quadrature import lambda_rule, legendre_count, legendre_rule
+
+from .game_batch import GameBatch, flip, heads_of, log_bound, nodes_of
 
 FLOAT32_TOL = 1e-5
 # ln(D_max / D_min) that masses may span before they leave the floating type.
 LOG_RANGE = {np.dtype(np.float32): 60.0, np.dtype(np.float64): 600.0}
 # Share of the error that each of the two rules may take.
 HALF = 0.5
-
-
-class GameBatch(NamedTuple):
-    """B games of up to d players: s, v, s_absent, v_absent (B, H, d); s_background, v_background (B, H); the rest (B,).
-
-    `players` counts the real players of each game; beyond them log-masses are -inf in both states.
-    """
-
-    s: jax.Array
-    v: jax.Array
-    s_absent: jax.Array
-    v_absent: jax.Array
-    s_background: jax.Array
-    v_background: jax.Array
-    bias: jax.Array
-    empty_value: jax.Array
-    players: jax.Array
-
-
-def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = None) -> GameBatch:
-    """Pad games with equal numbers of heads into one batch.
-
-    Parameters
-    ----------
-    games : at least one PooledGame
-    d : players to pad to, the largest game's by default; equal d means that nothing is compiled again
-    dtype : floating type, JAX's default by default
-
-    Examples
-    --------
-    >>> games = [PooledGame.from_scores([0.0, 1.0], [1.0, 2.0]), PooledGame.from_scores([3.0], [4.0])]
-    >>> game_batch(games).s.shape
-    (2, 1, 2)
-    """
-    if not games:
-        raise ValueError("games: expected at least one game, got none")
-    heads = {game.H for game in games}
-    if len(heads) > 1:
-        raise ValueError(f"games: expected equal numbers of heads, got {sorted(heads)}")
-    largest = max(game.d for game in games)
-    d = largest if d is None else d
-    if d < largest:
-        raise ValueError(f"d: expected at least {largest}, the players of the largest game, got {d}")
-    dtype = jnp.zeros(0).dtype if dtype is None else jnp.dtype(dtype)
-
-    def padded(name: str, fill: float) -> jax.Array:
-        out = np.full((len(games), games[0].H, d), fill)
-        for row, game in zip(out, games, strict=True):
-            row[:, : game.d] = getattr(game, name)
-        return jnp.asarray(out, dtype)
-
-    def stacked(name: str) -> jax.Array:
-        return jnp.asarray(np.stack([getattr(game, name) for game in games]), dtype)
-
-    return GameBatch(
-        s=padded("s", -np.inf),
-        v=padded("v", 0.0),
-        s_absent=padded("s_absent", -np.inf),
-        v_absent=padded("v_absent", 0.0),
-        s_background=stacked("s_background"),
-        v_background=stacked("v_background"),
-        bias=stacked("bias"),
-        empty_value=stacked("empty_value"),
-        players=jnp.asarray([game.d for game in games]),
-    )
-
-
-class _Heads(NamedTuple):
-    """A game's heads, centred, in units of the smallest mass: (H, d), (H,), as `coin_flips.Head`."""
-
-    lo: jax.Array
-    hi: jax.Array
-    gap: jax.Array
-    v_lo: jax.Array
-    v_hi: jax.Array
-    light: jax.Array
-    c0: jax.Array
-    v_c0: jax.Array
-    always: jax.Array
-    log_range: jax.Array
-    half_range: jax.Array
-    centre: jax.Array
-
-
-def _heads(game: GameBatch) -> _Heads:
-    """For one game of a batch (no leading axis)."""
-    real = ~jnp.isneginf(game.s)
-    replaced = ~jnp.isneginf(game.s_absent)
-    background = ~jnp.isneginf(game.s_background)
-    least = jnp.minimum(
-        jnp.where(real, game.v, jnp.inf).min(axis=-1), jnp.where(replaced, game.v_absent, jnp.inf).min(axis=-1)
-    )
-    most = jnp.maximum(
-        jnp.where(real, game.v, -jnp.inf).max(axis=-1), jnp.where(replaced, game.v_absent, -jnp.inf).max(axis=-1)
-    )
-    least = jnp.where(background, jnp.minimum(least, game.v_background), least)
-    most = jnp.where(background, jnp.maximum(most, game.v_background), most)
-    centre = (least + most) / 2
-    light = game.s < game.s_absent
-    log_lo, log_hi = jnp.minimum(game.s, game.s_absent), jnp.maximum(game.s, game.s_absent)
-    log_always = jax.nn.logsumexp(jnp.concatenate([log_lo, game.s_background[:, None]], axis=-1), axis=-1)
-    empty = jnp.isneginf(log_always)
-    unit = jnp.where(empty, jnp.where(real, game.s, jnp.inf).min(axis=-1), log_always)
-    log_most = jax.nn.logsumexp(jnp.concatenate([log_hi, game.s_background[:, None]], axis=-1), axis=-1)
-    lo, hi = jnp.exp(log_lo - unit[:, None]), jnp.exp(log_hi - unit[:, None])
-    # hi - lo without cancellation: hi (1 - e^(log lo - log hi)).
-    step = jnp.where(real, jnp.where(jnp.isneginf(log_lo), -jnp.inf, log_lo - log_hi), 0.0)
-    v = jnp.where(real, game.v - centre[:, None], 0.0)
-    v_absent = jnp.where(replaced, game.v_absent - centre[:, None], 0.0)
-    return _Heads(
-        lo=lo,
-        hi=hi,
-        gap=-hi * jnp.expm1(step),
-        v_lo=jnp.where(light, v, v_absent),
-        v_hi=jnp.where(light, v_absent, v),
-        light=light,
-        c0=jnp.exp(game.s_background - unit),
-        v_c0=jnp.where(background, game.v_background - centre, 0.0),
-        always=jnp.where(empty, 0.0, 1.0).astype(lo.dtype),
-        log_range=jnp.maximum(0.0, log_most - unit),
-        half_range=(most - least) / 2,
-        centre=centre,
-    )
-
-
-class _Nodes(NamedTuple):
-    """What does not depend on p, for one game: E, G (H, L, d); wt (H, L); V_lo, V_hi (H, 1, d); n0 (H, 1)."""
-
-    E: jax.Array
-    G: jax.Array
-    wt: jax.Array
-    V_lo: jax.Array
-    V_hi: jax.Array
-    n0: jax.Array
-
-
-def _nodes(heads: _Heads, lam: jax.Array, w: jax.Array) -> _Nodes:
-    exponent = -lam[:, None] * heads.gap[:, None, :]
-    return _Nodes(
-        E=jnp.exp(exponent),
-        G=-jnp.expm1(exponent),
-        wt=w * jnp.exp(-lam * heads.always[:, None]),
-        V_lo=(heads.lo * heads.v_lo)[:, None, :],
-        V_hi=(heads.hi * heads.v_hi)[:, None, :],
-        n0=(heads.c0 * heads.v_c0)[:, None],
-    )
-
-
-def _log_bound(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
-    """(H, thetas) log of the bound on |Delta_j| over half_range, as `coin_flips.log_bound`."""
-    heads = _heads(game)
-    at = _nodes(heads, lam, w)
-    cosh, outside, inside = jnp.asarray(COSH), jnp.asarray(OUTSIDE), jnp.asarray(INSIDE)
-    groups = [jnp.where(heads.light[:, None, :] == flag, at.G, 0.0) for flag in (True, False)]
-    sums = [(g.sum(axis=-1)[..., None], (g**2).sum(axis=-1)[..., None]) for g in groups]
-    out = [outside[0] * g1 + outside[1] * g2 for g1, g2 in sums]
-    ins = [inside[0] * g1 + inside[1] * g2 for g1, g2 in sums]
-    growth = jnp.maximum(out[0] + ins[1], ins[0] + out[1])
-    players = (heads.lo[:, None, :] + heads.hi[:, None, :] * at.E).sum(axis=-1)[..., None]
-    mass = heads.c0[:, None, None] + (cosh + 3) / 2 * players
-    tiny = jnp.finfo(at.E.dtype).tiny
-    return jax.nn.logsumexp(growth + jnp.log(jnp.maximum(at.wt[..., None] * mass, tiny)), axis=1) + 1.5
-
-
-class _Flip(NamedTuple):
-    """One node p of one game: P, num (H, L); X, Z (H, L, d), signed as present minus absent."""
-
-    P: jax.Array
-    num: jax.Array
-    X: jax.Array
-    Z: jax.Array
-
-
-def _flip(heads: _Heads, at: _Nodes, p: jax.Array) -> _Flip:
-    q = jnp.where(heads.light, 1 - p, p)[:, None, :]
-    r = 1 - q
-    Y = r + q * at.E
-    sigma = 1 / Y
-    tau = at.E * sigma
-    sign = jnp.where(heads.light, 1.0, -1.0)[:, None, :].astype(Y.dtype)
-    return _Flip(
-        P=at.wt * Y.prod(axis=-1),
-        num=at.n0 + (r * at.V_lo * sigma + q * at.V_hi * tau).sum(axis=-1),
-        X=sign * at.G * sigma,
-        Z=sign * (at.V_lo - at.V_hi) * sigma * tau,
-    )
+# Games at once: what keeps a CPU's caches, and a GPU busy.
+CHUNK_CPU, CHUNK_OTHER = 4, 256
 
 
 def _changes(game: GameBatch, lam: jax.Array, w: jax.Array, p: jax.Array, w_p: jax.Array) -> jax.Array:
     """(d,) weighted sum over nodes p of Delta_j(p), for one game."""
-    heads = _heads(game)
-    at = _nodes(heads, lam, w)
+    heads = heads_of(game)
+    at = nodes_of(heads, lam, w)
 
     def add(total: jax.Array, node: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        f = _flip(heads, at, node[0])
+        f = flip(heads, at, node[0])
         change = jnp.einsum("hl,hld->d", f.P * f.num, f.X) + jnp.einsum("hl,hld->d", f.P, f.Z)
         return total + node[1] * change, None
 
@@ -233,11 +49,11 @@ def _changes(game: GameBatch, lam: jax.Array, w: jax.Array, p: jax.Array, w_p: j
 
 def _pairs(game: GameBatch, lam: jax.Array, w: jax.Array, p: jax.Array, w_p: jax.Array) -> jax.Array:
     """(d, d) weighted sum over nodes p of the second differences, for one game."""
-    heads = _heads(game)
-    at = _nodes(heads, lam, w)
+    heads = heads_of(game)
+    at = nodes_of(heads, lam, w)
 
     def add(total: jax.Array, node: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        f = _flip(heads, at, node[0])
+        f = flip(heads, at, node[0])
         right = (f.P * f.num / 2)[..., None] * f.X + f.P[..., None] * f.Z
         return total + node[1] * jnp.einsum("hli,hlj->ij", f.X, right), None
 
@@ -248,7 +64,7 @@ def _pairs(game: GameBatch, lam: jax.Array, w: jax.Array, p: jax.Array, w_p: jax
 
 def _empty_excess(game: GameBatch) -> jax.Array:
     """f(nobody) minus the sum of the heads' centres, where nobody has no mass; zero elsewhere."""
-    heads = _heads(game)
+    heads = heads_of(game)
     return jnp.where(heads.always[0] == 0, game.empty_value - game.bias - heads.centre.sum(), 0.0)
 
 
@@ -289,7 +105,7 @@ def _leave_one_out(game: GameBatch) -> jax.Array:
 
 def _by_size(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
     """(d + 1,) E[f | s players absent] by the recursion over players of `attn_closed_form/by_size.py`, for one game."""
-    heads = _heads(game)
+    heads = heads_of(game)
     shift = lam * heads.c0[:, None]
     d = game.s.shape[-1]
     size = jnp.arange(d + 1)
@@ -324,7 +140,7 @@ def _map(function: Callable[..., jax.Array], chunk: int, batch: GameBatch, *rule
 @jax.jit
 def _summary(batch: GameBatch) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Range, spread and a lower bound of max|f| of every game."""
-    heads = jax.vmap(_heads)(batch)
+    heads = jax.vmap(heads_of)(batch)
     everyone = jnp.ones(batch.s.shape[-1], dtype=bool)
     total = jnp.where(jnp.isneginf(batch.s), 0.0, batch.v).sum(axis=1)
     rank = jnp.argsort(jnp.argsort(total, axis=-1), axis=-1)
@@ -362,7 +178,7 @@ def choose_rule(batch: GameBatch, tol: float, chunk: int) -> Rule:
     step = np.log(16.0)
     log_lam, log_w = lambda_rule(np.ceil(log_range.max() / step) * step, eps)
     lam, w = jnp.asarray(np.exp(log_lam), dtype), jnp.asarray(np.exp(log_w), dtype)
-    bound = np.asarray(_map(_log_bound, chunk, batch, lam, w), np.float64)
+    bound = np.asarray(_map(log_bound, chunk, batch, lam, w), np.float64)
     allowed = HALF * tol * share
     most = max(1, (batch.s.shape[-1] + 1) // 2)
     m = min(most, max(legendre_count(row, THETA, allowed) for row in bound.reshape(-1, THETA.size)))
@@ -374,13 +190,15 @@ def choose_rule(batch: GameBatch, tol: float, chunk: int) -> Rule:
 def _chunk(batch: GameBatch, chunk: int | None) -> int:
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk: expected a positive number of games, got {chunk}")
-    default = 1 if batch.s.devices().pop().platform == "cpu" else 64
+    default = CHUNK_CPU if batch.s.devices().pop().platform == "cpu" else CHUNK_OTHER
     return min(batch.s.shape[0], default if chunk is None else chunk)
 
 
 def shapley(batch: GameBatch, tol: float = 1e-10, chunk: int | None = None) -> NDArray[Any]:
     """Shapley values of every game, (B, d); zero for padding. |error| <= tol * max|f|.
 
+    >>> from attn_closed_form import PooledGame
+    >>> from jax_model.game_batch import game_batch
     >>> jax.config.update("jax_enable_x64", True)
     >>> batch = game_batch([PooledGame.from_scores([0.0, 0.0], [1.0, 3.0]), PooledGame.from_scores([3.0], [4.0])])
     >>> shapley(batch).round(6)

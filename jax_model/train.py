@@ -13,13 +13,12 @@ without a kill and a `--resume` in between. The test set is not touched; `benchm
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,78 +26,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from numpy.typing import NDArray
+from jax.sharding import Mesh
 
 from attn_closed_form.datasets import Reviews, load_imdb
 from attn_closed_form.model_file import save_model
 from attn_closed_form.text import Vocabulary
 from attn_closed_form.weights import AttentionWeights
 
-from .batches import Batches, Documents, encode_documents, film_groups, pad_rows, split_by_film
+from .batches import Batches, Documents, encode_documents, film_groups, split_by_film
 from .checkpoint import load_checkpoint, save_checkpoint
-from .collapsed import collapsed_forward
 from .devices import CHOICES, cut_by_document, device_mesh, join_cluster, on_every_device
-from .params import Params, Sizes, init_params, weights_from_params
+from .params import Params, weights_from_params
 from .progress import Progress
-
-# What is trained; the rest (positions, inner biases) stays as it starts.
-TRAINED = ("W_e", "W_q", "W_k", "W_v", "W_l", "b_l")
-EVALUATION_BLOCK = 1000
-
-Trained = dict[str, jax.Array]
-
-
-@dataclass(frozen=True)
-class Config:
-    """Settings of a run; every one is a flag of the command line. NOTATION.md has the letters."""
-
-    T_max: int = 256
-    D: int = 6000
-    d_e: int = 128
-    K: int = 6
-    d_att: int = 64
-    d_out: int = 64
-    scale: float = 0.1
-    epochs: int = 8
-    patience: int = 2
-    batch_size: int = 64
-    learning_rate: float = 1e-3
-    warmup_steps: int = 200
-    weight_decay: float = 0.3
-    ema: float = 0.998
-    max_unk: float = 1.0
-    crop: float = 0.5
-    validation: float = 0.2
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("T_max", "D"):
-            if getattr(self, name) < 2:
-                raise ValueError(f"{name}: expected at least 2, got {getattr(self, name)}")
-        for name in ("d_e", "K", "d_att", "d_out", "epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
-        for name in ("patience", "warmup_steps", "seed", "weight_decay"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: expected at least 0, got {getattr(self, name)}")
-        for name in ("ema", "max_unk", "crop"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}: expected a number in 0..1, got {getattr(self, name)}")
-        for name in ("learning_rate", "scale"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
-
-
-class State(NamedTuple):
-    """Everything that a step changes, and so everything that a checkpoint holds."""
-
-    trained: Trained
-    optimizer: Any
-    average: Trained
-    best: Trained
-    step: jax.Array
-    loss_sum: jax.Array
+from .steps import (
+    Config,
+    State,
+    all_logits,
+    make_optimizer,
+    predict_function,
+    start_arrays,
+    step_function,
+    validation_scores,
+)
 
 
 class Result(NamedTuple):
@@ -146,12 +95,13 @@ def train(
         raise ValueError(f"batch_size: expected at most the {documents.size} training reviews, got {config.batch_size}")
     batches = Batches(documents, config.T_max, config.batch_size, config.max_unk, config.crop, config.seed, cls, unk)
 
-    fixed, trained = _start(config, len(vocabulary), cls)
-    optimizer = _optimizer(config, batches.steps)
-    take_step = _step_function(optimizer, fixed, cls, config.ema)
-    predict = _predict_function(mesh, fixed, cls)
+    fixed, trained = start_arrays(config, len(vocabulary), cls)
+    optimizer = make_optimizer(config, batches.steps)
+    take_step = step_function(optimizer, fixed, cls, config.ema)
+    predict = predict_function(mesh, fixed, cls)
+    copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
     zero = np.zeros((), np.float32)
-    state = State(trained, optimizer.init(trained), trained, trained, np.zeros((), np.int32), zero)
+    state = State(trained, jax.jit(optimizer.init)(trained), trained, trained, np.zeros((), np.int32), zero)
     notes: dict[str, Any] = {
         "config": asdict(config),
         "data": [documents.checksum(), held_out.checksum()],
@@ -181,105 +131,24 @@ def train(
                     _checkpoint(checkpoint, state, notes)
             state.loss_sum.block_until_ready()
             took = time.perf_counter() - began
-            logits = _logits(mesh, predict, state.average, held_out, config.T_max, cls, unk)
+            logits = all_logits(mesh, predict, state.average, held_out, config.T_max, cls, unk)
             record = {
                 "epoch": epoch + 1,
                 "training_loss": float(state.loss_sum) / batches.steps,
-                **_scores(logits, held_out.labels),
+                **validation_scores(logits, held_out.labels),
                 "seconds": round(took, 3),
                 "seconds_cover_steps": batches.steps - first,
             }
             notes["history"].append(record)
             if notes["best"] is None or record["validation_loss"] < notes["best"]["validation_loss"]:
                 notes["best"] = record
-                state = state._replace(best=jax.tree.map(jnp.copy, state.average))
+                state = state._replace(best=copy(state.average))
             state = state._replace(loss_sum=on_every_device(mesh, zero))
             progress.epoch(record)
             _checkpoint(checkpoint, state, notes)
 
     weights = weights_from_params(Params(**fixed, **jax.tree.map(np.asarray, state.best)), cls=cls, unk=unk)
     return Result(weights, vocabulary, _metrics(notes, documents, held_out, vocabulary, mesh))
-
-
-def _start(config: Config, D: int, cls: int) -> tuple[dict[str, NDArray[Any]], Trained]:
-    """Fixed and trained arrays at the start: the twin's, embeddings and positions scaled but for [CLS].
-
-    Small embeddings let a word that is hardly seen start, and stay, without an opinion. [CLS] keeps its size, as it
-    alone makes the query.
-    """
-    c = config
-    sizes = Sizes(D=D, d_e=c.d_e, T_max=c.T_max, K=c.K, d_att=c.d_att, d_out=c.d_out)
-    start = {name: np.array(a) for name, a in init_params(jax.random.key(c.seed), sizes, "float32")._asdict().items()}
-    start["W_e"][np.arange(D) != cls] *= np.float32(c.scale)
-    start["W_p"] *= np.float32(c.scale)
-    fixed = {name: array for name, array in start.items() if name not in TRAINED}
-    return fixed, {name: start[name] for name in TRAINED}
-
-
-def _optimizer(config: Config, steps: int) -> Any:
-    total = config.epochs * steps
-    warmup = min(config.warmup_steps, total // 2)
-    rate = optax.warmup_cosine_decay_schedule(
-        0.0, config.learning_rate, warmup, total, end_value=0.02 * config.learning_rate
-    )
-    # b2 below the usual 0.999: with 2,500 steps in all, the second moment must forget the start.
-    return optax.adamw(rate, b2=0.99, weight_decay=config.weight_decay)
-
-
-def _step_function(optimizer: Any, fixed: dict[str, Any], cls: int, decay: float) -> Callable[..., State]:
-    def loss(trained: Trained, ids: jax.Array, labels: jax.Array) -> jax.Array:
-        logits = collapsed_forward(Params(**fixed, **trained), ids, cls)
-        return optax.sigmoid_binary_cross_entropy(logits, labels).mean()
-
-    @functools.partial(jax.jit, donate_argnums=0)
-    def take_step(state: State, ids: jax.Array, labels: jax.Array) -> State:
-        value, slope = jax.value_and_grad(loss)(state.trained, ids, labels)
-        updates, inner = optimizer.update(slope, state.optimizer, state.trained)
-        trained = optax.apply_updates(state.trained, updates)
-        # A young average forgets faster, or the random start would stay in it for hundreds of steps.
-        count = state.step.astype(jnp.float32)
-        keep = jnp.minimum(jnp.float32(decay), (1 + count) / (10 + count))
-        average = jax.tree.map(lambda old, new: keep * old + (1 - keep) * new, state.average, trained)
-        return State(trained, inner, average, state.best, state.step + 1, state.loss_sum + value)
-
-    return take_step
-
-
-def _predict_function(mesh: Mesh, fixed: dict[str, Any], cls: int) -> Callable[..., jax.Array]:
-    whole = NamedSharding(mesh, PartitionSpec())
-
-    @functools.partial(jax.jit, out_shardings=whole)
-    def predict(trained: Trained, ids: jax.Array) -> jax.Array:
-        return collapsed_forward(Params(**fixed, **trained), ids, cls)
-
-    return predict
-
-
-def _logits(
-    mesh: Mesh,
-    predict: Callable[..., jax.Array],
-    trained: Trained,
-    documents: Documents,
-    T_max: int,
-    cls: int,
-    unk: int,
-) -> NDArray[np.float32]:
-    """Outputs of all documents, in blocks of one size so that one compilation serves; the last is filled up."""
-    block = min(EVALUATION_BLOCK, documents.size)
-    block += -block % mesh.size
-    out = []
-    for start in range(0, documents.size, block):
-        rows = np.arange(start, start + block) % documents.size
-        out.append(np.asarray(predict(trained, cut_by_document(mesh, pad_rows(documents, rows, T_max, cls, unk)))))
-    return np.concatenate(out)[: documents.size]
-
-
-def _scores(logits: NDArray[np.float32], labels: NDArray[np.float32]) -> dict[str, float]:
-    signed = np.where(labels > 0, logits, -logits).astype(np.float64)
-    return {
-        "validation_loss": float(np.logaddexp(0, -signed).mean()),
-        "validation_accuracy": float(((logits > 0) == (labels > 0)).mean()),
-    }
 
 
 def _stop(config: Config, notes: dict[str, Any]) -> bool:

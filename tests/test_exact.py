@@ -7,6 +7,7 @@ import pytest
 import attn_closed_form as acf
 from attn_closed_form import PooledGame, ToleranceError
 from jax_model import exact
+from jax_model.game_batch import game_batch
 
 from .problems import games, random_game
 
@@ -32,7 +33,7 @@ def by_heads():
 def test_agrees_with_the_core(name, H, batch):
     d = 2 + max(game.d for game in batch)
     options = () if name == "leave_one_out" else (1e-11,)
-    ours = getattr(exact, name)(exact.game_batch(batch, d=d), *options)
+    ours = getattr(exact, name)(game_batch(batch, d=d), *options)
     for row, game in zip(ours, batch, strict=True):
         core = getattr(acf, name)(game, *options)
         size = np.abs(game.value(np.ones((1, game.d), bool))).max() + np.abs(core).max()
@@ -44,14 +45,14 @@ def test_agrees_with_the_core(name, H, batch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_documents(kind):
     batch = [random_game(seed, d, 2, kind, 5.0, offset=0.5) for seed, d in enumerate((150, 97, 211))]
-    ours = exact.shapley(exact.game_batch(batch), chunk=2)
+    ours = exact.shapley(game_batch(batch), chunk=2)
     for row, game in zip(ours, batch, strict=True):
         assert np.abs(row[: game.d] - acf.shapley(game)).max() <= 2e-10 * np.abs(game.v).max() * 2
 
 
 def test_float32_keeps_its_tolerance():
     batch = [random_game(seed, 60, 2, "replaced+background", offset=0.5) for seed in range(3)]
-    ours = exact.shapley(exact.game_batch(batch, dtype=jnp.float32), tol=1e-5)
+    ours = exact.shapley(game_batch(batch, dtype=jnp.float32), tol=1e-5)
     assert ours.dtype == np.float32
     for row, game in zip(ours, batch, strict=True):
         assert np.abs(row - acf.shapley(game)).max() <= 2e-5 * np.abs(game.v).max() * 2
@@ -60,15 +61,15 @@ def test_float32_keeps_its_tolerance():
 def test_value():
     batch = [random_game(1, 5, 2, "deleted"), random_game(2, 3, 2, "replaced+background")]
     present = np.array([[True, False, True, True, False], [False, True, True, False, False]])
-    ours = exact.value(exact.game_batch(batch), present)
+    ours = exact.value(game_batch(batch), present)
     assert ours == pytest.approx([game.value(row[: game.d]) for game, row in zip(batch, present, strict=True)])
 
 
 def test_refuses_what_it_cannot_keep():
-    games32 = exact.game_batch([random_game(0, 5, 1, "deleted")], dtype=jnp.float32)
+    games32 = game_batch([random_game(0, 5, 1, "deleted")], dtype=jnp.float32)
     with pytest.raises(ToleranceError, match="float32"):
         exact.shapley(games32, tol=1e-8)
-    wide = exact.game_batch([PooledGame.from_scores([0.0, 1e4], [1.0, 2.0])])
+    wide = game_batch([PooledGame.from_scores([0.0, 1e4], [1.0, 2.0])])
     with pytest.raises(ToleranceError, match="span"):
         exact.shapley(wide)
     with pytest.raises(ValueError, match="tol"):
@@ -78,10 +79,10 @@ def test_refuses_what_it_cannot_keep():
 def test_bad_batches():
     one, two = random_game(0, 5, 1, "deleted"), random_game(0, 5, 2, "deleted")
     with pytest.raises(ValueError, match="at least one game"):
-        exact.game_batch([])
+        game_batch([])
     with pytest.raises(ValueError, match="heads"):
-        exact.game_batch([one, two])
+        game_batch([one, two])
     with pytest.raises(ValueError, match="d: expected at least 5"):
-        exact.game_batch([one], d=4)
+        game_batch([one], d=4)
     with pytest.raises(ValueError, match="chunk"):
-        exact.shapley(exact.game_batch([one]), chunk=0)
+        exact.shapley(game_batch([one]), chunk=0)

@@ -106,7 +106,7 @@ def test_the_page_needs_no_network():
 def test_a_page_for_256_tokens_is_light(players):
     text = long_text(255)
     weights, vocabulary = model_for(text, T_max=256, K=6)
-    html = report(weights, vocabulary, text, players=players, runs=10)
+    html = report(weights, vocabulary, text, players=players, runs=2)
     Page(html)
     assert len(html.encode()) < 200_000
 

@@ -59,7 +59,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--html", metavar="FILE", help="write a self-contained report")
     parser.add_argument("--plot", metavar="FILE", help="write a figure (.png, .svg, .pdf; needs matplotlib)")
     parser.add_argument("--figure", choices=FIGURES, default="table", help="which figure --plot draws (default: table)")
-    parser.add_argument("--top", type=int, metavar="N", help="also print the scores of the N strongest words")
+    parser.add_argument("--top", type=_count, metavar="N", help="also print the scores of the N strongest words")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
     parser.set_defaults(run=run)
 
@@ -70,6 +70,12 @@ def _method_names(value: str) -> list[str]:
         if name not in METHODS:
             raise argparse.ArgumentTypeError(f"unknown method {name!r}; choose from {', '.join(METHODS)}")
     return names
+
+
+def _count(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of words, at least 1, got {value!r}")
+    return int(value)
 
 
 def run(args: argparse.Namespace) -> int:
