@@ -23,8 +23,8 @@ def main() -> int:
     """Write one picture."""
     parser = argparse.ArgumentParser(prog="python docs/live_page.py", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=HERE / "live-page.png")
-    parser.add_argument("--width", type=int, default=1280)
-    parser.add_argument("--height", type=int, default=900)
+    parser.add_argument("--width", type=int, default=1060)
+    parser.add_argument("--height", type=int, default=1180)
     parser.add_argument("--dark", action="store_true")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--text", default=TEXT)

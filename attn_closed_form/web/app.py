@@ -119,6 +119,9 @@ class _Computer:
                 # Made here, since a limiter belongs to the event loop that it first ran in.
                 self.limiter = self.limiter or anyio.CapacityLimiter(THREADS)
                 return await anyio.to_thread.run_sync(self._answer, answer, asked, limiter=self.limiter)
+            except anyio.get_cancelled_exc_class():
+                # Only an ending server cancels; a sentence serves better than a broken connection and a traceback.
+                raise Refusal(503, "the server is ending") from None
             finally:
                 self.in_flight -= 1
 

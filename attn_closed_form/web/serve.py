@@ -15,7 +15,7 @@ from .app import make_app
 from .guard import is_loopback
 
 # Seconds that answers under way get after Ctrl-C.
-GRACE = 3
+GRACE = 2
 
 
 def serve(
