@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -48,6 +49,8 @@ def serve(
             log_level="warning",
             access_log=False,  # the texts of a person are nobody else's business, not even as a line in a log
             server_header=False,
+            proxy_headers=False,
+            ws="none",
             timeout_graceful_shutdown=GRACE,
         )
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
@@ -76,8 +79,10 @@ def listen(host: str, port: int) -> socket.socket:
         raise OSError(f"--host: expected an address of this machine, got {host!r}") from None
     sock = socket.socket(family, kind, protocol)
     try:
-        # A server that has just ended leaves its port in TIME_WAIT; a server that still listens keeps it all the same.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # A server that has just ended leaves its port in TIME_WAIT; one that still listens keeps it all the same, except
+        # on Windows, where this option means something else.
+        if os.name == "posix":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
         sock.listen(128)
     except OSError as error:

@@ -22,9 +22,16 @@ export function digits(x, signed = true) {
   return (signed ? plus(x) : "") + minus(shown);
 }
 
-// The text as pieces in order: gaps {text} and tokens {text, player}. Spans count code points, not UTF-16 units.
+// Spans count code points, JavaScript's strings UTF-16 units; the split is made once an answer.
+const split = new WeakMap();
+function codePoints(answer) {
+  if (!split.has(answer)) split.set(answer, Array.from(answer.text));
+  return split.get(answer);
+}
+
+// The text as pieces in order: gaps {text} and tokens {text, player}.
 export function pieces(answer) {
-  const points = Array.from(answer.text);
+  const points = codePoints(answer);
   const places = answer.spans.flatMap((spans, player) => spans.map(([start, end]) => ({ start, end, player })));
   places.sort((a, b) => a.start - b.start);
   const found = [];
@@ -129,8 +136,7 @@ export function drawNumbers(place, answer, most = 12) {
 // What to call a player: its word as typed where there is one, with its place if the same word is several players.
 export function name(answer, player) {
   const [start, end] = answer.spans[player][0];
-  const points = Array.from(answer.text);
-  let word = literal(points.slice(start, end).join(""));
+  let word = literal(codePoints(answer).slice(start, end).join(""));
   if (answer.players === "positions") word += ` (${player + 1})`;
   else if (answer.unknown[player] && answer.spans[player].length > 1) word += " and other unknown words";
   return elide(word, 40);
