@@ -223,10 +223,13 @@ def _number(value: float) -> str:
 
 
 def _lime_section(exact: Explanation, runs: int, seed: int) -> str:
+    sampled = sampled_lime(exact, runs, seed)
+    most = np.abs(exact.scores).max()
+    off = f", off by up to {np.abs(sampled - exact.scores).max() / most:.1%} of the largest coefficient" if most else ""
     return _section(
         "LIME: exact and sampled",
-        f"Crosses: what LIME converges to. Dots: {runs} runs of LIME with 5000 samples each, on the same text.",
-        lime_spread(exact, sampled_lime(exact, runs, seed)),
+        f"Crosses: what LIME converges to. Dots: {runs} runs of LIME with 5000 samples each, on the same text{off}.",
+        lime_spread(exact, sampled),
     )
 
 

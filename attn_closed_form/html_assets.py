@@ -69,7 +69,8 @@ details{{margin:1rem 0}}summary{{cursor:pointer}}
 font-size:.85em;display:none;max-height:40vh;overflow:auto}}
 #tip b{{margin-right:1rem}}#tip span{{display:inline-block;margin-right:1rem;font-variant-numeric:tabular-nums}}
 .acf.live td i:hover{{outline:2px solid currentColor}}
-@media(max-width:640px){{body{{padding:.8rem .8rem 9rem}}.acf table.words,.acf table.words tbody,.acf table.words tr,
+@media(max-width:640px){{body{{padding:.8rem .8rem 9rem}}svg{{font-size:13px}}
+.acf table.words,.acf table.words tbody,.acf table.words tr,
 .acf table.words th,.acf table.words td{{display:block;width:auto}}
 .acf table.words th{{padding:.5em 0 0;font-size:.85em}}}}
 @media print{{#tip{{display:none!important}}}}

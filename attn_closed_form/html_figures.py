@@ -91,7 +91,7 @@ def _names(tokens: Sequence[str], x: Array, y: Array, weight: Array, right: floa
     out = []
     for j in np.argsort(-weight, kind="stable"):
         name = escape(tokens[j], 18)
-        size = 6.4 * min(len(tokens[j]), 18)
+        size = 7.2 * min(len(tokens[j]), 18)
         for dx, dy, anchor in ((7, 4, "start"), (-7, 4, "end"), (7, -7, "start"), (7, 14, "start"), (-7, -7, "end")):
             x0 = x[j] + dx if anchor == "start" else x[j] + dx - size
             box = (x0, y[j] + dy - 10, x0 + size, y[j] + dy + 3)

@@ -9,8 +9,10 @@ sequences of the document's tokens (Algorithm 1), SLALOM-fidel for the document 
   P2's. No sequence is put to the model twice
 - several classes share their importances (C.1); the MSE is summed over them
 
-The optimum may lie at infinity: where the black box is no SLALOM at all, an importance can run away slowly while the
-MSE still falls. The fit then stops after `max_iter` steps and says so in `converged`.
+The optimum of a black box that is no SLALOM may lie at infinity: the mass e^s of a token vanishes, mass times value
+stays, because removing the token changes the output but hardly the weights of the others. Then `max_spread` bounds the
+difference between the largest and the smallest importance (10 by default; a smaller one makes smaller values and
+usually predicts better outside of the samples).
 """
 
 from __future__ import annotations
@@ -91,8 +93,8 @@ def slalom_fit_eff(
         needs about 2 |V| to determine everything
     length : n of Algorithm 1, 2 in the paper
     design : "balanced" or "uniform" (independent draws, as printed)
-    solver : "optimum" (options: max_iter=200, tol=1e-10) or "paper", the SGD of Algorithm 1 (options:
-        learning_rate=0.5, batch_size=128, steps=2400)
+    solver : "optimum" (options: max_iter=200, tol=1e-10, max_spread=10) or "paper", the SGD of Algorithm 1
+        (options: learning_rate=0.5, batch_size=128, steps=2400)
     gamma : sum of the importances
     centred : subtract the mean over classes from f before fitting, so that Eq. 71 holds
     seed : of the samples; a number or a NumPy Generator
@@ -139,8 +141,8 @@ def slalom_fit_fidel(
     num_samples : b of Algorithm 2
     max_deletions : at most so many tokens are deleted at a time, 5 in the paper; one token always stays
     design : "balanced" or "uniform" (independent draws, as printed)
-    solver : "optimum" (options: max_iter=200, tol=1e-10) or "paper", the alternation of Eq. 74 to 79 (option:
-        rounds=20)
+    solver : "optimum" (options: max_iter=200, tol=1e-10, max_spread=10) or "paper", the alternation of Eq. 74
+        to 79 (option: rounds=20)
 
     Returns
     -------
@@ -161,7 +163,12 @@ def slalom_fit_fidel(
 
 
 def fit_sequences(
-    f: Array, sequences: Sequence[Ids], counts: Array | Ids, gamma: float = 0.0, progress: Progress | bool = False
+    f: Array,
+    sequences: Sequence[Ids],
+    counts: Array | Ids,
+    gamma: float = 0.0,
+    progress: Progress | bool = False,
+    **solver_options: Any,
 ) -> SlalomFit:
     """Best SLALOM for given outputs f, (n,) or (n, C), of given sequences, each counted `counts` (n,) times.
 
@@ -170,9 +177,10 @@ def fit_sequences(
     >>> fit_sequences(truth.predict_many(sequences), sequences, np.ones(3)).slalom.s.round(6)
     array([-1.,  1.])
     """
+    solve = _solver("optimum", optimum, solver_options)
     with _reporting(progress) as report:
         ids = np.unique(np.concatenate(list(sequences)))
-        return _solve(f, ids, sequences, np.asarray(counts, dtype=np.float64), optimum, gamma, report)
+        return _solve(f, ids, sequences, np.asarray(counts, dtype=np.float64), solve, gamma, report)
 
 
 def _fit(

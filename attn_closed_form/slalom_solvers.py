@@ -25,13 +25,15 @@ from .slalom_paper import alternate
 from .slalom_samples import Progress, Samples, Solution, outputs, values_for
 from .weights import Array
 
-# Masses of the start below this share of the largest are raised to it: the linear problem knows no sign.
+# Share of the largest mass that a mass of the start gets if it is negative: the linear problem knows no sign.
 START_FLOOR = 1e-4
 # Trust region: no step moves an importance by more, as e^2 is as far as a linear model of e^s can be believed.
 MAX_STEP = 2.0
-# Importances this far below the largest are as good as minus infinity, where the optimum of a model that is no SLALOM
-# may lie: a mass of e^-30 no longer weighs, but its product with a huge value still counts.
-SPREAD = 60.0
+# Largest minus smallest importance of a model that is no SLALOM. On the shipped classifier and a review of 71 tokens,
+# the MSE of SLALOM-fidel is 0.03 % above its infimum with 10 (1.6 % with 6), where values reach 4e4 (1e3) and not 1e15.
+MAX_SPREAD = 10.0
+# MSE over variance of a model that is nearly a SLALOM: one in single precision, for instance.
+NEARLY = 1e-6
 # Relative to mean f^2: an MSE that is rounding and nothing else.
 ROUNDING = 1e-31
 # Tried in turn by the polish: the normal equations of a long document may be singular to the last digit.
@@ -41,32 +43,35 @@ EXACT = 1e6
 
 
 def optimum(
-    samples: Samples, f: Array, weight: Array, progress: Progress, max_iter: int = 200, tol: float = 1e-10
+    samples: Samples,
+    f: Array,
+    weight: Array,
+    progress: Progress,
+    max_iter: int = 200,
+    tol: float = 1e-10,
+    max_spread: float = MAX_SPREAD,
 ) -> Solution:
     """Minimum of the MSE; f (n, C), weight (n,) summing to 1.
 
     Stops when a step lowers the MSE by less than `tol` of itself, or when nothing but rounding is left. The MSE may
     have several local minima: of three starts (the linear one, equal importances, P2's alternation) the best end is
     kept; an exact SLALOM needs only the first.
+
+    A model that is no SLALOM may have its optimum at infinity, where a mass vanishes and its value explodes. There the
+    largest and the smallest importance stay within `max_spread`, which costs little (MAX_SPREAD) and keeps the scores
+    readable. A model that is nearly a SLALOM (NEARLY) keeps the spread that it has.
     """
     floor = ROUNDING * float(weight @ (f * f).sum(axis=1))
-    starts = (
-        lambda: linear_start(samples, f, weight),
-        lambda: np.zeros(samples.V),
-        lambda: alternate(samples, f, weight, progress).s,
-    )
-    best: Solution | None = None
-    for start in starts:
-        s = start()
-        end = _polish(samples, f, weight, s, floor) if best is None else None
-        if end is None or end.mse > EXACT * floor:
-            end = _descend(samples, f, weight, s, floor, max_iter, tol, progress)
-        if best is None or end.mse < best.mse:
-            best = end
-        if best.mse <= EXACT * floor:
-            break
-    assert best is not None
-    return best
+    best = _polish(samples, f, weight, linear_start(samples, f, weight), floor)
+    if best.mse <= EXACT * floor:
+        return best
+    variance = float(weight @ ((f - weight @ f) ** 2).sum(axis=1))
+    spread = max(max_spread, np.ptp(best.s)) if best.mse <= NEARLY * variance else max_spread
+    ends = [
+        _descend(samples, f, weight, s, floor, spread / 2, max_iter, tol, progress)
+        for s in (best.s, np.zeros(samples.V), alternate(samples, f, weight, progress).s)
+    ]
+    return min(ends, key=lambda end: end.mse)
 
 
 def linear_start(samples: Samples, f: Array, weight: Array) -> Array:
@@ -99,7 +104,9 @@ def linear_start(samples: Samples, f: Array, weight: Array) -> Array:
         x /= np.linalg.norm(x)
     a = x[C * V :] / scale[C * V :]
     a = a * np.sign(a.sum())
-    s = np.log(np.maximum(a, START_FLOOR * a.max())) if a.max() > 0 else np.zeros(V)
+    if a.max() <= 0:
+        return np.zeros(V)
+    s = np.log(np.where(a > 1e-12 * a.max(), a, START_FLOOR * a.max()))
     return s - s.mean()
 
 
@@ -165,8 +172,18 @@ def _joint_step(
 
 
 def _descend(
-    samples: Samples, f: Array, weight: Array, s: Array, floor: float, max_iter: int, tol: float, progress: Progress
+    samples: Samples,
+    f: Array,
+    weight: Array,
+    s: Array,
+    floor: float,
+    bound: float,
+    max_iter: int,
+    tol: float,
+    progress: Progress,
 ) -> Solution:
+    """Levenberg-Marquardt in s, |s| <= bound, with the best v for each s."""
+    s = np.clip(s - (s.max() + s.min()) / 2, -bound, bound)
     v = values_for(samples, f, weight, s)
     r = f - outputs(samples, s, v)
     mse = float(weight @ (r * r).sum(axis=1))
@@ -175,12 +192,12 @@ def _descend(
         progress("fit", iteration, max_iter)
         if mse <= floor:
             return Solution(s, v, mse, iteration, True)
-        step = _reduced_problem(samples, f, weight, s, v, r)
+        step = _reduced_problem(samples, f, weight, s, v, r, bound)
         while True:
             ds = step(damping)
             if np.abs(ds).max() <= MAX_STEP:
-                s_new = s + ds
-                s_new = np.maximum(s_new - s_new.mean(), s_new.max() - s_new.mean() - SPREAD)
+                s_new = np.clip(s + ds, -bound, bound)
+                s_new -= (s_new.max() + s_new.min()) / 2  # the same room on both sides, or none
                 # Refining the old values, rather than solving anew, keeps all digits near the optimum.
                 v_new = v + values_for(samples, f - outputs(samples, s_new, v), weight, s_new)
                 r_new = f - outputs(samples, s_new, v_new)
@@ -199,7 +216,7 @@ def _descend(
 
 
 def _reduced_problem(
-    samples: Samples, f: Array, weight: Array, s: Array, v: Array, r: Array
+    samples: Samples, f: Array, weight: Array, s: Array, v: Array, r: Array, bound: float
 ) -> Callable[[float], Array]:
     """Gauss-Newton for s alone, v being eliminated: a function from the damping to the step ds (V,).
 
@@ -225,8 +242,14 @@ def _reduced_problem(
     scale = max(float(np.diag(H_ss).max()), 1e-300) ** 0.5
     solved = np.linalg.solve(H_vv, np.concatenate(H_vs, axis=1))
     S = (H_ss - np.concatenate(H_vs).T @ np.concatenate(np.split(solved, C, axis=1))) / scale**2
-    S += 1.0 / V  # adding a constant to s changes nothing: that direction gets a stiffness, and so no movement
+    g = g / scale
+    # Importances at a bound that would leave it stay there. Two bounds end the freedom to add a constant to s.
+    held = ((s >= bound * (1 - 1e-12)) & (g > 0)) | ((s <= -bound * (1 - 1e-12)) & (g < 0))
+    if held.any():
+        S[held], S[:, held], g[held] = 0.0, 0.0, 0.0
+    else:
+        S += 1.0 / V  # a constant added to s changes nothing: it gets a stiffness, and so no movement
     eigenvalue, Q = np.linalg.eigh((S + S.T) / 2)
     eigenvalue = np.maximum(eigenvalue, 0.0)
-    projected = Q.T @ (g / scale)
+    projected = Q.T @ g
     return lambda damping: (Q @ (projected / (eigenvalue + damping))) / scale

@@ -81,6 +81,7 @@ def slalom_from_weights(
     gamma: float = 0.0,
     num_samples: int = 2000,
     max_deletions: int = 5,
+    max_spread: float = 6.0,
     seed: int = 0,
 ) -> SlalomReadoff:
     """SLALOMs of an attention classifier: exact where there are any, the best fit for a document otherwise.
@@ -91,7 +92,7 @@ def slalom_from_weights(
     tokens : a document. Needed where positions matter; with several heads it adds the best single SLALOM, fitted as
         by Algorithm 2 to the model with up to `max_deletions` tokens replaced by [UNK]
     gamma : sum of the importances, over the ids of each SLALOM
-    num_samples, max_deletions, seed : of that fit
+    num_samples, max_deletions, max_spread, seed : of that fit, see `slalom_fit_fidel`
 
     Returns
     -------
@@ -127,7 +128,7 @@ def slalom_from_weights(
     exact = weights.K == 1 and not by_position
     slalom, mse, r2 = (heads[0], 0.0, 1.0) if exact else (None, np.nan, np.nan)
     if not exact and ids is not None:
-        slalom, mse, r2 = _best(weights, ids, gamma, num_samples, max_deletions, seed)
+        slalom, mse, r2 = _best(weights, ids, gamma, num_samples, max_deletions, max_spread, seed)
     return SlalomReadoff(slalom, heads, exact, by_position, mse, r2, weights.cls, weights.unk, weights.T_max)
 
 
@@ -140,7 +141,13 @@ def _head(s: Array, u: Array, gamma: float) -> Slalom:
 
 
 def _best(
-    weights: AttentionWeights, ids: Ids, gamma: float, num_samples: int, max_deletions: int, seed: int
+    weights: AttentionWeights,
+    ids: Ids,
+    gamma: float,
+    num_samples: int,
+    max_deletions: int,
+    max_spread: float,
+    seed: int,
 ) -> tuple[Slalom, float, float]:
     """Best single SLALOM for a document, and its MSE and R^2 on fresh samples."""
     rng = np.random.default_rng(seed)

@@ -111,17 +111,6 @@ def start_arrays(config: Config, D: int, cls: int) -> tuple[dict[str, NDArray[An
     return fixed, trained
 
 
-def make_optimizer(config: Config, steps: int) -> Any:
-    """AdamW, its rate warmed up and then lowered along a cosine over all epochs of `steps` steps."""
-    total = config.epochs * steps
-    warmup = min(config.warmup_steps, total // 2)
-    rate = optax.warmup_cosine_decay_schedule(
-        0.0, config.learning_rate, warmup, total, end_value=0.02 * config.learning_rate
-    )
-    # b2 below the usual 0.999: with 2,500 steps in all, the second moment must forget the start.
-    return optax.adamw(rate, b2=0.99, weight_decay=config.weight_decay)
-
-
 def step_function(optimizer: Any, fixed: dict[str, Any], cls: int, decay: float) -> Callable[..., State]:
     """The compiled step: (state, ids (B, T_max), labels (B,)) -> state. The state that goes in is used up."""
 

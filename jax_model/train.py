@@ -36,13 +36,13 @@ from attn_closed_form.weights import AttentionWeights
 from .batches import Batches, Documents, encode_documents, film_groups, split_by_film
 from .checkpoint import load_checkpoint, save_checkpoint
 from .devices import CHOICES, cut_by_document, device_mesh, join_cluster, on_every_device
+from .fit import adamw
 from .params import Params, weights_from_params
 from .progress import Progress
 from .steps import (
     Config,
     State,
     all_logits,
-    make_optimizer,
     predict_function,
     start_arrays,
     step_function,
@@ -96,7 +96,7 @@ def train(
     batches = Batches(documents, config.T_max, config.batch_size, config.max_unk, config.crop, config.seed, cls, unk)
 
     fixed, trained = start_arrays(config, len(vocabulary), cls)
-    optimizer = make_optimizer(config, batches.steps)
+    optimizer = adamw(config.learning_rate, config.warmup_steps, config.epochs * batches.steps, config.weight_decay)
     take_step = step_function(optimizer, fixed, cls, config.ema)
     predict = predict_function(mesh, fixed, cls)
     copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))

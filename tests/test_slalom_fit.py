@@ -13,7 +13,7 @@ from scipy.optimize import least_squares, nnls
 from attn_closed_form import Slalom, SlalomWarning, predict_many, random_weights, slalom_fit_eff, slalom_fit_fidel
 from attn_closed_form.slalom_design import deletions, short_sequences
 from attn_closed_form.slalom_paper import simplex_least_squares
-from attn_closed_form.slalom_samples import LongSamples, ShortSamples, outputs
+from attn_closed_form.slalom_samples import LongSamples, ShortSamples, outputs, values_for
 from attn_closed_form.slalom_solvers import linear_start, optimum
 
 EXACT = 1e-6  # the bar of a fit to a model that is a SLALOM
@@ -102,7 +102,7 @@ def test_nothing_better_is_near(fit, C):
     f = attention_model(C=C)
     box = Counted(f)
     document = np.array([5, 9, 14, 21, 30, 9])
-    found = fit(box, document, num_samples=400, seed=3, gamma=1.0)
+    found = fit(box, document, num_samples=400, seed=3, gamma=1.0, max_spread=60)
     assert found.slalom.s.sum() == pytest.approx(1.0)
     # The samples are weighted as they were drawn; eff draws no pair twice, fidel's weights are found again here.
     if fit is slalom_fit_eff:
@@ -131,7 +131,8 @@ def test_nothing_better_is_near(fit, C):
 @pytest.mark.parametrize("fit", FITS)
 def test_the_paper_s_solvers_come_near_but_not_to_the_optimum(fit):
     f, document = attention_model(seed=1), [5, 9, 14, 21, 30, 41, 9]
-    best, paper = (fit(f, document, num_samples=300, solver=solver) for solver in ("optimum", "paper"))
+    best = fit(f, document, num_samples=300)
+    paper = fit(f, document, num_samples=300, solver="paper")
     assert best.model_calls == paper.model_calls
     assert best.mse < paper.mse  # Eq. 77 is not the MSE, and SGD has no end
     variance = np.var(f([np.array(document)[row] for row in deletions(7, 300, 5, "uniform", np.random.default_rng(0))]))
@@ -157,6 +158,39 @@ def test_centred_fits_sum_to_zero_over_classes():
     np.testing.assert_allclose(fit.slalom.v.sum(axis=1), 0, atol=1e-9)
     with pytest.raises(ValueError, match="centred: expected a black box of several classes"):
         slalom_fit_eff(attention_model(), [5, 9], centred=True)
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_single_precision_does_not_hide_a_slalom_of_wide_spread(fit):
+    truth = Slalom(np.arange(6), [8.0, -4.0, 3.0, 0.0, -4.5, -2.5], [1.0, -3.0, 0.5, 5.0, 2.0, -1.0])
+    found = fit(lambda sequences: truth.predict_many(sequences).astype(np.float32), truth.ids)
+    assert np.ptp(truth.s) > 12 and max(errors(found, truth)) < 0.05
+
+
+@pytest.mark.parametrize("max_spread", [1.0, 3.0])
+def test_importances_stay_within_the_spread_at_a_bounded_optimum(max_spread):
+    box = Counted(attention_model())
+    document = np.array([5, 9, 14, 21, 30, 9])
+    found = slalom_fit_fidel(box, document, num_samples=400, max_spread=max_spread)
+    assert np.ptp(found.slalom.s) <= max_spread * (1 + 1e-9)
+    wider = slalom_fit_fidel(box, document, num_samples=400, max_spread=2 * max_spread)
+    assert wider.mse <= found.mse * (1 + 1e-9)
+    # No single importance can move within the spread and make it better, with the best values for it.
+    keep = deletions(6, 400, 5, "balanced", np.random.default_rng(0))
+    samples = LongSamples(np.stack([(document[:, None] == found.slalom.ids)[row].sum(axis=0) for row in keep]) * 1.0)
+    f = np.array(box([document[row] for row in keep]))[:, None]
+    weight = np.full(400, 1 / 400)
+
+    def mse(s):
+        r = f - outputs(samples, s, values_for(samples, f, weight, s))
+        return float(weight @ (r * r)[:, 0])
+
+    assert mse(found.slalom.s) == pytest.approx(found.mse, rel=1e-6)
+    for j in range(found.slalom.V):
+        for move in (-0.05, 0.05):
+            s = found.slalom.s + move * (np.arange(found.slalom.V) == j)
+            if np.ptp(s) <= max_spread:
+                assert mse(s) >= found.mse * (1 - 1e-7)
 
 
 # --- samples
@@ -278,7 +312,11 @@ def test_simplex_least_squares_against_scipy():
         ({"design": "sobol"}, ValueError, "design: expected one of"),
         ({"num_samples": 0}, ValueError, "num_samples: expected an integer >= 1, got 0"),
         ({"num_samples": 2.5}, ValueError, "num_samples: expected an integer >= 1, got 2.5"),
-        ({"epochs": 3}, TypeError, r"epochs: unknown option; solver='optimum' takes \['max_iter', 'tol'\]"),
+        (
+            {"epochs": 3},
+            TypeError,
+            r"epochs: unknown option; solver='optimum' takes \['max_iter', 'tol', 'max_spread'\]",
+        ),
         ({"solver": "paper", "max_iter": 3}, TypeError, "max_iter: unknown option; solver='paper'"),
         ({"solver": "paper", "rng": 3}, TypeError, "rng: unknown option"),
         ({"max_iter": -1}, ValueError, "max_iter: expected a positive"),
