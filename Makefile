@@ -30,7 +30,7 @@ $(VENV)/.core: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[io,train,plots,interop,corpus,test,check]'
+	$(PIP) -e '.[io,train,plots,interop,corpus,web,test,check]'
 	@touch $@ $(VENV)/.core
 
 $(BIN)/python:

@@ -1,0 +1,91 @@
+"""Run the page with uvicorn: bind first, so that a taken port is known before anything starts; end on Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+
+from ..literal import elide, visible
+from ..text import Vocabulary
+from ..weights import AttentionWeights
+from .app import make_app
+from .guard import is_loopback
+
+# Seconds that answers under way get after Ctrl-C.
+GRACE = 2
+
+
+def serve(
+    weights: AttentionWeights,
+    vocabulary: Vocabulary,
+    path: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+) -> int:
+    """Serve until interrupted; returns the exit status.
+
+    Parameters
+    ----------
+    weights, vocabulary : the model
+    path : the file that it came from, None for the shipped one; the page shows its name, never where it lies
+    host, port : where to listen; port 0 takes any free one
+
+    Raises
+    ------
+    OSError
+        if the address cannot be had, in one readable line
+    """
+    name = elide(visible(Path(path).name), 60) if path else "the shipped sentiment model"
+    with listen(host, port) as sock:
+        address = sock.getsockname()
+        loopback = is_loopback(address[0])
+        app = make_app(weights, vocabulary, name, loopback_only=loopback)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,  # the texts of a person are nobody else's business, not even as a line in a log
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_graceful_shutdown=GRACE,
+        )
+        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+        print(f"explaining with {name}: http://{shown}:{address[1]}/   (Ctrl-C ends)", flush=True)
+        if not loopback:
+            print("warning: reachable from other machines; anyone there can ask for explanations", file=sys.stderr)
+        try:
+            uvicorn.Server(config).run(sockets=[sock])
+        except KeyboardInterrupt:  # uvicorn has already shut down, and repeats the signal
+            print("ended", file=sys.stderr)
+    return 0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    >>> with listen("127.0.0.1", 0) as sock:
+    ...     sock.getsockname()[0]
+    '127.0.0.1'
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, UnicodeError):
+        raise OSError(f"--host: expected an address of this machine, got {host!r}") from None
+    sock = socket.socket(family, kind, protocol)
+    try:
+        # A server that has just ended leaves its port in TIME_WAIT; one that still listens keeps it all the same, except
+        # on Windows, where this option means something else.
+        if os.name == "posix":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(128)
+    except OSError as error:
+        sock.close()
+        raise OSError(f"cannot listen on {host} port {port}: {error.strerror}; choose another with --port") from None
+    return sock
