@@ -29,9 +29,8 @@ def numbers_table(folder: Path = RESULTS) -> str:
             sign = {">=": "at least", "<=": "at most"}[bar["relation"]]
             missed = "" if bar["met"] else " (missed)"
             module = name.removesuffix("_scaling")
-            lines.append(
-                f"| `{module}` | {bar['name'].replace('|', chr(92) + '|')} | {bar['measured']:.3g}{missed} | {sign} {bar['limit']:g} |"
-            )
+            promise = bar["name"].replace("|", r"\|")
+            lines.append(f"| `{module}` | {promise} | {bar['measured']:.3g}{missed} | {sign} {bar['limit']:g} |")
     return "\n".join(lines)
 
 
