@@ -14,7 +14,7 @@ import numpy as np
 
 from .coin_flips import accuracy
 from .collapse import Ids
-from .game import PooledGame, pooled_game
+from .game import PooledGame, pooled_game, word_numbers
 from .model import predict
 from .quadrature import ToleranceError
 from .weights import Array, AttentionWeights
@@ -60,8 +60,7 @@ class Case:
         """(T,) the player that each position belongs to; words are numbered by first appearance, as in the game."""
         if self.players == "positions":
             return np.arange(self.ids.size)
-        _, first, inverse = np.unique(self.ids, return_index=True, return_inverse=True)
-        return np.argsort(np.argsort(first))[inverse]
+        return word_numbers(self.ids)
 
     @cached_property
     def prediction(self) -> float:

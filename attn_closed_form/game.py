@@ -361,6 +361,16 @@ def word_groups(tokens: Tokens) -> list[list[int]]:
     return list(groups.values())
 
 
+def word_numbers(tokens: Tokens) -> Ids:
+    """The group of `word_groups` that each position belongs to, (T,).
+
+    >>> word_numbers([5, 7, 5])
+    array([0, 1, 0])
+    """
+    _, first, inverse = np.unique(np.asarray(tokens), return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
+
+
 def _rows(name: str, value: ArrayLike) -> Array:
     array = np.array(value, dtype=np.float64)
     if array.ndim not in (1, 2):

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import AttentionWeights, LimeCoefficients, lime_limit, pooled_game
-from attn_closed_form.collapse import Ids, Tokens, as_output, as_tokens, pad
+from attn_closed_form.collapse import Tokens, as_output, as_tokens, pad
+from attn_closed_form.game import word_numbers
 
 from . import exact
 from .game_batch import GameBatch
@@ -220,7 +221,7 @@ def game_buckets(
     empty = [place for place, ids in enumerate(checked) if ids.size == 0]
     if empty:
         raise ValueError(f"documents: expected at least one token in each, got an empty document at {empty[0]}")
-    player = [np.arange(ids.size) if players == "positions" else _word_numbers(ids) for ids in checked]
+    player = [np.arange(ids.size) if players == "positions" else word_numbers(ids) for ids in checked]
     counts = np.array([1 + numbers.max() for numbers in player], dtype=np.intp)
     sizes = -(-counts // BUCKET) * BUCKET
     tables = device_tables(weights, dtype)
@@ -238,12 +239,6 @@ def game_buckets(
             lengths = np.array([checked[place].size for place in full])
             games = _games(int(d), absent == "deleted", tables, ids, lengths, numbers, c)
             yield Bucket(places, counts[places], games)
-
-
-def _word_numbers(ids: Ids) -> Ids:
-    """Each position's word, numbered by first appearance."""
-    _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
 
 
 def shapley(
