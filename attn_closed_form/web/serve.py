@@ -79,8 +79,8 @@ def listen(host: str, port: int) -> socket.socket:
         raise OSError(f"--host: expected an address of this machine, got {host!r}") from None
     sock = socket.socket(family, kind, protocol)
     try:
-        # A server that has just ended leaves its port in TIME_WAIT; one that still listens keeps it all the same, except
-        # on Windows, where this option means something else.
+        # A server that has just ended leaves its port in TIME_WAIT; one that still listens keeps it all the same.
+        # Not on Windows, where this option means something else.
         if os.name == "posix":
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
