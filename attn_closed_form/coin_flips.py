@@ -301,18 +301,18 @@ def _product(Y: Array) -> Array:
 
 # A rule in p: from a number of nodes to nodes p and any number of weights for E_p[f] and for Delta_j, (rows, m) each.
 Rule = Callable[[int], tuple[Array, Array, Array]]
+# From `log_bound` and an allowed error to a number of nodes; or that number itself, which saves the bound.
+Count = Callable[[Array, float], int] | int
 
 
-def integrate(
-    game: PooledGame, rule: Rule, count: Callable[[Array, float], int], goal: Accuracy
-) -> tuple[Array, Array]:
+def integrate(game: PooledGame, rule: Rule, count: Count, goal: Accuracy) -> tuple[Array, Array]:
     """Weighted sums over p of E_p[f] - centre and of Delta_j(p), summed over heads.
 
     Parameters
     ----------
     game : PooledGame
     rule : from a node count to nodes and weights
-    count : from `log_bound` and an allowed error to a node count
+    count : how many nodes
     goal : from `accuracy`
 
     Returns
@@ -335,9 +335,7 @@ def integrate(
     return mean, delta
 
 
-def plan(
-    game: PooledGame, goal: Accuracy, count: Callable[[Array, float], int]
-) -> Iterator[tuple[Head, int, Iterable[Block]]]:
+def plan(game: PooledGame, goal: Accuracy, count: Count) -> Iterator[tuple[Head, int, Iterable[Block]]]:
     """Each head with its number of nodes in p and its blocks."""
     active = heads(game)
     share = sum(head.half_range for head in active)
@@ -345,7 +343,8 @@ def plan(
         # Keep the blocks between the bound and the sum where they are small, make them twice where they are not.
         small = (60 + 5 * head.log_range) * game.d < 1_000_000
         pieces = list(blocks(head, goal.eps)) if small else _Blocks(head, goal.eps)
-        yield head, count(log_bound(head, pieces), goal.p_error * head.half_range / share), pieces
+        allowed = goal.p_error * head.half_range / share
+        yield head, count if isinstance(count, int) else count(log_bound(head, pieces), allowed), pieces
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .collapse import Ids, Tokens, as_output, as_tokens, pad, padded_scores, scores, softmax
+from .quadrature import legendre_rule
 from .weights import Array, AttentionWeights
 
 # Gauss-Legendre orders of the two rules that are compared on each panel of `integrated_gradients`.
@@ -187,14 +188,14 @@ def integrated_gradients_report(
 
     def integrate(left: Array, width: Array, order: int) -> tuple[Array, Array]:
         """Integral over each panel, of the slope and of its absolute value: (panels, T) both."""
-        x, w = np.polynomial.legendre.leggauss(order)
-        tau = left[:, None] + width[:, None] * (x + 1) / 2
+        x, w = legendre_rule(order)
+        tau = left[:, None] + width[:, None] * x
         tau = tau[:, :, None, None]
         alpha = softmax(s0 + tau * ds)
         u = u0 + tau * du
         f = (alpha * u).sum(axis=-1, keepdims=True)
         slope = (alpha * (du + (u - f) * ds)).sum(axis=2)[:, :, 1 : 1 + ids.size] / weights.K
-        rule = np.multiply.outer(width, w / 2)
+        rule = np.multiply.outer(width, w)
         return np.einsum("pnt,pn->pt", slope, rule), np.einsum("pnt,pn->pt", np.abs(slope), rule)
 
     total = np.zeros(ids.size)

@@ -63,7 +63,7 @@ def banzhaf(game: PooledGame, tol: float = 1e-10) -> Array:
     def rule(m: int) -> tuple[Array, Array, Array]:
         return half, np.zeros((0, 1)), np.ones((1, 1))
 
-    _, delta = integrate(game, rule, lambda bound, allowed: 1, accuracy(game, tol))
+    _, delta = integrate(game, rule, 1, accuracy(game, tol))
     return delta[0] - _empty_excess(game) * 2.0 ** (1 - game.d)
 
 
