@@ -28,6 +28,4 @@ def pool_words(scores: Array, ids: NDArray[np.intp]) -> Array:
     """Scores (..., T) of positions added up by word: (..., d), words in order of first appearance."""
     _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
     place = np.argsort(np.argsort(first))[inverse]
-    out = np.zeros((*np.shape(scores)[:-1], len(first)))
-    np.add.at(out, (..., place), scores)
-    return out
+    return np.asarray(scores) @ np.eye(len(first))[place]

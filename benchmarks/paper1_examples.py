@@ -67,21 +67,21 @@ def figure_1(run: Run) -> None:
             Row("P1 Fig. 1", f"{label}: rank of '{WORD}' among 7 words", rank(scores[name], place), None, note),
             Row("P1 Fig. 1", f"{label}: strongest word", first, most, note),
         ]
-    value = float(
-        explain(weights, vocabulary, SENTENCE, "slalom-value", players="positions")["slalom-value"].scores[place]
-    )
-    why = (
-        f"our model attends to '{WORD}' most and makes nothing of it (its value is {value:.2f}, those of the others go "
-        "up to 8): LIME and G×I see that, which is P1's own comment (iii) on Theorem 5.1"
-    )
-    run.rows.append(Row("P1 Fig. 1", f"value W_l v of '{WORD}', mean of the heads by attention", value, None, note))
+    values = explain(weights, vocabulary, SENTENCE, "slalom-value", players="positions")["slalom-value"].scores
+    value, largest = float(values[place]), float(np.abs(values).max())
+    case = f"value W_l v of '{WORD}', heads weighted by attention"
+    run.rows.append(Row("P1 Fig. 1", case, value, None, f"the largest of a word here is {largest:.1f}"))
+    why = f"in our model '{WORD}' has the value {value:.2f}, against {largest:.1f} of another word"
+    missing = f"{why}: much attention (rank {rank(scores['alpha-avg'], place)}), little effect, as LIME and G×I say"
+    signs = f"{why}: G×I is near zero for it, and G-avg has the sign of the mean coordinate of W_v^T W_l^T"
+    favourite = f"attention has '{words[int(scores['alpha-avg'].argmax())]}' first; another training, another order"
     strong = [rank(scores[name], place) <= 2 for name in METHODS]
     sign = [(scores[name][place] < 0) == (name in NEGATIVE) for name in METHODS]
     first_is = [(rank(scores[name], rival) == 1) == (name in RIVAL_FIRST) for name in METHODS]
     run.rows += [
-        claim("P1 Fig. 1", f"every method has '{WORD}' among its two strongest words", strong, note, why),
-        claim("P1 Fig. 1", f"LIME and G×I alone find '{WORD}' negative", sign, note, why),
-        claim("P1 Fig. 1", f"'{RIVAL}' is first for attention and for no other method", first_is, note, why),
+        claim("P1 Fig. 1", f"every method has '{WORD}' among its two strongest words", strong, note, missing),
+        claim("P1 Fig. 1", f"LIME and G×I alone find '{WORD}' negative", sign, note, signs),
+        claim("P1 Fig. 1", f"'{RIVAL}' is first for attention and for no other method", first_is, note, favourite),
     ]
 
 
@@ -104,7 +104,7 @@ def figure_3(run: Run, documents: list[NDArray[np.intp]]) -> None:
             run.rows.append(mean_row("P1 Fig. 3", f"{case}: {what}", values, None, "paper: six pictures, no number"))
         heads = [bool(n > 1) for n in favourites]
         text = f"{case}: heads concentrate on different tokens (not all on the same one)"
-        run.rows.append(claim("P1 Fig. 3", text, heads, "our model", "a short text has few words that stand out"))
+        run.rows.append(claim("P1 Fig. 3", text, heads, "our model", "there all six have the same favourite"))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -65,7 +65,7 @@ def figure_5(run: Run, documents: list[NDArray[np.intp]]) -> float:
     closed, printed, first = [], [], []
     for start in range(0, len(documents), BLOCK):
         some = documents[start : start + BLOCK]
-        padded = [np.asarray(oracle.pad_ids(ids, weights.T_max, weights.cls, weights.unk)) for ids in some]
+        padded = [np.asarray(oracle.pad_ids(ids.tolist(), weights.T_max, weights.cls, weights.unk)) for ids in some]
         witness = np.asarray(oracle.gradient_batch(params, jnp.stack([jnp.asarray(ids) for ids in padded])))
         for ids, full, truth in zip(some, padded, witness, strict=True):
             theorem = theorem_4_1(weights, full)
@@ -131,11 +131,11 @@ def comments(run: Run, documents: list[NDArray[np.intp]]) -> tuple[Array, Array]
         )
         holds = ((r > CLEAR) == wanted).tolist()
         run.rows.append(claim("P1 sec. 4.2 (i)", text, holds, OURS, sign if b == "G-avg" else FACTOR))
-    for text, values in (
+    for text, shares in (
         ("share of a review's tokens with a negative mean of the gradient (attention is positive)", negative),
         ("share of the attention that is on such tokens", mass),
     ):
-        run.rows.append(mean_row("P1 sec. 4.2 (ii)", text, values, None, OURS))
+        run.rows.append(mean_row("P1 sec. 4.2 (ii)", text, shares, None, OURS))
     both = [0 < share < 1 for share in negative]
     run.rows.append(claim("P1 sec. 4.2 (ii)", "positive attention can have a negative gradient", both, OURS))
     return rho, tau

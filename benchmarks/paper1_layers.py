@@ -212,20 +212,21 @@ def correlations(
             case = f"{model}: Pearson of {names[0]} with {names[1]}{kind}, mean of {some.size}"
             run.rows.append(mean_row("P1 Fig. 6", case, some, value, note))
     signed, plain = pair["LIME", "alpha-avg"], pair["|LIME|", "alpha-avg"]
+    right = (signed > 0) == positive
+    counts = [f"{right[positive == side].sum()} of {(positive == side).sum()}" for side in (False, True)]
     run.rows += [
         claim(
             "P1 App. E",
             f"{model}: the sign of LIME's correlation with attention is that of the prediction",
-            ((signed > 0) == positive).tolist(),
+            right.tolist(),
             differs,
-            "the words that are attended to most need not be those that decided",
+            f"holds for {counts[0]} reviews that the model finds negative, {counts[1]} that it finds positive",
         ),
         claim(
             "P1 App. E",
             f"{model}: |LIME| and attention are positively related",
             (plain > 0).tolist(),
             differs,
-            "attention of the first layer says little about what later layers make of it",
         ),
     ]
 

@@ -142,9 +142,9 @@ def without_noise(run: Run, weights: AttentionWeights, documents: list[Ids], sam
             if name != EXACT:
                 found.setdefault(name, []).append(errors(limits[EXACT], values)[1])
         held.append(float(attention(weights, ids)[:, 1 : 1 + len(ids)].sum(axis=1).mean()))
-    for name, values in found.items():
-        case = f"{name} against the exact limit of words, relative norm-2 error of {len(values)} test reviews"
-        run.rows.append(mean_row(SECTION, case, values, None, "no sampling; not in the paper"))
+    for name, relative in found.items():
+        case = f"{name} against the exact limit of words, relative norm-2 error of {len(relative)} test reviews"
+        run.rows.append(mean_row(SECTION, case, relative, None, "no sampling; not in the paper"))
     worse = int(np.sum(np.array(found[FIRST]) > np.array(found[PRINTED])))
     why = (
         f"the first order is for documents that hold little of the attention; here they hold {np.mean(held):.0%}. The "
