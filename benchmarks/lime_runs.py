@@ -1,0 +1,56 @@
+"""The official lime package on a model that reads token ids: what P1 compares its Theorem 5.1 with.
+
+The package explains strings, so a document becomes the string of its ids, and a sampled string is read back:
+
+- `bow=True`, the package's default and the authors' choice, *deletes* every occurrence of a word; words behind move up.
+  Its features are the different words, in order of first appearance, as `pooled_game(..., players="words")` has them;
+- `bow=False` with a mask puts [UNK] in the place of one position, which is what Theorem 5.1 is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_closed_form.weights import Array
+
+Ids = NDArray[np.intp]
+Model = Callable[[list[Ids]], Array]
+
+
+def to_text(ids: Sequence[int] | Ids) -> str:
+    """Ids as a text of numbers, which the package's default tokeniser splits at the spaces."""
+    return " ".join(str(int(i)) for i in ids)
+
+
+def to_ids(texts: Sequence[str]) -> list[Ids]:
+    """Inverse of `to_text`, for many texts; what deletion leaves of spaces does no harm."""
+    rows = [text.split() for text in texts]
+    flat = np.array([int(word) for row in rows for word in row], dtype=np.intp)
+    return np.split(flat, np.cumsum([len(row) for row in rows])[:-1])
+
+
+def lime_package(model: Model, ids: Ids, bow: bool, unk: int, samples: int = 5000, seed: int = 0) -> Array:
+    """Coefficients of one run of the lime package for a document, default settings, all features: (d,).
+
+    Parameters
+    ----------
+    model : a list of id arrays, maybe empty ones, to their outputs (n,)
+    ids : (T,) the document
+    bow : True deletes words (d different ones); False puts `unk` in a position (d = T)
+    unk : id of [UNK]
+    samples, seed : the package's `num_samples` and `random_state`
+    """
+    from lime.lime_text import LimeTextExplainer
+
+    explainer = LimeTextExplainer(bow=bow, mask_string=str(unk), random_state=seed, feature_selection="none")
+    d = len(np.unique(ids)) if bow else len(ids)
+    found = explainer.explain_instance(
+        to_text(ids), lambda texts: np.asarray(model(to_ids(texts)))[:, None], (0,), num_features=d, num_samples=samples
+    )
+    coefficients = np.zeros(d)
+    for feature, weight in found.local_exp[0]:
+        coefficients[feature] = weight
+    return coefficients
