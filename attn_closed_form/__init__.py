@@ -18,6 +18,9 @@ from .gradient import (
     integrated_gradients,
     integrated_gradients_report,
 )
+from .lime import LimeCoefficients, lime_features, lime_limit
+from .lime_sample import LimeSample, lime_sample, lime_samples_needed
+from .lime_theory import lime_first_order, lime_mean_field, lime_theorem_5_1
 from .model import predict, predict_many, random_weights
 from .model_file import load_demo_model, load_model, save_model
 from .positions import sinusoidal_positions
@@ -35,6 +38,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AttentionWeights",
     "IntegratedGradients",
+    "LimeCoefficients",
+    "LimeSample",
     "PooledGame",
     "Slalom",
     "SlalomFit",
@@ -58,6 +63,13 @@ __all__ = [
     "integrated_gradients",
     "integrated_gradients_report",
     "leave_one_out",
+    "lime_features",
+    "lime_first_order",
+    "lime_limit",
+    "lime_mean_field",
+    "lime_sample",
+    "lime_samples_needed",
+    "lime_theorem_5_1",
     "load_demo_model",
     "load_model",
     "load_weights",

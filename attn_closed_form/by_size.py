@@ -91,20 +91,23 @@ def moments_by_size(game: PooledGame, q: ArrayLike, tol: float = 1e-10) -> tuple
     d = game.d
     if q.shape != (d + 1,):
         raise ValueError(f"q: expected shape ({d + 1},), a weight for 0..{d} players absent, got {q.shape}")
-    goal = accuracy(game, tol)
-    sizes = np.arange(d + 1)
+    mean, present = centred_moments(game, q, accuracy(game, tol).eps)
     base = game.bias + centre(game).sum()
-    mean = base * q.sum()
-    present = np.full(d, base * (q @ (d - sizes)) / d)
+    return float(mean + base * q.sum()), present + base * (q @ (d - np.arange(d + 1))) / d
+
+
+def centred_moments(game: PooledGame, q: Array, eps: float) -> tuple[float, Array]:
+    """The same for f less its bias and the heads' centres, with a relative error `eps` of 1/D."""
+    mean, present = 0.0, np.zeros(game.d)
     for head in heads(game):
-        for block in blocks(head, goal.eps, chunk=KEPT_ELEMENTS // (d + 1)):
+        for block in blocks(head, eps, chunk=KEPT_ELEMENTS // (game.d + 1)):
             factors = _factors(head, block)
             states = list(_forward(*factors))
-            mean += block.wt @ (states[-1][1] @ q)
+            mean += float(block.wt @ (states[-1][1] @ q))
             present += block.wt @ _backward(*factors[:-1], states, q)
     if game.can_be_empty:
-        mean += q[d] * (game.empty_value - base)
-    return float(mean), present
+        mean += q[-1] * (game.empty_value - game.bias - centre(game).sum())
+    return mean, present
 
 
 def _factors(head: Head, block: Block) -> tuple[Array, Array, Array, Array, Array]:

@@ -26,7 +26,8 @@ Leaving out a player costs at most a factor e^(1/2). With that, and |V| <= B mas
 with T_l <= d log((1 + c)/2) too, since |Y| = |(1 - g) + g (1 - q)| <= (1 + c)/2. The same M bounds |E_p[f]|, where one
 player at most is left out and q, 1 - q are at most (1 + c)/2; and E_p[f 1{j present}] = p E_p[f | j present], where two
 are, is at most e^(-1/2) (1 + c)/2 M. The bound costs one pass over arrays that are there anyway; `legendre_count` makes
-it a number of nodes that follows the game: about 2.5 sqrt(d) for deletions, ten or so where a background holds much of the mass, never above ceil(d/2).
+it a number of nodes that follows the game: about 2.5 sqrt(d) for deletions, ten or so where a background holds much of
+the mass, never above ceil(d/2).
 """
 
 from __future__ import annotations
@@ -120,6 +121,12 @@ def centre(game: PooledGame) -> Array:
     """(H,) midpoints of the values that each head can take, which `heads` subtracts."""
     least, most = _value_range(game)
     return (least + most) / 2
+
+
+def half_ranges(game: PooledGame) -> Array:
+    """(H,) the most that a head's value can lie off its `centre`."""
+    least, most = _value_range(game)
+    return (most - least) / 2
 
 
 def _value_range(game: PooledGame) -> tuple[Array, Array]:
