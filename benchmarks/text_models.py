@@ -42,7 +42,7 @@ from jax_model.transformer import (
     predict_documents,
 )
 
-T_MAX = 128
+T_MAX = 64
 
 Ids = NDArray[np.intp]
 
@@ -87,7 +87,7 @@ def transformer(
     vocabulary: Vocabulary, reviews: Reviews, causal: bool, L: int = 2, steps: int = 1000, size: int = 32, seed: int = 0
 ) -> Subject:
     """A transformer trained on reviews."""
-    config = Config(len(vocabulary), d=32, L=L, H=4, d_ff=64, T_max=T_MAX, causal=causal)
+    config = Config(len(vocabulary), d=32, L=L, H=2, d_ff=64, T_max=T_MAX, causal=causal)
     kind = "decoder" if causal else "encoder"
     documents = encode_documents(vocabulary, reviews.texts, [int(label) for label in reviews.labels])
     params = fit(
