@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format reproduce clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -20,6 +20,13 @@ check: $(VENV)/.dev                ## lint, format, types
 format: $(VENV)/.dev               ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The papers' tables and figures in a small size, into benchmarks/results/quick: make reproduce DATA=../shared/data
+DATA ?= ../shared/data
+PAPER_2 := linear_data recovery reviews other_model cost
+reproduce: $(VENV)/.dev
+	for name in $(PAPER_2); do $(BIN)/python -m benchmarks.$$name --data $(DATA) --quick || exit 1; done
+	$(BIN)/python -m benchmarks.results_page --results benchmarks/results/quick --out benchmarks/results/quick/RESULTS.md
 
 # A stamp a set of packages: reinstalled only when pyproject.toml changes.
 $(VENV)/.core: pyproject.toml | $(BIN)/python

@@ -42,7 +42,7 @@ def times(run: Run, subject: Subject, tokens: np.ndarray, samples: int, repeats:
 def main(argv: list[str] | None = None) -> int:
     run = Run("cost", __doc__ or "", argv, data=False)
     warnings.filterwarnings("ignore", module="shap")
-    sizes, repeats = ((300,), 1) if run.quick else ((1000, 5000), 2)
+    sizes, repeats = ((200,), 1) if run.quick else ((1000, 5000), 1)
     weights, vocabulary = load_demo_model()
     tokens = random_document(weights, LENGTH, seed=0)
     config = Config(len(vocabulary), d=32, L=6, H=2, d_ff=64, T_max=64)

@@ -119,8 +119,8 @@ def surrogate_errors(rng: np.random.Generator, f: Any, n: int) -> dict[str, floa
 
 def main(argv: list[str] | None = None) -> int:
     run = Run("linear_data", __doc__ or "", argv, data=False)
-    steps, size = (200, 50) if run.quick else (700, 50)
-    layers, seeds, sample = ((1, 2), 1, 1000) if run.quick else ((1, 2, 6), 2, 3000)
+    steps, size = (100, 50) if run.quick else (700, 50)
+    layers, seeds, sample = ((1,), 1, 600) if run.quick else ((1, 2, 6), 2, 3000)
     lengths = np.arange(1, LONGEST + 1)
     repeated = [np.full(k, PERFECT) for k in lengths]
 

@@ -26,7 +26,7 @@ from .reviews import imdb_documents, removal_scores
 from .rivals import explanations
 from .text_models import Ids, Subject
 
-OWN = "reviews of 25 to 63 tokens, 1,000 samples a surrogate (paper: 5,000); network of 64 and 32 hidden units"
+OWN = "reviews of 32 to 63 tokens, 500 samples a surrogate (paper: 5,000); network of 64 and 32 hidden units"
 
 
 def tf_idf(documents: list[Ids], idf: Array) -> tuple[Ids, Array]:
@@ -72,7 +72,7 @@ def train(encoded: list[Ids], labels: Array, idf: Array, steps: int, size: int =
 def main(argv: list[str] | None = None) -> int:
     run = Run("other_model", __doc__ or "", argv, data=True)
     warnings.filterwarnings("ignore", module="shap")
-    steps, count, samples = (100, 3, 300) if run.quick else (500, 20, 1000)
+    steps, count, samples = (60, 2, 200) if run.quick else (400, 12, 500)
     _, vocabulary = load_demo_model()
     reviews = load_imdb(run.imdb, "train")
     encoded = [vocabulary.encode(text) for text in reviews.texts]

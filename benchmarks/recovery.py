@@ -91,8 +91,8 @@ def transformer_loss(params: Tree, ids: jax.Array, labels: jax.Array, config: Co
 
 def main(argv: list[str] | None = None) -> int:
     run = Run("recovery", __doc__ or "", argv, data=True)
-    V = 20 if run.quick else 30
-    steps, size, layers, seeds = (200, 128, (1, 2), 1) if run.quick else (800, 128, (1, 2, 6), 2)
+    V = 10
+    steps, size, layers, seeds = (100, 64, (1,), 1) if run.quick else (600, 64, (1, 2, 6), 1)
     slalom = true_slalom(run, V, seed=0)
     setting = f"{steps * size:,} sequences of {V} words (paper: 400,000 of 200), width 32, from scratch"
     spread_v, spread_s = float(np.var(slalom.v)), float(np.var(slalom.s))
@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
                 error = np.concatenate([found.v - slalom.v, found.s - slalom.s])
                 parameters.setdefault(key, []).append(100 * float(np.mean(error**2)))
                 run.say(f"{key}: logits {logits[key][-1]:.3f}, parameters {parameters[key][-1]:.3f}")
-            if L == 2:
+            if layers[min(1, len(layers) - 1)] == L and noise:
                 left.plot(odds, got, ".", label=kind)
                 right.plot(slalom.v, found.v, ".", label=f"v, {kind}")
                 right.plot(slalom.s, found.s, "x", label=f"s, {kind}")

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 PAD = -1
 EPS = 1e-5  # under the square root of a layer norm
 # Padded lengths and documents a call of `predict_documents`: few shapes, so few compilations.
-LENGTHS = (4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-BLOCKS = (16, 256)
+LENGTHS = (8, 32, 64, 128, 256, 512)
+BLOCKS = (32, 256)
 
 Tree = dict[str, Any]
 
