@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     seen = np.bincount(np.concatenate([np.unique(d) for d in encoded]), minlength=len(vocabulary))
     idf = np.log((1 + len(encoded)) / (1 + seen)) + 1
     documents, test, labels = imdb_documents(run, vocabulary, count)
-    params = jax.tree.map(np.asarray, train(encoded, reviews.labels, idf, steps))
+    params = jax.tree.map(np.asarray, train(encoded, reviews.labels.astype(float), idf, steps))
 
     def f(many: list[Ids]) -> Array:
         ids, x = tf_idf(many, idf)

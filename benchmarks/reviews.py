@@ -12,12 +12,14 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import defaultdict
+from functools import partial
 
 import numpy as np
 
 from attn_closed_form import Vocabulary, load_demo_model, slalom_fit_eff, slalom_linearized, tokenize
 from attn_closed_form.datasets import load_imdb, load_yelp_hat
 from attn_closed_form.faithfulness import (
+    Value,
     aopc,
     auroc,
     class_probability,
@@ -53,7 +55,11 @@ def imdb_documents(run: Run, vocabulary: Vocabulary, count: int) -> tuple[list[I
     encoded = [vocabulary.encode(text) for text in reviews.texts]
     short = [document for document in encoded if SHORTEST <= len(document) < T_MAX]
     order = np.random.default_rng(0).permutation(len(short))
-    return [short[i] for i in order[:count]], [d[: T_MAX - 1] for d in encoded[::50]], reviews.labels[::50]
+    return (
+        [short[i] for i in order[:count]],
+        [d[: T_MAX - 1] for d in encoded[::50]],
+        reviews.labels[::50].astype(float),
+    )
 
 
 def yelp_documents(run: Run, vocabulary: Vocabulary, count: int) -> tuple[list[Ids], list[Array], list[int]]:
@@ -136,6 +142,10 @@ def best(many: dict[str, list[float]], names: tuple[str, ...], high: bool) -> fl
     return float(max(means) if high else min(means))
 
 
+def _on_numbers(value: Value, masks: Array) -> Array:
+    return np.asarray(value(masks > 0.5))
+
+
 def table_14(run: Run, subject: Subject, documents: list[Ids], sizes: tuple[int, ...]) -> None:
     """Deletion AOPC of SLALOM-eff (lin.) by the number of samples, beside KernelSHAP's default."""
     for size in sizes:
@@ -153,7 +163,7 @@ def table_14(run: Run, subject: Subject, documents: list[Ids], sizes: tuple[int,
         model = subject.remove(tokens)
         value = model.value if isinstance(model, PooledGame) else model
         np.random.seed(number)  # noqa: NPY002  # shap draws from the global state
-        scores = kernel_shap(lambda masks, value=value: np.asarray(value(masks > 0.5)), len(tokens), "auto")
+        scores = kernel_shap(partial(_on_numbers, value), len(tokens), "auto")
         areas.append(removal_scores(subject, tokens, scores)[0])
     run.rows.append(
         mean_row("P2 Table 14", f"{subject.name}, SHAP, nsamples='auto': deletion AOPC", areas, TABLE_14["SHAP"], OWN)

@@ -174,6 +174,6 @@ def predict_documents(
         while rows.size:
             block = next((size for size in BLOCKS if size >= rows.size), BLOCKS[-1])
             some, rows = rows[:block], rows[block:]
-            ids = pad_documents([documents[i] for i in np.resize(some, block)], room[b], first)
+            ids = pad_documents([documents[i] for i in np.resize(some, block).tolist()], room[b], first)
             out[some] = np.asarray(forward(params, config, ids))[: some.size]
     return out
