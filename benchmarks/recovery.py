@@ -140,10 +140,10 @@ def main(argv: list[str] | None = None) -> int:
     run.rows += [
         Row(
             "P2 Table 7",
-            f"(ours) least MSE x 100 that an unbiased estimator can have from {n:,} labels: 4 (2 x {words} - 1) / n, x 100",
+            f"(ours) least MSE x 100 of an unbiased estimator from {n:,} labels, {words} words",
             100 * 4 * (2 * words - 1) / n,
             None,
-            "Cramer-Rao bound at even odds; the paper is below it, so its log-odds vary little or its fit is biased to them"
+            "4 (2 V - 1) / n, Cramer-Rao at even odds; the paper is below: its log-odds vary little, or its fit is biased"
             if ours is False
             else "the floor of our own setting",
         )
