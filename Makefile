@@ -23,9 +23,10 @@ format: $(VENV)/.dev               ## let ruff fix what it can
 
 # The papers' tables and figures in a small size, into benchmarks/results/quick: make reproduce DATA=../shared/data
 DATA ?= ../shared/data
+PAPER_1 := $(patsubst benchmarks/%.py,%,$(wildcard benchmarks/paper1_*.py))
 PAPER_2 := linear_data recovery reviews other_model cost
 reproduce: $(VENV)/.dev
-	for name in $(PAPER_2); do $(BIN)/python -m benchmarks.$$name --data $(DATA) --quick || exit 1; done
+	for name in $(PAPER_1) $(PAPER_2); do $(BIN)/python -m benchmarks.$$name --data $(DATA) --quick || exit 1; done
 	$(BIN)/python -m benchmarks.results_page --results benchmarks/results/quick --out benchmarks/results/quick/RESULTS.md
 
 # A stamp a set of packages: reinstalled only when pyproject.toml changes.

@@ -143,7 +143,7 @@ def main(argv: list[str] | None = None) -> int:
             f"(ours) least MSE x 100 of an unbiased estimator from {n:,} labels, {words} words",
             100 * 4 * (2 * words - 1) / n,
             None,
-            "4 (2 V - 1) / n, Cramer-Rao at even odds; the paper is below: its log-odds vary little, or its fit is biased"
+            "4 (2 V - 1) / n, Cramer-Rao at even odds; the paper is below: small log-odds, or a fit biased to them"
             if ours is False
             else "the floor of our own setting",
         )
