@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check proofs format clean
+.PHONY: demo test check proofs reproduce format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -23,6 +23,15 @@ proofs: $(VENV)/.dev               ## run every statement of both papers
 format: $(VENV)/.dev               ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The papers' tables and figures in a small size, into benchmarks/results/quick. DATA is a folder with the files that
+# the papers used: aclImdb_v1.tar.gz and Yelp-HAT's ham_part*.csv.
+PAPER_1 := $(patsubst benchmarks/%.py,%,$(wildcard benchmarks/paper1_*.py))
+PAPER_2 := linear_data recovery reviews other_model cost
+reproduce: $(VENV)/.dev            ## make reproduce DATA=PATH
+	@test -n "$(DATA)" || { echo "say where the data is: make reproduce DATA=PATH"; exit 2; }
+	for name in $(PAPER_1) $(PAPER_2); do $(BIN)/python -m benchmarks.$$name --data $(DATA) --quick || exit 1; done
+	$(BIN)/python -m benchmarks.results_page --results benchmarks/results/quick --out benchmarks/results/quick/RESULTS.md
 
 # A stamp a set of packages: reinstalled only when pyproject.toml changes.
 $(VENV)/.core: pyproject.toml | $(BIN)/python

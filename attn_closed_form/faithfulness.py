@@ -279,7 +279,7 @@ def naive_bayes_scores(documents: Sequence[Tokens], labels: ArrayLike, D: int, a
     n = []
     for label in (0, 1):
         ids = np.concatenate(
-            [np.zeros(0, np.intp)] + [as_ids("documents", documents[i]) for i in np.flatnonzero(y == label)]
+            [np.zeros(0, np.intp)] + [as_ids("documents", documents[i]) for i in np.flatnonzero(y == label).tolist()]
         )
         if ids.size and (ids.min() < 0 or ids.max() >= D):
             raise ValueError(f"documents: expected ids in 0..{D - 1}, got {ids.min()}..{ids.max()}")

@@ -119,15 +119,14 @@ def surrogate_errors(rng: np.random.Generator, f: Any, n: int) -> dict[str, floa
 
 def main(argv: list[str] | None = None) -> int:
     run = Run("linear_data", __doc__ or "", argv, data=False)
-    steps, size = (400, 50) if run.quick else (1000, 50)
-    layers, seeds, sample = ((1, 2), 1, 1500) if run.quick else ((1, 2, 6), 3, 4000)
+    steps, size = (100, 50) if run.quick else (700, 50)
+    layers, seeds, sample = ((1,), 1, 600) if run.quick else ((1, 2, 6), 2, 3000)
     lengths = np.arange(1, LONGEST + 1)
     repeated = [np.full(k, PERFECT) for k in lengths]
 
     curves: dict[str, Array] = {"truth": WEIGHT[PERFECT] * lengths}
     empty: dict[str, float] = {"truth": 0.0}
     errors: dict[tuple[str, int], list[dict[str, float]]] = {}
-    losses: dict[str, list[float]] = {}
     for kind in ("encoder", "decoder"):
         first = (CLS,) if kind == "encoder" else ()
         for L in layers:
@@ -141,15 +140,12 @@ def main(argv: list[str] | None = None) -> int:
                 many.append(f(repeated))
                 rng = np.random.default_rng([seed, 3])
                 errors.setdefault((kind, L), []).append(surrogate_errors(rng, f, sample))
-                documents, _ = draw(rng, 2000)
-                truth, got = counts(documents) @ WEIGHT, f(documents)
-                losses.setdefault(f"{kind}, L = {L}", []).append(float(np.mean((got - truth) ** 2)))
             name = f"{kind}, L = {L}"
             curves[name] = np.mean(many, axis=0)
             # Without a [CLS] there is no empty document; the prior odds of the data are even.
             empty[name] = float(f([np.zeros(0, dtype=int)])[0]) if first else 0.0
             run.say(f"{name}: {errors[kind, L][-1]}")
-    network = [train_dense(seed, steps, size) for seed in range(seeds)]
+    network = [train_dense(seed, 4 * steps, size) for seed in range(seeds)]
     ask = counts(repeated)
     curves["feed-forward"] = np.mean([np.asarray(dense(p, jnp.asarray(ask, jnp.float32))) for p in network], axis=0)
     empty["feed-forward"] = float(np.mean([float(dense(p, jnp.zeros(len(WORDS)))) for p in network]))

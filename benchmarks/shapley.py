@@ -32,7 +32,7 @@ WITNESS_TOL = 1e-12  # the exact values that errors are measured from; our timed
 Function = Callable[[Array], Array]
 
 
-def kernel_shap(function: Function, d: int, samples: int) -> Array:
+def kernel_shap(function: Function, d: int, samples: int | str) -> Array:
     import shap
 
     explainer = shap.KernelExplainer(function, np.zeros((1, d)), silent=True)

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 PAD = -1
 EPS = 1e-5  # under the square root of a layer norm
 # Padded lengths and documents a call of `predict_documents`: few shapes, so few compilations.
-LENGTHS = (4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-BLOCKS = (16, 256)
+LENGTHS = (8, 32, 64, 128, 256, 512)
+BLOCKS = (32, 256)
 
 Tree = dict[str, Any]
 
@@ -174,6 +174,6 @@ def predict_documents(
         while rows.size:
             block = next((size for size in BLOCKS if size >= rows.size), BLOCKS[-1])
             some, rows = rows[:block], rows[block:]
-            ids = pad_documents([documents[i] for i in np.resize(some, block)], room[b], first)
+            ids = pad_documents([documents[i] for i in np.resize(some, block).tolist()], room[b], first)
             out[some] = np.asarray(forward(params, config, ids))[: some.size]
     return out

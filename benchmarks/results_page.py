@@ -1,0 +1,113 @@
+"""RESULTS.md from the JSON files of all benchmarks: every number on it was written by the run that measured it.
+
+    python -m benchmarks.results_page            # write benchmarks/RESULTS.md
+    python -m benchmarks.results_page --check    # fail if it is stale
+
+`--results FOLDER --out FILE` renders another folder, such as results/quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from .harness import RESULTS
+
+PAGE = RESULTS.parent / "RESULTS.md"
+HEAD = """# Results
+
+Made by `python -m benchmarks.results_page` from `benchmarks/results/*.json`; do not edit. P1 is Lopardo, Precioso and
+Garreau (2024), P2 is Leemann et al. (SLALOM). A number after ± is a standard error. Papers' numbers are those printed
+there; where a paper has only a picture, its message stands in words, and where it has nothing, the cell is empty.
+"""
+
+
+def render(folder: Path) -> str:
+    """The page, from all JSON files of a folder."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    reproductions = [r for r in records if any("result" in row for row in r["rows"])]
+    others = [r for r in records if r not in reproductions]
+    parts = [HEAD, "## The papers' tables and figures\n", *_reproduced(reproductions)]
+    parts += ["## How each was run\n", *_runs(reproductions)]
+    if any(r["bars"] for r in others):
+        parts += ["## Promises kept\n", *_bars(others)]
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _reproduced(records: list[dict[str, Any]]) -> list[str]:
+    rows = [{**row, "file": r["name"]} for r in records for row in r["rows"] if "result" in row]
+    out = []
+    for result in sorted({row["result"] for row in rows}, key=_natural):
+        mine = [row for row in rows if row["result"] == result]
+        names = sorted({row["file"] for row in mine})
+        out.append(f"### {result}\n")
+        out.append(f"From {', '.join(f'`benchmarks.{name}`' for name in names)}.\n")
+        out.append("| case | ours | paper | what differs |\n|---|---|---|---|")
+        # The claims first: they are what the numbers below them say.
+        for row in sorted(mine, key=lambda row: not row["case"].startswith("claim")):
+            ours, paper = _number(row["ours"], row.get("ours_pm")), _number(row.get("paper"), row.get("paper_pm"))
+            out.append(f"| {_cell(row['case'])} | {ours} | {paper} | {_cell(row.get('differs', ''))} |")
+        out.append("")
+    return out
+
+
+def _runs(records: list[dict[str, Any]]) -> list[str]:
+    out = ["| module | settings | seed | machine | date |\n|---|---|---|---|---|"]
+    for r in records:
+        settings = ", ".join(f"{key} = {value}" for key, value in r["settings"].items())
+        machine = f"{r['machine']['processor']}, {r['machine']['cores']} cores"
+        out.append(f"| `{r['name']}` | {_cell(settings)} | {r['seed']} | {_cell(machine)} | {r['machine']['date']} |")
+    return [*out, ""]
+
+
+def _bars(records: list[dict[str, Any]]) -> list[str]:
+    out = ["| benchmark | promise | measured | limit | kept |\n|---|---|---|---|---|"]
+    for r in records:
+        for bar in r["bars"]:
+            kept = "yes" if bar["met"] else "**no**"
+            measured = _number(bar["measured"])
+            out.append(
+                f"| `{r['name']}` | {_cell(bar['name'])} | {measured} | {bar['relation']} {bar['limit']:g} | {kept} |"
+            )
+    return [*out, ""]
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """Sort key: numbers by size, figures before propositions before tables."""
+    return [(int(part), 0, "") if part.isdigit() else (0, 1, part) for part in re.split(r"(\d+)", text)]
+
+
+def _number(value: Any, error: float | None = None) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, int | float):
+        return _cell(str(value))
+    return f"{value:.3g}" + (f" ± {error:.2g}" if error is not None else "")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.results_page", description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is stale")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
+    parser.add_argument("--out", type=Path, default=PAGE, metavar="FILE")
+    args = parser.parse_args(argv)
+    page = render(args.results)
+    if args.check:
+        fresh = args.out.exists() and args.out.read_text(encoding="utf-8") == page
+        if not fresh:
+            print(f"{args.out.name} is stale: run python -m benchmarks.results_page", file=sys.stderr)
+        return 0 if fresh else 1
+    args.out.write_text(page, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Every explanation that P2 compares, for one document of one model, with the packages that people use.
+
+LIME is the lime package's own regression (`LimeBase`) on its own sampling; KernelSHAP is shap's. Both see a document
+as masks, so that they explain any model; a removed token is deleted, or [UNK] in P1's classifier (`text_models.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from attn_closed_form import Slalom, lime_limit, shapley, slalom_fit_eff, slalom_linearized
+from attn_closed_form.faithfulness import Value, linear_surrogate, slalom_surrogate
+from attn_closed_form.game import PooledGame
+from attn_closed_form.slalom_design import deletions
+from attn_closed_form.slalom_fit import fit_sequences
+from attn_closed_form.weights import Array
+
+from .shapley import kernel_shap
+from .text_models import Ids, Subject
+
+
+class Explanation(NamedTuple):
+    """Scores of the tokens, the output that they predict for a mask (None: they predict none), and the time taken."""
+
+    scores: Array
+    surrogate: Value | None
+    seconds: float
+
+
+def lime_package(value: Value, d: int, samples: int, seed: int) -> Array:
+    """Coefficients of the lime package (0.2.0.1, `lime_text` with its defaults) for a function of masks, (d,)."""
+    from lime.lime_base import LimeBase
+
+    rng = np.random.default_rng(seed)
+    removed = np.concatenate([[0], rng.integers(1, d + 1, size=samples - 1)])
+    masks = rng.random((samples, d)).argsort(axis=1) >= removed[:, None]
+    distances = 100 * (
+        1 - np.sqrt(masks.mean(axis=1))
+    )  # cosine distance from the row of ones, as the package scales it
+    base = LimeBase(lambda distance: np.sqrt(np.exp(-(distance**2) / 25.0**2)), random_state=seed)
+    outputs = np.asarray(value(masks))[:, None]
+    _, pairs, *_ = base.explain_instance_with_data(
+        masks.astype(float), outputs, distances, 0, d, feature_selection="none"
+    )
+    coefficients = np.zeros(d)
+    for j, weight in pairs:
+        coefficients[j] = weight
+    return coefficients
+
+
+def slalom_fidel(value: Value, tokens: Ids, samples: int, seed: int) -> Slalom:
+    """SLALOM-fidel under any kind of removal: Algorithm 2's samples, outputs from a function of masks."""
+    keep = deletions(len(tokens), samples, 5, "balanced", np.random.default_rng(seed))
+    return fit_sequences(np.asarray(value(keep)), [tokens[row] for row in keep], np.ones(samples)).slalom
+
+
+def explanations(subject: Subject, tokens: Ids, samples: int, seed: int = 0) -> dict[str, Explanation]:
+    """All methods on one document, by name."""
+    tokens = np.asarray(tokens)
+    model = subject.remove(tokens)
+    value: Value = model.value if isinstance(model, PooledGame) else model
+    d = len(tokens)
+    out: dict[str, Explanation] = {}
+    for name in ("SLALOM-fidel", "SLALOM-eff"):
+        start = time.perf_counter()
+        if name == "SLALOM-eff":
+            slalom = slalom_fit_eff(subject.f, tokens, samples, seed=seed, progress=False).slalom
+        else:
+            slalom = slalom_fidel(value, tokens, samples, seed)
+        seconds = time.perf_counter() - start
+        index, surrogate = slalom.index(tokens), slalom_surrogate(slalom, tokens)
+        out[f"{name}, v"] = Explanation(slalom.v[index], surrogate, seconds)
+        out[f"{name}, s"] = Explanation(slalom.s[index], None, seconds)
+        out[f"{name}, lin."] = Explanation(slalom_linearized(slalom, tokens, as_printed=True), None, seconds)
+        out[f"{name}, derivative"] = Explanation(slalom_linearized(slalom, tokens), None, seconds)
+    closed = dict(subject.closed)
+    closed["LIME"] = lambda _: lime_package(value, d, samples, seed)
+    closed["SHAP"] = lambda _: kernel_shap(lambda masks: np.asarray(value(masks > 0.5)), d, samples)
+    if isinstance(model, PooledGame):
+        closed["exact Shapley"] = lambda ids: shapley(model)
+        closed["exact LIME"] = lambda ids: lime_limit(model).coef
+    for name, method in closed.items():
+        start = time.perf_counter()
+        np.random.seed(seed)  # noqa: NPY002  # shap draws from the global state
+        scores = np.asarray(method(tokens), dtype=float)
+        out[name] = Explanation(scores, linear_surrogate(scores), time.perf_counter() - start)
+    return out
