@@ -12,8 +12,7 @@ from .explanation import Explanation, explain
 from .model_file import load_demo_model
 from .terminal import table, use_colour
 
-# P1's own sentence, Figure 1.
-SENTENCE = "attention based explanations are popular but questionable"
+SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."
 
 
 def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
@@ -42,12 +41,14 @@ def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
 
 
 def demo() -> int:
-    """Explain P1's sentence with the shipped model, and check the Shapley values against their definition."""
+    """Explain a sentence with the shipped model, and check the Shapley values against their definition."""
     weights, vocabulary = load_demo_model()
     found = explain(weights, vocabulary, SENTENCE)
     columns = shutil.get_terminal_size((100, 24)).columns
     shapley = found["shapley"]
-    print(f"{weights}\nprediction {shapley.prediction:+.4f} for: {SENTENCE}\n")
+    print(f"The shipped sentiment model ({weights.K} heads, {weights.D:,} words; above zero is positive), explained")
+    print(f"without sampling in {len(found)} ways, words coloured or marked by what they do to the prediction.")
+    print(f"\nprediction {shapley.prediction:+.4f} for: {SENTENCE}\n")
     print(table(found.values(), columns, use_colour(sys.stdout)))
     gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()
     print(f"\nShapley values against all {2 ** len(shapley.tokens)} coalitions: largest difference {gap:.1e}")
