@@ -310,7 +310,7 @@ def test_the_demonstration_checks_itself(capsys):
     assert demo() == 0
     out = capsys.readouterr().out
     gap = float(out.split("largest difference ")[1].split()[0])
-    assert gap < 1e-9 and "against all 128 coalitions" in out
+    assert gap < 1e-9 and "against all 16384 coalitions" in out
     e = acf.explain(*acf.load_demo_model(), "a slow but fine film", "shapley")["shapley"]
     assert np.allclose(shapley_by_enumeration(e), enumeration.shapley(e.game).astype(float), atol=1e-13)
 
