@@ -105,7 +105,7 @@ def shapley_interactions(game: PooledGame, tol: float = 1e-10) -> Array:
     """Shapley interaction index of every pair (Grabisch and Roubens, 1999), Shapley values on the diagonal.
 
     I_ij is the mean of f(S + i + j) - f(S + i) - f(S + j) + f(S) over sizes, then coalitions S without i and j.
-    |error| <= 2 tol * max|f| guaranteed (a second difference has twice the terms of a first one).
+    |error| <= tol * max|f| guaranteed.
 
     Returns
     -------
@@ -120,7 +120,8 @@ def shapley_interactions(game: PooledGame, tol: float = 1e-10) -> Array:
     """
     out = np.zeros((game.d, game.d))
     if game.d > 1:
-        for head, m, pieces in plan(game, accuracy(game, tol), legendre_nodes(game.d)):
+        # A second difference has twice the terms of a first one, which is what `accuracy` reckons with.
+        for head, m, pieces in plan(game, accuracy(game, tol / 2), legendre_nodes(game.d)):
             p, w = legendre_rule(m)
             total = np.zeros_like(out)
             for piece, part in parts(pieces, m):

@@ -45,7 +45,7 @@ def test_banzhaf_by_enumeration(game, tol):
 
 
 def test_interactions_by_enumeration(game):
-    assert error(game, shapley_interactions(game, 1e-10), enumeration.interactions(game)) <= 2e-10
+    assert error(game, shapley_interactions(game, 1e-10), enumeration.interactions(game)) <= 1e-10
 
 
 def test_leave_one_out_by_enumeration(game):
