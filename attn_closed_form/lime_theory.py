@@ -22,8 +22,10 @@ the integrals in r = B/A - 1 below. It takes the ratio of means for the mean of 
 holds much of the attention, whatever T/T_max. A kernel weighs p by k(p); see `lime_mean_field`.
 
 **Which to trust?** `lime_limit`, always: it is exact, and takes milliseconds. On random models with spread attention
-(T = 99 of 256) the mean field is within 0.3 %, the first order 2 to 25 % off. On trained models, where a token may
-hold half of a head, all three fail. The theorem as printed is for comparison with the paper only.
+(T = 99 of 256) the mean field is within 0.3 %, the first order 2 to 25 % off. On the shipped model, where reviews fill
+most positions, the mean field with the package's kernel is some 3 % off and the first order a third
+(`benchmarks/paper1_lime.py`); where one token holds most of a head, all three fail. The theorem as printed is for
+comparison with the paper only.
 """
 
 from __future__ import annotations
