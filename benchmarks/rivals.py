@@ -23,7 +23,7 @@ from .text_models import Ids, Subject
 
 
 class Explanation(NamedTuple):
-    """Scores of the tokens, the output that they predict for a mask (None: they predict none), and the processor's time taken."""
+    """Scores of the tokens, the output that they predict for a mask (None: none), and processor seconds."""
 
     scores: Array
     surrogate: Value | None
