@@ -72,28 +72,21 @@ def transcribed(params, config, ids):
     return norm(h[-1 if config.causal else 0], p["gain"], p["shift"]) @ p["w"] + p["b"]
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("L", "positions"), [(1, False), (2, True)])
+@pytest.mark.parametrize(("causal", "L", "positions"), [(False, 1, False), (True, 1, True), (False, 2, True)])
 def test_agrees_with_a_plain_transcription(causal, L, positions):
     params, config = model(causal=causal, L=L, positions=positions)
     expected = [transcribed(params, config, row[row >= 0]) for row in IDS]
     assert_algebraic(forward(params, config, IDS), expected, scale=10.0, condition=10.0)
 
 
-def test_a_decoder_does_not_look_ahead_and_an_encoder_does():
-    for causal in (True, False):
-        params, config = model(causal=causal)
-        real = jnp.ones((1, 4), bool)
-        e = embed(params, IDS[:1, :5])
-
-        def at_fourth(e, params=params, config=config, real=real):
-            # Position 4 is there, but a decoder that classifies at position 3 must not feel it.
-            shown = jnp.concatenate([real, jnp.ones((1, 1), bool) & (not config.causal)], axis=1)
-            return from_embeddings(params, config, e, shown).sum()
-
-        slope = np.abs(jax.jit(jax.grad(at_fourth))(e)).sum(axis=-1)[0]
-        assert (slope[:4] > 0).all()
-        assert (slope[4] == 0) == causal
+def test_a_decoder_does_not_look_ahead():
+    """Positions behind the one that is classified have no influence; that an encoder has it, the transcription shows."""
+    params, config = model(causal=True)
+    shown = jnp.array([[True, True, True, True, False]])  # classified at the fourth
+    slope = jax.jit(jax.grad(lambda e: from_embeddings(params, config, e, shown).sum()))(embed(params, IDS[:1, :5]))
+    size = np.abs(slope).sum(axis=-1)[0]
+    assert (size[:4] > 0).all()
+    assert size[4] == 0
 
 
 def test_without_positions_order_is_nothing_and_with_them_it_is_something():
@@ -106,11 +99,10 @@ def test_without_positions_order_is_nothing_and_with_them_it_is_something():
 
 def test_repetitions_do_nothing_without_cls_and_positions():
     """P2 Prop. 4.1 and Cor. 4.3; with a [CLS] token in front they fail."""
-    for causal in (False, True):
+    documents = [[4] * k for k in (1, 2, 3, 7)]
+    for causal in (True, False):
         params, config = model(positions=False, causal=causal, L=3)
-        documents = [[4] * k for k in (1, 2, 3, 7)]
         assert np.ptp(predict_documents(params, config, documents)) < 1e-12
-    params, config = model(positions=False)
     assert np.ptp(predict_documents(params, config, documents, first=(0,))) > 1e-3
 
 
