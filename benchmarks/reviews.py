@@ -50,6 +50,7 @@ NO_BACKGROUND = (
     "a SLALOM lacks what always gets attention ([CLS], padding), which shows as more tokens go; "
     "with one token more for it (SLALOM-fidel + background) it predicts better"
 )
+ELSEWHERE = "; trained on IMDB, the paper on Yelp"
 
 Measured = dict[str, dict[str, list[float]]]
 
@@ -137,6 +138,8 @@ def add_rows(
         paper = table.get(subject.paper or "", {}).get(name)
         good = [value for value in values if np.isfinite(value)]
         differs = P1_OWN if subject.paper is None else OWN
+        if subject.paper is not None and ("Yelp" in what or "human" in what):
+            differs += ELSEWHERE
         if np.mean(good) < 0 and "insertion" in what:
             differs += "; negative: the best tokens alone convince more than the whole review"
         if paper is not None and "deletion" in what:
