@@ -300,7 +300,7 @@ def fidelity_rows(run: Run, subject: Subject, curves: dict[str, Array]) -> None:
 
 
 def claim_rows(run: Run, claims: dict[str, list[bool]]) -> None:
-    why = "our models are small and few reviews were explained; differences are within their standard errors"
+    why = "our models are small and few reviews were explained: see the standard errors"
     for result, key, text, reason in (
         (
             "P2 Tables 1a, 9",
