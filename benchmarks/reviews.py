@@ -47,8 +47,8 @@ OWN = (
 P1_OWN = "not in the paper: P1's classifier, a removed token becomes [UNK]"
 
 NO_BACKGROUND = (
-    "a SLALOM lacks what always gets attention ([CLS], padding), which shows as more tokens go; "
-    "with one token more for it (SLALOM-fidel + background) it predicts better"
+    "a SLALOM lacks what always gets attention ([CLS], padding), which tells as more tokens go; "
+    "compare SLALOM-fidel + background"
 )
 ELSEWHERE = "; trained on IMDB, the paper on Yelp"
 
