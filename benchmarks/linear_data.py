@@ -164,7 +164,11 @@ def figure_3_and_7(run: Run, curves: dict[str, Array], empty: dict[str, float], 
         slope = np.polyfit(lengths, curves[name], 1)[0]
         run.rows.append(
             Row(
-                "P2 Fig. 3", f"{name}: log-odds gained by one more 'perfect' (truth 1.5)", float(slope), "flat", SETTING
+                "P2 Fig. 3",
+                f"{name}: log-odds gained by one more 'perfect' (truth 1.5)",
+                float(slope),
+                None if name == "feed-forward" else "flat",
+                SETTING,
             )
         )
     slopes = {name: np.polyfit(lengths, curves[name], 1)[0] for name in names}

@@ -31,21 +31,23 @@ def render(folder: Path) -> str:
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     reproductions = [r for r in records if any("result" in row for row in r["rows"])]
     others = [r for r in records if r not in reproductions]
-    parts = [HEAD, "## The papers' tables and figures\n", *_reproduced(reproductions)]
+    parts = [HEAD, "## The papers' tables and figures\n", *_reproduced(reproductions, folder)]
     parts += ["## How each was run\n", *_runs(reproductions)]
     if any(r["bars"] for r in others):
         parts += ["## Promises kept\n", *_bars(others)]
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
-def _reproduced(records: list[dict[str, Any]]) -> list[str]:
+def _reproduced(records: list[dict[str, Any]], folder: Path) -> list[str]:
     rows = [{**row, "file": r["name"]} for r in records for row in r["rows"] if "result" in row]
     out = []
     for result in sorted({row["result"] for row in rows}, key=_natural):
         mine = [row for row in rows if row["result"] == result]
         names = sorted({row["file"] for row in mine})
         out.append(f"### {result}\n")
-        out.append(f"From {', '.join(f'`benchmarks.{name}`' for name in names)}.\n")
+        figures = [name for name in names if (folder.parent / "figures" / f"{name}.png").exists()]
+        shown = ", ".join(f"[picture](figures/{name}.png)" for name in figures)
+        out.append(f"From {', '.join(f'`benchmarks.{name}`' for name in names)}{'; ' + shown if shown else ''}.\n")
         out.append("| case | ours | paper | what differs |\n|---|---|---|---|")
         # The claims first: they are what the numbers below them say.
         for row in sorted(mine, key=lambda row: not row["case"].startswith("claim")):

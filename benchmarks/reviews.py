@@ -47,9 +47,10 @@ OWN = (
 P1_OWN = "not in the paper: P1's classifier, a removed token becomes [UNK]"
 
 NO_BACKGROUND = (
-    "a SLALOM lacks what always gets attention ([CLS], padding), which shows as more tokens go; "
-    "with one token more for it (SLALOM-fidel + background) it predicts better"
+    "a SLALOM lacks what always gets attention ([CLS], padding), which tells as more tokens go; "
+    "compare SLALOM-fidel + background"
 )
+ELSEWHERE = "; trained on IMDB, the paper on Yelp"
 
 Measured = dict[str, dict[str, list[float]]]
 
@@ -137,6 +138,8 @@ def add_rows(
         paper = table.get(subject.paper or "", {}).get(name)
         good = [value for value in values if np.isfinite(value)]
         differs = P1_OWN if subject.paper is None else OWN
+        if subject.paper is not None and ("Yelp" in what or "human" in what):
+            differs += ELSEWHERE
         if np.mean(good) < 0 and "insertion" in what:
             differs += "; negative: the best tokens alone convince more than the whole review"
         if paper is not None and "deletion" in what:
@@ -297,7 +300,7 @@ def fidelity_rows(run: Run, subject: Subject, curves: dict[str, Array]) -> None:
 
 
 def claim_rows(run: Run, claims: dict[str, list[bool]]) -> None:
-    why = "our models are small and few reviews were explained; differences are within their standard errors"
+    why = "our models are small and few reviews were explained: see the standard errors"
     for result, key, text, reason in (
         (
             "P2 Tables 1a, 9",

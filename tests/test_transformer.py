@@ -80,7 +80,7 @@ def test_agrees_with_a_plain_transcription(causal, L, positions):
 
 
 def test_a_decoder_does_not_look_ahead():
-    """Positions behind the one that is classified have no influence; in an encoder they do, as above."""
+    """Positions behind the one that is classified have no influence; an encoder's have it, says the transcription."""
     params, config = model(causal=True)
     shown = jnp.array([[True, True, True, True, False]])  # classified at the fourth
     slope = jax.jit(jax.grad(lambda e: from_embeddings(params, config, e, shown).sum()))(embed(params, IDS[:1, :5]))
