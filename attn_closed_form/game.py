@@ -389,7 +389,10 @@ def _broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[
 
 
 def _check_values(name: str, array: Array, minus_inf: bool = False) -> None:
-    bad = ~np.isfinite(array)
+    finite = np.isfinite(array)
+    if finite.all():
+        return
+    bad = ~finite
     if minus_inf:
         bad &= ~np.isneginf(array)
     if bad.any():

@@ -23,6 +23,7 @@ parameter rho = e^theta around [0, 1], m nodes err by at most (32/15) M e^(-2 m 
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -106,8 +107,7 @@ def legendre_error(log_bound: Array, theta: Array, m: int) -> float:
     >>> legendre_error(np.zeros(1), theta, 20) < 1e-15
     True
     """
-    log_error = log_bound - 2 * m * theta - np.log1p(-np.exp(-2 * theta)) + np.log(32 / 15)
-    return float(np.exp(np.min(log_error)))
+    return float(np.exp(np.min(log_bound - 2 * m * theta + _log_factor(theta.tobytes()))))
 
 
 def legendre_count(log_bound: Array, theta: Array, allowed: float) -> int:
@@ -116,5 +116,11 @@ def legendre_count(log_bound: Array, theta: Array, allowed: float) -> int:
     >>> legendre_count(np.zeros(2), np.array([0.5, 1.0]), 1e-10)
     12
     """
-    needed = (log_bound - np.log1p(-np.exp(-2 * theta)) + np.log(32 / 15) - np.log(allowed)) / (2 * theta)
-    return max(1, int(np.ceil(np.min(needed))))
+    needed = (log_bound + _log_factor(theta.tobytes()) - math.log(allowed)) / (2 * theta)
+    return max(1, math.ceil(needed.min()))
+
+
+@lru_cache(maxsize=16)
+def _log_factor(theta: bytes) -> Array:
+    """Log of (32/15) / (1 - e^(-2 theta))."""
+    return np.log(32 / 15) - np.log1p(-np.exp(-2 * np.frombuffer(theta)))

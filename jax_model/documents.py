@@ -144,7 +144,7 @@ def _all(
     ]
     if not parts:
         raise ValueError("documents: expected at least one document, got none")
-    return np.concatenate(parts)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 # --- games -----------------------------------------------------------------------------------------------------------
