@@ -8,7 +8,7 @@ games come in buckets of players (BUCKET, 2 BUCKET, ...), and batches are cut to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -56,7 +56,13 @@ def device_tables(weights: AttentionWeights, dtype: Any = None) -> Tables:
     >>> device_tables(random_weights(seed=0)).s_tok.shape
     (50, 2)
     """
-    dtype = jnp.zeros(0).dtype if dtype is None else jnp.dtype(dtype)
+    like = jnp.zeros(0, dtype)
+    return _tables(weights, like.dtype, next(iter(like.devices())))
+
+
+@lru_cache(maxsize=8)
+def _tables(weights: AttentionWeights, dtype: Any, device: Any) -> Tables:
+    """Kept for a model, a type and a device: carrying the embeddings over costs more than a batch of predictions."""
     collapse = weights.collapse
     named = {name: getattr(collapse, name) for name in ("s_tok", "s_pos", "u_tok", "u_pos", "w_k", "w_v")}
     named |= {name: getattr(weights, name) for name in ("W_e", "W_p", "W_q", "W_k", "b_l")}
