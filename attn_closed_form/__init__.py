@@ -4,12 +4,10 @@ From the raw weights of an attention classifier: predictions, attention, exact g
 NOTATION.md for the symbols.
 """
 
-from .attention import alpha_avg, alpha_max, attention, attention_matrices
-from .by_size import expected_value_by_size
-from .collapse import TruncationWarning
-from .explanation import Explanation, Explanations, explain
-from .game import PooledGame, merge_tokens, pooled_game
-from .gradient import (
+from .classifier.attention import alpha_avg, alpha_max, attention, attention_matrices
+from .classifier.document_game import pooled_game
+from .classifier.files import from_torch_state_dict, load_weights, save_weights
+from .classifier.gradient import (
     IntegratedGradients,
     gradient,
     gradient_l1,
@@ -19,21 +17,24 @@ from .gradient import (
     integrated_gradients,
     integrated_gradients_report,
 )
-from .lime import LimeCoefficients, lime_features, lime_limit
-from .lime_sample import LimeSample, lime_sample, lime_samples_needed
-from .lime_theory import lime_first_order, lime_mean_field, lime_theorem_5_1
-from .methods import DEFAULT_METHODS, METHODS
-from .model import predict, predict_many, random_weights
-from .model_file import load_demo_model, load_model, save_model
-from .positions import sinusoidal_positions
-from .quadrature import ToleranceError
-from .shapley import banzhaf, leave_one_out, shapley, shapley_interactions
-from .slalom import Slalom, slalom_linearized, slalom_recover
-from .slalom_fit import SlalomFit, SlalomWarning, slalom_fit_eff, slalom_fit_fidel
-from .slalom_weights import SlalomReadoff, slalom_from_weights, slalom_to_weights
-from .text import Vocabulary, tokenize
-from .weights import AttentionWeights
-from .weights_io import from_torch_state_dict, load_weights, save_weights
+from .classifier.positions import sinusoidal_positions
+from .classifier.predict import predict, predict_many, random_weights
+from .classifier.score_tables import TruncationWarning
+from .classifier.weights import AttentionWeights
+from .explainable.model_file import load_demo_model, load_model, save_model
+from .explainable.text import Vocabulary, tokenize
+from .explanations.explanation import Explanation, Explanations, explain
+from .explanations.methods import DEFAULT_METHODS, METHODS
+from .game.by_size import expected_value_by_size
+from .game.pooled_game import PooledGame, merge_tokens
+from .game.quadrature import ToleranceError
+from .game.shapley import banzhaf, leave_one_out, shapley, shapley_interactions
+from .lime.limit import LimeCoefficients, lime_features, lime_limit
+from .lime.sampled import LimeSample, lime_sample, lime_samples_needed
+from .lime.theory import lime_first_order, lime_mean_field, lime_theorem_5_1
+from .slalom.fit import SlalomFit, SlalomWarning, slalom_fit_eff, slalom_fit_fidel
+from .slalom.readoff import SlalomReadoff, slalom_from_weights, slalom_to_weights
+from .slalom.slalom import Slalom, slalom_linearized, slalom_recover
 
 __version__ = "0.1.0"
 

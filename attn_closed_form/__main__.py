@@ -7,10 +7,10 @@ import sys
 
 import numpy as np
 
-from .cli import main
-from .explanation import Explanation, explain
-from .model_file import load_demo_model
-from .terminal import table, use_colour
+from .cli.main import main
+from .explainable.model_file import load_demo_model
+from .explanations.explanation import Explanation, explain
+from .show.terminal import table, use_colour
 
 SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."
 

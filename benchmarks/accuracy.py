@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from attn_closed_form import load_demo_model, load_model, predict_many
-from attn_closed_form.datasets import load_imdb
+from attn_closed_form.evaluate.datasets import load_imdb
 from benchmarks.harness import Bar, report
 
 SEED = 0

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import TruncationWarning, load_demo_model, predict_many
-from attn_closed_form.corpus import Settings, local_executor, plan, run
-from attn_closed_form.datasets import load_imdb
-from attn_closed_form.progress import bar
+from attn_closed_form._progress import bar
+from attn_closed_form.corpus.run import Settings, local_executor, plan, run
+from attn_closed_form.evaluate.datasets import load_imdb
 
 from .harness import Bar, report
 

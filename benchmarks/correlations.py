@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form.faithfulness import ranks
-from attn_closed_form.weights import Array
+from attn_closed_form._types import Array
+from attn_closed_form.evaluate.faithfulness import ranks
 
 
 def pearson(scores: Array) -> Array:

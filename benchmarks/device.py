@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_closed_form as acf
-from attn_closed_form.collapse import pad
-from jax_model import documents as batched
+from attn_closed_form.classifier.score_tables import pad
 from jax_model import oracle, params_from_weights
-from jax_model.fit import adamw
+from jax_model.device import documents as batched
+from jax_model.training.fit import adamw
 
 from .harness import Bar, best_of, report
 from .models import benchmark_model, random_document
@@ -42,7 +42,7 @@ def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
     if path is None:
         lengths = np.random.default_rng(SEED).integers(60, weights.T_max - 1, count)
         return [random_document(weights, int(n), SEED + i) for i, n in enumerate(lengths)]
-    from attn_closed_form.datasets import load_imdb
+    from attn_closed_form.evaluate.datasets import load_imdb
 
     texts = load_imdb(path, "test").texts
     step = max(1, len(texts) // count)
@@ -54,7 +54,7 @@ def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Calla
     """One step of AdamW on the collapsed forward pass, as `jax_model/train.py` takes it."""
     import optax
 
-    from jax_model.collapsed import collapsed_forward
+    from jax_model.training.collapsed import collapsed_forward
 
     params = params_from_weights(weights, jnp.float32)
     optimizer = adamw(1e-3, 10, 1000, 0.3)

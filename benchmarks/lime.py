@@ -33,9 +33,9 @@ from attn_closed_form import (
     predict_many,
     random_weights,
 )
-from attn_closed_form.lime import lime_regression, moments_by_recursion
-from attn_closed_form.size_rule import size_moments, size_rule
-from attn_closed_form.weights import Array
+from attn_closed_form._types import Array
+from attn_closed_form.lime.kernel_rule import size_moments, size_rule
+from attn_closed_form.lime.limit import lime_regression, moments_by_recursion
 
 from .harness import Bar, Row, best_of, relative_error, report
 from .models import benchmark_model, random_document

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form.weights import Array
+from attn_closed_form._types import Array
 
 Ids = NDArray[np.intp]
 Model = Callable[[list[Ids]], Array]

@@ -15,10 +15,10 @@ import jax
 import numpy as np
 
 from attn_closed_form import load_demo_model
-from attn_closed_form.datasets import load_imdb
-from attn_closed_form.faithfulness import removal
-from attn_closed_form.weights import Array
-from jax_model.fit import cross_entropy, fit
+from attn_closed_form._types import Array
+from attn_closed_form.evaluate.datasets import load_imdb
+from attn_closed_form.evaluate.faithfulness import removal
+from jax_model.training.fit import cross_entropy, fit
 
 from .paper_tables import TABLE_12
 from .reproduction import Row, Run, claim, mean_row

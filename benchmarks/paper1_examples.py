@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import attention, explain, load_demo_model
-from attn_closed_form.datasets import load_imdb
-from attn_closed_form.plots import plot_attention, plot_table
-from attn_closed_form.weights import Array
+from attn_closed_form._types import Array
+from attn_closed_form.evaluate.datasets import load_imdb
+from attn_closed_form.show.plots import plot_attention, plot_table
 
 from .correlations import pearson
 from .reproduction import Row, Run, claim, mean_row

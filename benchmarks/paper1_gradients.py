@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import AttentionWeights, attention, gradient, load_demo_model
-from attn_closed_form.datasets import load_imdb
-from attn_closed_form.weights import Array
+from attn_closed_form._types import Array
+from attn_closed_form.evaluate.datasets import load_imdb
 from jax_model import oracle, params_from_weights
 
 from .correlations import pearson, spearman

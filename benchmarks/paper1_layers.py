@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import alpha_avg, gradient, lime_limit, load_demo_model, pooled_game, predict
-from attn_closed_form.datasets import load_imdb
-from attn_closed_form.weights import Array
-from jax_model.batches import Documents, encode_documents, pad_rows
-from jax_model.fit import cross_entropy, fit
-from jax_model.transformer import EPS, PAD, Config, Tree, embed, forward, from_embeddings, init_transformer
+from attn_closed_form._types import Array
+from attn_closed_form.evaluate.datasets import load_imdb
+from jax_model.training.batches import Documents, encode_documents, pad_rows
+from jax_model.training.fit import cross_entropy, fit
+from jax_model.transformers.transformer import EPS, PAD, Config, Tree, embed, forward, from_embeddings, init_transformer
 
 from .correlations import pearson, pool_words
 from .lime_runs import Ids, lime_package

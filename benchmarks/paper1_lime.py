@@ -27,9 +27,9 @@ from attn_closed_form import (
     pooled_game,
     predict_many,
 )
-from attn_closed_form.datasets import load_imdb
-from attn_closed_form.game import PooledGame
-from attn_closed_form.weights import Array
+from attn_closed_form._types import Array
+from attn_closed_form.evaluate.datasets import load_imdb
+from attn_closed_form.game.pooled_game import PooledGame
 
 from .lime_runs import Ids, lime_package
 from .reproduction import Row, Run, mean_row

@@ -17,8 +17,9 @@ from functools import partial
 import numpy as np
 
 from attn_closed_form import Vocabulary, load_demo_model, slalom_fit_eff, slalom_linearized, tokenize
-from attn_closed_form.datasets import load_imdb, load_yelp_hat
-from attn_closed_form.faithfulness import (
+from attn_closed_form._types import Array
+from attn_closed_form.evaluate.datasets import load_imdb, load_yelp_hat
+from attn_closed_form.evaluate.faithfulness import (
     Value,
     aopc,
     auroc,
@@ -29,8 +30,7 @@ from attn_closed_form.faithfulness import (
     spearman,
     strict_fidelity,
 )
-from attn_closed_form.game import PooledGame
-from attn_closed_form.weights import Array
+from attn_closed_form.game.pooled_game import PooledGame
 
 from .paper_tables import TABLE_9, TABLE_10, TABLE_11, TABLE_14
 from .reproduction import Row, Run, claim, mean_row

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_closed_form import Slalom, lime_limit, shapley, slalom_fit_eff, slalom_linearized
-from attn_closed_form.faithfulness import Value, linear_surrogate, slalom_surrogate
-from attn_closed_form.game import PooledGame
-from attn_closed_form.slalom_design import deletions
-from attn_closed_form.slalom_fit import fit_sequences
-from attn_closed_form.weights import Array
+from attn_closed_form._types import Array
+from attn_closed_form.evaluate.faithfulness import Value, linear_surrogate, slalom_surrogate
+from attn_closed_form.game.pooled_game import PooledGame
+from attn_closed_form.slalom.design import deletions
+from attn_closed_form.slalom.fit import fit_sequences
 
 from .shapley import kernel_shap
 from .text_models import Ids, Subject

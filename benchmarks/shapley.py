@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from attn_closed_form import PooledGame, pooled_game, predict_many, shapley, shapley_interactions
-from attn_closed_form.weights import Array
+from attn_closed_form._types import Array
 
 from .harness import Bar, best_of, relative_error, report
 from .models import benchmark_model, random_document

@@ -24,14 +24,19 @@ from attn_closed_form import (
     pooled_game,
     predict_many,
 )
-from attn_closed_form.datasets import Reviews
-from attn_closed_form.faithfulness import Value, removal
-from attn_closed_form.game import PooledGame
-from attn_closed_form.weights import Array
-from jax_model.batches import Documents, encode_documents, pad_rows
-from jax_model.fit import cross_entropy, fit
-from jax_model.lrp import classifier_lrp, transformer_gradient, transformer_integrated_gradients, transformer_lrp
-from jax_model.transformer import (
+from attn_closed_form._types import Array
+from attn_closed_form.evaluate.datasets import Reviews
+from attn_closed_form.evaluate.faithfulness import Value, removal
+from attn_closed_form.game.pooled_game import PooledGame
+from jax_model.training.batches import Documents, encode_documents, pad_rows
+from jax_model.training.fit import cross_entropy, fit
+from jax_model.transformers.lrp import (
+    classifier_lrp,
+    transformer_gradient,
+    transformer_integrated_gradients,
+    transformer_lrp,
+)
+from jax_model.transformers.transformer import (
     LENGTHS,
     PAD,
     Config,

@@ -5,8 +5,8 @@ autodiff for everything that `attn_closed_form` computes in closed form. Nothing
 (`attn_closed_form/collapse.py`), so agreement between the two is evidence and not tautology.
 """
 
-from .model import attention_matrices, embed, forward, forward_batch, from_embeddings
-from .params import Params, Sizes, init_params, params_from_weights, weights_from_params
+from .witness.model import attention_matrices, embed, forward, forward_batch, from_embeddings
+from .witness.params import Params, Sizes, init_params, params_from_weights, weights_from_params
 
 __all__ = [
     "Params",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_closed_form.cli import PROG, make_parser
+from attn_closed_form.cli.main import PROG, make_parser
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

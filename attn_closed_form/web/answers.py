@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ..coin_flips import accuracy
-from ..explanation import Explanation, Explanations, explain_document
-from ..game import PooledGame, merge_tokens
-from ..methods import METHODS, Case, Method
-from ..palette import levels
-from ..quadrature import ToleranceError
-from ..shapley import shapley
-from ..text import Vocabulary
-from ..weights import Array, AttentionWeights
+from .._types import Array
+from ..classifier.weights import AttentionWeights
+from ..explainable.text import Vocabulary
+from ..explanations.explanation import Explanation, Explanations, explain_document
+from ..explanations.methods import METHODS, Case, Method
+from ..game.engine import accuracy
+from ..game.pooled_game import PooledGame, merge_tokens
+from ..game.quadrature import ToleranceError
+from ..game.shapley import shapley
+from ..show.palette import levels
 from .fields import MAX_BYTES, MAX_CHARACTERS, Question, find_player, read_text
 
 # Methods whose score is a change of the prediction: they say what happens when a word goes. The others (attention,

@@ -22,10 +22,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ..html_assets import WORDS_CSS
-from ..palette import AGAINST, FOR, UNSIGNED
-from ..text import Vocabulary
-from ..weights import AttentionWeights
+from ..classifier.weights import AttentionWeights
+from ..explainable.text import Vocabulary
+from ..show.palette import AGAINST, FOR, UNSIGNED
+from ..show.report_assets import WORDS_CSS
 from .answers import explain_answer, interactions_answer, model_answer
 from .fields import MAX_BYTES, Question, Refusal, question, read_json
 from .guard import Guard

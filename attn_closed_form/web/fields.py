@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from ..explanation import Document, Span
-from ..literal import elide
-from ..methods import METHODS, Method, as_methods
-from ..text import Vocabulary, tokenize
-from ..weights import AttentionWeights
+from .._types import Span
+from ..classifier.weights import AttentionWeights
+from ..explainable.text import Vocabulary, tokenize
+from ..explanations.explanation import Document
+from ..explanations.methods import METHODS, Method, as_methods
+from ..show.sanitize import elide
 
 MAX_BYTES = 128 * 1024  # of a body; a text of MAX_CHARACTERS fits, unless it is all escapes
 MAX_CHARACTERS = 20_000  # of a text; the shipped model reads about 1,500

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 from .. import __version__
-from ..literal import escape
-from ..methods import DEFAULT_METHODS, METHODS
+from ..explanations.methods import DEFAULT_METHODS, METHODS
+from ..show.sanitize import escape
 from .answers import FORECASTS
 from .fields import MAX_BYTES, MAX_CHARACTERS
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import uvicorn
 
-from ..literal import elide, visible
-from ..text import Vocabulary
-from ..weights import AttentionWeights
+from ..classifier.weights import AttentionWeights
+from ..explainable.text import Vocabulary
+from ..show.sanitize import elide, visible
 from .app import make_app
 from .guard import is_loopback
 

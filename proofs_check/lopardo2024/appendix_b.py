@@ -10,7 +10,7 @@ import itertools
 
 import numpy as np
 
-from .. import kinds_of_words as kw
+from .. import word_kinds as kw
 from ..registry import CORRECTED, Outcome, statement
 from ..tolerances import ALGEBRA, EXPONENT
 from . import small_model as m

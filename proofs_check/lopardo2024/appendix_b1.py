@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .. import kinds_of_words as kw
+from .. import word_kinds as kw
 from ..registry import CORRECTED, NOT_CHECKABLE, Outcome, statement
 from ..tolerances import EXPONENT
 from .theorem_5_1 import HEADS

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from .. import kinds_of_words as kw
+from .. import word_kinds as kw
 from ..registry import CORRECTED, Outcome, one_plus, statement
 from ..tolerances import ALGEBRA, EXACT, EXPONENT, LEADING_ORDER
 from .appendix_b import RATE, eq_31_sum, own_coefficient

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from .. import brute_force as bf
-from .. import kinds_of_words as kw
+from .. import word_kinds as kw
 from ..registry import CORRECTED, Outcome, statement
 from ..tolerances import ALGEBRA, LEADING_ORDER
 from . import small_model as m

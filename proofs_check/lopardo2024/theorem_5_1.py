@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from .. import brute_force as bf
-from .. import kinds_of_words as kw
+from .. import word_kinds as kw
 from ..registry import CORRECTED, Outcome, one_plus, statement
 from ..tolerances import EXACT, EXPONENT, LEADING_ORDER
 from .lime_section import largest

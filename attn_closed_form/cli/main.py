@@ -1,0 +1,98 @@
+"""The command line, `attn-closed-form`: parse, run one command of `commands/`, and fail as Unix tools do.
+
+Exit status: 0 done; 1 could not be done (one line on standard error says why); 2 wrong usage; 130 interrupted; 141 the
+reader of the pipe has gone. Results go to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+
+from .. import __version__
+from ..show.sanitize import visible
+from . import COMMANDS
+
+PROG = "attn-closed-form"
+EXAMPLES = f"""\
+examples:
+  {PROG} explain "A slow start, but a wonderful film."
+  {PROG} explain review.txt --html report.html
+  {PROG} methods
+
+`{PROG} COMMAND --help` says more about each command.
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog=PROG,
+        description="Exact explanations of softmax-attention classifiers: no sampling, no autodiff.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in COMMANDS:
+        importlib.import_module(f".{name}", __package__).add_parser(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status.
+
+    >>> main(["methods"])  # doctest: +ELLIPSIS
+    alpha-avg          α-avg           closed form  attention of [CLS], mean over heads (P1 Eq. 10)
+    ...
+    0
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal without α shows ? rather than fails
+            stream.reconfigure(errors="replace")
+    parser = make_parser()
+    args, rest = parser.parse_known_args(argv)
+    if rest and not getattr(args, "takes_rest", False):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    args.rest = rest
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = _once()
+            status = int(args.run(args))
+            sys.stdout.flush()
+            return status
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
+    except BrokenPipeError:
+        # Python flushes standard output once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return 130
+    except (OSError, ValueError, ImportError, MemoryError) as error:
+        print(f"{PROG}: error: {_one_line(error)}", file=sys.stderr)
+        return 1
+
+
+def _once() -> Callable[..., None]:
+    """Prints each warning once, though a text is read once for the table, once for the report and once for a figure."""
+    seen: set[str] = set()
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        shown = visible(str(message))
+        if shown not in seen:
+            seen.add(shown)
+            print(f"{PROG}: warning: {shown}", file=sys.stderr)
+
+    return show
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return visible(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+    return visible(str(error) or type(error).__name__)

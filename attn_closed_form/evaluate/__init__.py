@@ -1,0 +1,1 @@
+"""Measures of faithfulness, and loaders of the papers' data."""

@@ -1,0 +1,1 @@
+"""From a model and an input to explanations: the table of methods, and what they return."""

@@ -1,0 +1,320 @@
+"""The softmax-pooled game: what a prediction becomes when players may be absent.
+
+A player j (a position, or every occurrence of a word) is present with log-mass s_j and value v_j, or absent with
+s'_j, v'_j ([UNK] in its place; log-mass -inf if it is deleted). A background ([CLS] and padding) is always there. In
+one head, with a = e^s, A = a v, b = e^s', B = b v' and the background's mass c0 and mass times value n0,
+
+    f(S) = (n0 + sum_{present} A_j + sum_{absent} B_j) / (c0 + sum_{present} a_j + sum_{absent} b_j),
+
+and heads add up. P1's classifier, SLALOM (P2, Eq. 6), attention-pooled multiple-instance learning and attentive
+probes are all this. Everything that explains them (`shapley.py`, `lime.py`, ...) takes a `PooledGame`.
+
+Masses stay in the log domain. Several tokens act as one with the log-sum-exp of their log-masses and the
+mass-weighted mean of their values, which is how words are made of positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._types import Array, Ids
+
+# Masks a block in `value`: keeps the working set near 16 MB.
+BLOCK_ELEMENTS = 1 << 20
+# Log-masses further apart than this leave the range of float64.
+LOG_RANGE_PLAIN = 600.0
+
+
+@dataclass(frozen=True, eq=False)
+class PooledGame:
+    """A cooperative game whose value is a sum of softmax-weighted means. Build it with `from_scores` or `pooled_game`.
+
+    Attributes
+    ----------
+    s, v : (H, d) log-masses and values of the players when present
+    s_absent, v_absent : (H, d) the same when absent; log-mass -inf where absence is deletion
+    s_background, v_background : (H,) what is always present; log-mass -inf if there is nothing
+    bias : added to every value but that of an empty coalition without any mass
+    empty_value : the value where no mass is left (all players deleted and no background)
+    labels : a name for each player
+
+    Examples
+    --------
+    >>> game = PooledGame.from_scores(s=[0.0, 1.0], v=[1.0, -1.0])
+    >>> game
+    PooledGame(d=2, H=1, absent='deleted', background=False)
+    >>> game.value([[True, True], [True, False], [False, False]]).round(3)
+    array([-0.462,  1.   ,  0.   ])
+    """
+
+    s: Array
+    v: Array
+    s_absent: Array
+    v_absent: Array
+    s_background: Array
+    v_background: Array
+    bias: float
+    empty_value: float
+    labels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check_values("s", self.s)
+        _check_values("v", self.v)
+        _check_values("s_absent", self.s_absent, minus_inf=True)
+        _check_values("v_absent", self.v_absent)
+        _check_values("s_background", self.s_background, minus_inf=True)
+        _check_values("v_background", self.v_background)
+        _check_values("bias", np.asarray(self.bias))
+        _check_values("empty_value", np.asarray(self.empty_value))
+        H, d = self.s.shape
+        if d < 1 or H < 1:
+            raise ValueError(f"s: expected at least one player and one head, got shape {self.s.shape}")
+        for name, shape in [("v", (H, d)), ("s_absent", (H, d)), ("v_absent", (H, d))]:
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name}: expected shape {shape} like s, got {getattr(self, name).shape}")
+        for name in ("s_background", "v_background"):
+            if getattr(self, name).shape != (H,):
+                raise ValueError(f"{name}: expected shape ({H},), one a head, got {getattr(self, name).shape}")
+        if len(self.labels) != d:
+            raise ValueError(f"labels: expected {d} names, one a player, got {len(self.labels)}")
+        empty = self._head_can_be_empty
+        if empty.any() and not empty.all():
+            raise ValueError(
+                f"s_absent, s_background: head {int(np.argmax(empty))} has no mass when every player is absent and "
+                f"head {int(np.argmin(empty))} has; expected all heads alike"
+            )
+        for name in ("s", "v", "s_absent", "v_absent", "s_background", "v_background"):
+            getattr(self, name).flags.writeable = False
+
+    @classmethod
+    def from_scores(
+        cls,
+        s: ArrayLike,
+        v: ArrayLike,
+        s_absent: ArrayLike | None = None,
+        v_absent: ArrayLike | None = None,
+        s_background: ArrayLike | None = None,
+        v_background: ArrayLike | None = None,
+        bias: float = 0.0,
+        empty_value: float = 0.0,
+        labels: Sequence[str] | None = None,
+    ) -> PooledGame:
+        """Game of any softmax-pooled model, from its attention logits and values.
+
+        Parameters
+        ----------
+        s, v : (d,) or (H, d) log-masses and values of the players; a value carries the weight of its head (1/K)
+        s_absent, v_absent : the same for absent players, broadcast to (H, d); None means deleted
+        s_background, v_background : scalars or (H,); several background tokens: merge them with `merge_tokens`.
+            None means that nothing is always present
+        bias : constant added to f
+        empty_value : f where no mass is left
+        labels : d names, "0", "1", ... by default
+
+        Examples
+        --------
+        >>> game = PooledGame.from_scores([0.0, 2.0], [1.0, 3.0], s_background=0.0, v_background=0.0)
+        >>> float(game.value([False, False]))
+        0.0
+        """
+        s2, v2 = _rows("s", s), _rows("v", v)
+        for name, given, needed in (
+            ("v_absent", v_absent, s_absent),
+            ("v_background", v_background, s_background),
+        ):
+            if given is not None and needed is None:
+                raise ValueError(f"{name}: given without {name.replace('v_', 's_')}")
+        H, d = s2.shape
+        return cls(
+            s=s2,
+            v=v2,
+            s_absent=_broadcast("s_absent", s_absent, -np.inf, (H, d)),
+            v_absent=_broadcast("v_absent", v_absent, 0.0, (H, d)),
+            s_background=_broadcast("s_background", s_background, -np.inf, (H,)),
+            v_background=_broadcast("v_background", v_background, 0.0, (H,)),
+            bias=float(bias),
+            empty_value=float(empty_value),
+            labels=tuple(map(str, range(d))) if labels is None else tuple(map(str, labels)),
+        )
+
+    @property
+    def H(self) -> int:
+        """Number of heads."""
+        return self.s.shape[0]
+
+    @property
+    def d(self) -> int:
+        """Number of players."""
+        return self.s.shape[1]
+
+    @cached_property
+    def _head_can_be_empty(self) -> NDArray[np.bool_]:
+        return np.isneginf(self.s_background) & np.isneginf(self.s_absent).all(axis=1)
+
+    @property
+    def can_be_empty(self) -> bool:
+        """Whether the coalition of nobody has no mass, so that its value is `empty_value`."""
+        return bool(self._head_can_be_empty[0])
+
+    def value(self, present: ArrayLike) -> Array:
+        """F of one coalition or of many.
+
+        Parameters
+        ----------
+        present : (..., d) bool, True where a player is present
+
+        Returns
+        -------
+        (...) float64
+        """
+        raw = np.asarray(present)
+        if raw.dtype.kind not in "biuf" or raw.ndim == 0 or raw.shape[-1] != self.d:
+            raise ValueError(f"present: expected a boolean mask of shape (..., {self.d}), got {raw.dtype} {raw.shape}")
+        if raw.dtype.kind != "b" and not np.isin(raw, (0, 1)).all():
+            raise ValueError("present: expected a boolean mask, got numbers other than 0 and 1")
+        mask = raw.astype(bool).reshape(-1, self.d)
+        out = np.empty(len(mask))
+        block = max(1, BLOCK_ELEMENTS // self.d)
+        for start in range(0, len(mask), block):
+            out[start : start + block] = self._value_block(mask[start : start + block])
+        return out.reshape(raw.shape[:-1])[()]
+
+    def _value_block(self, mask: NDArray[np.bool_]) -> Array:
+        """(n, d) mask -> (n,)."""
+        total = np.full(len(mask), self.bias)
+        if self._linear is not None:
+            # Numerators and denominators of all heads in two matrix products; sums of positive masses lose no digit.
+            present, absent, background = self._linear
+            here = mask.astype(np.float64)
+            sums = here @ present + (1 - here) @ absent + background
+            with np.errstate(invalid="ignore"):
+                total += (sums[:, self.H :] / sums[:, : self.H]).sum(axis=1)
+        else:
+            for h in range(self.H):
+                log_mass = np.where(mask, self.s[h], self.s_absent[h])
+                top = np.maximum(log_mass.max(axis=1), self.s_background[h])
+                top[np.isneginf(top)] = 0.0
+                mass = np.exp(log_mass - top[:, None])
+                base = np.exp(self.s_background[h] - top)
+                num = (mass * np.where(mask, self.v[h], self.v_absent[h])).sum(axis=1) + base * self.v_background[h]
+                with np.errstate(invalid="ignore"):
+                    total += num / (mass.sum(axis=1) + base)
+        if self.can_be_empty:
+            total[~mask.any(axis=1)] = self.empty_value
+        return total
+
+    @cached_property
+    def _linear(self) -> tuple[Array, Array, Array] | None:
+        """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None where they would underflow."""
+        top = np.maximum(np.maximum(self.s, self.s_absent).max(axis=1), self.s_background)[:, None]
+        finite = np.concatenate([self.s, self.s_absent, self.s_background[:, None]], axis=1)
+        if np.where(np.isneginf(finite), 0.0, top - finite).max() > LOG_RANGE_PLAIN:
+            return None
+        a, b = np.exp(self.s - top), np.exp(self.s_absent - top)
+        c0 = np.exp(self.s_background - top[:, 0])
+        return (
+            np.concatenate([a, a * self.v]).T,
+            np.concatenate([b, b * self.v_absent]).T,
+            np.concatenate([c0, c0 * self.v_background]),
+        )
+
+    def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> PooledGame:
+        """Game whose players are groups of this game's players, each present or absent as a whole.
+
+        Parameters
+        ----------
+        groups : a partition of the players, such as [[0, 2], [1]]
+        labels : names of the groups; by default the label of each group's first member
+        """
+        members = [list(group) for group in groups]
+        if sorted(j for group in members for j in group) != list(range(self.d)) or not all(members):
+            raise ValueError(f"groups: expected each player 0..{self.d - 1} in exactly one group, got {members}")
+        order = np.concatenate([np.asarray(group) for group in members])
+        starts = np.cumsum([0, *map(len, members)])[:-1]
+        s, v = _merge_runs(self.s[:, order], self.v[:, order], starts)
+        s_absent, v_absent = _merge_runs(self.s_absent[:, order], self.v_absent[:, order], starts)
+        return PooledGame(
+            s=s,
+            v=v,
+            s_absent=s_absent,
+            v_absent=v_absent,
+            s_background=self.s_background,
+            v_background=self.v_background,
+            bias=self.bias,
+            empty_value=self.empty_value,
+            labels=tuple(labels) if labels is not None else tuple(self.labels[group[0]] for group in members),
+        )
+
+    def __repr__(self) -> str:
+        deleted = np.isneginf(self.s_absent)
+        absent = "deleted" if deleted.all() else "mixed" if deleted.any() else "replaced"
+        background = not np.isneginf(self.s_background).all()
+        return f"PooledGame(d={self.d}, H={self.H}, absent={absent!r}, background={background})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+
+def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
+    """Tokens as one: log-sum-exp of the log-masses and mass-weighted mean of the values, over the last axis.
+
+    No mass at all (-inf) stays -inf, with value 0.
+
+    >>> s, v = merge_tokens(np.array([0.0, 0.0]), np.array([1.0, 3.0]))
+    >>> float(np.exp(s)), float(v)
+    (2.0, 2.0)
+    """
+    if s.shape[-1] == 0:
+        return np.full(s.shape[:-1], -np.inf), np.zeros(s.shape[:-1])
+    log_mass, mean = _merge_runs(s, v, np.zeros(1, dtype=int))
+    return log_mass[..., 0], mean[..., 0]
+
+
+def _merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
+    """`merge_tokens` of each run of the last axis, a run from each of `starts` to the next: (..., n) -> (..., runs)."""
+    top = np.maximum.reduceat(s, starts, axis=-1)
+    shift = np.where(np.isneginf(top), 0.0, top)
+    run = np.repeat(np.arange(starts.size), np.diff(starts, append=s.shape[-1]))
+    mass = np.exp(s - shift[..., run])
+    total = np.add.reduceat(mass, starts, axis=-1)
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(total) + shift
+    mean = np.add.reduceat(mass * v, starts, axis=-1) / np.where(total == 0, 1.0, total)
+    # Rounding must not push the mean outside the values, or a constant model would seem to vary.
+    least, most = np.minimum.reduceat(v, starts, axis=-1), np.maximum.reduceat(v, starts, axis=-1)
+    return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
+
+
+def _rows(name: str, value: ArrayLike) -> Array:
+    array = np.array(value, dtype=np.float64)
+    if array.ndim not in (1, 2):
+        raise ValueError(f"{name}: expected shape (d,) or (H, d), got {array.shape}")
+    return np.atleast_2d(array)
+
+
+def _broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[int, ...]) -> Array:
+    if value is None:
+        return np.full(shape, default)
+    array = np.asarray(value, dtype=np.float64)
+    try:
+        return np.array(np.broadcast_to(array, shape))
+    except ValueError:
+        raise ValueError(f"{name}: expected something that broadcasts to {shape}, got {array.shape}") from None
+
+
+def _check_values(name: str, array: Array, minus_inf: bool = False) -> None:
+    finite = np.isfinite(array)
+    if finite.all():
+        return
+    bad = ~finite
+    if minus_inf:
+        bad &= ~np.isneginf(array)
+    if bad.any():
+        expected = "finite numbers or -inf (deleted)" if minus_inf else "finite numbers"
+        raise ValueError(f"{name}: expected {expected}, got {array[bad].flat[0]}")

@@ -1,0 +1,188 @@
+"""P1's theory of LIME (section 5): Theorem 5.1 as printed, and two corrected forms.
+
+In one head let g be the mass of a player when present and g_h when absent ([UNK] in its place), v and v_h its values,
+A = sum g, N_A = sum g v, F = N_A / A (the head's part of f) with the background in the sums, B and N_B the same with
+every player absent. Heads add up; the value of a player carries its head's 1/K.
+
+**As printed**, Eq. 19: beta = 3/2 (alpha v - alpha_h v_h), alpha = g/A, alpha_h = g_h/B. Two things are wrong.
+1. Appendix C takes P(|S| = s | l not in S) = 1/d; it is 2(d-s)/(d(d-1)). With the right weights the constant is 1.
+2. A term of leading order is lost: a token's presence also changes the softmax's denominator, by -(alpha - alpha_h) F.
+   As printed, a model whose values are all equal, hence a constant f, has non-zero LIME coefficients.
+The exponent of its error, T_max^((2-eps) v 3/2), grows; T_max^(eps-2) is what the corrected form has.
+
+**First order**: beta = [g (v - F) - g_h (v_h - F)] / A, exact when T/T_max goes to 0. Tokens need not be distinct.
+
+**Mean field**: with a share p absent, numerator and denominator are near N(p) = N_A + p (N_B - N_A) and
+D(p) = A + p (B - A), so a player adds Delta(p) = (g v - g_h v_h)/D - (g - g_h) N/D^2. Least squares with every p alike
+gives 6 int p (1-p) Delta dp:
+
+    beta = c_1 (g v - g_h v_h) - c_2 (g - g_h),   c_1 = 6 I_1 / A,   c_2 = 6 [N_A J_2 + (N_B - N_A) J_3] / A^2,
+
+the integrals in r = B/A - 1 below. It takes the ratio of means for the mean of a ratio, so it is right where no token
+holds much of the attention, whatever T/T_max. A kernel weighs p by k(p); see `lime_mean_field`.
+
+**Which to trust?** `lime_limit`, always: it is exact, and takes milliseconds. On random models with spread attention
+(T = 99 of 256) the mean field is within 0.3 %, the first order 2 to 25 % off. On the shipped model, where reviews fill
+most positions, the mean field with the package's kernel is some 3 % off and the first order a third
+(`benchmarks/paper1_lime.py`); where one token holds most of a head, all three fail. The theorem as printed is for
+comparison with the paper only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .._types import Array
+from ..game.pooled_game import PooledGame
+from ..game.quadrature import legendre_rule
+
+# Below this |r| the closed forms cancel and the series are used: 0.5^52 is below an ulp.
+SERIES_BELOW = 0.5
+SERIES_TERMS = 56
+# Nodes in y = sqrt(1 - p), where kernel and mean field are smooth.
+KERNEL_NODES = 80
+
+
+class _Totals(NamedTuple):
+    """Masses and mass times value, players (H, d) and totals (H,), in units that cannot overflow."""
+
+    g: Array
+    gv: Array
+    g_h: Array
+    gv_h: Array
+    A: Array
+    B: Array
+    N_A: Array
+    N_B: Array
+
+
+def lime_theorem_5_1(game: PooledGame) -> Array:
+    """Theorem 5.1 (P1 Eq. 19) **as printed**, (d,). It is wrong: see the module's head. Kept to show by how much.
+
+    Its sum over u of g_h includes [UNK] at the place of [CLS]; a game does not know that mass, and [CLS] itself stands
+    for it: one of T_max terms.
+
+    Examples
+    --------
+    A constant model, f = 2 whatever the document, yet:
+
+    >>> game = PooledGame.from_scores([0.0, 1.0], [2.0, 2.0], [0.5, 0.0], [2.0, 2.0], 1.0, 2.0)
+    >>> lime_theorem_5_1(game).round(3)
+    array([-0.456,  0.708])
+    >>> bool(np.abs(lime_first_order(game)).max() < 1e-15)
+    True
+    """
+    t = _totals(game)
+    return 1.5 * (t.gv / t.A[:, None] - t.gv_h / t.B[:, None]).sum(axis=0)
+
+
+def lime_first_order(game: PooledGame) -> Array:
+    """Theorem 5.1 corrected: beta_j = sum over heads of [g (v - F) - g_h (v_h - F)] / A, (d,).
+
+    Right to first order in the share of the attention that the document holds. It is also the derivative of f in the
+    presence of j, from the document. Prefer `lime_mean_field`, and `lime_limit` to both.
+
+    >>> game = PooledGame.from_scores([0.0, 0.0], [1.0, 3.0], s_background=5.0, v_background=0.0)
+    >>> from attn_closed_form import lime_limit
+    >>> lime_first_order(game).round(4), lime_limit(game, np.inf, num_samples=None).coef.round(4)
+    (array([0.0065, 0.0198]), array([0.0067, 0.0201]))
+    """
+    t = _totals(game)
+    F = (t.N_A / t.A)[:, None]
+    return (((t.gv - F * t.g) - (t.gv_h - F * t.g_h)) / t.A[:, None]).sum(axis=0)
+
+
+def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
+    """Mean-field form of LIME's limit, (d,): the theorem's integral form, corrected.
+
+    With `kernel_width` inf it is in closed form (module's head). Else the kernel k(p) = exp(-(100 (1 - sqrt(1-p)))^2 /
+    (2 width^2)) weighs the differences between players by k p (1-p), and what they have in common is the slope of the
+    regression of f on the share present, Cov_k(1-p, N/D) / (d Var_k(p)); both by Gauss-Legendre in sqrt(1-p).
+
+    Trust it where no token holds more than a few per cent of a head's attention; `lime_limit` needs no such thing.
+
+    Parameters
+    ----------
+    game : PooledGame
+    kernel_width : as in `lime_limit`, with no ridge and no row for the document
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> game = PooledGame.from_scores(rng.normal(size=99) / 2, rng.normal(size=99), 0.0, 0.5, 5.0, 0.5)
+    >>> from attn_closed_form import lime_limit
+    >>> exact = lime_limit(game, np.inf, num_samples=None).coef
+    >>> bool(np.abs(lime_mean_field(game) - exact).max() < 0.003 * np.abs(exact).max())
+    True
+    """
+    if not kernel_width > 0:
+        raise ValueError(f"kernel_width: expected a positive number or inf, got {kernel_width}")
+    t = _totals(game)
+    if np.isinf(kernel_width):
+        I_1, J_2, J_3 = _integrals(t.B / t.A - 1)
+        c_1 = 6 * I_1 / t.A
+        c_2 = 6 * (t.N_A * J_2 + (t.N_B - t.N_A) * J_3) / t.A**2
+        return _combine(t, c_1, c_2)
+    y, w = legendre_rule(KERNEL_NODES)
+    p = 1 - y**2
+    k = 2 * y * w * np.exp(-((100 * (1 - y) / kernel_width) ** 2) / 2)
+    k /= k.sum()
+    D = t.A[:, None] + p * (t.B - t.A)[:, None]
+    N = t.N_A[:, None] + p * (t.N_B - t.N_A)[:, None]
+    apart = k * p * (1 - p) / (k @ (p * (1 - p)))
+    single = _combine(t, (1 / D) @ apart, (N / D**2) @ apart)
+    f = (N / D).sum(axis=0)
+    centred = (k @ p) - p
+    common = (k * centred) @ f / (game.d * (k @ centred**2))
+    return single - single.mean() + common
+
+
+def _combine(t: _Totals, c_1: Array, c_2: Array) -> Array:
+    return (c_1[:, None] * (t.gv - t.gv_h) - c_2[:, None] * (t.g - t.g_h)).sum(axis=0)
+
+
+def _totals(game: PooledGame) -> _Totals:
+    top = np.maximum(np.maximum(game.s, game.s_absent).max(axis=1), game.s_background)
+    g, g_h = np.exp(game.s - top[:, None]), np.exp(game.s_absent - top[:, None])
+    c_0 = np.exp(game.s_background - top)
+    n_0 = c_0 * game.v_background
+    gv, gv_h = g * game.v, g_h * game.v_absent
+    A, B = c_0 + g.sum(axis=1), c_0 + g_h.sum(axis=1)
+    if not (B > 0).all():
+        raise ValueError(
+            "game: expected some mass when every player is absent (a background, or [UNK] in the players' place), "
+            "got none; the theorem divides by it. `lime_limit` has no such need"
+        )
+    return _Totals(g, gv, g_h, gv_h, A, B, n_0 + gv.sum(axis=1), n_0 + gv_h.sum(axis=1))
+
+
+def _integrals(r: Array) -> tuple[Array, Array, Array]:
+    """I_1, J_2, J_3: integrals over p in [0, 1] of p (1-p) / (1+rp), p (1-p) / (1+rp)^2, p^2 (1-p) / (1+rp)^2.
+
+    >>> from numpy.polynomial.legendre import leggauss
+    >>> x, w = leggauss(60)
+    >>> p, w, r = (x + 1) / 2, w / 2, np.array([-0.9, -0.3, 1e-9, 0.49, 3.0])
+    >>> D = 1 + r[:, None] * p
+    >>> direct = [(p * (1 - p) / D) @ w, (p * (1 - p) / D**2) @ w, (p**2 * (1 - p) / D**2) @ w]
+    >>> bool(np.allclose(_integrals(r), direct, rtol=1e-12))
+    True
+    """
+    k = np.arange(SERIES_TERMS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.log1p(r)
+        closed = (
+            (r**2 / 2 + r - (1 + r) * log) / r**3,
+            ((r + 2) * log - 2 * r) / r**3,
+            (r**2 + 6 * r - (4 * r + 6) * log) / (2 * r**4),
+        )
+    small = np.where(np.abs(r) <= SERIES_BELOW, r, 0.0)
+    powers = (-small[..., None]) ** k
+    series = (
+        powers @ (1 / ((k + 2) * (k + 3))),
+        powers @ ((k + 1) / ((k + 2) * (k + 3))),
+        powers @ ((k + 1) / ((k + 3) * (k + 4))),
+    )
+    I_1, J_2, J_3 = (np.where(np.abs(r) <= SERIES_BELOW, a, b) for a, b in zip(series, closed, strict=True))
+    return I_1, J_2, J_3

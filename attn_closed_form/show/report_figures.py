@@ -1,0 +1,216 @@
+"""The report's figures as inline SVG and tables: strings from arrays, every word escaped.
+
+Coordinates have one decimal and many marks share one path: a page for 256 tokens has to stay light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from .._types import Array
+from ..explanations.explanation import Explanation
+from ..lime.sampled import lime_sample
+from .palette import AGAINST, FOR
+from .sanitize import escape
+
+WIDTH = 480
+# Words named in the SLALOM plane and rows of the LIME figure.
+MOST_NAMES = 26
+MOST_ROWS = 30
+
+
+def _css(colour: tuple[int, int, int]) -> str:
+    return f"rgb({colour[0]},{colour[1]},{colour[2]})"
+
+
+def _svg(width: float, height: float, body: Iterable[str], label: str, extra: str = "") -> str:
+    return (
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}"{extra}>'
+        + "".join(body)
+        + "</svg>"
+    )
+
+
+def ticks(low: float, high: float, about: int = 7) -> list[float]:
+    """Round numbers between low and high.
+
+    >>> ticks(-0.7, 2.2)
+    [-0.5, 0.0, 0.5, 1.0, 1.5, 2.0]
+    """
+    raw = (high - low) / about
+    if not np.isfinite(raw) or raw <= 0:
+        return [low]
+    unit = 10.0 ** np.floor(np.log10(raw))
+    step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= raw * 0.999)
+    first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
+    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]
+
+
+def _padded(values: Array, share: float = 0.07) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    room = (high - low) * share or max(abs(high), 1.0) * 0.5
+    return low - room, high + room
+
+
+def slalom_plane(value: Explanation, importance: Explanation, linear: Array) -> str:
+    """P2's Figure 5: each word at (importance, value); the words that matter most are named."""
+    left, right, top, bottom, height = 44, 8, 8, 34, 340
+    x_low, x_high = _padded(importance.scores)
+    y_low, y_high = _padded(np.append(value.scores, 0.0))
+    x = left + (importance.scores - x_low) / (x_high - x_low) * (WIDTH - left - right)
+    y = top + (y_high - value.scores) / (y_high - y_low) * (height - top - bottom)
+    zero = top + y_high / (y_high - y_low) * (height - top - bottom)
+    body = [f'<path class="a" d="M{left} {zero:.1f}H{WIDTH - right}M{left} {top}V{height - bottom}H{WIDTH - right}"/>']
+    for tick in ticks(x_low, x_high):
+        at = left + (tick - x_low) / (x_high - x_low) * (WIDTH - left - right)
+        body.append(f'<text x="{at:.1f}" y="{height - bottom + 14}" text-anchor="middle">{tick:g}</text>')
+    for tick in ticks(y_low, y_high):
+        at = top + (y_high - tick) / (y_high - y_low) * (height - top - bottom)
+        body.append(f'<text x="{left - 5}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    body.append(
+        f'<text x="{(left + WIDTH) / 2}" y="{height - 4}" text-anchor="middle">importance s (log weight)</text>'
+    )
+    body.append(f'<text transform="translate(10 {height / 2}) rotate(-90)" text-anchor="middle">value v</text>')
+    for sign, colour in ((1, FOR), (-1, AGAINST)):
+        points = "".join(
+            f'<circle cx="{x[j]:.1f}" cy="{y[j]:.1f}" r="4"><title>{escape(value.tokens[j], 40)} s='
+            f"{importance.scores[j]:.3g} v={value.scores[j]:.3g}</title></circle>"
+            for j in range(len(x))
+            if (value.scores[j] >= 0) == (sign > 0)
+        )
+        body.append(f'<g class="f" fill="{_css(colour)}">{points}</g>')
+    body += _names(value.tokens, x, y, np.abs(linear), WIDTH - right)
+    return _svg(WIDTH, height, body, "Value of each word against its importance")
+
+
+def _names(tokens: Sequence[str], x: Array, y: Array, weight: Array, right: float) -> list[str]:
+    """Labels of the weightiest points, each beside its point where it hides no other label."""
+    taken = [(a - 3, b - 3, a + 3, b + 3) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    out = []
+    for j in np.argsort(-weight, kind="stable"):
+        name = escape(tokens[j], 18)
+        size = 7.2 * min(len(tokens[j]), 18)
+        for dx, dy, anchor in ((7, 4, "start"), (-7, 4, "end"), (7, -7, "start"), (7, 14, "start"), (-7, -7, "end")):
+            x0 = x[j] + dx if anchor == "start" else x[j] + dx - size
+            box = (x0, y[j] + dy - 10, x0 + size, y[j] + dy + 3)
+            free = all(box[2] < t[0] or t[2] < box[0] or box[3] < t[1] or t[3] < box[1] for t in taken)
+            if free and box[2] < right and box[0] > 44 and box[1] > 0:
+                taken.append(box)
+                out.append(f'<text x="{x[j] + dx:.1f}" y="{y[j] + dy:.1f}" text-anchor="{anchor}">{name}</text>')
+                break
+        if len(out) == MOST_NAMES:
+            break
+    return out
+
+
+def sampled_lime(exact: Explanation, runs: int, seed: int) -> Array:
+    """(runs, d) coefficients of sampled LIME on the game of an explanation, each with a seed of its own."""
+    if exact.game is None:
+        raise ValueError("exact: expected an explanation made by explain, which keeps its game, got none")
+    return np.stack([lime_sample(exact.game, seed=seed + run).coef for run in range(runs)])
+
+
+def lime_spread(exact: Explanation, sampled: Array) -> str:
+    """P1's Figure 4 on its side: runs of sampled LIME as dots and their range, the exact limit as a cross.
+
+    sampled : (runs, d)
+    """
+    order = np.argsort(-np.abs(exact.scores), kind="stable")[:MOST_ROWS]
+    left, right, top, row = 118, 12, 6, 17
+    height = top + row * len(order) + 30
+    low, high = _padded(np.concatenate([sampled[:, order].ravel(), exact.scores[order], [0.0]]), 0.04)
+
+    def at(value: float) -> float:
+        return left + (value - low) / (high - low) * (WIDTH - left - right)
+
+    base = height - 30
+    body = [f'<path class="a" d="M{at(0):.1f} {top}V{base}M{left} {base}H{WIDTH - right}"/>']
+    for tick in ticks(low, high):
+        body.append(f'<text x="{at(tick):.1f}" y="{base + 14}" text-anchor="middle">{tick:g}</text>')
+    ranges, dots, crosses = [], [], []
+    for i, j in enumerate(order):
+        y = top + row * i + row / 2
+        runs = sampled[:, j]
+        ranges.append(f"M{at(runs.min()):.1f} {y:g}H{at(runs.max()):.1f}")
+        dots += [f"M{at(run):.1f} {y:g}h0" for run in runs]
+        crosses.append(f"M{at(exact.scores[j]) - 3.5:.1f} {y - 3.5:g}l7 7m-7 0l7-7")
+        tip = f"exact {exact.scores[j]:.4g}, sampled {runs.min():.4g} to {runs.max():.4g}"
+        body.append(
+            f'<text x="{left - 6}" y="{y + 4:g}" text-anchor="end">{escape(exact.tokens[j], 17)}'
+            f"<title>{escape(exact.tokens[j], 60)}: {tip}</title></text>"
+        )
+    blue, orange = _css(FOR), _css(AGAINST)
+    body.append(f'<path d="{"".join(ranges)}" stroke="{blue}" stroke-opacity=".35" stroke-width="5"/>')
+    body.append(
+        f'<path d="{"".join(dots)}" stroke="{blue}" stroke-opacity=".8" stroke-width="5" stroke-linecap="round"/>'
+    )
+    body.append(f'<path d="{"".join(crosses)}" stroke="{orange}" stroke-width="1.8" fill="none"/>')
+    body.append(f'<text x="{(left + WIDTH) / 2}" y="{height - 3}" text-anchor="middle">LIME coefficient</text>')
+    return _svg(WIDTH, height, body, "Exact LIME coefficients over the spread of sampled ones")
+
+
+def attention_heads(alpha: Array, words: Sequence[str]) -> str:
+    """A strip a head: the attention that each position of the document gets from [CLS] (P1 Eq. 8, a row of Figure 3).
+
+    alpha : (K, T_max) with [CLS] first and padding last; words : the T words in order
+    """
+    T = len(words)
+    out = []
+    for i, row in enumerate(alpha):
+        own = row[1 : 1 + T]
+        strongest = np.argsort(-own, kind="stable")[:3]
+        named = ", ".join(f"{escape(words[t], 24)} {own[t]:.3f}" for t in strongest)
+        share = f"[CLS] {row[0]:.3f}, padding {row[1 + T :].sum():.3f}"
+        strip = _svg(T, 1, _cells(own), f"Attention of head {i + 1}", ' preserveAspectRatio="none"')
+        out.append(f'<div class="head"><span><b>head {i + 1}</b>: {named}; {share}</span>{strip}</div>')
+    return "".join(out)
+
+
+def _cells(own: Array) -> list[str]:
+    """Cells of one strip, those of like strength in one path; the square root lets weak tokens be seen."""
+    shade = np.ceil(8 * np.sqrt(own / max(own.max(), np.finfo(float).tiny)) - 0.5).astype(int)
+    paths = []
+    for level in range(1, 9):
+        cells = "".join(f"M{t} 0h1v1h-1z" for t in np.flatnonzero(shade == level))
+        if cells:
+            paths.append(f'<path fill="currentColor" fill-opacity="{level / 8:.3g}" d="{cells}"/>')
+    return paths
+
+
+def rank_correlation(a: Explanation, b: Explanation) -> float:
+    """Spearman's rank correlation of two methods; of magnitudes if one of them has no sign. NaN if one is constant."""
+    x, y = a.scores, b.scores
+    if "unsigned" in (a.info.kind, b.info.kind) or (a.info.kind == "log") != (b.info.kind == "log"):
+        x, y = (e.scores if e.info.kind == "log" else np.abs(e.scores) for e in (a, b))
+    x, y = _ranks(x), _ranks(y)
+    x, y = x - x.mean(), y - y.mean()
+    size = np.sqrt((x @ x) * (y @ y))
+    return float(np.clip(x @ y / size, -1.0, 1.0)) if size > 0 else float("nan")
+
+
+def _ranks(values: Array) -> Array:
+    """Ranks, equal values sharing their mean rank."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def agreement(explanations: Sequence[Explanation]) -> str:
+    """The rank correlations of all pairs of methods, as a coloured table."""
+    head = "".join(f"<th scope=col>{escape(e.info.label)}</th>" for e in explanations)
+    rows = []
+    for a in explanations:
+        cells = []
+        for b in explanations:
+            rho = rank_correlation(a, b)
+            if np.isnan(rho):
+                cells.append("<td>–</td>")
+                continue
+            colour = FOR if rho > 0 else AGAINST
+            shade = f"rgba({colour[0]},{colour[1]},{colour[2]},{0.65 * abs(rho):.2f})"
+            shown = f"{rho:.2f}".replace("-", "−")
+            cells.append(f'<td style="background:{shade}">{shown}</td>')
+        rows.append(f"<tr><th scope=row>{escape(a.info.label)}</th>{''.join(cells)}</tr>")
+    return f'<table class="m"><thead><tr><td></td>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'

@@ -1,0 +1,101 @@
+"""Which sequences a SLALOM is fitted on: the samples of P2's Algorithms 1 and 2.
+
+Algorithm 1 (SLALOM-eff) draws n tokens, with replacement, from the distinct tokens of the document; Algorithm 2
+(SLALOM-fidel) deletes up to 5 positions of it. Both are offered as printed, `design="uniform"`, but independent draws
+waste model calls: some repeat each other and some tokens are hardly ever seen (500 pairs of 200 tokens leave one or
+two tokens out). The default, `design="balanced"`, draws from the same populations without replacement, in rounds
+that treat every token alike:
+
+- short sequences: a random circle of the V tokens and a shift vector a round; one round has every token once in each
+  place. All V^(n-1) rounds together are the whole population. The first round repeats one token n times, which shows
+  its value (P2, Eq. 44); the second joins neighbours of the circle, which links all importances (Eq. 52).
+- deletions: one round cuts a random order of the T positions into blocks of k, and deletes a block at a time. Every
+  size k has one round before any has two; then the sizes even out towards Algorithm 2's uniform ones.
+
+Samples that coincide are put to the model once and counted as often as they were drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._types import Ids
+
+DESIGNS = ("balanced", "uniform")
+
+
+def short_sequences(V: int, num_samples: int, length: int, design: str, rng: np.random.Generator) -> Ids:
+    """Samples of Algorithm 1: (n, length) indices of tokens, n = num_samples or the whole population if that is less.
+
+    >>> short_sequences(3, 4, 2, "balanced", np.random.default_rng(0)).shape
+    (4, 2)
+    >>> len(short_sequences(3, 5000, 2, "balanced", np.random.default_rng(0)))
+    9
+    """
+    if design == "uniform":
+        return rng.integers(V, size=(num_samples, length)).astype(np.intp)
+    rounds = -(-num_samples // V)
+    shifts = np.zeros((rounds, length), dtype=np.intp)
+    if V ** (length - 1) <= 1 << 20:
+        # A shift vector is a number in base V: 0 repeats a token, 1 joins neighbours, the others come in any order.
+        codes = np.r_[0:2, 2 + rng.permutation(max(V ** (length - 1) - 2, 0))][: min(rounds, V ** (length - 1))]
+        shifts = np.zeros((len(codes), length), dtype=np.intp)
+        shifts[:, 1:] = codes[:, None] // V ** np.arange(length - 1) % V
+    else:  # too many to list, so that chance hardly ever repeats one
+        shifts[2:, 1:] = rng.integers(V, size=(max(rounds - 2, 0), length - 1))
+        shifts[1:2, 1] = 1
+    circle = rng.permutation(V)
+    return circle[(np.arange(V)[:, None] + shifts[:, None, :]) % V].reshape(-1, length)[:num_samples]
+
+
+def deletions(T: int, num_samples: int, max_deletions: int, design: str, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Samples of Algorithm 2: (num_samples, T) masks, True where a position is kept; at least one is.
+
+    >>> deletions(7, 4, 5, "balanced", np.random.default_rng(0)).sum(axis=1)
+    array([7, 6, 6, 6])
+    """
+    largest = min(max_deletions, T - 1)
+    keep = np.ones((num_samples, T), dtype=bool)
+    if design == "uniform" or largest == 0:
+        deleted = rng.integers(largest + 1, size=num_samples)
+        order = rng.random((num_samples, T)).argsort(axis=1)
+        np.put_along_axis(keep, order, np.arange(T) >= deleted[:, None], axis=1)
+        return keep
+    drawn = np.zeros(largest + 1, dtype=np.intp)  # samples of each size so far
+    drawn[0] = row = 1
+    fresh = list(range(1, largest + 1))
+    while row < num_samples:
+        size = fresh.pop(0) if fresh else int(drawn.argmin())
+        if size == 0:  # the whole document, as often as the rarest other size
+            block: list[Any] = [[]] * int(drawn[1:].min() - drawn[0] + 1)
+        else:
+            order = rng.permutation(T)
+            block = [order[i : i + size] for i in range(0, T, size)]
+            # The last block borrows from the first, so that all have the same size.
+            block[-1] = np.concatenate([block[-1], order[: size - len(block[-1])]])
+        for positions in block[: num_samples - row]:
+            keep[row, positions] = False
+            row += 1
+        drawn[size] += len(block)
+    return keep
+
+
+def distinct(sequences: list[Ids]) -> tuple[list[Ids], NDArray[np.intp]]:
+    """Different sequences in order of appearance, and how often each occurs.
+
+    >>> distinct([np.array([1, 2]), np.array([3]), np.array([1, 2])])
+    ([array([1, 2]), array([3])], array([2, 1]))
+    """
+    seen: dict[bytes, int] = {}
+    first: list[Ids] = []
+    counts: list[int] = []
+    for sequence in sequences:
+        at = seen.setdefault(sequence.tobytes(), len(first))
+        if at == len(first):
+            first.append(sequence)
+            counts.append(0)
+        counts[at] += 1
+    return first, np.array(counts, dtype=np.intp)

@@ -1,0 +1,205 @@
+"""A batch of pooled games as one pytree, and the engine's formulas for one game of it, for any device.
+
+The formulas are those of `attn_closed_form/coin_flips.py`. Games of different sizes are padded with players that
+have no mass in either state; such a player changes nothing and gets exactly zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attn_closed_form import PooledGame
+from attn_closed_form.game.engine import COSH, INSIDE, OUTSIDE
+
+
+class GameBatch(NamedTuple):
+    """B games of up to d players: s, v, s_absent, v_absent (B, H, d); s_background, v_background (B, H); the rest (B,).
+
+    `players` counts the real players of each game; beyond them log-masses are -inf in both states.
+    """
+
+    s: jax.Array
+    v: jax.Array
+    s_absent: jax.Array
+    v_absent: jax.Array
+    s_background: jax.Array
+    v_background: jax.Array
+    bias: jax.Array
+    empty_value: jax.Array
+    players: jax.Array
+
+
+def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = None) -> GameBatch:
+    """Pad games with equal numbers of heads into one batch.
+
+    Parameters
+    ----------
+    games : at least one PooledGame
+    d : players to pad to, the largest game's by default; equal d means that nothing is compiled again
+    dtype : floating type, JAX's default by default
+
+    Examples
+    --------
+    >>> games = [PooledGame.from_scores([0.0, 1.0], [1.0, 2.0]), PooledGame.from_scores([3.0], [4.0])]
+    >>> game_batch(games).s.shape
+    (2, 1, 2)
+    """
+    if not games:
+        raise ValueError("games: expected at least one game, got none")
+    heads = {game.H for game in games}
+    if len(heads) > 1:
+        raise ValueError(f"games: expected equal numbers of heads, got {sorted(heads)}")
+    largest = max(game.d for game in games)
+    d = largest if d is None else d
+    if d < largest:
+        raise ValueError(f"d: expected at least {largest}, the players of the largest game, got {d}")
+    dtype = jnp.zeros(0).dtype if dtype is None else jnp.dtype(dtype)
+
+    def padded(name: str, fill: float) -> jax.Array:
+        out = np.full((len(games), games[0].H, d), fill)
+        for row, game in zip(out, games, strict=True):
+            row[:, : game.d] = getattr(game, name)
+        return jnp.asarray(out, dtype)
+
+    def stacked(name: str) -> jax.Array:
+        return jnp.asarray(np.stack([getattr(game, name) for game in games]), dtype)
+
+    return GameBatch(
+        s=padded("s", -np.inf),
+        v=padded("v", 0.0),
+        s_absent=padded("s_absent", -np.inf),
+        v_absent=padded("v_absent", 0.0),
+        s_background=stacked("s_background"),
+        v_background=stacked("v_background"),
+        bias=stacked("bias"),
+        empty_value=stacked("empty_value"),
+        players=jnp.asarray([game.d for game in games]),
+    )
+
+
+class Heads(NamedTuple):
+    """A game's heads, centred, in units of the smallest mass: (H, d), (H,), as `coin_flips.Head`."""
+
+    lo: jax.Array
+    hi: jax.Array
+    gap: jax.Array
+    v_lo: jax.Array
+    v_hi: jax.Array
+    light: jax.Array
+    c0: jax.Array
+    v_c0: jax.Array
+    always: jax.Array
+    log_range: jax.Array
+    half_range: jax.Array
+    centre: jax.Array
+
+
+def heads_of(game: GameBatch) -> Heads:
+    """For one game of a batch (no leading axis)."""
+    real = ~jnp.isneginf(game.s)
+    replaced = ~jnp.isneginf(game.s_absent)
+    background = ~jnp.isneginf(game.s_background)
+    least = jnp.minimum(
+        jnp.where(real, game.v, jnp.inf).min(axis=-1), jnp.where(replaced, game.v_absent, jnp.inf).min(axis=-1)
+    )
+    most = jnp.maximum(
+        jnp.where(real, game.v, -jnp.inf).max(axis=-1), jnp.where(replaced, game.v_absent, -jnp.inf).max(axis=-1)
+    )
+    least = jnp.where(background, jnp.minimum(least, game.v_background), least)
+    most = jnp.where(background, jnp.maximum(most, game.v_background), most)
+    centre = (least + most) / 2
+    light = game.s < game.s_absent
+    log_lo, log_hi = jnp.minimum(game.s, game.s_absent), jnp.maximum(game.s, game.s_absent)
+    log_always = jax.nn.logsumexp(jnp.concatenate([log_lo, game.s_background[:, None]], axis=-1), axis=-1)
+    empty = jnp.isneginf(log_always)
+    unit = jnp.where(empty, jnp.where(real, game.s, jnp.inf).min(axis=-1), log_always)
+    log_most = jax.nn.logsumexp(jnp.concatenate([log_hi, game.s_background[:, None]], axis=-1), axis=-1)
+    lo, hi = jnp.exp(log_lo - unit[:, None]), jnp.exp(log_hi - unit[:, None])
+    # hi - lo without cancellation: hi (1 - e^(log lo - log hi)).
+    step = jnp.where(real, jnp.where(jnp.isneginf(log_lo), -jnp.inf, log_lo - log_hi), 0.0)
+    v = jnp.where(real, game.v - centre[:, None], 0.0)
+    v_absent = jnp.where(replaced, game.v_absent - centre[:, None], 0.0)
+    return Heads(
+        lo=lo,
+        hi=hi,
+        gap=-hi * jnp.expm1(step),
+        v_lo=jnp.where(light, v, v_absent),
+        v_hi=jnp.where(light, v_absent, v),
+        light=light,
+        c0=jnp.exp(game.s_background - unit),
+        v_c0=jnp.where(background, game.v_background - centre, 0.0),
+        always=jnp.where(empty, 0.0, 1.0).astype(lo.dtype),
+        log_range=jnp.maximum(0.0, log_most - unit),
+        half_range=(most - least) / 2,
+        centre=centre,
+    )
+
+
+class Nodes(NamedTuple):
+    """What does not depend on p, for one game: E, G (H, L, d); wt (H, L); V_lo, V_hi (H, 1, d); n0 (H, 1)."""
+
+    E: jax.Array
+    G: jax.Array
+    wt: jax.Array
+    V_lo: jax.Array
+    V_hi: jax.Array
+    n0: jax.Array
+
+
+def nodes_of(heads: Heads, lam: jax.Array, w: jax.Array) -> Nodes:
+    """Evaluate what does not depend on p."""
+    exponent = -lam[:, None] * heads.gap[:, None, :]
+    return Nodes(
+        E=jnp.exp(exponent),
+        G=-jnp.expm1(exponent),
+        wt=w * jnp.exp(-lam * heads.always[:, None]),
+        V_lo=(heads.lo * heads.v_lo)[:, None, :],
+        V_hi=(heads.hi * heads.v_hi)[:, None, :],
+        n0=(heads.c0 * heads.v_c0)[:, None],
+    )
+
+
+def log_bound(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
+    """(H, thetas) log of the bound on |Delta_j| over half_range, as `coin_flips.log_bound`."""
+    heads = heads_of(game)
+    at = nodes_of(heads, lam, w)
+    cosh, outside, inside = jnp.asarray(COSH), jnp.asarray(OUTSIDE), jnp.asarray(INSIDE)
+    groups = [jnp.where(heads.light[:, None, :] == flag, at.G, 0.0) for flag in (True, False)]
+    sums = [(g.sum(axis=-1)[..., None], (g**2).sum(axis=-1)[..., None]) for g in groups]
+    out = [outside[0] * g1 + outside[1] * g2 for g1, g2 in sums]
+    ins = [inside[0] * g1 + inside[1] * g2 for g1, g2 in sums]
+    growth = jnp.maximum(out[0] + ins[1], ins[0] + out[1])
+    players = (heads.lo[:, None, :] + heads.hi[:, None, :] * at.E).sum(axis=-1)[..., None]
+    mass = heads.c0[:, None, None] + (cosh + 3) / 2 * players
+    tiny = jnp.finfo(at.E.dtype).tiny
+    return jax.nn.logsumexp(growth + jnp.log(jnp.maximum(at.wt[..., None] * mass, tiny)), axis=1) + 1.5
+
+
+class Flip(NamedTuple):
+    """One node p of one game: P, num (H, L); X, Z (H, L, d), signed as present minus absent."""
+
+    P: jax.Array
+    num: jax.Array
+    X: jax.Array
+    Z: jax.Array
+
+
+def flip(heads: Heads, at: Nodes, p: jax.Array) -> Flip:
+    """Evaluate the engine's formulas at one p, the probability that a player is present."""
+    q = jnp.where(heads.light, 1 - p, p)[:, None, :]
+    r = 1 - q
+    Y = r + q * at.E
+    sigma = 1 / Y
+    tau = at.E * sigma
+    sign = jnp.where(heads.light, 1.0, -1.0)[:, None, :].astype(Y.dtype)
+    return Flip(
+        P=at.wt * Y.prod(axis=-1),
+        num=at.n0 + (r * at.V_lo * sigma + q * at.V_hi * tau).sum(axis=-1),
+        X=sign * at.G * sigma,
+        Z=sign * (at.V_lo - at.V_hi) * sigma * tau,
+    )

@@ -1,0 +1,322 @@
+"""The command line does what Unix tools do: streams, exit codes, pipes, one-line errors."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attn_closed_form as acf
+from attn_closed_form.__main__ import demo, shapley_by_enumeration
+from attn_closed_form.cli import COMMANDS
+from attn_closed_form.cli.main import PROG, main, make_parser
+from tests import enumeration
+from tests.texts import HOSTILE, REVIEW, long_text, model_for
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    weights, vocabulary = model_for(REVIEW, T_max=24)
+    acf.save_model(weights, vocabulary, tmp_path / "model.npz")
+    return str(tmp_path / "model.npz")
+
+
+def shell(*arguments, stdin="", **options):
+    """The command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "attn_closed_form", *arguments],
+        cwd=ROOT,
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        check=False,
+        **options,
+    )
+
+
+def test_explain_prints_a_row_a_method(capsys):
+    assert main(["explain", REVIEW]) == 0
+    out, err = capsys.readouterr()
+    assert err == "" and "\x1b" not in out
+    found = acf.explain(*acf.load_demo_model(), REVIEW)
+    assert out.startswith(f"prediction {found['shapley'].prediction:+.4f} (")
+    for e in found.values():
+        assert f"\n{e.info.label}  " in out
+    assert "lime-sampled" not in out and "guaranteed error" in out
+
+
+def test_colour_can_be_forced_and_the_width_is_the_terminals(capsys, monkeypatch):
+    main(["explain", REVIEW, "--color", "always", "--method", "shapley"])
+    assert "\x1b[38;5;16;48;5;" in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "45")
+    main(["explain", REVIEW, "--method", "shapley"])
+    rows = capsys.readouterr().out.split("\n\n")[1]
+    assert max(map(len, rows.splitlines())) <= 45
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--method", "loo,shapley"], ["--method", "loo", "--method", "shapley"], ["--method", "loo, shapley"]]
+)
+def test_json_is_all_that_is_printed(capsys, arguments):
+    assert main(["explain", REVIEW, "--json", *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    data = json.loads(out)
+    found = acf.explain(*acf.load_demo_model(), REVIEW, ["loo", "shapley"])
+    assert list(data["methods"]) == ["loo", "shapley"]
+    assert data["methods"]["shapley"]["scores"] == found["shapley"].scores.tolist()
+    assert data["text"] == REVIEW and data["prediction"] == found["loo"].prediction
+    assert [REVIEW[a:b] for a, b in data["spans"][0]] == ["A", "a"]
+
+
+def test_every_option_of_the_game_arrives(capsys):
+    weights, vocabulary = acf.load_demo_model()
+    asked = [
+        "--players",
+        "positions",
+        "--absent",
+        "deleted",
+        "--tol",
+        "1e-6",
+        "--method",
+        "lime-sampled",
+        "--seed",
+        "3",
+    ]
+    main(["explain", REVIEW, "--json", *asked])
+    data = json.loads(capsys.readouterr().out)
+    e = acf.explain(weights, vocabulary, REVIEW, "lime-sampled", "positions", "deleted", tol=1e-6, seed=3)
+    assert data["methods"]["lime-sampled"]["scores"] == e["lime-sampled"].scores.tolist()
+    assert (data["players"], data["absent"]) == ("positions", "deleted")
+
+
+def test_a_file_a_pipe_and_a_text_say_the_same(tmp_path, capsys):
+    path = tmp_path / "review.txt"
+    path.write_text(REVIEW, encoding="utf-8-sig")
+    outputs = []
+    for arguments in ([REVIEW], [str(path)], ["--file", str(path)], ["--text", REVIEW]):
+        assert main(["explain", *arguments, "--json", "--method", "loo"]) == 0
+        outputs.append(capsys.readouterr().out)
+    for arguments in (["-"], []):
+        run = shell("explain", *arguments, "--json", "--method", "loo", stdin=REVIEW)
+        assert run.returncode == 0 and run.stderr == b""
+        outputs.append(run.stdout.decode().replace(os.linesep, "\n"))
+    assert len(set(outputs)) == 1
+
+
+def test_a_text_that_is_also_a_file_name(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("film").write_text("wonderful")
+    Path("folder").mkdir()
+    main(["explain", "film", "--json", "--method", "loo"])
+    assert json.loads(capsys.readouterr().out)["text"] == "wonderful"
+    main(["explain", "--text", "film", "--json", "--method", "loo"])
+    assert json.loads(capsys.readouterr().out)["text"] == "film"
+    assert main(["explain", "folder"]) == 1
+    assert "folder: is a directory; --text explains it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["explain", ""], "text: expected at least one word, got an empty text"),
+        (["explain", "..."], "text: expected at least one word, got '...'"),
+        (["explain", "review.txt"], "review.txt: no such file; --text explains it as a text"),
+        (["explain", "--file", "none"], "none: No such file or directory"),
+        (["explain", "film", "--model", "none.npz"], "none.npz: no such file"),
+        (["explain", "film", "--model", "none.bin"], "none.bin: expected a file name ending in .npz"),
+        (["explain", "film", "--output", "7"], "output: expected an index in 0..0, got 7"),
+        (["explain", "film", "--tol", "0"], "tol: expected a positive number, got 0.0"),
+        (["explain", "film", "--html", "no/such/folder/x.html"], "no/such/folder/x.html: No such file or directory"),
+        (["model", "info", "--model", "none.npz"], "none.npz: no such file"),
+    ],
+)
+def test_errors_are_one_line_and_status_1(capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"{PROG}: error: ") and err.count("\n") == 1 and message in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["nonsense"], ["explain", "film", "--bogus"], ["explain", "film", "--method", "shap"], ["model"],
+     ["explain", "film", "--players", "letters"], ["explain", "film", "--text", "film"],
+     ["explain", "film", "--top", "0"],
+     ["methods", "more"]],
+)  # fmt: skip
+def test_wrong_usage_is_status_2(capsys, arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "usage: attn-closed-form" in err
+
+
+def test_nothing_to_read_from_a_terminal_is_wrong_usage(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    with pytest.raises(SystemExit) as stop:
+        main(["explain"])
+    assert stop.value.code == 2 and "expected a TEXT, a FILE or -" in capsys.readouterr().err
+
+
+def test_bytes_that_are_no_text_are_an_error():
+    run = shell("explain", "-", stdin=b"fine \xff film")
+    assert run.returncode == 1 and run.stdout == b""
+    assert b"standard input: expected UTF-8 text, got byte 0xff at 5" in run.stderr
+
+
+def test_what_is_not_seen_is_a_warning_once(capsys, model_file, tmp_path):
+    assert main(["explain", long_text(50), "--model", model_file, "--html", str(tmp_path / "r.html")]) == 0
+    out, err = capsys.readouterr()
+    assert err.splitlines() == [
+        f"{PROG}: warning: text of 50 tokens: the model has room for 23, the last 27 are not seen",
+        f"wrote {tmp_path / 'r.html'}",
+    ]
+    assert "… 27 more not seen" in out
+    with warnings.catch_warnings(record=True) as left_over:
+        warnings.simplefilter("always")
+        warnings.warn("as before", stacklevel=1)
+    assert len(left_over) == 1
+
+
+def test_a_report_and_a_figure_are_written(capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    page, figure = tmp_path / "r.html", tmp_path / "f.png"
+    assert main(["explain", REVIEW, "--html", str(page), "--plot", str(figure), "--json", "--method", "shapley"]) == 0
+    out, err = capsys.readouterr()
+    json.loads(out)
+    assert err == f"wrote {page}\nwrote {figure}\n"
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert main(["explain", REVIEW, "--html", "-", "--method", "loo"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("<!doctype html>") and out.endswith("</html>\n") and err == ""
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTILE if "\x00" not in HOSTILE[name]])
+def test_hostile_texts_are_printed_without_control_characters(capsys, name):
+    assert main(["explain", "--text", HOSTILE[name], "--method", "shapley,alpha-avg", "--top", "2"]) == 0
+    out = capsys.readouterr().out
+    assert not [c for c in out if (ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000]
+
+
+def test_ten_thousand_words_are_no_trouble():
+    run = shell("explain", "-", "--method", "shapley", stdin=long_text(10_000))
+    assert run.returncode == 0 and b"the last 9745 are not seen" in run.stderr
+    assert "… 9745 more not seen" in " ".join(run.stdout.decode().split())
+
+
+def test_a_reader_that_goes_away_is_no_traceback():
+    command = [sys.executable, "-m", "attn_closed_form", "explain", REVIEW, "--html", "-"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 141
+
+
+def test_an_ascii_terminal_gets_question_marks():
+    run = shell("methods", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert run.returncode == 0 and b"?-avg" in run.stdout
+
+
+def test_methods_lists_every_method(capsys):
+    assert main(["methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[: len(acf.METHODS)]] == list(acf.METHODS)
+    main(["methods", "--json"])
+    assert list(json.loads(capsys.readouterr().out)) == list(acf.METHODS)
+
+
+def test_model_info(capsys, model_file):
+    weights, _ = acf.load_model(model_file)
+    main(["model", "info", "--model", model_file, "--json"])
+    info = json.loads(capsys.readouterr().out)
+    assert {name: info[name] for name in ("K", "D", "T_max")} == {
+        "K": weights.K,
+        "D": weights.D,
+        "T_max": weights.T_max,
+    }
+    assert info["parameters"] == sum(array.size for array in weights.arrays().values())
+    main(["model", "info"])
+    assert "the shipped sentiment model" in capsys.readouterr().out
+
+
+def test_train_hands_its_line_to_the_trainer(capsys, tmp_path):
+    pytest.importorskip("jax")
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "--help"])
+    assert stop.value.code == 0 and "--epochs" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stop:
+        main(["train"])
+    assert stop.value.code == 2 and "attn-closed-form train" in capsys.readouterr().err
+
+
+def test_check_hands_its_line_to_the_proofs(monkeypatch, capsys):
+    import types
+
+    stub = types.ModuleType("proofs_check.__main__")
+    stub.main = lambda rest: 0 if rest == ["--list"] else 3
+    monkeypatch.setitem(sys.modules, "proofs_check", types.ModuleType("proofs_check"))
+    monkeypatch.setitem(sys.modules, "proofs_check.__main__", stub)
+    assert main(["check", "--list"]) == 0
+    assert main(["check"]) == 3
+
+
+@pytest.mark.parametrize(("module", "command", "extra"), [("jax_model.training.train", "train", "train")])
+def test_a_missing_part_names_its_extra(monkeypatch, capsys, module, command, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    assert main([command]) == 1
+    assert f"attn-closed-form[{extra}]" in capsys.readouterr().err
+
+
+def test_every_command_has_help_that_fits_and_teaches(capsys):
+    for command in ([], *([name] for name in COMMANDS if name not in ("train", "check")), ["model", "info"]):
+        with pytest.raises(SystemExit) as stop:
+            main([*command, "--help"])
+        assert stop.value.code == 0
+    make_parser().parse_args(["explain", "film"])
+    with pytest.raises(SystemExit):
+        main(["explain", "--help"])
+    assert "attn-closed-form explain" in capsys.readouterr().out.split("examples:")[1]
+
+
+def test_a_plain_table_imports_numpy_alone():
+    script = (
+        "import sys; before = set(sys.modules)\n"
+        "from attn_closed_form.cli import main; main(['explain', 'a fine film'])\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(new - sys.stdlib_module_names), file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stderr.strip() == "['attn_closed_form', 'numpy']"
+
+
+def test_the_demonstration_checks_itself(capsys):
+    assert demo() == 0
+    out = capsys.readouterr().out
+    gap = float(out.split("largest difference ")[1].split()[0])
+    assert gap < 1e-9 and "against all 16384 coalitions" in out
+    e = acf.explain(*acf.load_demo_model(), "a slow but fine film", "shapley")["shapley"]
+    assert np.allclose(shapley_by_enumeration(e), enumeration.shapley(e.game).astype(float), atol=1e-13)
+
+
+def test_an_interrupt_is_status_130(monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attn_closed_form.cli.explain.explain", interrupted)
+    assert main(["explain", "film"]) == 130

@@ -1,0 +1,209 @@
+"""Values of the pooled game against predictions; what is computed from games has its own tests."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attn_closed_form import PooledGame, TruncationWarning, game, merge_tokens, pooled_game, predict
+from attn_closed_form.classifier.score_tables import scores
+from tests.comparisons import magnitudes
+from tests.strategies import PRIMES, make_weights, problems
+from tests.tolerances import assert_algebraic
+
+MODEL = make_weights(PRIMES._replace(C=3), seed=11)
+
+
+def all_masks(d):
+    return np.array(list(itertools.product([False, True], repeat=d)))
+
+
+def condition(model, players):
+    """How much `value` amplifies rounding: the softmax, and the digits that leaving the log domain may cost."""
+    top = np.maximum(np.maximum(players.s, players.s_absent).max(axis=1), players.s_background)
+    a, b, c0 = (np.exp(s.T - top) for s in (players.s, players.s_absent, players.s_background))
+    least, most = (c0 + choose(a, b).sum(axis=0) for choose in (np.minimum, np.maximum))
+    kept = (least / most).min()
+    return (1 + magnitudes(model).score) * (1 / kept if kept >= 1e-6 else 1.0)
+
+
+@given(problems(min_size=1), st.data())
+def test_absent_positions_are_unk(problem, data):
+    model, tokens, output = problem
+    masks = np.array(data.draw(st.lists(st.tuples(*[st.booleans()] * len(tokens)), min_size=1, max_size=5)))
+    players = pooled_game(model, tokens, output=output)
+    expected = [predict(model, np.where(mask, tokens, model.unk))[output] for mask in masks]
+    assert_algebraic(players.value(masks), expected, magnitudes(model).value, condition(model, players))
+
+
+@given(problems(min_size=1))
+def test_absent_words_are_unk_at_all_their_positions(problem):
+    model, tokens, output = problem
+    words = list(dict.fromkeys(tokens))
+    players = pooled_game(model, tokens, players="words", output=output)
+    assert players.labels == tuple(map(str, words))
+    masks = ~np.eye(len(words), dtype=bool)
+    expected = [predict(model, [model.unk if token == gone else token for token in tokens])[output] for gone in words]
+    assert_algebraic(players.value(masks), expected, magnitudes(model).value, condition(model, players))
+
+
+def deleted_value(model, tokens, mask, output):
+    """Softmax over the positions that are left, the others gone, head by head."""
+    s, u = scores(model, tokens, output)
+    kept = np.concatenate([[True], mask, np.ones(model.T_max - 1 - len(tokens), dtype=bool)])
+    g = np.exp(s[:, kept] - s[:, kept].max(axis=1, keepdims=True))
+    return ((g * u[:, kept]).sum(axis=1) / g.sum(axis=1)).mean() + model.b_l[output]
+
+
+@pytest.mark.parametrize("length", [1, 4, 12])
+@pytest.mark.parametrize("output", range(3))
+def test_deleted_positions_leave_the_softmax(length, output):
+    tokens = (np.arange(length) * 5 + 3) % MODEL.D
+    masks = all_masks(length)[:: max(1, 2**length // 64)]
+    players = pooled_game(MODEL, tokens, absent="deleted", output=output)
+    expected = [deleted_value(MODEL, tokens, mask, output) for mask in masks]
+    assert_algebraic(players.value(masks), expected, magnitudes(MODEL).value, condition(MODEL, players))
+
+
+@pytest.mark.parametrize("absent", ["unk", "deleted"])
+def test_the_two_ways_to_compute_a_value_agree(absent):
+    players = pooled_game(MODEL, [3, 5, 8, 5], absent=absent)
+    assert players._linear is not None
+    masks = all_masks(4)
+    plain = players.value(masks)
+    in_logs = pickle.loads(pickle.dumps(players))
+    in_logs.__dict__["_linear"] = None
+    assert_algebraic(in_logs.value(masks), plain, magnitudes(MODEL).value, condition(MODEL, players))
+
+
+def test_peaked_games_stay_in_the_log_domain():
+    players = PooledGame.from_scores([1e4, 0.0, -1e4], [1.0, 2.0, 3.0])
+    assert players._linear is None
+    assert np.array_equal(players.value(np.eye(3, dtype=bool)), [1.0, 2.0, 3.0])
+    assert players.value([False, True, True]) == 2.0
+
+
+def test_values_of_blocks(monkeypatch):
+    players = pooled_game(MODEL, [3, 5, 8, 5])
+    masks = all_masks(4).reshape(2, 8, 4)
+    expected = players.value(masks)
+    assert expected.shape == (2, 8)
+    monkeypatch.setattr(game, "BLOCK_ELEMENTS", 12)
+    assert_algebraic(players.value(masks), expected)
+    assert np.array_equal(players.value(masks.astype(int)), players.value(masks))
+
+
+@pytest.mark.parametrize("absent", ["unk", "deleted"])
+def test_merged_players_act_together(absent):
+    players = pooled_game(MODEL, [3, 5, 8, 5, 2], absent=absent, output=1)
+    groups = [[4, 0], [2], [1, 3]]
+    merged = players.merge(groups)
+    assert (merged.d, merged.labels) == (3, ("2", "8", "5"))
+    for mask in all_masks(3):
+        apart = np.zeros(5, dtype=bool)
+        for group, present in zip(groups, mask, strict=True):
+            apart[group] = present
+        assert_algebraic(merged.value(mask), players.value(apart), magnitudes(MODEL).value, condition(MODEL, players))
+    assert players.merge(groups, labels=["a", "b", "c"]).labels == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("groups", [[[0], [1]], [[0, 1], [1, 2]], [[0, 1, 2], []], [[0, 1, 3]]])
+def test_groups_that_are_no_partition(groups):
+    with pytest.raises(ValueError, match=r"groups: expected each player 0\.\.2 in exactly one group, got"):
+        pooled_game(MODEL, [3, 5, 8]).merge(groups)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 7))
+def test_merge_tokens_keeps_mass_and_mass_times_value(seed, n):
+    rng = np.random.default_rng(seed)
+    s, v = rng.normal(size=(2, 3, n))
+    log_mass, mean = merge_tokens(s, v)
+    assert_algebraic(np.exp(log_mass), np.exp(s).sum(axis=1))
+    assert_algebraic(np.exp(log_mass) * mean, (np.exp(s) * v).sum(axis=1), scale=np.exp(s).sum() * 4)
+
+
+def test_merge_tokens_without_mass_and_with_equal_values():
+    s, v = merge_tokens(np.array([-np.inf, -np.inf]), np.array([1.0, 2.0]))
+    assert np.isneginf(s) and v == 0.0
+    assert merge_tokens(np.array([1e4, -1e4, 9999.0]), np.full(3, 0.1))[1] == 0.1
+
+
+def test_the_empty_coalition():
+    players = PooledGame.from_scores([0.0, 1.0], [1.0, -1.0], empty_value=7.0, bias=100.0)
+    assert players.can_be_empty
+    assert np.array_equal(players.value([[False, False], [True, False]]), [7.0, 101.0])
+    assert not PooledGame.from_scores([0.0], [1.0], s_background=0.0, v_background=0.0).can_be_empty
+    assert not pooled_game(MODEL, [3], absent="deleted").can_be_empty
+
+
+def test_a_word_repeated_through_a_full_document():
+    players = pooled_game(MODEL, [3] * 12, players="words")
+    assert (players.d, players.H) == (1, MODEL.K)
+    assert_algebraic(
+        players.value([True]), predict(MODEL, [3] * 12)[0], magnitudes(MODEL).value, condition(MODEL, players)
+    )
+
+
+def test_long_documents_warn_once():
+    with pytest.warns(TruncationWarning, match="the last 8 are dropped") as caught:
+        assert pooled_game(MODEL, [3] * 20).d == 12
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tokens": []}, "tokens: expected at least one token, got an empty document"),
+        ({"tokens": [99]}, "tokens: expected ids in"),
+        ({"players": "sentences"}, "players: expected 'positions' or 'words', got 'sentences'"),
+        ({"absent": "gone"}, "absent: expected 'unk' or 'deleted', got 'gone'"),
+        ({"output": 3}, r"output: expected an index in 0\.\.2, got 3"),
+    ],
+)
+def test_bad_arguments_of_pooled_game(arguments, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        pooled_game(MODEL, **{"tokens": [3, 5], **arguments})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"s": [np.nan, 0.0]}, "s: expected finite numbers, got nan"),
+        ({"s": [-np.inf, 0.0]}, "s: expected finite numbers, got -inf"),
+        ({"v": [np.inf, 0.0]}, "v: expected finite numbers, got inf"),
+        ({"v": [1.0]}, r"v: expected shape \(1, 2\) like s, got \(1, 1\)"),
+        ({"s": [], "v": []}, "s: expected at least one player"),
+        ({"s": 1.0}, r"s: expected shape \(d,\) or \(H, d\), got \(\)"),
+        ({"s_absent": [np.inf, 0.0]}, r"s_absent: expected finite numbers or -inf \(deleted\), got inf"),
+        ({"s_absent": [0.0, 0.0, 0.0]}, r"s_absent: expected something that broadcasts to \(1, 2\), got \(3,\)"),
+        ({"v_absent": 0.0}, "v_absent: given without s_absent"),
+        ({"v_background": 0.0}, "v_background: given without s_background"),
+        ({"bias": np.nan}, "bias: expected finite numbers"),
+        ({"labels": ["a"]}, "labels: expected 2 names, one a player, got 1"),
+    ],
+)
+def test_bad_scores(arguments, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        PooledGame.from_scores(**{"s": [0.0, 1.0], "v": [1.0, 2.0], **arguments})
+
+
+def test_heads_must_agree_on_emptiness():
+    with pytest.raises(ValueError, match="head 0 has no mass when every player is absent and head 1 has"):
+        PooledGame.from_scores(np.zeros((2, 1)), np.zeros((2, 1)), s_background=[-np.inf, 0.0])
+
+
+@pytest.mark.parametrize("present", [[True], [[True, False, True]], True, [2, 0], ["a", "b"], [0.5, 1.0]])
+def test_bad_masks(present):
+    with pytest.raises(ValueError, match=r"^present: expected a boolean mask"):
+        PooledGame.from_scores([0.0, 1.0], [1.0, 2.0]).value(present)
+
+
+def test_games_are_read_only():
+    players = pooled_game(MODEL, [3, 5])
+    with pytest.raises(ValueError, match="read-only"):
+        players.s[0, 0] = 0.0
+    with pytest.raises(AttributeError):
+        players.bias = 1.0

@@ -1,0 +1,80 @@
+"""From reviews to batches: the split by film, padding, windows, random [UNK]s."""
+
+import numpy as np
+import pytest
+
+from attn_closed_form import Vocabulary
+from attn_closed_form.evaluate.datasets import Reviews
+from jax_model.training.batches import Batches, encode_documents, film_groups, pad_rows, review_numbers, split_by_film
+
+
+def numbered_reviews(n):
+    """2n reviews, numbered 0..n-1 in each class."""
+    names = [f"train/{label}/{i}_5.txt" for label in ("neg", "pos") for i in range(n)]
+    return Reviews([f"text {name}" for name in names], np.repeat([0, 1], n), names)
+
+
+def test_split_keeps_neighbouring_numbers_together():
+    reviews = numbered_reviews(25)
+    training, validating = split_by_film(reviews, 0.2)
+    assert (len(training.texts), len(validating.texts)) == (40, 10)
+    assert sorted(review_numbers(validating.names)) == sorted([*range(20, 25)] * 2)
+    assert max(review_numbers(training.names)) == 19
+    assert not set(training.names) & set(validating.names)
+    with pytest.raises(ValueError, match="validation: expected a fraction between 0 and 1, got 1"):
+        split_by_film(reviews, 1.0)
+    with pytest.raises(ValueError, match="leaves reviews of label 0 on both sides"):
+        split_by_film(reviews, 0.01)
+
+
+def test_groups_do_not_mix_the_classes():
+    groups = film_groups(numbered_reviews(30))
+    assert len(set(groups)) == 4 and groups[0] == groups[24] != groups[25] and groups[0] != groups[30]
+
+
+def batches_of(texts, **changes):
+    vocabulary = Vocabulary(["[CLS]", "[UNK]", *(f"w{i}" for i in range(400))])
+    documents = encode_documents(vocabulary, texts, [i % 2 for i in range(len(texts))])
+    settings = {"T_max": 11, "batch_size": 4, "max_unk": 0.0, "crop": 0.0, "seed": 5, "cls": 0, "unk": 1, **changes}
+    return Batches(documents, **settings)
+
+
+def test_padding_is_that_of_the_core():
+    batches = batches_of(["w0 w1", "", " ".join(f"w{i}" for i in range(20))])
+    ids = pad_rows(batches.documents, np.arange(3), 6, cls=0, unk=1)
+    np.testing.assert_array_equal(ids, [[0, 2, 3, 1, 1, 1], [0, 1, 1, 1, 1, 1], [0, 2, 3, 4, 5, 6]])
+
+
+def test_a_batch_depends_on_seed_epoch_and_step_alone():
+    texts = [" ".join(f"w{j}" for j in range(i, i + 7)) for i in range(13)]
+    batches = batches_of(texts, max_unk=1.0, crop=0.5)
+    assert batches.steps == 3
+    first = batches.step_batch(2, 1, batches.order(2))
+    batches.step_batch(0, 0, batches.order(0))
+    again = batches.step_batch(2, 1, batches.order(2))
+    np.testing.assert_array_equal(first[0], again[0])
+    for other in (batches.step_batch(3, 1, batches.order(3)), batches.step_batch(2, 0, batches.order(2))):
+        assert not np.array_equal(first[0], other[0])
+    different = batches._replace(seed=6)
+    assert not np.array_equal(first[0], different.step_batch(2, 1, different.order(2))[0])
+
+
+def test_unk_rates_differ_by_document_and_cover_their_range():
+    texts = [" ".join(f"w{i}" for i in range(400))] * 64
+    batches = batches_of(texts, T_max=401, batch_size=64, max_unk=0.8)
+    ids, _ = batches.step_batch(0, 0, batches.order(0))
+    rates = (ids[:, 1:] == 1).mean(axis=1)
+    assert np.all(ids[:, 0] == 0)
+    assert rates.min() < 0.1 and 0.7 < rates.max() < 0.9
+    assert abs(rates.mean() - 0.4) < 4 * 0.8 / np.sqrt(12 * 64)
+    clean, labels = batches._replace(max_unk=0.0).step_batch(0, 0, batches.order(0))
+    assert not np.any(clean == 1)
+    np.testing.assert_array_equal(labels, batches.order(0) % 2)
+
+
+def test_a_window_is_a_run_of_the_document():
+    batches = batches_of([" ".join(f"w{i}" for i in range(40))] * 64, batch_size=64, crop=1.0)
+    ids, _ = batches.step_batch(0, 0, batches.order(0))
+    starts = ids[:, 1] - 2
+    np.testing.assert_array_equal(ids[:, 1:], 2 + starts[:, None] + np.arange(10))
+    assert starts.min() <= 3 and starts.max() >= 27 and starts.max() <= 30

@@ -1,0 +1,91 @@
+"""Batches of documents on the device against the core, document by document."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import attn_closed_form as acf
+from jax_model.device import documents as batched
+
+MODEL = acf.random_weights(3, D=31, d_e=7, T_max=41, K=3, d_att=5, d_out=2, C=2, score_scale=2.0, biases=True)
+RNG = np.random.default_rng(0)
+DOCUMENTS = [RNG.integers(0, MODEL.D, size=n).tolist() for n in (1, 7, 40, 35, 12, 33, 2)]
+FLOAT64, FLOAT32 = 1e-10, 2e-5
+
+
+def worst(ours, core):
+    return max(np.abs(np.subtract(a, b)).max() for a, b in zip(ours, core, strict=True))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, FLOAT64), (jnp.float32, FLOAT32)])
+def test_predictions_attention_gradients(dtype, tolerance):
+    options = {"dtype": dtype, "batch": 3}
+    assert worst(batched.predict(MODEL, DOCUMENTS, **options), acf.predict_many(MODEL, DOCUMENTS)) <= tolerance
+    core = [acf.attention(MODEL, d) for d in DOCUMENTS]
+    assert worst(batched.attention(MODEL, DOCUMENTS, **options), core) <= tolerance
+    core = [acf.gradient(MODEL, d, output=1) for d in DOCUMENTS]
+    assert worst(batched.gradient(MODEL, DOCUMENTS, output=1, **options), core) <= tolerance
+
+
+@pytest.mark.parametrize("players", ["words", "positions"])
+@pytest.mark.parametrize("absent", ["unk", "deleted"])
+def test_games(players, absent):
+    seen = set()
+    for bucket in batched.game_buckets(MODEL, DOCUMENTS, players, absent, output=1, batch=2):
+        assert bucket.games.s.shape[-1] % batched.BUCKET == 0
+        for row, (place, count) in enumerate(zip(bucket.places, bucket.players, strict=True)):
+            core = acf.pooled_game(MODEL, DOCUMENTS[place], players, absent, output=1)
+            assert core.d == count == bucket.games.players[row]
+            for name in ("s", "v", "s_absent", "v_absent"):
+                ours = np.asarray(getattr(bucket.games, name)[row])[:, :count]
+                assert np.array_equal(np.isneginf(ours), np.isneginf(getattr(core, name)))
+                finite = np.isfinite(ours)
+                assert np.abs(ours[finite] - getattr(core, name)[finite]).max(initial=0) <= FLOAT64
+            assert np.isneginf(bucket.games.s[row, :, count:]).all()
+            assert np.abs(bucket.games.s_background[row] - core.s_background).max() <= FLOAT64
+            seen.add(int(place))
+    assert seen == set(range(len(DOCUMENTS)))
+
+
+@pytest.mark.parametrize(("players", "absent"), [("words", "unk"), ("positions", "deleted")])
+def test_shapley(players, absent):
+    ours = batched.shapley(MODEL, DOCUMENTS, players, absent, batch=4)
+    core = [acf.shapley(acf.pooled_game(MODEL, d, players, absent)) for d in DOCUMENTS]
+    assert worst(ours, core) <= 3e-10 * np.abs(MODEL.collapse.u_tok).max()
+
+
+@pytest.mark.parametrize(
+    ("players", "absent", "options"),
+    [("words", "unk", {}), ("positions", "deleted", {"kernel_width": np.inf, "num_samples": None})],
+)
+def test_lime(players, absent, options):
+    ours = batched.lime(MODEL, DOCUMENTS, players, absent, batch=4, **options)
+    core = [acf.lime_limit(acf.pooled_game(MODEL, d, players, absent), **options) for d in DOCUMENTS]
+    size = np.abs(MODEL.collapse.u_tok).max()
+    assert worst([found.coef for found in ours], [found.coef for found in core]) <= 3e-10 * size
+    assert worst([[found.intercept] for found in ours], [[found.intercept] for found in core]) <= 3e-10 * size
+
+
+def test_shapley_float32():
+    ours = batched.shapley(MODEL, DOCUMENTS, tol=1e-5, dtype=jnp.float32)
+    core = [acf.shapley(acf.pooled_game(MODEL, d, "words")) for d in DOCUMENTS]
+    assert worst(ours, core) <= 1e-4 * np.abs(MODEL.collapse.u_tok).max()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"documents": [[2], []]}, "empty document at 1"),
+        ({"players": "letters"}, "players"),
+        ({"absent": "gone"}, "absent"),
+        ({"output": 2}, "output"),
+        ({"documents": [[31]]}, "tokens"),
+    ],
+)
+def test_bad_input(options, message):
+    with pytest.raises(ValueError, match=message):
+        batched.shapley(**({"weights": MODEL, "documents": [[2]]} | options))
+    with pytest.raises(ValueError, match="at least one document"):
+        batched.predict(MODEL, [])
+    with pytest.raises(ValueError, match="batch"):
+        batched.predict(MODEL, [[2]], batch=0)

@@ -1,0 +1,308 @@
+"""The trainer: its forward pass, its batches, and runs that are killed, resumed, spread over devices and hosts."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attn_closed_form import load_demo_model, load_model, predict_many, random_weights
+from attn_closed_form.evaluate.datasets import Reviews, load_imdb
+from jax_model import Params, forward_batch, params_from_weights
+from jax_model.training.batches import encode_documents, pad_rows, review_numbers, split_by_film
+from jax_model.training.checkpoint import load_checkpoint, save_checkpoint
+from jax_model.training.collapsed import collapsed_forward
+from jax_model.training.devices import device_mesh, join_cluster
+from jax_model.training.train import Config, main, train
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHIVE = ROOT.parent / "shared" / "data" / "aclImdb_v1.tar.gz"
+needs_imdb = pytest.mark.skipif(not ARCHIVE.is_file(), reason="aclImdb_v1.tar.gz is not in ../shared/data")
+
+FLAGS = {"T_max": 13, "d_e": 7, "K": 2, "d_att": 3, "d_out": 5, "epochs": 3, "batch_size": 8, "warmup_steps": 2}
+CONFIG = Config(**FLAGS, learning_rate=0.02, patience=9)
+# Two runs whose sums are taken in another order: float32 rounding, amplified by a dozen steps of AdamW.
+ANOTHER_ORDER = 1e-3
+
+
+def tiny_reviews(n=60, seed=0):
+    """Reviews whose sentiment one of four words decides, `n` of each label."""
+    rng = np.random.default_rng(seed)
+    opinions = (["dull", "awful"], ["fine", "lovely"])
+    texts, labels, names = [], [], []
+    for label, split in ((0, "neg"), (1, "pos")):
+        for i in range(n):
+            words = [*rng.choice(["a", "film", "with", "people", "and", "music"], rng.integers(3, 20))]
+            words.insert(int(rng.integers(3)), str(rng.choice(opinions[label])))
+            texts.append(" ".join(words))
+            labels.append(label)
+            names.append(f"train/{split}/{i}_5.txt")
+    return Reviews(texts, np.array(labels), names)
+
+
+def write_reviews(root, reviews):
+    for text, name in zip(reviews.texts, reviews.names, strict=True):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    return root
+
+
+# The forward pass
+
+
+def test_the_collapsed_forward_is_the_naive_one():
+    rng = np.random.default_rng(0)
+    params = params_from_weights(random_weights(0, D=17, d_e=7, T_max=11, K=2, d_att=3, d_out=5, biases=True))
+    ids = jnp.array(rng.integers(17, size=(4, 11))).at[:, 0].set(3)
+
+    def fast(p):
+        return collapsed_forward(p, ids, cls=3)
+
+    def naive(p):
+        return forward_batch(p, ids)[:, 0]
+
+    np.testing.assert_allclose(jax.jit(fast)(params), jax.jit(naive)(params), rtol=1e-12, atol=1e-12)
+    weight = jnp.array(rng.normal(size=4))
+    slopes = [jax.jit(jax.grad(lambda p, f=f: (f(p) * weight).sum()))(params) for f in (fast, naive)]
+    for name, a, b in zip(Params._fields, *slopes, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10, err_msg=name)
+
+
+def some_texts():
+    return [
+        "",
+        "A wonderful film.",
+        "Dull. Dull! DULL!<br />I left after an hour; 2/10.",
+        "The plot is thin, but the actors are a delight and the music stays with you for days. " * 3,
+        " ".join(["never", "again", "please", "unknownword"] * 60),
+    ]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
+def test_numpy_and_twin_agree_on_the_shipped_model(dtype, tolerance):
+    weights, vocabulary = load_demo_model()
+    documents = [vocabulary.encode(text) for text in some_texts()]
+    ids = pad_rows(encode_documents(vocabulary, some_texts(), [0] * 5), np.arange(5), weights.T_max, 0, 1)
+    params = params_from_weights(weights, dtype)
+    expected = predict_many(weights, documents)
+    np.testing.assert_allclose(jax.jit(forward_batch)(params, jnp.array(ids)), expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(
+        jax.jit(collapsed_forward)(params, jnp.array(ids)), expected[:, 0], rtol=0, atol=tolerance
+    )
+    assert expected[1] > 0 > expected[2]
+
+
+# Runs
+
+
+def test_a_run_learns_and_stops_early():
+    lines = []
+    config = Config(**{**FLAGS, "epochs": 40}, learning_rate=0.05, patience=1, max_unk=0.3)
+    result = train(config, tiny_reviews(), device="cpu", log=lines.append)
+    best, history = result.metrics["best"], result.metrics["history"]
+    assert best["validation_accuracy"] >= 0.9
+    assert len(lines) == len(history) == best["epoch"] + 2 < 40  # the best epoch, patience, one too many
+    assert best["validation_loss"] == min(record["validation_loss"] for record in history)
+    outputs = predict_many(
+        result.weights, [result.vocabulary.encode(text) for text in ("a lovely film", "a dull film")]
+    )
+    assert outputs[0] > 0 > outputs[1]
+    # Reported numbers are those of the weights that are handed back, the averaged ones of the best epoch.
+    _, validating = split_by_film(tiny_reviews())
+    documents = [result.vocabulary.encode(text)[: config.T_max - 1] for text in validating.texts]
+    signed = np.where(validating.labels == 1, 1, -1) * predict_many(result.weights, documents)[:, 0]
+    np.testing.assert_allclose(np.logaddexp(0, -signed).mean(), best["validation_loss"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"K": 0}, "K: expected at least 1, got 0"),
+        ({"T_max": 1}, "T_max: expected at least 2, got 1"),
+        ({"max_unk": 1.5}, r"max_unk: expected a number in 0\.\.1, got 1.5"),
+        ({"learning_rate": float("nan")}, "learning_rate: expected a positive number, got nan"),
+        ({"seed": -1}, "seed: expected at least 0, got -1"),
+    ],
+)
+def test_settings_that_make_no_sense(change, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**change)
+
+
+def test_devices_that_are_not_there():
+    with pytest.raises(ValueError, match="device: expected one of auto, cpu, gpu, got 'tpu'"):
+        device_mesh("tpu")
+    with pytest.raises(ValueError, match="go together; processes and process_id missing"):
+        join_cluster("localhost:1", None, None)
+    if {device.platform for device in jax.devices()} == {"cpu"}:
+        with pytest.raises(ValueError, match=r"asked for gpu, but JAX finds only cpu; .*jax\[cuda12\]"):
+            device_mesh("gpu")
+
+
+def test_the_command_line_says_what_is_wrong(tmp_path, capsys):
+    out = str(tmp_path / "model.npz")
+    for flags, message in (
+        (["--data", str(tmp_path / "none"), "--out", out], "expected aclImdb_v1.tar.gz"),
+        (["--data", str(tmp_path), "--out", str(tmp_path / "model.bin")], "ending in .npz or .safetensors"),
+        (["--data", str(tmp_path), "--out", str(tmp_path / "no" / "m.npz")], "an existing folder"),
+        (["--data", str(tmp_path), "--out", out, "--k", "0"], "K: expected at least 1"),
+    ):
+        assert main(flags) == 2
+        assert message in capsys.readouterr().err
+    data = write_reviews(tmp_path / "aclImdb", tiny_reviews(n=5))
+    assert main(["--data", str(data), "--out", out, "--batch-size", "64"]) == 2
+    assert "batch_size: expected at most the 8 training reviews, got 64" in capsys.readouterr().err
+
+
+def test_checkpoints_that_do_not_fit(tmp_path):
+    path = tmp_path / "run.checkpoint"
+    save_checkpoint(path, {"a": np.ones(3)}, {})
+    with pytest.raises(ValueError, match="a checkpoint of another model"):
+        load_checkpoint(path, {"a": np.ones(4)})
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ValueError, match="not a readable checkpoint"):
+        load_checkpoint(path, {"a": np.ones(3)})
+    with pytest.raises(ValueError, match="not a readable checkpoint"):
+        train(CONFIG, tiny_reviews(), "cpu", path, resume=True)
+    path.unlink()
+    unfinished = Config(**{**FLAGS, "epochs": 1}, learning_rate=0.02, patience=9)
+    train(unfinished, tiny_reviews(), "cpu", path, log=lambda line: None)
+    with pytest.raises(ValueError, match="a checkpoint of an unfinished run; resume it, or delete it"):
+        train(unfinished, tiny_reviews(), "cpu", path)
+    with pytest.raises(ValueError, match="a checkpoint of a run with epochs=1, got 3"):
+        train(CONFIG, tiny_reviews(), "cpu", path, resume=True)
+    with pytest.raises(ValueError, match="a checkpoint of a run on other data"):
+        train(unfinished, tiny_reviews(seed=1), "cpu", path, resume=True)
+
+
+# Runs in processes of their own. `KILL` names a moment; the process ends itself there as `kill -9` would.
+SCRIPT = """
+import os, signal, sys
+import jax_model.checkpoint, jax_model.training.progress
+from jax_model.training.train import main
+
+def die(*args, **kwargs):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def die_at(epoch, step):
+    heard = jax_model.training.progress.Progress.step
+    def listen(self, *now):
+        heard(self, *now)
+        if now == (epoch, step):
+            die()
+    jax_model.training.progress.Progress.step = listen
+
+moments = {"": lambda: None,
+           "in a step": lambda: die_at(1, 5),
+           "in a checkpoint": lambda: setattr(jax_model.training.checkpoint.os, "replace", die)}
+*before, last = sys.argv[1].split("|")
+for flags in before:
+    assert main(flags.split()) == 0
+moments[os.environ.get("KILL", "")]()
+sys.exit(main(last.split()))
+"""
+
+
+def start(*runs, kill="", **environment):
+    settings = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "KILL": kill}
+    environment = {**os.environ, **settings, **environment}
+    command = [sys.executable, "-c", SCRIPT, "|".join(" ".join(flags) for flags in runs)]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def finish(process, status=0):
+    try:
+        _, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == status, errors
+    return errors
+
+
+def flags_of(data, out):
+    settings = {**FLAGS, "learning_rate": 0.02, "patience": 9}
+    settings = [
+        word for name, value in settings.items() for word in (f"--{name.replace('_', '-').lower()}", str(value))
+    ]
+    return ["--data", str(data), "--out", str(out), *settings]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with `whole.npz` from an undisturbed run and `killed.checkpoint` from one killed in its second epoch."""
+    folder = tmp_path_factory.mktemp("runs")
+    data = write_reviews(folder / "aclImdb", tiny_reviews())
+    killed = [*flags_of(data, folder / "killed.npz"), "--checkpoint-steps", "2"]
+    process = start(flags_of(data, folder / "whole.npz"), killed, kill="in a step")
+    finish(process, status=-signal.SIGKILL)
+    return folder
+
+
+def test_a_killed_run_resumes_to_the_same_bits(runs):
+    flags = [*flags_of(runs / "aclImdb", runs / "killed.npz"), "--checkpoint-steps", "2", "--resume"]
+    before = (runs / "killed.checkpoint").read_bytes()
+    assert not (runs / "killed.npz").exists()
+    finish(start(flags, kill="in a checkpoint"), status=-signal.SIGKILL)
+    assert (runs / "killed.checkpoint").read_bytes() == before  # a half-written one does not count
+    finish(start(flags))
+    assert (runs / "killed.npz").read_bytes() == (runs / "whole.npz").read_bytes()
+    assert not (runs / "killed.checkpoint").exists() and not (runs / "whole.checkpoint").exists()
+    whole, killed = (json.loads((runs / f"{name}.json").read_text()) for name in ("whole", "killed"))
+    assert [record["epoch"] for record in killed["history"]] == [1, 2, 3]
+    for a, b in zip(whole["history"], killed["history"], strict=True):
+        for name in ("epoch", "training_loss", "validation_loss", "validation_accuracy"):
+            assert a[name] == b[name]
+
+
+def same_run(runs, out):
+    (weights, vocabulary), (other, words) = load_model(runs / "whole.npz"), load_model(out)
+    assert words == vocabulary
+    documents = [vocabulary.encode(text)[:12] for text in tiny_reviews(seed=2).texts]
+    expected = predict_many(weights, documents)
+    np.testing.assert_allclose(predict_many(other, documents), expected, atol=ANOTHER_ORDER * np.abs(expected).max())
+    histories = [json.loads(path.with_suffix(".json").read_text())["history"] for path in (runs / "whole.npz", out)]
+    for a, b in zip(*histories, strict=True):
+        assert a["validation_loss"] == pytest.approx(b["validation_loss"], rel=ANOTHER_ORDER)
+
+
+def test_four_devices_give_what_one_gives(runs):
+    out = runs / "four.npz"
+    flags = flags_of(runs / "aclImdb", out)
+    finish(start(flags, XLA_FLAGS="--xla_force_host_platform_device_count=4"))
+    assert len(json.loads(out.with_suffix(".json").read_text())["devices"]) == 4
+    same_run(runs, out)
+
+
+def test_two_hosts_give_what_one_gives(runs):
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    out = runs / "hosts.npz"
+    cluster = ["--coordinator", f"localhost:{port}", "--processes", "2", "--process-id"]
+    processes = [start([*flags_of(runs / "aclImdb", out), *cluster, str(i)]) for i in range(2)]
+    for process in processes:
+        finish(process)
+    metrics = json.loads(out.with_suffix(".json").read_text())
+    assert metrics["processes"] == 2 and len(metrics["devices"]) == 2
+    same_run(runs, out)
+
+
+@needs_imdb
+def test_a_slice_of_imdb():
+    """Slower: 5,000 real reviews are enough to pass 75 % on a thousand reviews of other films."""
+    reviews = load_imdb(ARCHIVE, "train")
+    rows = np.flatnonzero(review_numbers(reviews.names) % 12_500 < 2_500)
+    part = Reviews([reviews.texts[i] for i in rows], reviews.labels[rows], [reviews.names[i] for i in rows])
+    config = Config(d_e=32, D=4000, T_max=128, epochs=6, warmup_steps=40, learning_rate=3e-3)
+    result = train(config, part, device="cpu", log=lambda line: None)
+    assert result.metrics["training_reviews"] == 4000 and result.metrics["validation_reviews"] == 1000
+    assert result.metrics["best"]["validation_accuracy"] > 0.75

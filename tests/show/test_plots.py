@@ -1,0 +1,148 @@
+"""Plots show the numbers that they should, on axes that they are given or make."""
+
+import importlib
+import sys
+
+import numpy as np
+import pytest
+
+import attn_closed_form as acf
+from attn_closed_form import explain
+from attn_closed_form.cli.figure import FIGURES, save_figure
+from tests.texts import HOSTILE, REVIEW, long_text, model_for
+
+matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
+matplotlib.use("Agg")
+
+from matplotlib import pyplot as plt  # noqa: E402
+
+from attn_closed_form import plots  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return model_for(REVIEW, K=4, C=2)
+
+
+def labels(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_attention_matrices_stand_in_their_panels(model):
+    weights, vocabulary = model
+    axes = plots.plot_attention(weights, vocabulary, REVIEW)
+    assert axes.shape == (weights.K,)
+    ids = vocabulary.encode(REVIEW)
+    A = acf.attention_matrices(weights, ids)
+    for i, ax in enumerate(axes):
+        assert np.array_equal(ax.images[0].get_array(), A[i, : ids.size + 1, : ids.size + 1])
+        assert labels(ax.xaxis)[:2] == ["[CLS]", "A"]
+    given = plt.figure().subplots(1, weights.K)
+    assert plots.plot_attention(weights, vocabulary, REVIEW, axes=given)[2] is given[2]
+    with pytest.raises(ValueError, match="axes: expected 4, one a head, got 1"):
+        plots.plot_attention(weights, vocabulary, REVIEW, axes=given[:1])
+
+
+def test_the_gradient_map_is_the_gradient(model):
+    weights, vocabulary = model
+    ax = plots.plot_gradient(weights, vocabulary, REVIEW, output=1)
+    ids = vocabulary.encode(REVIEW)
+    assert np.array_equal(ax.images[0].get_array(), acf.gradient(weights, ids, 1)[: ids.size + 1].T)
+    low, high = ax.images[0].get_clim()
+    assert low == -high
+
+
+def test_lime_boxes_crosses_and_the_printed_theorem(model):
+    weights, vocabulary = model
+    ax = plots.plot_lime(weights, vocabulary, REVIEW, runs=3, top=6)
+    game = acf.pooled_game(weights, vocabulary.encode(REVIEW), "words")
+    exact = acf.lime_limit(game).coef
+    order = np.argsort(-np.abs(exact), kind="stable")[:6]
+    by_label = {line.get_label(): line.get_ydata() for line in ax.lines}
+    assert np.allclose(by_label["exact limit"], exact[order])
+    assert np.allclose(by_label["Theorem 5.1 as printed"], acf.lime_theorem_5_1(game)[order])
+    runs = np.stack([acf.lime_sample(game, seed=run).coef for run in range(3)])[:, order]
+    medians = [line.get_ydata()[0] for line in ax.lines if len(line.get_xdata()) == 2 and line.get_color() != "0.7"]
+    assert set(np.round(np.median(runs, axis=0), 12)) <= set(np.round(medians, 12))
+    assert len(ax.patches) == 6
+    deleted = plots.plot_lime(weights, vocabulary, REVIEW, runs=2, absent="deleted", ax=plt.figure().subplots())
+    assert "Theorem 5.1 as printed" not in [line.get_label() for line in deleted.lines]
+
+
+def test_the_slalom_plane_has_importance_across_and_value_up(model):
+    weights, vocabulary = model
+    ax = plots.plot_slalom(weights, vocabulary, REVIEW, names=3)
+    found = explain(weights, vocabulary, REVIEW, ["slalom-importance", "slalom-value", "slalom-linear"])
+    points = np.column_stack([found["slalom-importance"].scores, found["slalom-value"].scores])
+    assert np.allclose(ax.collections[0].get_offsets(), points)
+    assert ax.texts[0].get_text() == found["slalom-linear"].top(1)[0][0]
+    assert 1 <= len(ax.texts) <= 3
+
+
+def test_the_interaction_map_is_the_interactions_without_the_diagonal(model):
+    weights, vocabulary = model
+    ax = plots.plot_interactions(weights, vocabulary, REVIEW, top=5)
+    e = explain(weights, vocabulary, REVIEW, "shapley")["shapley"]
+    order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:5])
+    expected = e.interactions()[np.ix_(order, order)]
+    np.fill_diagonal(expected, 0)
+    assert np.array_equal(ax.images[0].get_array(), expected)
+    assert labels(ax.yaxis) == [e.tokens[j] for j in order]
+
+
+def test_the_table_is_blue_for_and_orange_against(model):
+    weights, vocabulary = model
+    ax = plots.plot_table(weights, vocabulary, REVIEW, ["shapley", "alpha-avg"])
+    cells = ax.images[0].get_array()
+    scores = explain(weights, vocabulary, REVIEW, "shapley")["shapley"].scores
+    red, blue = cells[0, np.argmax(scores), 0], cells[0, np.argmax(scores), 2]
+    assert blue > red
+    assert cells[0, np.argmin(scores), 0] > cells[0, np.argmin(scores), 2] or scores.min() >= 0
+    assert labels(ax.yaxis) == ["Shapley", "α-avg"]
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_every_figure_goes_to_a_file(tmp_path, model, figure, suffix):
+    path = tmp_path / f"figure{suffix}"
+    save_figure(str(path), figure, *model, REVIEW, ["shapley", "alpha-avg"])
+    assert path.read_bytes()[:4] == (b"\x89PNG" if suffix == ".png" else b"<?xm")
+    assert plt.get_fignums() == []
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")  # the font of a machine may lack an emoji
+@pytest.mark.parametrize("name", ["template", "emoji", "escape sequence", "one word", "unknown", "right to left"])
+def test_hostile_texts_are_drawn(tmp_path, name):
+    model = model_for("fine film bad")
+    for figure in ("table", "slalom", "interactions"):
+        save_figure(str(tmp_path / "figure.png"), figure, *model, HOSTILE[name], "shapley")
+
+
+def test_dollars_are_not_mathematics():
+    assert plots._named(["$x^2$"]) == [r"\$x^2\$"]
+
+
+def test_long_texts_leave_names_out():
+    text = long_text(200)
+    weights, vocabulary = model_for(text, T_max=256)
+    ax = plots.plot_table(weights, vocabulary, text, "alpha-avg")
+    assert 40 < len(labels(ax.xaxis)) <= plots.MOST_NAMES
+
+
+def test_an_unknown_figure_and_a_missing_matplotlib_are_errors(model, monkeypatch):
+    with pytest.raises(ValueError, match=r"figure: expected one of table, .*got 'pie'"):
+        save_figure("x.png", "pie", *model, REVIEW)
+
+    def missing(name):
+        raise ModuleNotFoundError("No module named 'matplotlib'")
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    monkeypatch.delitem(sys.modules, "matplotlib.figure")
+    with pytest.raises(ImportError, match=r"attn-closed-form\[plots\]"):
+        save_figure("x.png", "table", *model, REVIEW)

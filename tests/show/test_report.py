@@ -1,0 +1,195 @@
+"""The report is well formed, self-contained and light, and shows any text literally."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from attn_closed_form import DEFAULT_METHODS, METHODS, explain
+from attn_closed_form.show.report import fragment, report
+from attn_closed_form.show.report_figures import lime_spread, rank_correlation, ticks
+from attn_closed_form.show.sanitize import visible
+from tests.texts import HOSTILE, REVIEW, long_text, model_for
+
+VOID = {"meta", "br"}
+# Our own elements; anything else came out of a text.
+KNOWN = {
+    "html", "head", "meta", "title", "style", "body", "h1", "h2", "blockquote", "dl", "div", "dt", "dd", "section", "p",
+    "table", "thead", "tbody", "tr", "th", "td", "i", "small", "svg", "path", "text", "circle", "g", "span", "b",
+    "details", "summary", "ul", "li", "script",
+}  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Checks nesting, elements and attributes while reading; collects the text of table cells and scripts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.cells, self.scripts, self.words, self.text = [], [], [], [], []
+        self.feed(page)
+        self.close()
+        assert self.open == [], f"not closed: {self.open}"
+
+    def handle_starttag(self, tag, attributes):
+        assert tag in KNOWN, tag
+        for name, value in attributes:
+            assert not name.startswith("on"), name
+            assert name not in ("src", "href", "action", "formaction"), name
+            assert "javascript:" not in (value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "td":
+            self.cells.append("")
+        if tag == "script":
+            self.scripts.append("")
+        if tag == "i":
+            self.words.append((dict(attributes).get("class", ""), ""))
+
+    def handle_startendtag(self, tag, attributes):
+        assert tag in KNOWN, tag
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-1:]}"
+        self.open.pop()
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+            return
+        self.text.append(data)
+        if "td" in self.open:
+            self.cells[-1] += data
+        if self.open and self.open[-1] == "i":
+            mark, word = self.words[-1]
+            self.words[-1] = (mark, word + data)
+
+
+def page_for(text, known="fine film bad", **options):
+    weights, vocabulary = model_for(known, text)
+    return report(weights, vocabulary, text, **{"runs": 2, **options})
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_are_shown_literally_and_break_nothing(name):
+    text = HOSTILE[name]
+    html = page_for(text)
+    page = Page(html)
+    html.encode("utf-8")
+    assert len(page.scripts) == 2 and page.scripts[1].count("JSON.parse") == 1
+    json.loads(page.scripts[0])
+    if len(text) < 200:
+        assert page.cells[0] == visible(text)
+        assert visible(text) in "".join(page.text)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", html)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_break_no_notebook(name):
+    weights, vocabulary = model_for("fine film bad")
+    found = explain(weights, vocabulary, HOSTILE[name], ["shapley", "alpha-avg"])
+    page = Page(found._repr_html_())
+    assert page.scripts == [] and len(page.cells) == 2
+    assert Page(found["shapley"]._repr_html_()).cells == page.cells[:1]
+    assert "title=" in fragment([found["shapley"]])
+
+
+def test_the_page_needs_no_network():
+    html = page_for(REVIEW)
+    assert not re.search(r"https?:|//[a-z]|@import|url\(|<link|<img|fetch|XMLHttp", html)
+
+
+@pytest.mark.parametrize("players", ["words", "positions"])
+def test_a_page_for_256_tokens_is_light(players):
+    text = long_text(255)
+    weights, vocabulary = model_for(text, T_max=256, K=6)
+    html = report(weights, vocabulary, text, players=players, runs=2)
+    Page(html)
+    assert len(html.encode()) < 200_000
+
+
+def test_ten_thousand_words_stay_light_and_are_counted():
+    text = long_text(10_000)
+    weights, vocabulary = model_for(text, T_max=256, K=6, d_e=8)
+    with pytest.warns(UserWarning, match="last 9745 are not seen"):
+        html = report(weights, vocabulary, text, runs=1)
+    Page(html)
+    assert len(html.encode()) < 200_000
+    assert "9,745 more not seen" in html and "255 of 10,000" in html
+
+
+def test_words_carry_the_level_of_their_score():
+    weights, vocabulary = model_for(REVIEW)
+    page = Page(report(weights, vocabulary, REVIEW, ["shapley", "alpha-avg"], runs=0))
+    e = explain(weights, vocabulary, REVIEW, "shapley")["shapley"]
+    assert len(page.words) == 2 * len(e.occurrences)
+    for (mark, word), place in zip(page.words, e.occurrences, strict=False):
+        assert word == REVIEW[place.start : place.end]
+        strength = e.strength[place.player]
+        assert mark[:1] == ("" if abs(strength) < 0.125 else "p" if strength > 0 else "n")
+    assert {mark[:1] for mark, _ in page.words[len(e.occurrences) :]} <= {"", "u"}
+
+
+def test_the_script_knows_every_score():
+    weights, vocabulary = model_for(REVIEW)
+    data = json.loads(Page(report(weights, vocabulary, REVIEW, runs=0)).scripts[0])
+    found = explain(weights, vocabulary, REVIEW)
+    assert data["labels"] == [METHODS[name].label for name in DEFAULT_METHODS]
+    for row, e in zip(data["scores"], found.values(), strict=True):
+        assert np.allclose(row, e.scores, rtol=1e-3, atol=0)
+    first = found["shapley"]
+    assert data["player"] == [place.player for place in first.occurrences]
+
+
+def test_prediction_and_guarantee_stand_at_the_top():
+    weights, vocabulary = model_for(REVIEW)
+    html = report(weights, vocabulary, REVIEW, runs=0)
+    e = explain(weights, vocabulary, REVIEW, "shapley")["shapley"]
+    assert f"{e.prediction:+.4f}" in html and f"≤ {e.error:.1e}" in html
+
+
+def test_unknown_words_are_marked():
+    weights, vocabulary = model_for("fine film")
+    page = Page(report(weights, vocabulary, "zyx film", ["alpha-avg"], runs=0))
+    (unknown, _), (known, _) = page.words
+    assert "k" in unknown.split() and "k" not in known.split()
+
+
+def test_rank_correlation_is_spearmans():
+    weights, vocabulary = model_for(REVIEW)
+    found = explain(weights, vocabulary, REVIEW + " zyx wvu")
+    signed = found["shapley"], found["gxi"]
+    assert rank_correlation(*signed) == pytest.approx(spearmanr(*(e.scores for e in signed))[0])
+    mixed = found["shapley"], found["alpha-avg"]
+    assert rank_correlation(*mixed) == pytest.approx(spearmanr(*(np.abs(e.scores) for e in mixed))[0])
+    logs = found["shapley"], found["slalom-importance"]
+    assert rank_correlation(*logs) == pytest.approx(spearmanr(np.abs(logs[0].scores), logs[1].scores)[0])
+    assert rank_correlation(found["slalom-importance"], found["alpha-avg"]) > 0.9
+    only = explain(weights, vocabulary, "film", "shapley")["shapley"]
+    assert np.isnan(rank_correlation(only, only))
+
+
+def test_ticks_are_round_and_inside():
+    for low, high in [(-1e-9, 3e-9), (0.0, 1.0), (-123.0, 4567.0), (1.0, 1.0)]:
+        marks = ticks(low, high)
+        assert 1 <= len(marks) <= 9 and all(low - 1e-12 <= mark <= high + 1e-12 for mark in marks)
+
+
+def test_crosses_stand_at_the_exact_values():
+    weights, vocabulary = model_for(REVIEW)
+    exact = explain(weights, vocabulary, REVIEW, "lime")["lime"]
+    svg = lime_spread(exact, np.stack([exact.scores] * 3))
+    # With every run equal to the limit, each cross is centred on its dots.
+    crosses = [float(x) + 3.5 for x in re.findall(r"M([\d.]+) [\d.]+l7 7m-7 0l7-7", svg)]
+    dots = [float(x) for x in re.findall(r"M([\d.]+) [\d.]+h0", svg)][::3]
+    assert len(crosses) == len(exact.tokens) and np.allclose(crosses, dots, atol=0.11)
+
+
+def test_a_constant_model_has_a_page():
+    weights, vocabulary = model_for(REVIEW)
+    import dataclasses
+
+    flat = dataclasses.replace(weights, W_v=np.zeros_like(weights.W_v), b_v=np.zeros_like(weights.b_v))
+    Page(report(flat, vocabulary, REVIEW, runs=2))

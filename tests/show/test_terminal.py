@@ -1,0 +1,122 @@
+"""The table of the terminal reads in colour and without, fits its width, and cannot be steered by a text."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+
+from attn_closed_form import METHODS, explain
+from attn_closed_form.show.palette import levels
+from attn_closed_form.show.sanitize import escape, visible, width
+from attn_closed_form.show.terminal import mark, numbers, table, use_colour
+from tests.texts import HOSTILE, REVIEW, long_text, model_for
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def rows_of(text, methods=None, **options):
+    weights, vocabulary = model_for("fine film bad", text)
+    return list(explain(weights, vocabulary, text, methods, **options).values())
+
+
+def test_marks_say_sign_and_strength():
+    e = rows_of(REVIEW, "shapley")[0]
+    lines = table([e], 10_000).splitlines()
+    level = levels(e.strength)
+    expected = [REVIEW[p.start : p.end] + mark(level[p.player], True) for p in e.occurrences]
+    assert lines[0].split() == ["Shapley", *expected]
+    strongest = int(np.argmax(np.abs(e.scores)))
+    assert abs(level[strongest]) == 4 and np.sign(level[strongest]) == np.sign(e.scores[strongest])
+
+
+def test_colours_paint_the_same_words_and_leave_no_marks():
+    e = rows_of(REVIEW, "shapley")[0]
+    painted = table([e], 10_000, colour=True).splitlines()[0]
+    assert ANSI.sub("", painted).split() == ["Shapley", *(REVIEW[p.start : p.end] for p in e.occurrences)]
+    level = levels(e.strength)
+    assert painted.count("\x1b[38;5") == sum(level[p.player] != 0 for p in e.occurrences)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 133])
+@pytest.mark.parametrize("colour", [False, True])
+def test_lines_are_wrapped_and_lose_no_word(columns, colour):
+    text = long_text(40)
+    rows = rows_of(text, ["shapley", "alpha-avg"])
+    body = ANSI.sub("", table(rows, columns, colour)).split("\n\n")[0]
+    assert max(map(width, body.splitlines())) <= columns
+    words = [re.sub(r"[-+*]+$", "", word) for word in body.split()]
+    assert words == ["Shapley", *text.split(), "α-avg", *text.split()]
+
+
+def test_unknown_and_unseen_words_are_named():
+    weights, vocabulary = model_for("fine film", T_max=4)
+    with pytest.warns(UserWarning, match="not seen"):
+        found = explain(weights, vocabulary, "zyx film fine film film", "alpha-avg")
+    shown = table(found.values(), 100)
+    assert "zyx[UNK]" in shown and "… 2 more not seen" in shown
+    assert "[UNK]: not in the vocabulary" in shown
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_cannot_steer_the_terminal(name):
+    shown = table(rows_of(HOSTILE[name], ["shapley", "alpha-avg"]), 80)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", shown)
+    shown.encode("utf-8")
+
+
+def test_a_guaranteed_error_is_printed_with_its_methods():
+    rows = rows_of(REVIEW, ["shapley", "alpha-avg"])
+    assert f"guaranteed error: {rows[0].error:.0e} (Shapley)" in table(rows)
+    assert "guaranteed" not in table(rows[1:])
+
+
+def test_numbers_are_those_of_the_strongest_words():
+    rows = rows_of(REVIEW, ["shapley", "loo"])
+    lines = numbers(rows, 2).splitlines()
+    assert lines[0].split() == ["shapley", "loo"]
+    for line, (word, score) in zip(lines[1:], rows[0].top(2), strict=True):
+        name, first, second = line.split()
+        assert name == word and float(first) == pytest.approx(score, rel=1e-5)
+        assert float(second) == pytest.approx(rows[1].scores[rows[1].tokens.index(word)], rel=1e-5)
+
+
+def test_strength_and_levels():
+    assert METHODS["slalom-importance"].strength(np.array([-3.0, 0.0, 1.0])).tolist() == [0.0, 0.75, 1.0]
+    assert METHODS["shapley"].strength(np.zeros(2)).tolist() == [0.0, 0.0]
+    assert METHODS["slalom-importance"].strength(np.ones(2)).tolist() == [0.0, 0.0]
+    assert levels(np.array([0.0, 0.124, 0.125, -0.3, 0.5, -0.75, 1.0])).tolist() == [0, 0, 1, -2, 3, -4, 4]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "choice", "expected"),
+    [
+        (Terminal(), {}, "auto", True),
+        (io.StringIO(), {}, "auto", False),
+        (Terminal(), {"NO_COLOR": "1"}, "auto", False),
+        (Terminal(), {"TERM": "dumb"}, "auto", False),
+        (io.StringIO(), {"FORCE_COLOR": "1"}, "auto", True),
+        (io.StringIO(), {"NO_COLOR": "1"}, "always", True),
+        (Terminal(), {}, "never", False),
+    ],
+)
+def test_when_to_colour(monkeypatch, stream, environment, choice, expected):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert use_colour(stream, choice) is expected
+
+
+def test_visible_and_escape():
+    assert visible("a\tb\r\nc") == "a b c"
+    assert visible("\x1b\u202e\ud800") == "\ufffd" * 3
+    assert escape("<&\"'>") == "&lt;&amp;&quot;&#x27;&gt;"
+    assert escape("a" * 100, 11) == "aaaaa…aaaaa"
+    assert width("映画é") == 5

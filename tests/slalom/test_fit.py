@@ -1,0 +1,389 @@
+"""SLALOM-eff and SLALOM-fidel: samples, solvers, and what a user may ask for."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import least_squares, nnls
+
+from attn_closed_form import Slalom, SlalomWarning, predict_many, random_weights, slalom_fit_eff, slalom_fit_fidel
+from attn_closed_form.slalom.design import deletions, short_sequences
+from attn_closed_form.slalom.paper_solvers import simplex_least_squares
+from attn_closed_form.slalom.samples import LongSamples, ShortSamples, outputs, values_for
+from attn_closed_form.slalom.solvers import linear_start, optimum
+
+EXACT = 1e-6  # the bar of a fit to a model that is a SLALOM
+FITS = [slalom_fit_eff, slalom_fit_fidel]
+
+
+def toy(seed, V, C=None):
+    rng = np.random.default_rng(seed)
+    ids = np.sort(rng.choice(1000, size=V, replace=False))
+    return Slalom(ids, rng.normal(size=V), rng.normal(size=V if C is None else (V, C)))
+
+
+class Counted:
+    def __init__(self, f):
+        self.f, self.sequences = f, []
+
+    def __call__(self, sequences):
+        self.sequences += [tuple(map(int, s)) for s in sequences]
+        return self.f(sequences)
+
+
+def attention_model(seed=0, C=1, K=3):
+    """A black box that is no SLALOM: several heads, positions, padding."""
+    weights = random_weights(seed=seed, D=60, T_max=24, K=K, C=C, score_scale=2.0)
+    return lambda sequences: predict_many(weights, sequences)[:, 0] if C == 1 else predict_many(weights, sequences)
+
+
+def errors(fit, truth):
+    return np.abs(fit.slalom.s - truth.s).max(), np.abs(fit.slalom.v - truth.v).max()
+
+
+# --- a model that is a SLALOM
+
+
+@pytest.mark.parametrize("fit", FITS)
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), V=st.integers(1, 15), C=st.sampled_from([None, 2, 3]), repeats=st.integers(0, 6))
+def test_a_slalom_is_found(fit, seed, V, C, repeats):
+    truth = toy(seed, V, C)
+    rng = np.random.default_rng(seed)
+    document = rng.permutation(np.r_[truth.ids, rng.choice(truth.ids, size=repeats)])
+    found = fit(truth.predict_many, document, num_samples=600, seed=seed)
+    assert max(errors(found, truth)) < EXACT
+    assert found.mse < 1e-20 and found.converged
+    assert found.slalom.v.ndim == truth.v.ndim
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("V", [8, 200])
+def test_the_bar_of_the_benchmark_500_samples(fit, V):
+    truth = toy(V, V)
+    f = Counted(truth.predict_many)
+    found = fit(f, truth.ids, num_samples=500)
+    assert found.model_calls == len(f.sequences) == len(set(f.sequences)) <= 500
+    assert found.num_samples <= 500
+    assert max(errors(found, truth)) < EXACT
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_scores_of_very_different_sizes(fit):
+    truth = Slalom(np.arange(6), [9.0, -6.0, 3.0, 0.0, -4.0, -2.0], [1.0, -30.0, 0.01, 5.0, 2.0, -1.0])
+    assert max(errors(fit(truth.predict_many, truth.ids), truth)) < EXACT
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_a_constant_model_has_equal_values_and_importances(fit):
+    found = fit(lambda sequences: np.full(len(sequences), 2.5), [4, 7, 9, 11])
+    np.testing.assert_allclose(found.slalom.v, 2.5, atol=1e-9)
+    assert np.isfinite(found.slalom.s).all() and found.mse < 1e-20
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_one_token_and_one_repeated_word(fit):
+    for document in ([5], [5, 5, 5]):
+        found = fit(lambda sequences: np.full(len(sequences), -1.5), document)
+        assert found.slalom.s.tolist() == [0.0] and found.slalom.v[0] == pytest.approx(-1.5, abs=1e-12)
+
+
+# --- a model that is not
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("C", [1, 3])
+def test_nothing_better_is_near(fit, C):
+    """At the end the gradient of the MSE vanishes, and scipy's least squares, started there, finds nothing better."""
+    f = attention_model(C=C)
+    box = Counted(f)
+    document = np.array([5, 9, 14, 21, 30, 9])
+    found = fit(box, document, num_samples=400, seed=3, gamma=1.0, max_spread=60)
+    assert found.slalom.s.sum() == pytest.approx(1.0)
+    # The samples are weighted as they were drawn; eff draws no pair twice, fidel's weights are found again here.
+    if fit is slalom_fit_eff:
+        counts = np.ones(len(box.sequences))
+    else:
+        keep = deletions(6, 400, 5, "balanced", np.random.default_rng(3))
+        drawn = [tuple(document[row].tolist()) for row in keep]
+        counts = np.array([drawn.count(s) for s in box.sequences], dtype=float)
+    ids, V = found.slalom.ids, found.slalom.V
+    target = np.asarray(f([np.array(s) for s in box.sequences])).reshape(len(counts), -1)
+    weight = np.sqrt(counts / counts.sum())[:, None]
+
+    def residuals(x):
+        slalom = Slalom(ids, x[:V], x[V:].reshape(V, C))
+        return (weight * (target - slalom.predict_many(box.sequences))).ravel()
+
+    x = np.r_[found.slalom.s, found.slalom.v.ravel()]
+    assert found.mse == pytest.approx((residuals(x) ** 2).sum(), rel=1e-9)
+    assert found.mse > 1e-8  # the model is no SLALOM
+    better = least_squares(residuals, x, xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=200)
+    assert found.mse <= 2 * better.cost * (1 + 1e-6)
+    start = least_squares(residuals, np.zeros(V * (C + 1)), max_nfev=200)
+    assert found.mse <= 2 * start.cost * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_the_paper_s_solvers_come_near_but_not_to_the_optimum(fit):
+    f, document = attention_model(seed=1), [5, 9, 14, 21, 30, 41, 9]
+    best = fit(f, document, num_samples=300)
+    paper = fit(f, document, num_samples=300, solver="paper")
+    assert best.model_calls == paper.model_calls
+    assert best.mse < paper.mse  # Eq. 77 is not the MSE, and SGD has no end
+    variance = np.var(f([np.array(document)[row] for row in deletions(7, 300, 5, "uniform", np.random.default_rng(0))]))
+    assert paper.mse < 2 * variance
+
+
+def test_the_paper_s_solvers_on_a_slalom():
+    truth = toy(1, 5)
+    rough = slalom_fit_eff(truth.predict_many, truth.ids, solver="paper", steps=5000, learning_rate=1.0)
+    assert max(errors(rough, truth)) < 0.1
+    few = slalom_fit_eff(truth.predict_many, truth.ids, solver="paper", steps=10)
+    assert few.mse > rough.mse and not few.converged and few.iterations == 10
+    alternated = slalom_fit_fidel(truth.predict_many, truth.ids, solver="paper", rounds=200)
+    level = slalom_fit_fidel(truth.predict_many, truth.ids, solver="paper", rounds=1)
+    assert alternated.mse <= level.mse
+    with pytest.raises(ValueError, match="it diverged"), np.errstate(all="ignore"):
+        slalom_fit_eff(truth.predict_many, truth.ids, solver="paper", learning_rate=1e9)
+
+
+def test_centred_fits_sum_to_zero_over_classes():
+    f = attention_model(C=3)
+    fit = slalom_fit_eff(f, [5, 9, 14, 21], centred=True)
+    np.testing.assert_allclose(fit.slalom.v.sum(axis=1), 0, atol=1e-9)
+    with pytest.raises(ValueError, match="centred: expected a black box of several classes"):
+        slalom_fit_eff(attention_model(), [5, 9], centred=True)
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_single_precision_does_not_hide_a_slalom_of_wide_spread(fit):
+    truth = Slalom(np.arange(6), [8.0, -4.0, 3.0, 0.0, -4.5, -2.5], [1.0, -3.0, 0.5, 5.0, 2.0, -1.0])
+    found = fit(lambda sequences: truth.predict_many(sequences).astype(np.float32), truth.ids)
+    assert np.ptp(truth.s) > 12 and max(errors(found, truth)) < 0.05
+
+
+@pytest.mark.parametrize("max_spread", [1.0, 3.0])
+def test_importances_stay_within_the_spread_at_a_bounded_optimum(max_spread):
+    box = Counted(attention_model())
+    document = np.array([5, 9, 14, 21, 30, 9])
+    found = slalom_fit_fidel(box, document, num_samples=400, max_spread=max_spread)
+    assert np.ptp(found.slalom.s) <= max_spread * (1 + 1e-9)
+    wider = slalom_fit_fidel(box, document, num_samples=400, max_spread=2 * max_spread)
+    assert wider.mse <= found.mse * (1 + 1e-9)
+    # No single importance can move within the spread and make it better, with the best values for it.
+    keep = deletions(6, 400, 5, "balanced", np.random.default_rng(0))
+    samples = LongSamples(np.stack([(document[:, None] == found.slalom.ids)[row].sum(axis=0) for row in keep]) * 1.0)
+    f = np.array(box([document[row] for row in keep]))[:, None]
+    weight = np.full(400, 1 / 400)
+
+    def mse(s):
+        r = f - outputs(samples, s, values_for(samples, f, weight, s))
+        return float(weight @ (r * r)[:, 0])
+
+    assert mse(found.slalom.s) == pytest.approx(found.mse, rel=1e-6)
+    for j in range(found.slalom.V):
+        for move in (-0.05, 0.05):
+            s = found.slalom.s + move * (np.arange(found.slalom.V) == j)
+            if np.ptp(s) <= max_spread:
+                assert mse(s) >= found.mse * (1 - 1e-7)
+
+
+# --- samples
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_balanced_short_sequences_are_the_whole_population_without_repeats(length):
+    V = 5
+    everything = short_sequences(V, 10**6, length, "balanced", np.random.default_rng(0))
+    assert len(everything) == len(np.unique(everything, axis=0)) == V**length
+    some = short_sequences(V, 2 * V, length, "balanced", np.random.default_rng(0))[: V**length]
+    assert (some[:V] == some[:V, :1]).all()  # each token alone first
+    for place in some.T:
+        assert np.ptp(np.bincount(place, minlength=V)) == 0
+
+
+def test_balanced_short_sequences_of_a_huge_population():
+    some = short_sequences(300, 1000, 4, "balanced", np.random.default_rng(0))
+    assert some.shape == (1000, 4) and len(np.unique(some, axis=0)) == 1000
+
+
+def test_uniform_short_sequences_are_uniform():
+    drawn = short_sequences(4, 16000, 2, "uniform", np.random.default_rng(0))
+    counts = np.bincount(drawn[:, 0] * 4 + drawn[:, 1], minlength=16)
+    assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000)  # five standard errors
+
+
+@pytest.mark.parametrize("design", ["balanced", "uniform"])
+def test_deletions_have_sizes_up_to_five_alike(design):
+    keep = deletions(30, 6000, 5, design, np.random.default_rng(0))
+    sizes = np.bincount((~keep).sum(axis=1), minlength=6)
+    assert sizes.size == 6 and np.abs(sizes - 1000).max() < 5 * np.sqrt(1000)
+    each = (~keep).sum(axis=0)
+    assert np.abs(each - 500).max() < (12 if design == "balanced" else 5 * np.sqrt(500))
+
+
+def test_balanced_deletions_treat_every_position_alike_from_the_start():
+    keep = deletions(20, 1 + 20 + 10 + 7 + 5 + 4, 5, "balanced", np.random.default_rng(0))
+    assert keep[0].all() and ((~keep[1:21]).sum(axis=0) == 1).all()
+    assert (~keep).sum(axis=0).min() == 5
+
+
+@pytest.mark.parametrize("design", ["balanced", "uniform"])
+@pytest.mark.parametrize("T", [1, 2, 3])
+def test_some_token_always_stays(design, T):
+    keep = deletions(T, 50, 5, design, np.random.default_rng(0))
+    assert keep.shape == (50, T) and keep.any(axis=1).all()
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("design", ["balanced", "uniform"])
+def test_the_seed_decides_and_a_generator_is_taken(fit, design):
+    f, document = attention_model(), [5, 9, 14, 21, 30, 41]
+    runs = [fit(f, document, num_samples=30, design=design, seed=s) for s in (1, 1, 2, np.random.default_rng(1))]
+    assert (runs[0].slalom.s == runs[1].slalom.s).all() and (runs[0].slalom.v == runs[3].slalom.v).all()
+    assert not np.allclose(runs[0].slalom.v, runs[2].slalom.v, rtol=1e-3)
+    assert runs[0].num_samples == 30
+
+
+def test_eff_asks_for_pairs_and_fidel_for_deletions_in_order():
+    document = [9, 5, 14, 9, 30, 21, 7]
+    box = Counted(attention_model())
+    slalom_fit_eff(box, document, num_samples=20)
+    assert all(len(s) == 2 and set(s) <= set(document) for s in box.sequences)
+    box = Counted(attention_model())
+    slalom_fit_fidel(box, document, num_samples=200)
+    for s in box.sequences:
+        rest = iter(document)
+        assert 2 <= len(s) <= 7 and all(any(t == d for d in rest) for t in s)  # a subsequence
+
+
+# --- solvers
+
+
+def test_short_and_long_samples_are_the_same_problem():
+    rng = np.random.default_rng(0)
+    index = rng.integers(6, size=(40, 3))
+    index[:6] = np.arange(6)[:, None]
+    counts = np.stack([np.bincount(row, minlength=6) for row in index]).astype(float)
+    short, long = ShortSamples(index, 6), LongSamples(counts)
+    s, v, f = rng.normal(size=6), rng.normal(size=(6, 2)), rng.normal(size=(40, 2))
+    weight = np.full(40, 1 / 40)
+    np.testing.assert_allclose(outputs(short, s, v), outputs(long, s, v), atol=1e-14)
+    ends = [optimum(samples, f, weight, lambda *_: None) for samples in (short, long)]
+    assert ends[0].mse == pytest.approx(ends[1].mse, rel=1e-6)
+
+
+def test_the_start_alone_finds_an_exact_slalom():
+    truth = toy(3, 9)
+    index = short_sequences(9, 40, 2, "balanced", np.random.default_rng(0))
+    f = truth.predict_many(list(truth.ids[index]))[:, None]
+    np.testing.assert_allclose(linear_start(ShortSamples(index, 9), f, np.full(40, 1 / 40)), truth.s, atol=1e-9)
+
+
+def test_long_samples_whose_masses_underflow():
+    samples = LongSamples(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]))
+    alpha = samples.alpha(np.array([0.0, -2000.0, -2000.0]))
+    np.testing.assert_allclose(alpha, [[1, 0, 0], [0, 1 / 3, 2 / 3]], atol=1e-15)
+
+
+def test_simplex_least_squares_against_scipy():
+    rng = np.random.default_rng(0)
+    for V in (1, 2, 5, 12):
+        E = rng.normal(size=(V + 3, V)) + 0.5
+        x = simplex_least_squares(E.T @ E)
+        expected, _ = nnls(np.vstack([E / np.linalg.norm(E, axis=0).max(), np.ones(V)]), np.r_[np.zeros(V + 3), 1.0])
+        np.testing.assert_allclose(x, expected / expected.sum(), atol=1e-8)
+        assert x.min() >= 0 and x.sum() == pytest.approx(1)
+
+
+# --- at the door
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"solver": "adam"}, ValueError, "solver: expected one of"),
+        ({"design": "sobol"}, ValueError, "design: expected one of"),
+        ({"num_samples": 0}, ValueError, "num_samples: expected an integer >= 1, got 0"),
+        ({"num_samples": 2.5}, ValueError, "num_samples: expected an integer >= 1, got 2.5"),
+        (
+            {"epochs": 3},
+            TypeError,
+            r"epochs: unknown option; solver='optimum' takes \['max_iter', 'tol', 'max_spread'\]",
+        ),
+        ({"solver": "paper", "max_iter": 3}, TypeError, "max_iter: unknown option; solver='paper'"),
+        ({"solver": "paper", "rng": 3}, TypeError, "rng: unknown option"),
+        ({"max_iter": -1}, ValueError, "max_iter: expected a positive"),
+        ({"gamma": np.nan}, ValueError, "gamma: expected finite"),
+    ],
+)
+def test_unknown_and_impossible_options_are_errors(fit, options, error, message):
+    with pytest.raises(error, match=message):
+        fit(attention_model(), [5, 9, 14], **options)
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_bad_documents_and_black_boxes_are_errors(fit):
+    with pytest.raises(ValueError, match="empty document"):
+        fit(attention_model(), [])
+    with pytest.raises(ValueError, match="tokens: expected integer ids"):
+        fit(attention_model(), [1.5])
+    with pytest.raises(ValueError, match="f: expected finite numbers, got nan"):
+        fit(lambda sequences: np.full(len(sequences), np.nan), [5, 9])
+    with pytest.raises(ValueError, match=r"f: expected \(\d+,\) or \(\d+, C\) outputs, got shape \(\)"):
+        fit(lambda sequences: 1.0, [5, 9])
+    own = "length" if fit is slalom_fit_eff else "max_deletions"
+    with pytest.raises(ValueError, match=f"{own}: expected an integer >= 1, got 0"):
+        fit(attention_model(), [5, 9], **{own: 0})
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_too_few_samples_are_announced(fit):
+    truth = toy(0, 20)
+    with pytest.warns(SlalomWarning, match="12 different outputs for 39 parameters"):
+        fit(truth.predict_many, truth.ids, num_samples=12)
+
+
+def test_an_unfinished_fit_says_so():
+    fit = slalom_fit_fidel(attention_model(), [5, 9, 14, 21, 30], max_iter=1)
+    assert not fit.converged and fit.iterations == 1
+
+
+# --- progress
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("solver", ["optimum", "paper"])
+def test_progress_is_reported(fit, solver):
+    seen = []
+    fit(attention_model(), [5, 9, 14, 21, 30, 41], progress=lambda *report: seen.append(report), solver=solver)
+    assert {stage for stage, _, _ in seen} == {"model", "fit"}
+    assert all(0 <= done <= total for _, done, total in seen)
+
+
+def test_a_bar_on_a_terminal_and_none_elsewhere(monkeypatch):
+    rich = pytest.importorskip("rich")
+    assert rich
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr("attn_closed_form.slalom.fit.PATIENCE", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    truth = toy(0, 6)
+    for stream, progress, shown in ((Terminal(), None, True), (Terminal(), False, False), (io.StringIO(), None, False)):
+        monkeypatch.setattr("sys.stderr", stream)
+        slalom_fit_eff(truth.predict_many, truth.ids, progress=progress)
+        assert ("SLALOM: model" in stream.getvalue()) == shown
+
+
+def test_importing_the_package_does_not_import_rich():
+    code = "import sys, attn_closed_form; sys.exit('rich' in sys.modules or 'scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

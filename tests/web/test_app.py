@@ -1,0 +1,206 @@
+"""The page's application: addresses, headers, foreign hosts, many clients at once, documentation."""
+
+import asyncio
+import threading
+from html.parser import HTMLParser
+
+import pytest
+
+from attn_closed_form import METHODS, Vocabulary, explain, random_weights
+from attn_closed_form.show.palette import AGAINST, FOR, UNSIGNED
+from attn_closed_form.web import app as web_app
+from attn_closed_form.web.app import FILES, make_app
+from attn_closed_form.web.fields import MAX_BYTES, MAX_CHARACTERS
+from attn_closed_form.web.reference import REQUESTS, openapi, reference_page
+from tests.web_client import APP, VOCABULARY, WEIGHTS, WORDS, post, send, send_async
+
+WRONG = ["/static/app.js", "/..%2fapp.py", "/%2e%2e/app.py", "/app.py", "/api/", "/favicon.ico", "/etc/passwd"]
+
+
+@pytest.mark.parametrize("path", WRONG)
+def test_only_the_table_of_addresses_is_served(path):
+    got = send("GET", path, follow_redirects=False)
+    assert got.status_code == 404
+    assert got.json() == {"error": "no such address; /api lists them", "status": 404}
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/api/explain"), ("OPTIONS", "/api/explain"), ("POST", "/")])
+def test_a_wrong_method_is_405(method, path):
+    got = send(method, path)
+    assert got.status_code == 405
+    assert got.json()["error"] == f"this address does not take {method}"
+    assert got.headers["allow"]
+    assert "access-control-allow-origin" not in got.headers  # so no other site's script may read or send JSON
+
+
+PAGES = [*FILES, "/words.css", "/api", "/openapi.json", "/api/model", "/nowhere", "/api/explain"]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_answer_has_the_security_headers(path):
+    got = send("GET", path)
+    policy = got.headers["content-security-policy"]
+    assert "default-src 'self'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+    assert got.headers["x-content-type-options"] == "nosniff"
+    assert got.headers["referrer-policy"] == "no-referrer"
+    assert got.headers["cache-control"] == "no-store"
+    assert "server" not in got.headers
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:9", "localhost:8000", "[::1]:8000", "LOCALHOST"])
+def test_names_of_this_machine_are_answered(host):
+    assert send("GET", "/", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example:8000", "localhost.evil.example", "", "10.0.0.1"]
+)
+def test_other_names_are_not(host):
+    got = send("GET", "/", headers={"host": host})
+    assert got.status_code == 421
+    assert got.json()["status"] == 421
+    assert got.headers["content-security-policy"]
+    open_app = make_app(WEIGHTS, VOCABULARY, "open", loopback_only=False)
+    assert send("GET", "/", app=open_app, headers={"host": host}).status_code == 200
+
+
+class Tags(HTMLParser):
+    def __init__(self, page):
+        super().__init__()
+        self.found = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+
+
+@pytest.mark.parametrize("path", ["/", "/api"])
+def test_pages_have_nothing_inline_and_nothing_from_elsewhere(path):
+    tags = Tags(send("GET", path).text).found
+    assert len(tags) > 20
+    for tag, attributes in tags:
+        assert tag != "style" and "style" not in attributes
+        assert tag != "script" or attributes["src"]
+        assert not any(name.startswith("on") for name in attributes)
+        for name in ("src", "href"):
+            assert attributes.get(name, "/").startswith(("/", "#"))
+
+
+MARKUP = ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "Function(", "DOMParser")
+
+
+def test_scripts_never_turn_text_into_markup_and_styles_load_nothing():
+    for path, (name, kind) in FILES.items():
+        content = send("GET", path).text
+        if kind == "text/javascript":
+            for word in (
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacent",
+                "document.write",
+                "eval(",
+                "Function(",
+                "DOMParser",
+            ):
+                assert word not in content, (name, word)
+        if kind == "text/css":
+            assert "url(" not in content and "@import" not in content
+
+
+def test_the_page_has_the_colours_of_the_palette():
+    css = send("GET", "/words.css").text
+    for name, (red, green, blue) in {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}.items():
+        assert f"--{name}:rgb({red},{green},{blue})" in css
+
+
+def test_the_model_is_described():
+    got = send("GET", "/api/model").json()
+    assert (got["name"], got["tokens"], got["outputs"], got["words"]) == ("a small model", 16, 2, len(WORDS))
+    assert [method["name"] for method in got["methods"]] == list(METHODS)
+    assert got["limits"] == {"bytes": MAX_BYTES, "characters": MAX_CHARACTERS}
+
+
+def test_the_documentation_lists_every_address_and_field():
+    assert send("GET", "/openapi.json").json() == openapi()
+    assert send("GET", "/api").text == reference_page()
+    for path, fields in REQUESTS.items():
+        schema = openapi()["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert schema["additionalProperties"] is False
+        defaults = {name: kind["default"] for name, kind in schema["properties"].items() if "default" in kind}
+        required = {"text": "fine", "player": 0}
+        data = defaults | {name: required[name] for name in schema["required"]}
+        assert set(data) == set(fields)
+        assert post(data, path).status_code == 200
+        answers = openapi()["paths"][path]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+        assert set(answers["properties"]) <= set(post(data, path).json())
+
+
+def test_eight_clients_at_once_all_get_their_own_answer():
+    texts = [f"a {word} film {'and tears ' * n}" for n, word in enumerate(WORDS[3:7])] * 10
+    expected = {text: explain(WEIGHTS, VOCABULARY, text, "shapley")["shapley"].scores.tolist() for text in set(texts)}
+
+    async def client(own):
+        return [
+            (text, await send_async(APP, "POST", "/api/explain", json={"text": text, "methods": ["shapley"]}))
+            for text in own
+        ]
+
+    async def everyone():
+        return await asyncio.gather(*(client(texts[k::8]) for k in range(8)))
+
+    answers = [pair for own in asyncio.run(everyone()) for pair in own]
+    assert len(answers) == len(texts)
+    for text, got in answers:
+        assert got.status_code == 200
+        assert got.json()["methods"]["shapley"]["scores"] == expected[text]
+
+
+def test_a_slow_request_blocks_nobody_and_too_many_are_told_so(monkeypatch):
+    release, real = threading.Event(), web_app.explain_answer
+
+    def slow(weights, vocabulary, asked):
+        if asked.text == "dull":
+            assert release.wait(20)
+        return real(weights, vocabulary, asked)
+
+    monkeypatch.setattr(web_app, "explain_answer", slow)
+    monkeypatch.setattr(web_app, "WAITING", 3)
+    app = make_app(WEIGHTS, VOCABULARY, "slow")
+
+    async def scene():
+        stuck = [asyncio.create_task(send_async(app, "POST", "/api/explain", json={"text": "dull"})) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        meanwhile = await send_async(app, "POST", "/api/explain", json={"text": "fine"})
+        page = await send_async(app, "GET", "/")
+        stuck.append(asyncio.create_task(send_async(app, "POST", "/api/explain", json={"text": "dull"})))
+        await asyncio.sleep(0.1)
+        refused = await send_async(app, "POST", "/api/explain", json={"text": "fine"})
+        open_until_here = [task.done() for task in stuck]
+        release.set()
+        late = [await task for task in stuck]
+        after = await send_async(app, "POST", "/api/explain", json={"text": "fine"})
+        return meanwhile, page, refused, open_until_here, late, after
+
+    meanwhile, page, refused, open_until_here, late, after = asyncio.run(scene())
+    assert (meanwhile.status_code, page.status_code, after.status_code) == (200, 200, 200)
+    assert open_until_here == [False] * 3
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert [got.status_code for got in late] == [200] * 3
+
+
+def test_a_fault_of_ours_says_nothing_of_the_inside(monkeypatch):
+    def broken(weights, vocabulary, asked):
+        raise RuntimeError("secret path")
+
+    monkeypatch.setattr(web_app, "explain_answer", broken)
+    got = post({"text": "fine"}, app=make_app(WEIGHTS, VOCABULARY, "broken"))
+    assert got.status_code == 500
+    assert "secret" not in got.text and got.json()["status"] == 500
+    assert got.headers["content-security-policy"]
+
+
+def test_a_model_that_cannot_read_is_refused():
+    with pytest.raises(ValueError, match="T_max"):
+        make_app(random_weights(seed=0, D=3, T_max=1), Vocabulary(WORDS[:3]), "")
+    with pytest.raises(ValueError, match="vocabulary"):
+        make_app(WEIGHTS, Vocabulary(WORDS[:3]), "")

@@ -1,0 +1,349 @@
+"""The live page in a real browser: Debian's Chromium, without a window, driven by Playwright."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("no chromium on the PATH (apt-get install chromium)", allow_module_level=True)
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+ROOT = Path(__file__).parents[2]
+TEXT = "The plot is a mess and the ending is terrible, but the acting is wonderful. A mess!"
+
+
+@pytest.fixture(scope="module")
+def address():
+    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0"]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    yield next(part for part in server.stdout.readline().split() if part.startswith("http"))
+    server.terminate()
+    server.communicate(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses its sandbox to root
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, address):
+    """A fresh page that fails its test if it complains (a broken security policy does) or talks to anyone else."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    page.complaints, page.asked = [], []
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("console", lambda message: page.complaints.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: page.asked.append(request.url))
+    page.goto(address)
+    yield page
+    assert [url for url in page.asked if not url.startswith((address, "blob:"))] == []
+    assert page.complaints == []
+    context.close()
+
+
+def wait(page, text, players="words", absent="unk", removed=()):
+    page.wait_for_function(
+        "expected => document.body.dataset.ready === JSON.stringify(expected)",
+        arg=[text, players, absent, list(removed)],
+    )
+
+
+def write(page, text, **shown):
+    page.fill("#text", text)
+    wait(page, text, **shown)
+
+
+def api(address, path="explain", **data):
+    return httpx.post(f"{address}api/{path}", json=data, trust_env=False, timeout=20).json()
+
+
+def number(shown):
+    return float(shown.replace("−", "-").split()[0])
+
+
+def word(page, text):
+    return page.locator("#strip button").get_by_text(text, exact=True).first
+
+
+def check_table(page, answer):
+    """Words, colours and scores of the Figure 1 table against the API's numbers."""
+    rows = page.eval_on_selector_all(
+        "#figure tr",
+        """rows => rows.map(row => [
+            row.dataset.method,
+            row.querySelector("th").textContent,
+            [...row.querySelectorAll("i")].map(i => [i.textContent, Number(i.dataset.player), i.title, i.className]),
+        ])""",
+    )
+    assert [name for name, _, _ in rows] == list(answer["methods"])
+    occurrences = sorted((*span, player) for player, spans in enumerate(answer["spans"]) for span in spans)
+    for name, label, words in rows:
+        method = answer["methods"][name]
+        assert label == method["label"]
+        assert [(text, player) for text, player, _, _ in words] == [
+            (answer["text"][start:end], player) for start, end, player in occurrences
+        ]
+        for _, player, title, marks in words:
+            score, level = method["scores"][player], method["levels"][player]
+            assert number(title) == pytest.approx(score, rel=0.05 if abs(score) < 1e-3 else 0.006)
+            sign = "u" if method["kind"] != "signed" else "p" if level > 0 else "n"
+            assert (f"{sign}{abs(level)}" in marks.split()) == (level != 0)
+
+
+def test_typing_changes_the_table_to_what_the_api_says(page, address):
+    page.fill("#text", "")
+    page.wait_for_selector("#results", state="hidden")
+    for typed in ("A fine", " film, but dull"):
+        page.locator("#text").press_sequentially(typed)
+        text = page.input_value("#text")
+        wait(page, text)
+        answer = api(address, text=text)
+        assert number(page.inner_text("#prediction")) == pytest.approx(answer["prediction"], abs=5.1e-5)
+        check_table(page, answer)
+    cells = page.eval_on_selector_all(
+        "#numbers tbody td", "cells => cells.map(c => [c.parentNode.dataset.player, c.dataset.method, c.textContent])"
+    )
+    assert len(cells) == 5 * len(answer["methods"])
+    for player, name, shown in cells:
+        assert number(shown) == pytest.approx(answer["methods"][name]["scores"][int(player)], rel=0.05)
+    circles = page.locator("#plane circle")
+    assert circles.count() == 5
+
+
+def check_forecasts(page, answer):
+    removal = answer["removal"]
+    rows = page.locator("#forecasts tbody tr")
+    assert rows.count() == len(removal["forecasts"])
+    for row in rows.all():
+        forecast = removal["forecasts"][row.get_attribute("data-method")]
+        for column, expected in (("said", forecast["change"]), ("did", removal["change"]), ("off", forecast["error"])):
+            shown = number(row.locator(f"[data-column={column}]").inner_text())
+            assert shown == pytest.approx(expected, abs=5.1e-5)
+    assert number(page.inner_text("#moved").removeprefix("→ ")) == pytest.approx(removal["prediction"], abs=5.1e-5)
+
+
+def test_clicking_a_word_removes_it_and_clicking_again_restores_it(page, address):
+    write(page, TEXT)
+    assert page.locator("#forecasts").is_hidden()
+    mess = word(page, "mess")
+    mess.click()
+    answer = api(address, text=TEXT, removed=[4])
+    assert answer["tokens"][4] == "mess" and abs(answer["removal"]["change"]) > 0.1
+    wait(page, TEXT, removed=[4])
+    check_forecasts(page, answer)
+    assert mess.get_attribute("aria-pressed") == "true"
+    assert page.locator("#strip .gone").count() == 2  # both occurrences of the word
+    word(page, "terrible").click()
+    wait(page, TEXT, removed=[4, 7])
+    check_forecasts(page, api(address, text=TEXT, removed=[4, 7]))
+    page.locator("#figure tr[data-method=lime] i").get_by_text("terrible").click()
+    wait(page, TEXT, removed=[4])
+    mess.click()
+    wait(page, TEXT)
+    assert page.locator("#forecasts").is_hidden()
+    assert page.inner_text("#moved") == ""
+
+
+def wait_to_hear(page, words):
+    page.wait_for_function("words => document.getElementById('live').textContent.startsWith(words)", arg=words)
+
+
+def test_everything_works_from_the_keyboard(page):
+    write(page, TEXT)
+    page.focus("#save")
+    page.keyboard.press("Tab")  # the link to the API
+    page.keyboard.press("Tab")  # the words, one stop for all
+    focused = "document.activeElement.textContent"
+    assert page.evaluate(focused) == "The"
+    for key, expected in (("ArrowRight", "plot"), ("End", "!"), ("ArrowLeft", "mess"), ("Home", "The")):
+        page.keyboard.press(key)
+        assert page.evaluate(focused) == expected
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    wait(page, TEXT, removed=[1])
+    assert page.evaluate(focused) == "plot"  # the focus stays
+    wait_to_hear(page, "Without “plot”")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Space")
+    wait(page, TEXT, removed=[0, 1])
+    page.keyboard.press("Escape")
+    wait(page, TEXT)
+    wait_to_hear(page, "Prediction")
+
+
+def test_everything_that_can_be_used_has_a_name(page):
+    write(page, TEXT)
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("button, input, select, textarea, a, svg[role=img], [role=region]")]
+        .filter(e => !(e.textContent.trim() || e.labels?.length || e.getAttribute("aria-label")
+            || e.getAttribute("aria-labelledby"))).map(e => e.outerHTML)"""
+    )
+    assert nameless == []
+    assert page.get_attribute("html", "lang") == "en"
+    assert page.get_attribute("#live", "aria-live") == "polite"
+
+
+def test_the_switches(page, address):
+    write(page, TEXT)
+    for switch, players, absent in (
+        ("positions", "positions", "unk"),
+        ("deleted", "positions", "deleted"),
+        ("words", "words", "deleted"),
+    ):
+        page.check(f"input[value={switch}]")
+        wait(page, TEXT, players, absent)
+        answer = api(address, text=TEXT, players=players, absent=absent)
+        check_table(page, answer)
+        assert page.locator("#plane circle").count() == len(answer["tokens"])
+
+
+def test_interactions_of_a_chosen_word(page, address):
+    write(page, TEXT)
+    for label in ("wonderful", "terrible"):
+        with page.expect_response("**/api/interactions") as response:
+            page.select_option("#chosen", label=label)
+        assert response.value.ok
+        player = int(page.input_value("#chosen"))
+        answer = api(address, "interactions", text=TEXT, player=player)
+        assert answer["tokens"][player] == label
+        strongest = max((value, j) for j, value in enumerate(map(abs, filled(answer["interactions"]))))[1]
+        page.wait_for_function(
+            "player => document.querySelector('#pairs tbody tr')?.dataset.player === player", arg=str(strongest)
+        )
+        for row in page.locator("#pairs tbody tr").all():
+            expected = answer["interactions"][int(row.get_attribute("data-player"))]
+            assert number(row.locator("td").first.inner_text()) == pytest.approx(expected, rel=0.05)
+
+
+def filled(values):
+    return [0.0 if value is None else value for value in values]
+
+
+HOSTILE = "<script>window.hacked=1</script> fine <img src=x onerror='window.hacked=2'> &amp; \"film\" \u202eevil"
+
+
+def test_markup_stays_text(page, address):
+    write(page, HOSTILE)
+    check_that_it_is_text(page)
+    page.goto("about:blank")
+    page.goto(f"{address}#text={quote(HOSTILE)}")
+    wait(page, HOSTILE)
+    check_that_it_is_text(page)
+
+
+def check_that_it_is_text(page):
+    word(page, "hacked").click()
+    page.wait_for_selector("#forecasts table")
+    page.wait_for_selector("#pairs table")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main script, main img, main b").count() == 0
+    shown = page.evaluate("document.getElementById('strip').textContent")
+    assert shown == HOSTILE.replace("\u202e", "\ufffd")
+    assert not any("hacked" in url.partition("#")[0] for url in page.asked)
+
+
+def test_the_policy_would_stop_a_script_that_got_in(page, address):
+    blocked = page.evaluate(
+        """() => { try { document.body.innerHTML = "<b>x</b>"; return false } catch (error) { return true } }"""
+    )
+    assert blocked
+    page.complaints.clear()
+    page.goto(f"{address}api")
+    assert "POST /api/explain" in page.inner_text("main")
+    assert page.evaluate("getComputedStyle(document.querySelector('.doc pre')).overflowX") == "auto"
+
+
+def test_the_link_carries_sentence_and_switches_and_the_server_never_sees_it(page, address, browser):
+    write(page, "Ein schöner Film & 100 % fun? #1 👍")
+    page.check("input[value=positions]")
+    wait(page, "Ein schöner Film & 100 % fun? #1 👍", "positions")
+    link = page.evaluate("document.getElementById('link').href")
+    assert page.url == link
+    second = browser.new_page()
+    asked = []
+    second.on("request", lambda request: asked.append(request.url))
+    second.goto(link)
+    wait(second, "Ein schöner Film & 100 % fun? #1 👍", "positions")
+    assert second.is_checked("input[value=positions]")
+    second.close()
+    # A browser never sends what follows #; what is sent is the text in the body of a POST.
+    assert all("Film" not in url.partition("#")[0] for url in asked)
+    # A strange link is harmless.
+    page.goto("about:blank")
+    page.goto(f"{address}#text=fine+film%ZZ&players=letters&absent=__proto__&output=99&text=again")
+    wait(page, "fine film%ZZ")
+
+
+def test_characters_beyond_the_basic_plane_do_not_shift_the_words(page, address):
+    text = "👍👍🏽 a wonderful 🎬 film"
+    write(page, text)
+    check_table(page, api(address, text=text))
+    word(page, "wonderful").click()
+    wait(page, text, removed=[1])
+
+
+def test_messages(page, address):
+    page.fill("#text", "... ,,,")
+    page.get_by_role("alert").get_by_text("expected at least one word").wait_for()
+    assert page.locator("#results").is_hidden()
+    page.fill("#text", "x" * 20_001)
+    page.get_by_role("alert").get_by_text("at most 20,000 characters").wait_for()
+    page.complaints.clear()  # Chromium logs every 4xx
+    write(page, "dull " * 300)
+    assert "the last 45 are not seen" in page.inner_text("#message")
+    assert "45 more not seen" in page.inner_text("#figure")
+    page.route("**/api/explain", lambda route: route.abort())
+    page.fill("#text", "fine")
+    page.get_by_role("alert").get_by_text("No answer from the server").wait_for()
+    page.unroute("**/api/explain")
+    write(page, "fine film")
+    assert page.inner_text("#message") == ""
+    page.complaints.clear()
+
+
+def test_an_answer_that_comes_late_does_not_overwrite_a_newer_one(page):
+    write(page, "first")
+    held = []
+    page.route("**/api/explain", lambda route: held.append(route) if not held else route.continue_())
+    page.fill("#text", "second text")
+    while not held:
+        page.wait_for_timeout(10)
+    write(page, "third and last text")
+    page.unroute("**/api/explain")
+    page.wait_for_timeout(100)
+    assert "last" in page.inner_text("#strip")
+    assert page.inner_text("#message") == ""
+
+
+def test_a_phone_needs_no_sideways_scrolling(page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    write(page, TEXT + " " + "Donaudampfschifffahrtsgesellschaftskapitän" * 5)
+    word(page, "terrible").click()
+    page.wait_for_selector("#forecasts table")
+    page.wait_for_selector("#pairs table")
+    for width in (390, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_numbers_can_be_saved(page, address, tmp_path):
+    write(page, TEXT)
+    with page.expect_download() as download:
+        page.click("#save")
+    download.value.save_as(tmp_path / "explanation.json")
+    assert httpx.Response(200, content=(tmp_path / "explanation.json").read_bytes()).json() == api(
+        address, text=TEXT, removed=[]
+    )
