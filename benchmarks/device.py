@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 import attn_closed_form as acf
 from attn_closed_form.classifier.score_tables import pad
-from jax_model import oracle, params_from_weights
+from jax_model import params_from_weights
 from jax_model.device import documents as batched
 from jax_model.training.fit import adamw
+from jax_model.witness import oracle
 
 from .harness import Bar, best_of, report
 from .models import benchmark_model, random_document

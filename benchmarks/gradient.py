@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from attn_closed_form import AttentionWeights, gradient, predict, random_weights
-from jax_model import Params, embed, oracle, params_from_weights
+from jax_model import Params, embed, params_from_weights
+from jax_model.witness import oracle
 
 from .harness import Bar, best_of, relative_error, report
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from attn_closed_form import AttentionWeights, attention, gradient, load_demo_model
 from attn_closed_form._types import Array
 from attn_closed_form.evaluate.datasets import load_imdb
-from jax_model import oracle, params_from_weights
+from jax_model import params_from_weights
+from jax_model.witness import oracle
 
 from .correlations import pearson, spearman
 from .harness import Bar, relative_error

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jax_model import oracle, params_from_weights
+from jax_model import params_from_weights
+from jax_model.witness import oracle
 from tests.tolerances import assert_algebraic, assert_quadrature
 
 

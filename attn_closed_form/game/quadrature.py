@@ -18,7 +18,7 @@ mean values of f by more than 2 eps max|f|: that is what turns eps into a guaran
 **The p rule.** Mean values under coin flips are polynomials in p, so Gauss-Legendre with ceil(d/2) nodes is exact for
 Shapley values of d players. Far fewer serve: for a function bounded by M inside the Bernstein ellipse with
 parameter rho = e^theta around [0, 1], m nodes err by at most (32/15) M e^(-2 m theta) / (1 - e^(-2 theta))
-(Trefethen, Approximation Theory and Approximation Practice, theorem 19.3). `coin_flips.py` supplies M.
+(Trefethen, Approximation Theory and Approximation Practice, theorem 19.3). `engine.py` supplies M.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
     Shapley_j = int_0^1 Delta_j(p) dp,     Banzhaf_j = Delta_j(1/2),     I_ij = int_0^1 E_p[second difference] dp
 
-with Delta_j from `coin_flips.py`. A sum over 2^d coalitions becomes O(L m d): L nodes in lambda, m in p. P2 (appendix
+with Delta_j from `engine.py`. A sum over 2^d coalitions becomes O(L m d): L nodes in lambda, m in p. P2 (appendix
 B.7) calls this sum intractable. What the answer guarantees: |error| <= tol * max|f|, the maximum over all coalitions.
 """
 

@@ -43,7 +43,7 @@ UNIT = float(np.finfo(EXTENDED).eps)
 LOSS = 10.0
 # Largest relative mismatch of a moment that counts as rounding.
 ROUNDED = 1e-13
-# From the bound on differences to one on E_p[f 1{j present}] and E_p[f], see the head of `coin_flips.py`.
+# From the bound on differences to one on E_p[f 1{j present}] and E_p[f], see the head of `engine.py`.
 LOG_PRESENT = np.log((1 + COSH) / 2) - 0.5
 
 
@@ -129,7 +129,7 @@ def size_rule(d: int, kernel_width: float, m: int) -> SizeRule | None:
 
 
 def size_error(rule: SizeRule, log_bound: Array, B: float) -> float:
-    """Error of the rule for E_p[f] and E_p[f 1{j present}], from `coin_flips.log_bound` and |f| <= B."""
+    """Error of the rule for E_p[f] and E_p[f 1{j present}], from `engine.log_bound` and |f| <= B."""
     log_errors = (rule.log_table + (log_bound + LOG_PRESENT)).min(axis=1)
     return float(np.exp(np.minimum(log_errors, rule.log_plain + np.log(B))).sum())
 

@@ -42,7 +42,7 @@ Features = Sequence[int] | NDArray[np.intp]
 # The package's ridge for choosing features, and how many it chooses one by one ("auto", lime_base.py).
 SELECTION_RIDGE = 0.01
 FORWARD_FEATURES = 6
-# Relative rounding of the moments over sqrt(d): a tenth of the bound in `coin_flips.py`, as measured there.
+# Relative rounding of the moments over sqrt(d): a tenth of the bound in `engine.py`, as measured there.
 MOMENT_ROUNDING = ROUNDING / 10
 
 

@@ -1,6 +1,6 @@
 """A batch of pooled games as one pytree, and the engine's formulas for one game of it, for any device.
 
-The formulas are those of `attn_closed_form/coin_flips.py`. Games of different sizes are padded with players that
+The formulas are those of `attn_closed_form/engine.py`. Games of different sizes are padded with players that
 have no mass in either state; such a player changes nothing and gets exactly zero.
 """
 
@@ -83,7 +83,7 @@ def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = N
 
 
 class Heads(NamedTuple):
-    """A game's heads, centred, in units of the smallest mass: (H, d), (H,), as `coin_flips.Head`."""
+    """A game's heads, centred, in units of the smallest mass: (H, d), (H,), as `engine.Head`."""
 
     lo: jax.Array
     hi: jax.Array
@@ -165,7 +165,7 @@ def nodes_of(heads: Heads, lam: jax.Array, w: jax.Array) -> Nodes:
 
 
 def log_bound(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
-    """(H, thetas) log of the bound on |Delta_j| over half_range, as `coin_flips.log_bound`."""
+    """(H, thetas) log of the bound on |Delta_j| over half_range, as `engine.log_bound`."""
     heads = heads_of(game)
     at = nodes_of(heads, lam, w)
     cosh, outside, inside = jnp.asarray(COSH), jnp.asarray(OUTSIDE), jnp.asarray(INSIDE)

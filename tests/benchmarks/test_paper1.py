@@ -13,8 +13,9 @@ from attn_closed_form.classifier.document_game import word_groups
 from benchmarks import paper1_examples, paper1_gradients, paper1_layers, paper1_lime
 from benchmarks.correlations import pearson, pool_words, spearman
 from benchmarks.lime_runs import lime_package, to_ids, to_text
-from jax_model import oracle, params_from_weights
+from jax_model import params_from_weights
 from jax_model.transformers.transformer import PAD, Config, forward, from_embeddings, init_transformer, pad_documents
+from jax_model.witness import oracle
 
 IDS = np.array([5, 7, 5, 3, 11, 7, 2])
 

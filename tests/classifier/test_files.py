@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from attn_closed_form import from_torch_state_dict, load_weights, save_weights, sinusoidal_positions, weights_io
+from attn_closed_form import from_torch_state_dict, load_weights, save_weights, sinusoidal_positions
+from attn_closed_form.classifier import files as weights_io
 from attn_closed_form.classifier.weights import AXES, BIASES
 from tests.strategies import PRIMES, make_weights
 from tests.tolerances import assert_algebraic

@@ -15,8 +15,9 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from attn_closed_form import corpus, explain, load_demo_model  # noqa: E402
+from attn_closed_form import explain, load_demo_model  # noqa: E402
 from attn_closed_form.cli.main import main  # noqa: E402
+from attn_closed_form.corpus import run as corpus  # noqa: E402
 from attn_closed_form.corpus.run import CorpusError, Settings  # noqa: E402
 from attn_closed_form.corpus.summary import summarize  # noqa: E402
 

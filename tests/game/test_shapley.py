@@ -9,11 +9,11 @@ from attn_closed_form import (
     PooledGame,
     ToleranceError,
     banzhaf,
-    coin_flips,
     leave_one_out,
     shapley,
     shapley_interactions,
 )
+from attn_closed_form.game import engine
 from tests import enumeration
 from tests.problems import games, random_game
 
@@ -65,7 +65,7 @@ def test_enumeration_can_fail(game):
 def test_a_worse_rule_is_seen(monkeypatch):
     """The guarantee is not won by luck: with too few nodes in p the same test fails."""
     game = random_game(1, 13, 1, "deleted", 6.0)
-    monkeypatch.setattr(coin_flips, "legendre_count", lambda *_: 3)
+    monkeypatch.setattr(engine, "legendre_count", lambda *_: 3)
     assert error(game, shapley(game), enumeration.shapley(game)) > 1e-10
 
 
@@ -74,11 +74,9 @@ def test_a_worse_rule_is_seen(monkeypatch):
 def test_node_count_is_enough_for_large_games(kind, d):
     """At sizes that cannot be enumerated: the bound's node count against the ceil(d/2) nodes that are exact."""
     game = random_game(d, d, 2, kind, 6.0, offset=1.0)
-    scale = coin_flips.accuracy(game, 1e-11).scale
-    _, exact = coin_flips.integrate(
-        game, _shapley_rule, lambda bound, allowed: (d + 1) // 2, coin_flips.accuracy(game, 1e-12)
-    )
-    excess = game.empty_value - coin_flips.centre(game).sum() if game.can_be_empty else 0.0
+    scale = engine.accuracy(game, 1e-11).scale
+    _, exact = engine.integrate(game, _shapley_rule, lambda bound, allowed: (d + 1) // 2, engine.accuracy(game, 1e-12))
+    excess = game.empty_value - engine.centre(game).sum() if game.can_be_empty else 0.0
     assert np.abs(shapley(game, 1e-11) - (exact[0] - excess / d)).max() <= 1.2e-11 * scale
 
 

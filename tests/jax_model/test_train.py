@@ -185,7 +185,7 @@ def test_checkpoints_that_do_not_fit(tmp_path):
 # Runs in processes of their own. `KILL` names a moment; the process ends itself there as `kill -9` would.
 SCRIPT = """
 import os, signal, sys
-import jax_model.checkpoint, jax_model.training.progress
+import jax_model.training.checkpoint, jax_model.training.progress
 from jax_model.training.train import main
 
 def die(*args, **kwargs):

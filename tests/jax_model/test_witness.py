@@ -15,10 +15,10 @@ from jax_model import (
     forward_batch,
     from_embeddings,
     init_params,
-    oracle,
     params_from_weights,
     weights_from_params,
 )
+from jax_model.witness import oracle
 from tests.comparisons import magnitudes, twin
 from tests.strategies import PRIMES, make_weights, weights
 from tests.tolerances import assert_algebraic

@@ -16,7 +16,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt  # noqa: E402
 
-from attn_closed_form import plots  # noqa: E402
+from attn_closed_form.show import plots  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
