@@ -55,6 +55,7 @@ def explanation(result: Result) -> str:
         ("claim", entry.claim),
         ("assumptions", entry.assumptions),
         ("checked by", "" if entry.verdict == NOT_CHECKABLE else entry.method),
+        ("kind", entry.kind),
         ("printed", entry.printed),
         ("corrected", entry.corrected),
         ("counterexample", outcome.counterexample if outcome else ""),
@@ -84,13 +85,14 @@ def record(result: Result) -> dict[str, Any]:
         "reproduced": result.verdict_reproduced,
         "seconds": round(result.seconds, 4),
     }
-    for name in ("printed", "corrected", "consequence", "reason"):
+    for name in ("kind", "printed", "corrected", "consequence", "changes", "reason"):
         if getattr(entry, name):
             fields[name if name != "printed" else "printed_form"] = getattr(entry, name)
     if outcome is not None:
         for name in ("error", "tolerance", "printed_error"):
             value = getattr(outcome, name)
-            fields[name] = value if value is None or math.isfinite(value) else str(value)
+            # Checks answer in NumPy numbers and fractions alike; JSON knows Python's own alone.
+            fields[name] = value if value is None else float(value) if math.isfinite(value) else str(value)
         fields["counterexample"], fields["detail"] = outcome.counterexample, outcome.detail
     if result.failure:
         fields["failure"] = result.failure

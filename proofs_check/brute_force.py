@@ -1,4 +1,6 @@
-"""Enumeration over subsets, in exact rational arithmetic: the witness that every closed form answers to.
+"""Enumeration over subsets, in exact rational arithmetic: what the statements of the papers are checked against.
+
+`tests/proofs_check/test_against_the_core.py` compares the library's closed forms with it as well.
 
 Plain loops over the 2^d subsets with ``fractions.Fraction``, in the papers' own indexing: words are 1, ..., d,
 positions 1, ..., T_max, and S is the set of *removed* words (P1, section 5.1). Nothing here is fast, nothing is shared
@@ -191,6 +193,25 @@ def shapley(d: int, value: Value) -> Vector:
                 share = Fraction(math.factorial(present_others) * math.factorial(len(S)), math.factorial(d))
                 phi[j - 1] += share * (value(S) - value(S | {j}))
     return phi
+
+
+def shapley_interaction(d: int, value: Value, i: int, j: int) -> Fraction:
+    """Shapley interaction index of the players i and j; `value` takes the set of *absent* players.
+
+    The mean over the sizes 0, ..., d - 2, and over all coalitions of that size without i and j, of what the two
+    gain by joining together beyond what each gains alone.
+
+    Examples
+    --------
+    >>> shapley_interaction(2, lambda S: Fraction(0 if S else 4), 1, 2)
+    Fraction(4, 1)
+    """
+    total = Fraction(0)
+    for S in subsets(d):
+        if i not in S and j not in S:
+            share = Fraction(1, (d - 1) * math.comb(d - 2, len(S)))
+            total += share * (value(S) - value(S | {i}) - value(S | {j}) + value(S | {i, j}))
+    return total
 
 
 def banzhaf(d: int, value: Value) -> Vector:

@@ -1,4 +1,4 @@
-"""The registry: one entry a statement, with where it stands, how it is checked and the verdict on record.
+"""The registry: one entry per statement, with where it stands, how it is checked and the verdict on record.
 
 A check is a function ``check(perturb=0.0) -> Outcome`` under the decorator :func:`statement`. ``perturb`` is multiplied
 into the formula under test (its leading constant times ``1 + perturb``): a check that still passes with
@@ -26,6 +26,18 @@ HOLDS = "holds"
 CORRECTED = "holds with correction"
 NOT_CHECKABLE = "not machine-checkable"
 VERDICTS = (HOLDS, CORRECTED, NOT_CHECKABLE)
+
+MISPRINT = "misprint"
+SLIP = "slip without consequence"
+CONDITION = "wrong constant or missing condition"
+WRONG = "wrong as stated"
+#: The kinds of corrections, from the most harmless to the one that says something else, with what each means.
+KINDS = {
+    MISPRINT: "what was meant is clear, and often stands right elsewhere in the paper or in the authors' code",
+    SLIP: "a step does not do what it says, but nothing that the paper concludes depends on it",
+    CONDITION: "the statement holds with another constant, sign or weight, or under a condition that is not stated",
+    WRONG: "the statement fails, and what holds in its place says something else",
+}
 
 METHODS = (
     "exact rational enumeration",
@@ -84,6 +96,8 @@ class Statement:
     corrected: str = ""
     consequence: str = ""
     reason: str = ""
+    kind: str = ""
+    changes: str = ""
 
     @property
     def key(self) -> str:
@@ -117,6 +131,8 @@ def statement(
     corrected: str = "",
     consequence: str = "",
     reason: str = "",
+    kind: str = "",
+    changes: str = "",
 ) -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
     """Register the decorated check.
 
@@ -137,6 +153,10 @@ def statement(
         The text of the erratum; required for "holds with correction".
     reason : str
         Why there is nothing to run; required for "not machine-checkable".
+    kind : str
+        One of :data:`KINDS`; required for "holds with correction", and for nothing else.
+    changes : str
+        The result of the paper that changes with the correction, in one or two sentences; empty if none does.
     """
     if paper not in PAPERS:
         raise ValueError(f"paper must be one of {sorted(PAPERS)}, got {paper!r}")
@@ -146,12 +166,26 @@ def statement(
         raise ValueError(f"verdict of {paper} {ref} must be one of {VERDICTS}, got {verdict!r}")
     if verdict == CORRECTED and not (printed and corrected and consequence):
         raise ValueError(f"{paper} {ref} is corrected: it needs printed=, corrected= and consequence=")
+    if (verdict == CORRECTED) != (kind in KINDS) or (kind and kind not in KINDS):
+        raise ValueError(f"kind of {paper} {ref} must be one of {tuple(KINDS)} if it is corrected, got {kind!r}")
     if verdict == NOT_CHECKABLE and not reason:
         raise ValueError(f"{paper} {ref} is not machine-checkable: it needs reason=")
 
     def register(check: Callable[..., Outcome]) -> Callable[..., Outcome]:
         entry = Statement(
-            paper, ref, claim, assumptions, method, verdict, check, printed, corrected, consequence, reason
+            paper,
+            ref,
+            claim,
+            assumptions,
+            method,
+            verdict,
+            check,
+            printed=printed,
+            corrected=corrected,
+            consequence=consequence,
+            reason=reason,
+            kind=kind,
+            changes=changes,
         )
         known = _REGISTRY.get(entry.key)
         if known is not None and known.check.__qualname__ != check.__qualname__:
@@ -188,10 +222,10 @@ def reproduces(entry: Statement, outcome: Outcome) -> bool:
     """Whether the outcome is the verdict on record (comparisons are written so that NaN fails)."""
     if entry.verdict == NOT_CHECKABLE:
         return True
-    right = outcome.error <= outcome.tolerance
+    right = bool(outcome.error <= outcome.tolerance)
     if entry.verdict == HOLDS:
         return right
-    shown = outcome.printed_error is not None and outcome.printed_error > outcome.tolerance
+    shown = outcome.printed_error is not None and bool(outcome.printed_error > outcome.tolerance)
     return right and shown and bool(outcome.counterexample)
 
 

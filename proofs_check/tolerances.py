@@ -21,9 +21,6 @@ EXPONENT = 0.15
 #: An inequality: the error is the largest violation, and rounding may violate by this.
 INEQUALITY = 1e-13
 
-#: Sampling with a fixed seed: standard errors away from the claim. P(|z| > 5) is 6e-7 for one comparison.
-STANDARD_ERRORS = 5.0
-
 #: A leading-order statement, at a size where the next order is below 1e-4 of it.
 LEADING_ORDER = 1e-3
 

@@ -17,7 +17,7 @@ from proofs_check.leemann2025.forms import (
     subsets,
     worst,
 )
-from proofs_check.registry import Outcome, statement
+from proofs_check.registry import CORRECTED, WRONG, Outcome, statement
 from proofs_check.tolerances import EXACT
 
 N = len(MASSES)
@@ -116,7 +116,12 @@ def eq_62_64(perturb: float = 0.0) -> Outcome:
     ref="Eq. 65",
     claim="the derivatives are proportional to a score of each token, which ranks the tokens ('lin')",
     method="autodiff",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=WRONG,
+    changes=(
+        "The linearised scores (all 'lin' columns) are not the derivative that they are introduced as; signs and "
+        "ranks can differ."
+    ),
     printed="dF/dlambda_i at 1 is proportional to v(t_i) exp(s(t_i)) (also in Section 5.4)",
     corrected="dF/dlambda_i at 1 is proportional to exp(s(t_i)) (v(t_i) - F(1)). F(1) does not depend on i but is "
     "subtracted, so it cannot be dropped; the printed form is right if F(1) = 0 (or if all values are "

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from proofs_check.leemann2025.forms import MASSES, matrix_rank, sequences, slalom, slalom_jacobian_row, worst
-from proofs_check.registry import Outcome, statement
+from proofs_check.registry import CORRECTED, MISPRINT, Outcome, statement
 from proofs_check.tolerances import ALGEBRA, EXACT
 
 #: Values of three classes for the four tokens; the columns sum to zero (Eq. 71).
@@ -52,7 +52,8 @@ def eq_71(perturb: float = 0.0) -> Outcome:
     claim="what the score F_c of class c is, in terms of the class probabilities of Eq. 73",
     assumptions="sum_c v_c(tau) = 0 (Eq. 71)",
     method="extended precision",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=MISPRINT,
     printed="F_c(t) = log(p(y=1|t)/p(y=0|t)) = sum_i alpha_i(t) v_c(t_i)",
     corrected="F_c(t) = log p(y=c|t) - (1/|Y|) sum_c' log p(y=c'|t) = sum_i alpha_i(t) v_c(t_i), the centred "
     "log-probability.",
@@ -84,7 +85,8 @@ def eq_72(perturb: float = 0.0) -> Outcome:
     claim="the number of free parameters of the multi-class SLALOM",
     assumptions="Eq. 70 and 71",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=MISPRINT,
     printed="(|Y| - 1)|V| - 1 free parameters, for two classes 2|V| - 1",
     corrected="|Y||V| - 1: (|Y| - 1)|V| for the values and |V| - 1 for the importances. For two classes 2|V| - 1, as "
     "the sentence itself says.",

@@ -7,7 +7,7 @@ import math
 from fractions import Fraction
 
 from proofs_check.leemann2025.forms import worst
-from proofs_check.registry import Outcome, statement
+from proofs_check.registry import CONDITION, CORRECTED, MISPRINT, Outcome, statement
 from proofs_check.tolerances import ALGEBRA, EXACT
 
 
@@ -47,7 +47,8 @@ def table_3(perturb: float = 0.0) -> Outcome:
     claim="importances of the recovery experiment are drawn around a power of the value",
     assumptions="values of both signs (bag-of-words log-ratios)",
     method="extended precision",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=MISPRINT,
     printed="s(tau) ~ 5 v(tau)^(3/2) + N(0, 1)/2",
     corrected="s(tau) ~ 5 |v(tau)|^(3/2) + N(0, 1)/2, if, as elsewhere in Appendix E, importance is unsigned; "
     "5 sign(v) |v|^(3/2) would be the other real reading. The authors know which one was run.",
@@ -98,7 +99,8 @@ def eq_82(perturb: float = 0.0) -> Outcome:
     claim="the linear score w of a token, from counts with Laplace smoothing alpha",
     assumptions="p(t|y) = (#occurrences in y + alpha)/(N_y + alpha |V|)",
     method="extended precision",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=MISPRINT,
     printed="w(tau) = (#occ. in class 1 + alpha)/(#occ. in class 0 + alpha)",
     corrected="w(tau) = log[(#occ. in class 1 + alpha)/(#occ. in class 0 + alpha)] + log[(N_0 + alpha |V|)/(N_1 + "
     "alpha |V|)]: the logarithm of Eq. 82, and a constant that vanishes if both classes have equally many words.",
@@ -133,7 +135,8 @@ def below_eq_82(perturb: float = 0.0) -> Outcome:
     claim="the GAM of the experiment has C/2 = 15 times more parameters than SLALOM",
     assumptions="C = 30, |V| = 10, SLALOM counted with 2|V| parameters (2|V| - 1 are free)",
     method="algebra",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=CONDITION,
     printed="'Despite having C/2=15x more parameters than the SLALOM model, the linear and GAM models does not match'",
     corrected="The GAM has C |V| = 300 parameters, C/2 = 15 times SLALOM's 2|V| = 20; the linear model has |V| = 10 "
     "(11 with an offset), about half of SLALOM's. (Figure 10's caption has it right.)",
@@ -156,7 +159,8 @@ def fig_4(perturb: float = 0.0) -> Outcome:
     claim="outputs 2.5, 2.5, -2.6, -2.5 force the GAM's output on 'worst perfect'",
     assumptions="F(t) = sum_i w_i(t_i), b = 0",
     method="algebra",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=MISPRINT,
     printed="'Expected GAM output w_1(perfect) + w_2(worst) = 2.6' for the sequence 'worst perfect'",
     corrected="w_1(worst) + w_2(perfect) = -2.6 + 0 = -2.6. (2.6 is the output for 'perfect worst'.)",
     consequence="None for the argument: the model's output is 0.0, so the GAM is contradicted either way. SLALOM's "
@@ -184,7 +188,8 @@ def fig_9(perturb: float = 0.0) -> Outcome:
     ref="App. F.2",
     claim="the largest mean squared error in parameter space of Table 8",
     method="algebra",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=MISPRINT,
     printed="'the largest value being MSE=0.015'",
     corrected="0.017: Table 8's largest entry is 1.652 (GPT-2, two layers), given in units of 1/100.",
     consequence="None for the argument.",

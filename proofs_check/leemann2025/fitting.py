@@ -15,7 +15,7 @@ from proofs_check.leemann2025.forms import (
     slalom_jacobian_row,
     worst,
 )
-from proofs_check.registry import Outcome, statement
+from proofs_check.registry import CONDITION, CORRECTED, MISPRINT, WRONG, Outcome, statement
 from proofs_check.tolerances import EXACT
 
 
@@ -29,7 +29,8 @@ def _counts(tokens: Sequence[int], size: int) -> list[int]:
     claim="SLALOM's outputs on the sample are A v with a matrix A that depends on s alone",
     assumptions="v has one entry for each distinct token, as E in Eq. 77 has one column for each",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=MISPRINT,
     printed="a_ij = exp(s(t_i))/sum_{t_j in t_i} exp(s(t_j))",
     corrected="a_ij = n_ij exp(s_j)/sum_k n_ik exp(s_k), n_ij the number of occurrences of token j in sequence i.",
     consequence="The numerator belongs to token j, not to sequence i, and a repeated token counts as often as it "
@@ -127,7 +128,11 @@ def _reweighted() -> float:
     claim="the s-step of Algorithm 2, argmin of the squared error over s, is the quadratic problem min |E s-bar|^2",
     assumptions="e_ij = n_ij (v_j - f_i), s-bar = exp(s)",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=WRONG,
+    changes=(
+        "The two steps of Algorithm 2 minimise different functions, so that the loop need not end at the best SLALOM."
+    ),
     printed="min (E s-bar)^T (E s-bar), said to solve Algorithm 2's argmin_s sum_i (F(B[i]) - SLALOM(B[i]))^2 "
     "('Quadratic problem')",
     corrected="(E s-bar)_i = D_i (SLALOM_i - f_i) with D_i = sum_j n_ij s-bar_j: Eq. 77 weights the residuals by "
@@ -164,7 +169,8 @@ def eq_77(perturb: float = 0.0) -> Outcome:
     ref="Eq. 78-79",
     claim="the constraints exclude s-hat = 0, and the importances are log s-hat",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=CONDITION,
     printed="s-hat >= 0, |s-hat|_1 >= |V|; 'The conditions ensure that we can obtain the original s-scores as log "
     "s-hat'",
     corrected="s-hat_j >= eps > 0 for every token, |s-hat|_1 >= |V| (attained with equality, since Eq. 77 is "

@@ -20,7 +20,7 @@ from proofs_check.leemann2025.forms import (
     slalom_jacobian_row,
     worst,
 )
-from proofs_check.registry import Outcome, statement
+from proofs_check.registry import CONDITION, CORRECTED, MISPRINT, Outcome, statement
 from proofs_check.tolerances import ALGEBRA, EXACT
 
 #: Pairs (tau, reference) of tokens with different values, as Eq. 52 needs them.
@@ -79,7 +79,8 @@ def eq_45_54(perturb: float = 0.0) -> Outcome:
     claim="the difference of importances is a logarithm of the share",
     assumptions="v(tau) != v(ref)",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=CONDITION,
     printed="log(1/g(tau, ref) - 1) = s(tau) - s(ref) =: d(tau, ref)",
     corrected="-log(1/g(tau, ref) - 1) = s(tau) - s(ref), that is d(tau, ref) = log(g/(1 - g)).",
     consequence="With the printed sign and values that differ from that of the reference theta, every importance "
@@ -103,7 +104,8 @@ def eq_55(perturb: float = 0.0) -> Outcome:
     ref="Eq. 56",
     claim="if tau was compared with theta-hat, its importance relative to theta follows from that of theta-hat",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=MISPRINT,
     printed="eta(tau) = d(tau, theta-hat) - d(theta-hat, theta)",
     corrected="eta(tau) = d(tau, theta-hat) + d(theta-hat, theta), as the middle expression of Eq. 56 has it.",
     consequence="Tokens that share the value of theta, in practice all neutral ones, come out wrong by 2 "
@@ -131,7 +133,8 @@ def eq_56(perturb: float = 0.0) -> Outcome:
     claim="the normalisation gives s(theta)",
     assumptions="sum s = gamma, eta(tau) = s(tau) - s(theta)",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=CONDITION,
     printed="sum (eta + s(theta)) = 0, hence s(theta) = (sum eta)/|V|",
     corrected="sum (eta + s(theta)) = gamma, hence s(theta) = (gamma - sum eta)/|V|.",
     consequence="The sign is lost on solving Eq. 57, and the constant gamma that Section 5.1 and Prop. 5.2 allow is "

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from proofs_check.leemann2025.forms import sequences, worst
-from proofs_check.registry import Outcome, statement
+from proofs_check.registry import CONDITION, CORRECTED, NOT_CHECKABLE, WRONG, Outcome, statement
 from proofs_check.tolerances import EXACT
 
 WEIGHTS = (Fraction(3, 2), Fraction(-1), Fraction(2, 5))
@@ -76,7 +76,12 @@ def divide_by_relus(x: Fraction, y: Fraction, longest: int, bound: Fraction, sca
     claim="'we consider the CLS token just as a standard token': Prop. 4.1 and Cor. 4.3 speak about BERT with [CLS]",
     assumptions="uniform attention, ffn any function of the attention output, as Section 3.2 allows",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=CONDITION,
+    changes=(
+        "A transformer with a [CLS] token in front can represent every linear model, so Prop. 4.1 and Cor. 4.3 do "
+        "not speak of BERT."
+    ),
     printed="Section 3.3 and Appendix C.2 treat a [CLS] token that is prepended to every sequence as a standard token; "
     "Section 6.2 and Figure 3 test Prop. 4.1 and Cor. 4.3 on BERT with [CLS].",
     corrected="The propositions need that no fixed token is prepended. With [CLS] in front, one layer represents "
@@ -110,7 +115,9 @@ def app_c_2_cls(perturb: float = 0.0) -> Outcome:
     claim="with positional embeddings a linear model stays out of reach of realistic feed-forward parts",
     assumptions="uniform attention; an ffn with one hidden ReLU layer; exact arithmetic",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=WRONG,
+    changes="Position embeddings cannot be neglected: with them a small feed-forward layer makes one layer linear.",
     printed="The softmax must be inverted for any input sequence; there are |V|^C of them, more than the O(d "
     "n_hidden log(d n_hidden)) pairs a two-layer network can represent; 'We conclude that the inversion is therefore "
     "impossible for realistic setups and positional embeddings can be neglected'.",
@@ -155,7 +162,7 @@ def app_c_2_inversion(perturb: float = 0.0) -> Outcome:
     ref="App. C.2 (capacity bound)",
     claim="a two-layer network represents at most O(d n_hidden log(d n_hidden)) input-output pairs",
     method="none",
-    verdict="not machine-checkable",
+    verdict=NOT_CHECKABLE,
     reason="an order of growth without its constant, cited from Bartlett et al. (1998), where it bounds the "
     "Vapnik-Chervonenkis dimension; what the paper concludes from it is checked under P2 App. C.2 (inversion)",
 )
@@ -175,7 +182,12 @@ def _length_two(first: int, second: int) -> Fraction:
     claim="the function spaces of transformers and linear models are disjoint but for trivial cases",
     assumptions="the model of Appendix B.1",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=CONDITION,
+    changes=(
+        "Transformers and linear models share functions on sequences of one fixed length, which is where mask "
+        "tokens are used."
+    ),
     printed="'We prove that the function spaces learnable by transformers and linear models are disjoint when ruling "
     "out trivial cases' (Section 7; likewise Section 1).",
     corrected="They are disjoint as functions on sequences of *every* length up to C >= 2. On sequences of one fixed "

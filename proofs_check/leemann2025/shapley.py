@@ -21,7 +21,7 @@ from proofs_check.leemann2025.forms import (
     subsets,
     worst,
 )
-from proofs_check.registry import Outcome, statement
+from proofs_check.registry import CONDITION, CORRECTED, MISPRINT, WRONG, Outcome, statement
 from proofs_check.tolerances import EXACT, SUMMATION
 
 N = len(MASSES)
@@ -42,7 +42,8 @@ def _shapley_sum(weights: Sequence[Fraction], i: int, n: int, F: Callable[[Itera
     claim="the Shapley value as a weighted sum over coalitions",
     assumptions="a value for the empty coalition, which Eq. 4 does not give",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=MISPRINT,
     printed="phi(i) = (1/n) sum_S binom(n-1, |S|) (F(S + i) - F(S))",
     corrected="phi(i) = (1/n) sum_S binom(n-1, |S|)^(-1) (F(S + i) - F(S)), S over the subsets of [n] without i.",
     consequence="With the binomial itself the values do not add up to F(all) - F(nobody) from three tokens on. The "
@@ -74,7 +75,8 @@ def eq_66(perturb: float = 0.0) -> Outcome:
     ref="Eq. 67-68",
     claim="F(S + i) - F(S) = alpha_i (v_i - F(S + i))/(1 - alpha_i)",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=CONDITION,
     printed="with alpha_i, defined above Eq. 62 as the weight of token i in the whole sequence, for every S",
     corrected="alpha_i is the weight of i in the coalition, exp(s_i)/sum over S + i of exp(s_j), and S is not empty; "
     "the empty coalition contributes v_i - F(empty).",
@@ -113,7 +115,8 @@ def eq_67_68(perturb: float = 0.0) -> Outcome:
     claim="the chain for the Shapley value ends in alpha_i (v_i - F(1))/(1 - alpha_i)",
     assumptions="two tokens or more",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=WRONG,
     printed="alpha_i (v_i - F(1))/(1 - alpha_i) as the last line of the chain for phi(i)",
     corrected="That expression is F(all) - F(all without i), the leave-one-out value: the term S = all others of Eq. "
     "68.",
@@ -191,7 +194,9 @@ def shapley_by_counting(g: Sequence[int], v: Sequence[int]) -> tuple[list[Fracti
     ref="Below Eq. 69",
     claim="computing the Shapley values of a SLALOM remains usually intractable and needs sampling",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=WRONG,
+    changes="The Shapley values of a SLALOM cost polynomial time; no sampling is needed.",
     printed="'computing this sum remains usually intractable, as the number of coalitions grows exponentially'",
     corrected="True of a general game, not of SLALOM. 1/D = int_0^inf exp(-lambda D) dlambda makes the sum over "
     "coalitions a product over tokens under a double integral; for integer masses a table of (size, mass) counts "

@@ -19,7 +19,7 @@ from proofs_check.leemann2025.forms import (
     slalom,
     worst,
 )
-from proofs_check.registry import Outcome, statement
+from proofs_check.registry import CONDITION, CORRECTED, SLIP, Outcome, statement
 from proofs_check.tolerances import ALGEBRA, EXACT
 
 Vector = list[Fraction]
@@ -119,7 +119,8 @@ SCORES = (Fraction(0), Fraction(1), Fraction(-3, 2))
     claim="the pre-softmax score of query t_i and key t_j is s(t_j), whatever the query",
     assumptions="embedding [s, v, 0, ..., 0] (Eq. 29)",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=SLIP,
     printed="W_k = 0, b_k = [1, 0, ..., 0], W_q = I, b_q = 0, hence a(t_i, t_j) = s(t_j)",
     corrected="The roles are swapped: W_q = 0, b_q = [1, 0, ..., 0], W_k = I, b_k = 0. (Eq. 35 writes W_v, b_v for "
     "W_q, b_q.)",
@@ -151,7 +152,8 @@ def eq_30_36(perturb: float = 0.0) -> Outcome:
     claim="the attention output carries sum alpha_i v(t_i) in its third coordinate, and the classifier reads it there",
     assumptions="the attention weights are those of Eq. 4; P = I, ffn = identity",
     method="exact rational enumeration",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=SLIP,
     printed="W_v = diag([0, 1, 0, ..., 0]), hence v_i = [0, 0, v(t_i), 0, ..., 0]",
     corrected="W_v has its only entry 1 in row 3, column 2. (Reading coordinate 2 instead would not help: the skip "
     "connection adds v(t_r) there. In Eq. 42 e(t_0) is e(t_r).)",
@@ -230,7 +232,8 @@ def _deviations(d: int, d_h: int, depth: int, length: np.longdouble) -> list[np.
     ref="Eq. 36 with Eq. 10",
     claim="with the scores of Eq. 36 the attention weights are those of Eq. 4",
     method="extended precision",
-    verdict="holds with correction",
+    verdict=CORRECTED,
+    kind=CONDITION,
     printed="a(t_i, t_j) = s(t_j) is passed to the softmax as it is (Eq. 40), with a constant vector of length 1",
     corrected="Eq. 10 divides by sqrt(d_h): the constant vector must be [sqrt(d_h), 0, ..., 0].",
     consequence="Otherwise the transformer computes the SLALOM with importances s/sqrt(d_h), flatter than asked.",

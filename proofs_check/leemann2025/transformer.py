@@ -18,7 +18,7 @@ from proofs_check.leemann2025.forms import (
     sequences,
     worst,
 )
-from proofs_check.registry import Outcome, statement
+from proofs_check.registry import NOT_CHECKABLE, Outcome, statement
 from proofs_check.tolerances import ALGEBRA, EXACT
 
 #: Longest sequence of the checks with random transformers (the paper's context length C).
@@ -242,7 +242,7 @@ def cor_4_3(perturb: float = 0.0) -> Outcome:
     ref="Fig. 3",
     claim="trained BERT, DistilBERT and GPT-2 output almost constant values on repeats of one word",
     method="none",
-    verdict="not machine-checkable",
+    verdict=NOT_CHECKABLE,
     reason="an observation on trained networks (with [CLS] and positions, outside the propositions' model), not a "
     "theorem",
 )

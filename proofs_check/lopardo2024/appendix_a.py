@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..registry import CORRECTED, Outcome, statement
+from ..registry import CORRECTED, MISPRINT, Outcome, statement
 from ..tolerances import AUTODIFF
 from . import small_model as m
 
@@ -45,6 +45,7 @@ def eq_22(perturb: float = 0.0) -> Outcome:
     assumptions="t is not [CLS]",
     method="autodiff",
     verdict=CORRECTED,
+    kind=MISPRINT,
     printed="alpha_t/sqrt(d_att) (W_k'q - sum_s alpha_s W_k'q), which is 0, because the alpha_s sum to one.",
     corrected="alpha_t (1 - alpha_t)/sqrt(d_att) W_k'q: only the term s = t of the sum depends on e_t.",
     consequence="A slip of writing: the display for v~ below uses alpha_t - alpha_t^2 as it should be.",
@@ -75,6 +76,7 @@ def gradient_alpha_t(perturb: float = 0.0) -> Outcome:
     assumptions="t is not [CLS]",
     method="autodiff",
     verdict=CORRECTED,
+    kind=MISPRINT,
     printed="-alpha_u alpha_t/sqrt(d_att) W_k'q, where u stands for nothing.",
     corrected="-alpha_s alpha_t/sqrt(d_att) W_k'q.",
     consequence="A slip of writing; it comes back in the display for v~.",
@@ -113,6 +115,7 @@ def _value(w: m.Weights, e: Any, xp: Any) -> Any:
     assumptions="t is not [CLS]",
     method="autodiff",
     verdict=CORRECTED,
+    kind=MISPRINT,
     printed=(
         "Third line: ... + sum_{s != t} -alpha_u alpha_t/sqrt(d_att) (W_k'q), without v_s. Last line: the product "
         "(v_t - sum_s alpha_s v_s)(W_k'q) of a vector of R^{d_out} and one of R^{d_e}."

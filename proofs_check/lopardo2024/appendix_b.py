@@ -10,8 +10,8 @@ import itertools
 
 import numpy as np
 
-from .. import word_kinds as kw
-from ..registry import CORRECTED, Outcome, statement
+from .. import long_documents
+from ..registry import CONDITION, CORRECTED, Outcome, statement
 from ..tolerances import ALGEBRA, EXPONENT
 from . import small_model as m
 from .theorem_5_1 import HEADS
@@ -100,13 +100,13 @@ def size_weights(d: int, printed: bool) -> tuple[np.ndarray, np.ndarray]:
     return s / (d - 1), np.full(d - 1, 1 / d) if printed else 2 * (d - s) / (d * (d - 1))
 
 
-def _own_word(document: kw.Document, printed: bool) -> float:
+def _own_word(document: long_documents.LongDocument, printed: bool) -> float:
     """Right-hand side of Eq. 29 for a word of kind 0."""
     x, omega = size_weights(document.d, printed)
     return float(omega @ (document.g[0] * document.v[0] / ((1 - x) * document.A + x * document.B)))
 
 
-def _other_word(document: kw.Document, printed: bool) -> float:
+def _other_word(document: long_documents.LongDocument, printed: bool) -> float:
     """Right-hand side of Eq. 30 for a word of kind 0, another word being kept."""
     x, omega = size_weights(document.d, printed)
     numerator = (1 - x) * document.g[0] * document.v[0] + x * document.g_h[0] * document.v_h[0]
@@ -115,19 +115,19 @@ def _other_word(document: kw.Document, printed: bool) -> float:
 
 def _rates(eps: float, sizes: tuple[int, ...], own: bool, perturb: float) -> tuple[float, float]:
     """Fitted exponents of the error of Eq. 29 (own) or Eq. 30 with true and with printed weights."""
-    documents = kw.growing_documents(eps, sizes, **HEADS[0])
+    documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
     right, errors, printed = _own_word if own else _other_word, [], []
     for document in documents:
         r, p = document.removals()
         if own:
             kept = document.g[0] * document.v[0] / document.denominator(r)
-            exact = float(kw.given_present(document, r, p, 0) @ kept)
+            exact = float(long_documents.given_present(document, r, p, 0) @ kept)
         else:
-            exact = float(kw.given_present(document, r, p, 1) @ document.summand(r, 0))
+            exact = float(long_documents.given_present(document, r, p, 1) @ document.summand(r, 0))
         errors.append(abs((1 + perturb) * right(document, False) - exact))
         printed.append(abs(right(document, True) - exact))
     T_max = [document.T_max for document in documents]
-    return kw.growth_exponent(T_max, errors), kw.growth_exponent(T_max, printed)
+    return long_documents.growth_exponent(T_max, errors), long_documents.growth_exponent(T_max, printed)
 
 
 SIZE_LAW = "sum over s of 2(d-s)/(d(d-1)) in place of (1/d) sum over s"
@@ -142,6 +142,7 @@ SIZE_LAW = "sum over s of 2(d-s)/(d(d-1)) in place of (1/d) sum over s"
     assumptions="d = T = T_max^eps, c <= g <= C, |v| <= C",
     method="growth rate",
     verdict=CORRECTED,
+    kind=CONDITION,
     printed="Weights 1/d for s = 1, ..., d-1.",
     corrected=f"Weights 2(d-s)/(d(d-1)): {SIZE_LAW}.",
     consequence=(
@@ -174,6 +175,7 @@ def eq_29(perturb: float = 0.0) -> Outcome:
     assumptions="d = T = T_max^eps, c <= g <= C, |v| <= C",
     method="growth rate",
     verdict=CORRECTED,
+    kind=CONDITION,
     printed="Weights 1/d for s = 1, ..., d-1.",
     corrected=f"Weights 2(d-s)/(d(d-1)): {SIZE_LAW}.",
     consequence=(
@@ -198,15 +200,15 @@ def eq_30(perturb: float = 0.0) -> Outcome:
     )
 
 
-def own_coefficient(document: kw.Document, kind: int) -> float:
+def own_coefficient(document: long_documents.LongDocument, kind: int) -> float:
     """Exact coefficient beta_j of the function A_t V_t alone, xi_t = j of `kind`."""
     r, p = document.removals()
     n, d = document.n, document.d
     kept = document.g[kind] * document.v[kind] / document.denominator(r)
-    E_self = kw.given_present(document, r, p, kind) @ kept
+    E_self = long_documents.given_present(document, r, p, kind) @ kept
     total = E_self
     for other in range(len(n)):
-        weights = kw.given_present(document, r, p, other)
+        weights = long_documents.given_present(document, r, p, other)
         if other == kind:
             total += (n[kind] - 1) * (weights @ document.summand(r, kind, among=n[kind] - 1))
         else:
@@ -215,7 +217,7 @@ def own_coefficient(document: kw.Document, kind: int) -> float:
     return float(3 * (d - 1) / (d + 1) * (E_self - mean) + 6 / (d + 1) * (mean - E))
 
 
-def eq_31_sum(document: kw.Document, kind: int, printed: bool) -> float:
+def eq_31_sum(document: long_documents.LongDocument, kind: int, printed: bool) -> float:
     """Eq. 31 for a word of `kind`."""
     x, omega = size_weights(document.d, printed)
     gap = document.g[kind] * document.v[kind] - document.g_h[kind] * document.v_h[kind]
@@ -231,6 +233,7 @@ def eq_31_sum(document: kw.Document, kind: int, printed: bool) -> float:
     assumptions="eps >= 1/2, where the 1/d that Eq. 17 leaves out is within the remainder O(T_max^{-3/2})",
     method="growth rate",
     verdict=CORRECTED,
+    kind=CONDITION,
     printed="Weights 1/d for s = 1, ..., d-1.",
     corrected=f"Weights 2(d-s)/(d(d-1)): {SIZE_LAW}.",
     consequence=(
@@ -242,11 +245,11 @@ def eq_31(perturb: float = 0.0) -> Outcome:
     """Exponents at eps = 0.6 and 0.7 for the exact coefficient of one summand."""
     lines, worst, worst_printed = [], -np.inf, -np.inf
     for eps, sizes in {0.6: (64, 128, 256, 512), 0.7: (64, 128, 256, 512)}.items():
-        documents = kw.growing_documents(eps, sizes, **HEADS[0])
+        documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
         exact = [own_coefficient(document, 0) for document in documents]
         T_max = [document.T_max for document in documents]
         true, printed = (
-            kw.growth_exponent(
+            long_documents.growth_exponent(
                 T_max, [abs(factor * eq_31_sum(x, 0, wrong) - b) for x, b in zip(documents, exact, strict=True)]
             )
             for factor, wrong in ((1 + perturb, False), (1.0, True))

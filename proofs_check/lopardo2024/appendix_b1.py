@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from .. import word_kinds as kw
-from ..registry import CORRECTED, NOT_CHECKABLE, Outcome, statement
+from .. import long_documents
+from ..registry import CORRECTED, NOT_CHECKABLE, WRONG, Outcome, statement
 from ..tolerances import EXPONENT
 from .theorem_5_1 import HEADS
 
@@ -19,6 +19,8 @@ from .theorem_5_1 import HEADS
     assumptions="T = T_max^eps; d = 2 words with T/2 occurrences each; the corrected theorem",
     method="growth rate",
     verdict=CORRECTED,
+    kind=WRONG,
+    changes="Theorem 5.1, once corrected, holds for repeated words as well: more than the paper claims.",
     printed=(
         "'If many tokens are identical, this is no longer true: consider, for instance, the extreme case of two "
         "groups of identical tokens' (section 6 and B.1); conjectured for small multiplicities only."
@@ -43,12 +45,14 @@ def repeated_words(perturb: float = 0.0) -> Outcome:
                 times = T // sum(n)
                 g, g_h = [times * x for x in HEADS[0]["g"]], [times * x for x in HEADS[0]["g_h"]]
                 positions = round(T ** (1 / eps))
-                document = kw.Document(n, g, HEADS[0]["v"], g_h, HEADS[0]["v_h"], positions - T, 1.0, 0.3)
-                exact = kw.lime_limit(document)
-                difference = kw.first_order(document, 1 + perturb) - exact
+                document = long_documents.LongDocument(
+                    n, g, HEADS[0]["v"], g_h, HEADS[0]["v_h"], positions - T, 1.0, 0.3
+                )
+                exact = long_documents.lime_limit(document)
+                difference = long_documents.first_order(document, 1 + perturb) - exact
                 errors.append(float(np.max(np.abs(difference)) / np.max(np.abs(exact))))
                 T_max.append(positions)
-            slope = kw.growth_exponent(T_max, errors)
+            slope = long_documents.growth_exponent(T_max, errors)
             slopes.append(slope)
             worst = max(worst, abs(slope - (eps - 1)))
             lines.append(f"eps {eps}, {groups}: {slope:.3f}")

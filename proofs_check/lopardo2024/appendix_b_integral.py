@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from .. import word_kinds as kw
-from ..registry import CORRECTED, Outcome, one_plus, statement
+from .. import long_documents
+from ..registry import CORRECTED, WRONG, Outcome, one_plus, statement
 from ..tolerances import ALGEBRA, EXACT, EXPONENT, LEADING_ORDER
 from .appendix_b import RATE, eq_31_sum, own_coefficient
 from .theorem_5_1 import GROWTH, HEADS
@@ -40,7 +40,7 @@ def derivative(perturb: float = 0.0) -> Outcome:
     return Outcome(float(error), EXACT)
 
 
-def printed_integral(document: kw.Document) -> float:
+def printed_integral(document: long_documents.LongDocument) -> float:
     """3 (g v - g_h v_h) int_0^1 x dx/((1-x)A + xB) for a word of kind 0, by Gauss-Legendre."""
     nodes, weights = np.polynomial.legendre.leggauss(64)
     x, w = (nodes + 1) / 2, weights / 2
@@ -52,7 +52,7 @@ def _rates(error_of: list[tuple[float, list[int], list[float]]], claimed: dict[f
     """Largest excess of the fitted over the claimed exponent, and a line for the reader."""
     excess, lines = 0.0, []
     for eps, T_max, errors in error_of:
-        slope = kw.growth_exponent(T_max, errors)
+        slope = long_documents.growth_exponent(T_max, errors)
         excess = max(excess, slope - claimed[eps])
         lines.append(f"eps {eps}: {slope:.3f} (claimed at most {claimed[eps]:.2f})")
     return excess, "; ".join(lines)
@@ -69,7 +69,7 @@ def riemann_sum(perturb: float = 0.0) -> Outcome:
     """The step is sound (the rate is even -2): the wrong weights came before it."""
     runs = []
     for eps, sizes in GROWTH.items():
-        documents = kw.growing_documents(eps, sizes, **HEADS[0])
+        documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
         errors = [abs((1 + perturb) * printed_integral(x) - eq_31_sum(x, 0, printed=True)) for x in documents]
         runs.append((eps, [x.T_max for x in documents], errors))
     excess, lines = _rates(runs, dict.fromkeys(GROWTH, RATE))
@@ -87,7 +87,7 @@ def use_of_d_2(perturb: float = 0.0) -> Outcome:
     """Fitted exponents of the integral minus 1/(2A)."""
     runs = []
     for eps, sizes in GROWTH.items():
-        documents = kw.growing_documents(eps, sizes, **HEADS[0])
+        documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
         gap = HEADS[0]["g"][0] * HEADS[0]["v"][0] - HEADS[0]["g_h"][0] * HEADS[0]["v_h"][0]
         errors = [abs((1 + perturb) / (2 * x.A) - printed_integral(x) / (3 * gap)) for x in documents]
         runs.append((eps, [x.T_max for x in documents], errors))
@@ -102,6 +102,7 @@ def use_of_d_2(perturb: float = 0.0) -> Outcome:
     assumptions="d = T = T_max^eps, c <= g <= C, |v| <= C",
     method="exact value at one large size",
     verdict=CORRECTED,
+    kind=WRONG,
     printed="For xi_t != j the approximation is zero, with an error O(T_max^{eps-2}) a position.",
     corrected=(
         "Each is -(g_j - g_{h,j}) g_t v_t/A^2 to leading order, of order T_max^{-2}; the T_max of them sum to "
@@ -115,8 +116,8 @@ def other_positions(perturb: float = 0.0) -> Outcome:
     error = printed = 0.0
     values = []
     for scores in HEADS:
-        document = kw.growing_documents(0.3, (32,), **scores)[0]
-        beta = kw.lime_limit(document)
+        document = long_documents.growing_documents(0.3, (32,), **scores)[0]
+        beta = long_documents.lime_limit(document)
         for kind in (0, 1):
             rest = float(beta[kind]) - own_coefficient(document, kind)
             formula = -(1 + perturb) * (document.g[kind] - document.g_h[kind]) * document.F / document.A
@@ -157,6 +158,7 @@ def closed_integrals(r: float) -> tuple[float, float, float]:
     assumptions="any ratio T/T_max, here 1/2; c <= g <= C",
     method="growth rate",
     verdict=CORRECTED,
+    kind=WRONG,
     printed="3 (g_t v_t - g_{h,t} v_{h,t}) int_0^1 x dx/((1-x) sum g + x sum g_h).",
     corrected=(
         "beta = c_1 (g_t v_t - g_{h,t} v_{h,t}) - c_2 (g_t - g_{h,t}), c_1 = 6 I_1/A, c_2 = 6 [N_A J_2 + (N_B - N_A) "
@@ -172,13 +174,15 @@ def integral_form(perturb: float = 0.0) -> Outcome:
     """Exponent -2 at T = T_max/2, and the closed forms of the integrals against quadrature."""
     exact, forms, printed, T_max = [], [], [], []
     for d in (64, 128, 256, 512):
-        document = kw.Document([d // 2, d // 2], padding=d, g_pad=1.0, v_pad=0.3, **HEADS[0])
-        exact.append(kw.lime_limit(document))
-        forms.append(kw.integral_form(document, 1 + perturb))
+        document = long_documents.LongDocument([d // 2, d // 2], padding=d, g_pad=1.0, v_pad=0.3, **HEADS[0])
+        exact.append(long_documents.lime_limit(document))
+        forms.append(long_documents.integral_form(document, 1 + perturb))
         printed.append(printed_integral(document))
         T_max.append(document.T_max)
-    slope = kw.growth_exponent(T_max, [float(np.max(np.abs(a - b))) for a, b in zip(forms, exact, strict=True)])
-    slope_printed = kw.growth_exponent(T_max, [abs(a - b[0]) for a, b in zip(printed, exact, strict=True)])
+    slope = long_documents.growth_exponent(
+        T_max, [float(np.max(np.abs(a - b))) for a, b in zip(forms, exact, strict=True)]
+    )
+    slope_printed = long_documents.growth_exponent(T_max, [abs(a - b[0]) for a, b in zip(printed, exact, strict=True)])
     closed = max(
         abs(a / b - 1)
         for r in (-0.8, -0.5, -1e-6, 0.0, 0.3, 0.7, 4.0)
@@ -207,15 +211,15 @@ def quadrature(r: float) -> tuple[float, float, float]:
 
 def _table_99_of_256() -> str:
     """Errors in percent of the largest coefficient for 99 words in 256 positions, the shape of figure 4."""
-    document = kw.Document(
+    document = long_documents.LongDocument(
         [33, 33, 33], [2.5, 0.6, 1.4], [1.5, -0.6, 0.4], [0.9, 1.2, 1.0], [0.4, 0.2, 0.3], 157, g_pad=1.0, v_pad=0.3
     )
-    exact = kw.lime_limit(document)
+    exact = long_documents.lime_limit(document)
     forms = {
-        "printed": kw.printed_theorem(document),
-        "constant 1": kw.printed_theorem(document, 1.0),
-        "corrected": kw.first_order(document),
-        "integral": kw.integral_form(document),
+        "printed": long_documents.printed_theorem(document),
+        "constant 1": long_documents.printed_theorem(document, 1.0),
+        "corrected": long_documents.first_order(document),
+        "integral": long_documents.integral_form(document),
     }
     errors = (f"{name} {100 * np.linalg.norm(x - exact) / np.linalg.norm(exact):.2f} %" for name, x in forms.items())
     return "99 words in 256 positions, relative error of " + ", ".join(errors)

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from .. import brute_force as bf
-from .. import word_kinds as kw
-from ..registry import CORRECTED, Outcome, one_plus, statement
+from .. import long_documents
+from ..registry import CORRECTED, WRONG, Outcome, one_plus, statement
 from ..tolerances import EXACT, EXPONENT
 from .appendix_b import RATE
 from .lime_section import largest, random_game
@@ -22,6 +22,7 @@ from .theorem_5_1 import GROWTH, HEADS
     assumptions="s uniform in {1, ..., d}, S uniform of size s (section 5.1)",
     method="exact rational enumeration",
     verdict=CORRECTED,
+    kind=WRONG,
     printed="P(|S| = s | l not in S) = 1/d for s = 0, ..., d-1.",
     corrected=(
         "P(|S| = s | l not in S) = 2(d-s)/(d(d-1)) for s = 1, ..., d-1: by Bayes, keeping l is (d-s)/d likely at "
@@ -61,7 +62,7 @@ def size_law(perturb: float = 0.0) -> Outcome:
     )
 
 
-def _given_size(document: kw.Document, s: int, kept: int) -> tuple[np.ndarray, np.ndarray]:
+def _given_size(document: long_documents.LongDocument, s: int, kept: int) -> tuple[np.ndarray, np.ndarray]:
     """Removals and their law given |S| = s and a word of kind `kept` kept."""
     r, p = document.removals()
     chosen = r.sum(axis=0) == s
@@ -81,14 +82,14 @@ def eq_32(perturb: float = 0.0) -> Outcome:
     excess, lines = 0.0, []
     for eps, sizes in GROWTH.items():
         errors: list[list[float]] = [[], []]
-        documents = kw.growing_documents(eps, sizes, **HEADS[0])
+        documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
         for document in documents:
             for kept in (0, 1):
                 r, p = _given_size(document, document.d // 2, kept)
                 Y = document.denominator(r)
                 X = np.full_like(Y, document.g[0] * document.v[0]) if kept == 0 else document.summand(r, 0) * Y
                 errors[kept].append(float(abs(p @ (X / Y) - (1 + perturb) * (p @ X) / (p @ Y))))
-        slopes = [kw.growth_exponent([x.T_max for x in documents], e) for e in errors]
+        slopes = [long_documents.growth_exponent([x.T_max for x in documents], e) for e in errors]
         excess = max(excess, *(slope - RATE for slope in slopes))
         lines.append(f"eps {eps}: {slopes[0]:.2f}, {slopes[1]:.2f}")
     return Outcome(excess, EXPONENT, detail="fitted exponents; " + "; ".join(lines))
@@ -165,7 +166,7 @@ def eq_35(perturb: float = 0.0) -> Outcome:
     """Fitted exponents at s = d/2; they are -2, and T_max of these make the term that Theorem 5.1 lacks."""
     excess, lines = 0.0, []
     for eps, sizes in GROWTH.items():
-        documents, errors = kw.growing_documents(eps, sizes, **HEADS[0]), []
+        documents, errors = long_documents.growing_documents(eps, sizes, **HEADS[0]), []
         for document in documents:
             s = document.d // 2
             x = s / (document.d - 1)
@@ -173,7 +174,7 @@ def eq_35(perturb: float = 0.0) -> Outcome:
             own = document.g[0] * document.v[0]
             approximation = (1 + perturb) * own / ((1 - x) * document.A + x * document.B)
             errors.append(float(abs(p @ (own / document.denominator(r)) - approximation)))
-        slope = kw.growth_exponent([document.T_max for document in documents], errors)
+        slope = long_documents.growth_exponent([document.T_max for document in documents], errors)
         excess = max(excess, slope - RATE)
         lines.append(f"eps {eps}: {slope:.2f}")
     return Outcome(excess, EXPONENT, detail="fitted exponents; " + "; ".join(lines))

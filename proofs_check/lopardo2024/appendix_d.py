@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from .. import brute_force as bf
-from ..registry import CORRECTED, NOT_CHECKABLE, Outcome, one_plus, statement
+from ..registry import CONDITION, CORRECTED, NOT_CHECKABLE, SLIP, Outcome, one_plus, statement
 from ..tolerances import EXACT, EXTENDED, INEQUALITY
 from .lime_section import largest
 
@@ -29,6 +29,7 @@ def _ratio_gap(X: np.ndarray, Y: np.ndarray, p: np.ndarray) -> tuple[float, floa
     assumptions="|X| <= C, c n <= Y <= C n almost surely",
     method="sampling",
     verdict=CORRECTED,
+    kind=CONDITION,
     printed="The second term is C^2 sqrt(Var(Y))/(c^2 n^2).",
     corrected=(
         "The second term is C sqrt(Var(Y))/(c^2 n^2): |E[(Y-EY)(X-EX)/(Y EY)]| <= sqrt(Var X Var Y)/(c n)^2, without "
@@ -148,6 +149,7 @@ def lemma_d_3_expectation(perturb: float = 0.0) -> Outcome:
     assumptions="n >= 3; Var^ is called the empirical variance and not defined",
     method="exact rational enumeration",
     verdict=CORRECTED,
+    kind=SLIP,
     printed=(
         "Var^ without a definition; H_S 'as before', although the paper (other than the slides) has not defined it."
     ),

@@ -8,18 +8,20 @@ from functools import partial
 import numpy as np
 
 from .. import brute_force as bf
-from .. import word_kinds as kw
-from ..registry import CORRECTED, Outcome, statement
+from .. import long_documents
+from ..registry import CONDITION, CORRECTED, WRONG, Outcome, statement
 from ..tolerances import ALGEBRA, LEADING_ORDER
 from . import small_model as m
 
 ASSUMPTIONS = "K = 1, the regime of Theorem 5.1"
 
 
-def _document(words: int = 16, **scores: list[float]) -> kw.Document:
+def _document(words: int = 16, **scores: list[float]) -> long_documents.LongDocument:
     """One word of kind 0, `words` of kind 1 and padding up to a million positions, where leading order is all."""
     n = [1, words]
-    return kw.Document(n, scores["g"], scores["v"], scores["g_h"], scores["v_h"], 1_000_000 - sum(n), 1.0, 0.5)
+    return long_documents.LongDocument(
+        n, scores["g"], scores["v"], scores["g_h"], scores["v_h"], 1_000_000 - sum(n), 1.0, 0.5
+    )
 
 
 @statement(
@@ -45,6 +47,7 @@ def comment_5_2_i(perturb: float = 0.0) -> Outcome:
     assumptions=ASSUMPTIONS + "; the other tokens fixed",
     method="exact value at one large size",
     verdict=CORRECTED,
+    kind=CONDITION,
     printed="By Eq. 19 the slope in alpha_t is (3/2) W_l v_t.",
     corrected=(
         "Affine in alpha_t with slope W_l v_t - F: a token's attention counts by how its value differs from the output."
@@ -59,7 +62,7 @@ def comment_ii(perturb: float = 0.0) -> Outcome:
     points = []
     for g in (0.5, 1.0, 2.0):
         document = _document(g=[g, 1.0], v=[v, 2.0], g_h=[1.2, 1.1], v_h=[0.4, 0.2])
-        points.append((g / document.A, kw.lime_limit(document)[0]))
+        points.append((g / document.A, long_documents.lime_limit(document)[0]))
         expected = (1 + perturb) * (v - document.F)
     slopes = [(points[i + 1][1] - points[i][1]) / (points[i + 1][0] - points[i][0]) for i in range(2)]
     return Outcome(
@@ -81,6 +84,7 @@ def comment_ii(perturb: float = 0.0) -> Outcome:
     assumptions=ASSUMPTIONS,
     method="exact value at one large size",
     verdict=CORRECTED,
+    kind=WRONG,
     printed="If W_l v_t = 0, the influence of alpha_t disappears whatever its value.",
     corrected=(
         "If W_l v_t = 0 (and [UNK] has value 0), the coefficient is -(alpha_t - alpha_{h,t}) F: a token of value 0 "
@@ -91,7 +95,7 @@ def comment_ii(perturb: float = 0.0) -> Outcome:
 def comment_iii(perturb: float = 0.0) -> Outcome:
     """Exact coefficient of a word of value 0, and the same exactly for two words."""
     document = _document(g=[5.0, 1.0], v=[0.0, 2.0], g_h=[1.0, 1.1], v_h=[0.0, 0.2])
-    exact = kw.lime_limit(document)[0]
+    exact = long_documents.lime_limit(document)[0]
     formula = -(1 + perturb) * (5.0 - 1.0) * document.F / document.A
     coefficients, xi = [], [1, 2, None, None]
     for g_1 in (1, 3):
@@ -120,6 +124,7 @@ def comment_iii(perturb: float = 0.0) -> Outcome:
     assumptions=ASSUMPTIONS,
     method="exact value at one large size",
     verdict=CORRECTED,
+    kind=WRONG,
     printed="Near zero whenever alpha_t v_t is close to alpha_{h,t} v_{h,t}.",
     corrected="Near zero whenever g_t (W_l v_t - F) is close to g_{h,t} (W_l v_{h,t} - F).",
     consequence=(
@@ -132,7 +137,7 @@ def comment_iv(perturb: float = 0.0) -> Outcome:
     F = _document(g=[1.0, 1.0], v=[0.5, 2.0], g_h=[1.0, 1.0], v_h=[0.5, 0.2]).F
     neutral = _document(g=[2.0, 1.0], v=[F + 0.4, 2.0], g_h=[1.0, 1.0], v_h=[F + 0.8 * (1 + perturb), 0.2])
     as_printed = _document(g=[2.0, 1.0], v=[0.5, 2.0], g_h=[1.0, 1.0], v_h=[1.0, 0.2])
-    found, other = kw.lime_limit(neutral), kw.lime_limit(as_printed)
+    found, other = long_documents.lime_limit(neutral), long_documents.lime_limit(as_printed)
     return Outcome(
         abs(found[0]) / np.max(np.abs(found)),
         LEADING_ORDER,
@@ -161,6 +166,7 @@ def factor_of_removed_mass(ratio: float) -> float:
     assumptions="F = 0, value 0 for [UNK], attention spread over the words; B/A = sum g_h / sum g",
     method="exact value at one large size",
     verdict=CORRECTED,
+    kind=CONDITION,
     printed="Eq. 19, with 3/2, agrees very well with LIME in the figure.",
     corrected=(
         "The factor of alpha_t v_t is 6 I_1(B/A - 1), I_1(r) = (r^2/2 + r - (1+r) ln(1+r))/r^3: 1 if replacing a "
@@ -183,8 +189,10 @@ def figure_4(perturb: float = 0.0) -> Outcome:
         g_h = 0.01  # padding of mass 1 makes up the rest of B
         padding = round((ratio * words - g_h * words) / (1 - ratio)) if ratio < 1 else words
         mass = 1.0 if ratio == 1.0 else g_h
-        document = kw.Document([words // 2] * 2, [1.0, 1.0], [1.0, -1.0], [mass] * 2, [0.0, 0.0], padding)
-        exact = float(kw.lime_limit(document)[0]) * document.A
+        document = long_documents.LongDocument(
+            [words // 2] * 2, [1.0, 1.0], [1.0, -1.0], [mass] * 2, [0.0, 0.0], padding
+        )
+        exact = float(long_documents.lime_limit(document)[0]) * document.A
         found.append(f"B/A = {document.B / document.A:.3f}: {exact:.4f}")
         formula = (1 + perturb) * factor_of_removed_mass(document.B / document.A)
         error = max(error, abs(formula / exact - 1), abs(factor_of_removed_mass(ratio) / expected - 1))

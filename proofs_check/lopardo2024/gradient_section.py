@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..registry import CORRECTED, Outcome, statement
+from ..registry import CONDITION, CORRECTED, SLIP, WRONG, Outcome, statement
 from ..tolerances import AUTODIFF
 from . import small_model as m
 
@@ -59,6 +59,8 @@ def eq_13(perturb: float = 0.0) -> Outcome:
     assumptions="zero biases; any t",
     method="autodiff",
     verdict=CORRECTED,
+    kind=CONDITION,
+    changes="The gradient at [CLS] has a second term. Tokens of the document are not affected.",
     printed=(
         "Eq. 14 for every embedded token e_t, with one q. [CLS] is one of the positions of Eq. 8 (the first row and "
         "column of figure 3), and its query is W_q e_[CLS]."
@@ -104,6 +106,7 @@ def theorem_4_1(perturb: float = 0.0) -> Outcome:
     assumptions="K = 1 and typical values v_t = v~, where the comment is sharpest",
     method="autodiff",
     verdict=CORRECTED,
+    kind=WRONG,
     printed="alpha-avg is correlated with G-avg and G-l1, while the same does not hold for alpha-max and G-l2.",
     corrected=(
         "With K = 1 and typical values, alpha-avg = alpha-max is proportional to G-l1 and to G-l2 alike, with factors "
@@ -175,6 +178,7 @@ def comment_4_2_ii(perturb: float = 0.0) -> Outcome:
     assumptions="K = 1",
     method="autodiff",
     verdict=CORRECTED,
+    kind=SLIP,
     printed="Main insight: token contributes if alpha_t is not 0 and v_t deviates from average.",
     corrected=(
         "A token contributes whenever alpha_t is not 0, unless W_v'W_l' + W_l(v_t - v~) W_k'q/sqrt(d_att) = 0: the "

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from .. import brute_force as bf
-from ..registry import CORRECTED, Outcome, one_plus, statement
+from ..registry import CONDITION, CORRECTED, MISPRINT, SLIP, Outcome, one_plus, statement
 from ..tolerances import ALGEBRA, EXACT
 from . import small_model as m
 
@@ -79,6 +79,7 @@ def kernel(s: int) -> Fraction:
     assumptions="z has a leading 1 for the intercept, beta_0",
     method="exact rational enumeration",
     verdict=CORRECTED,
+    kind=SLIP,
     printed="The penalty lambda |beta|^2 over all of beta in R^{d+1}, the intercept included.",
     corrected=(
         "The penalty is lambda sum_{j>=1} beta_j^2: the package fits Ridge with a free intercept. The minimiser then "
@@ -124,6 +125,7 @@ def eq_16(perturb: float = 0.0) -> Outcome:
     claim="the surrogate is fitted over beta in R^d",
     method="exact rational enumeration",
     verdict=CORRECTED,
+    kind=MISPRINT,
     printed="argmin over beta in R^d of sum pi (Y - beta.Z)^2 + lambda |beta|^2, no intercept.",
     corrected=(
         "beta in R^{d+1} with an intercept, as in the paper; without it Eq. 17 does not follow even to leading order."
@@ -181,6 +183,11 @@ def slides_theorem(perturb: float = 0.0) -> Outcome:
     assumptions="infinite bandwidth, no ridge, infinitely many samples",
     method="exact rational enumeration",
     verdict=CORRECTED,
+    kind=CONDITION,
+    changes=(
+        "LIME's coefficients do not sum to zero. In the regime of Theorem 5.1 the term left out is as large as the "
+        "coefficients."
+    ),
     printed="beta_j = 3 E[f(X)|j not in S] - (3/d) sum_k E[f(X)|k not in S], as an equality.",
     corrected=(
         "beta_j = 3 (d-1)/(d+1) (E_j - Ebar) + 6/(d+1) (Ebar - E[f]), where E_j = E[f | j not in S] and Ebar = mean "

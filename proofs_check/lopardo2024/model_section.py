@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..registry import CORRECTED, NOT_CHECKABLE, Outcome, statement
+from ..registry import CORRECTED, MISPRINT, NOT_CHECKABLE, Outcome, statement
 from ..tolerances import ALGEBRA, INEQUALITY
 from . import small_model as m
 
@@ -16,6 +16,7 @@ from . import small_model as m
     assumptions="W_l is 1 x d_out",
     method="algebra",
     verdict=CORRECTED,
+    kind=MISPRINT,
     printed="f_i := W_l^(i) v~^(i) lies in R^{d_out}.",
     corrected="f_i lies in R: W_l^(i) is 1 x d_out, so W_l^(i) v~^(i) is a number (as the rest of the paper uses it).",
     consequence="Only the dimension is off; nothing later depends on it.",

@@ -15,8 +15,8 @@ from fractions import Fraction
 import numpy as np
 
 from .. import brute_force as bf
-from .. import word_kinds as kw
-from ..registry import CORRECTED, Outcome, one_plus, statement
+from .. import long_documents
+from ..registry import CONDITION, CORRECTED, WRONG, Outcome, one_plus, statement
 from ..tolerances import EXACT, EXPONENT, LEADING_ORDER
 from .lime_section import largest
 
@@ -38,6 +38,11 @@ ASSUMPTIONS = "d = T = T_max^eps, distinct words, c <= g <= C, |v| <= C"
     assumptions=ASSUMPTIONS,
     method="exact value at one large size",
     verdict=CORRECTED,
+    kind=WRONG,
+    changes=(
+        "LIME's leading term has the constant 1 instead of 3/2, and a second term -(alpha_t - alpha_{h,t}) F. "
+        "Comments (ii) to (iv) of section 5.2 change with it."
+    ),
     printed=(
         "beta_j = (3/2K) sum_i sum_t W_l (alpha_t v_t - alpha_{h,t} v_{h,t}) 1{xi_t = j} + O(T_max^{(2-eps) v 3/2})."
     ),
@@ -55,10 +60,10 @@ ASSUMPTIONS = "d = T = T_max^eps, distinct words, c <= g <= C, |v| <= C"
 )
 def theorem_5_1(perturb: float = 0.0) -> Outcome:
     """Two heads, 32 words, T_max = 104,032: exact limit against both formulas, relative to the largest coefficient."""
-    documents = [kw.growing_documents(0.3, (32,), **scores)[0] for scores in HEADS]
-    exact = np.mean([kw.lime_limit(document) for document in documents], axis=0)
-    corrected = np.mean([kw.first_order(document, 1 + perturb) for document in documents], axis=0)
-    printed = np.mean([kw.printed_theorem(document) for document in documents], axis=0)
+    documents = [long_documents.growing_documents(0.3, (32,), **scores)[0] for scores in HEADS]
+    exact = np.mean([long_documents.lime_limit(document) for document in documents], axis=0)
+    corrected = np.mean([long_documents.first_order(document, 1 + perturb) for document in documents], axis=0)
+    printed = np.mean([long_documents.printed_theorem(document) for document in documents], axis=0)
     scale = np.max(np.abs(exact))
     return Outcome(
         float(np.max(np.abs(corrected - exact)) / scale),
@@ -81,6 +86,7 @@ def theorem_5_1(perturb: float = 0.0) -> Outcome:
     assumptions="none: exact for every document",
     method="exact rational enumeration",
     verdict=CORRECTED,
+    kind=WRONG,
     printed=(
         "W_l (alpha_t v_t - alpha_{h,t} v_{h,t}), which a constant c added to all values changes by c (alpha_t - "
         "alpha_{h,t})."
@@ -126,6 +132,7 @@ def missing_term(perturb: float = 0.0) -> Outcome:
     assumptions=ASSUMPTIONS + "; F = f(xi) = 0, where the missing term vanishes",
     method="exact value at one large size",
     verdict=CORRECTED,
+    kind=CONDITION,
     printed="3/2.",
     corrected=(
         "1. From P(|S| = s | l not in S) = 2(d-s)/(d(d-1)) the integral is 6 int_0^1 x(1-x)/((1-x) sum g + x sum "
@@ -135,10 +142,10 @@ def missing_term(perturb: float = 0.0) -> Outcome:
 )
 def constant(perturb: float = 0.0) -> Outcome:
     """Ratio of exact coefficient and alpha v - alpha_h v_h on a document with f(xi) = 0."""
-    base = kw.growing_documents(0.3, (32,), **HEADS[0])[0]
+    base = long_documents.growing_documents(0.3, (32,), **HEADS[0])[0]
     v = [1.5, -1.5 * base.n[0] * base.g[0] / (base.n[1] * base.g[1])]
-    document = kw.Document(base.n, base.g, v, base.g_h, base.v_h, base.padding, 1.0, 0.0)
-    exact, one = kw.lime_limit(document), kw.printed_theorem(document, factor=1.0)
+    document = long_documents.LongDocument(base.n, base.g, v, base.g_h, base.v_h, base.padding, 1.0, 0.0)
+    exact, one = long_documents.lime_limit(document), long_documents.printed_theorem(document, factor=1.0)
     ratio = exact / one
     return Outcome(
         float(np.max(np.abs((1 + perturb) / ratio - 1))) + abs(document.F),
@@ -160,6 +167,7 @@ def constant(perturb: float = 0.0) -> Outcome:
     assumptions=ASSUMPTIONS,
     method="growth rate",
     verdict=CORRECTED,
+    kind=CONDITION,
     printed=(
         "O(T_max^{(2-eps) v 3/2}): the exponent is at least 3/2 and positive, so the bound diverges and says nothing."
     ),
@@ -176,14 +184,16 @@ def remainder(perturb: float = 0.0) -> Outcome:
     """Fitted exponents for four eps, two-sided: the rate is eps - 2, not just at most that."""
     error, lines, against_printed = 0.0, [], 0.0
     for eps, sizes in GROWTH.items():
-        documents = kw.growing_documents(eps, sizes, **HEADS[0])
-        exact = [kw.lime_limit(document) for document in documents]
+        documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
+        exact = [long_documents.lime_limit(document) for document in documents]
         T_max = [document.T_max for document in documents]
         slopes = [
-            kw.growth_exponent(T_max, [float(np.max(np.abs(w - b))) for w, b in zip(leading, exact, strict=True)])
+            long_documents.growth_exponent(
+                T_max, [float(np.max(np.abs(w - b))) for w, b in zip(leading, exact, strict=True)]
+            )
             for leading in (
-                [kw.first_order(document, 1 + perturb) for document in documents],
-                [kw.printed_theorem(document) for document in documents],
+                [long_documents.first_order(document, 1 + perturb) for document in documents],
+                [long_documents.printed_theorem(document) for document in documents],
             )
         ]
         error = max(error, abs(slopes[0] - (eps - 2)))

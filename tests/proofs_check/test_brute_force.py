@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from proofs_check import brute_force as bf
-from proofs_check import word_kinds as kw
+from proofs_check import long_documents
 
 
 def glove(S):
@@ -77,7 +77,7 @@ def test_attention_value_is_a_weighted_mean():
 
 
 def test_few_kinds_of_words_agree_with_enumeration():
-    document = kw.Document([2, 3], [2, 1], [3, -1], [1, 3], [1, 2], padding=3, g_pad=2, v_pad=1)
+    document = long_documents.LongDocument([2, 3], [2, 1], [3, -1], [1, 3], [1, 2], padding=3, g_pad=2, v_pad=1)
     xi = [1, 2, 3, 4, 5, None, None, None]
 
     def spread(a, b, pad):
@@ -85,7 +85,7 @@ def test_few_kinds_of_words_agree_with_enumeration():
 
     scores = [spread(2, 1, 2), spread(3, -1, 1), spread(1, 3, 2), spread(1, 2, 1)]
     exact = [float(x) for x in bf.lime_limit(5, lambda S: bf.attention_value(S, xi, *scores))[1:]]
-    np.testing.assert_allclose(kw.lime_limit(document), [exact[0], exact[2]], rtol=1e-12)
+    np.testing.assert_allclose(long_documents.lime_limit(document), [exact[0], exact[2]], rtol=1e-12)
     # The witness can fail: another mass of [UNK] gives another answer.
     scores[2][0] += 1
     wrong = bf.lime_limit(5, lambda S: bf.attention_value(S, xi, *scores))

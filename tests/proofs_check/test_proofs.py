@@ -5,11 +5,12 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from proofs_check import errata, registry
-from proofs_check.__main__ import main, row
-from proofs_check.registry import CORRECTED, HOLDS, NOT_CHECKABLE, Outcome, Result, Statement
+from proofs_check.__main__ import main, record, row
+from proofs_check.registry import CORRECTED, HOLDS, KINDS, NOT_CHECKABLE, Outcome, Result, Statement
 
 ENTRIES = registry.statements()
 CHECKED = [entry for entry in ENTRIES if entry.verdict != NOT_CHECKABLE]
@@ -96,6 +97,8 @@ def test_a_broken_check_is_reported_and_not_raised():
         ({"method": "hope"}, "method of P1 made up"),
         ({"verdict": "maybe"}, "verdict of P1 made up"),
         ({"verdict": CORRECTED}, "needs printed="),
+        ({"verdict": CORRECTED, "printed": "a", "corrected": "b", "consequence": "c"}, "kind of P1 made up"),
+        ({"kind": "misprint"}, "kind of P1 made up"),
         ({"verdict": NOT_CHECKABLE}, "needs reason="),
         ({"ref": "Theorem 5.1"}, "registered twice"),
     ],
@@ -138,6 +141,34 @@ def test_command_line_json(capsys):
     assert entry["verdict"] == CORRECTED
     assert entry["error"] == 0.0 < entry["printed_error"]
     assert entry["reproduced"] is True
+
+
+def test_json_of_a_check_that_answers_in_numpy_numbers(capsys, monkeypatch):
+    outcome = Outcome(np.float64(0.5), np.float32(1.0), np.float64("inf"), "1 is not 2")
+    entry = made_up(CORRECTED, lambda perturb: outcome)
+    monkeypatch.setattr("proofs_check.__main__.statements", lambda paper, only: [entry])
+    assert main(["--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["reproduced"] is True
+    assert (found["error"], found["tolerance"], found["printed_error"]) == (0.5, 1.0, "inf")
+
+
+def test_every_result_can_be_written_as_json():
+    for entry in CHECKED:
+        if entry.method != "autodiff":
+            json.dumps(record(result_of(entry)), allow_nan=False)
+
+
+def test_errata_count_the_kinds_and_name_the_results_that_change():
+    text = errata.overview()
+    corrected = [entry for entry in ENTRIES if entry.verdict == CORRECTED]
+    assert all(entry.kind in KINDS for entry in corrected)
+    assert not any(entry.kind or entry.changes for entry in ENTRIES if entry.verdict != CORRECTED)
+    for kind in KINDS:
+        counts = [sum(e.kind == kind and e.paper == paper for e in corrected) for paper in ("P1", "P2")]
+        assert f"| {kind} | {counts[0]} | {counts[1]} | {sum(counts)} |" in text
+    assert text.index("**Theorem 5.1**") < text.index("**Eq. 65**")
+    assert "misprint" not in {entry.kind for entry in corrected if entry.changes}
 
 
 def test_command_line_exit_codes(capsys, monkeypatch):

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Document:
+class LongDocument:
     """A document of one head: n[c] words of kind c, then padding up to T_max.
 
     Attributes
@@ -79,7 +79,7 @@ class Document:
         return self.N_A / self.A
 
     def removals(self) -> tuple[Array, Array]:
-        """Every vector r of removed words a kind and P(r): (C, M) and (M,); r = 0 is never drawn."""
+        """Every vector r of numbers of removed words per kind, and P(r): (C, M) and (M,); r = 0 is never drawn."""
         axes = [np.arange(count + 1) for count in self.n]
         r = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")])[:, 1:]
         log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.d + 1)))])
@@ -108,12 +108,12 @@ class Document:
         return ((1 - share) * kept + share * replaced) / self.denominator(r)
 
 
-def given_present(document: Document, r: Array, p: Array, kind: int) -> Array:
+def given_present(document: LongDocument, r: Array, p: Array, kind: int) -> Array:
     """P(r | l not in S) for a word l of `kind`: P(r) (n - r)/n, normalised.
 
     Examples
     --------
-    >>> document = Document(n=[3], g=[1.0], v=[1.0], g_h=[1.0], v_h=[0.0], padding=1)
+    >>> document = LongDocument(n=[3], g=[1.0], v=[1.0], g_h=[1.0], v_h=[0.0], padding=1)
     >>> r, p = document.removals()
     >>> given_present(document, r, p, 0).round(4)
     array([0.6667, 0.3333, 0.    ])
@@ -122,21 +122,21 @@ def given_present(document: Document, r: Array, p: Array, kind: int) -> Array:
     return weight / weight.sum()
 
 
-def limit_from_means(document: Document, E_present: Array, E: float) -> Array:
-    """Least-squares coefficients from E[f | j present] a kind and E[f]: P1's Eq. 17, corrected."""
+def limit_from_means(document: LongDocument, E_present: Array, E: float) -> Array:
+    """Least-squares coefficients from E[f | j present] for each kind, and E[f]: P1's Eq. 17, corrected."""
     d = document.d
     mean = np.dot(document.n, E_present) / d
     return 3 * (d - 1) / (d + 1) * (E_present - mean) + 6 / (d + 1) * (mean - E)
 
 
-def lime_limit(document: Document) -> Array:
-    """Exact LIME coefficients a kind, infinite bandwidth and no ridge: (C,).
+def lime_limit(document: LongDocument) -> Array:
+    """Exact LIME coefficients, one per kind, for infinite bandwidth and no ridge: (C,).
 
     Examples
     --------
     A linear model, whose coefficients least squares must return: equal masses, so f is the mean of the values.
 
-    >>> document = Document(n=[2, 3], g=[1, 1], v=[5.0, -1.0], g_h=[1, 1], v_h=[0.0, 0.0], padding=5)
+    >>> document = LongDocument(n=[2, 3], g=[1, 1], v=[5.0, -1.0], g_h=[1, 1], v_h=[0.0, 0.0], padding=5)
     >>> lime_limit(document).round(12)
     array([ 0.5, -0.1])
     """
@@ -146,26 +146,26 @@ def lime_limit(document: Document) -> Array:
     return limit_from_means(document, means, float(p @ f))
 
 
-def first_order(document: Document, factor: float = 1.0) -> Array:
-    """Corrected Theorem 5.1, w = [g (v - F) - g_h (v_h - F)]/A a kind: (C,)."""
+def first_order(document: LongDocument, factor: float = 1.0) -> Array:
+    """Corrected Theorem 5.1, w = [g (v - F) - g_h (v_h - F)]/A for each kind: (C,)."""
     F, g, v, g_h, v_h = document.F, *map(np.asarray, (document.g, document.v, document.g_h, document.v_h))
     return factor * (g * (v - F) - g_h * (v_h - F)) / document.A
 
 
-def printed_theorem(document: Document, factor: float = 1.5) -> Array:
-    """Theorem 5.1 as printed, (3/2)(alpha v - alpha_h v_h) a kind: (C,)."""
+def printed_theorem(document: LongDocument, factor: float = 1.5) -> Array:
+    """Theorem 5.1 as printed, (3/2)(alpha v - alpha_h v_h) for each kind: (C,)."""
     g, v, g_h, v_h = map(np.asarray, (document.g, document.v, document.g_h, document.v_h))
     return factor * (g * v / document.A - g_h * v_h / document.B)
 
 
-def integral_form(document: Document, factor: float = 1.0) -> Array:
-    """Mean-field form c_1 (g v - g_h v_h) - c_2 (g - g_h) a kind: (C,); see :func:`mean_field_constants`."""
+def integral_form(document: LongDocument, factor: float = 1.0) -> Array:
+    """Mean-field form c_1 (g v - g_h v_h) - c_2 (g - g_h) for each kind: (C,); see :func:`mean_field_constants`."""
     g, v, g_h, v_h = map(np.asarray, (document.g, document.v, document.g_h, document.v_h))
     c_1, c_2 = mean_field_constants(document)
     return factor * (c_1 * (g * v - g_h * v_h) - c_2 * (g - g_h))
 
 
-def mean_field_constants(document: Document) -> tuple[float, float]:
+def mean_field_constants(document: LongDocument) -> tuple[float, float]:
     """c_1 = 6 I_1/A and c_2 = 6 [N_A J_2 + (N_B - N_A) J_3]/A^2 with r = B/A - 1.
 
     I_1, J_2, J_3 are the integrals over x in [0, 1], the fraction of removed words, of x (1-x)/(1+rx),
@@ -193,12 +193,12 @@ def growth_exponent(sizes: Sequence[float], errors: Sequence[float]) -> float:
     return float(slope)
 
 
-def growing_documents(eps: float, sizes: Sequence[int], **scores: Sequence[float]) -> list[Document]:
+def growing_documents(eps: float, sizes: Sequence[int], **scores: Sequence[float]) -> list[LongDocument]:
     """Documents with d = T = T_max^eps: the sizes d, words spread over the kinds, T_max = d^(1/eps) rounded."""
     kinds = len(scores["g"])
     documents = []
     for d in sizes:
         n = [d // kinds + (1 if c < d % kinds else 0) for c in range(kinds)]
         padding = math.floor(d ** (1 / eps) + 0.5) - d
-        documents.append(Document(n, scores["g"], scores["v"], scores["g_h"], scores["v_h"], padding, 1.0, 0.3))
+        documents.append(LongDocument(n, scores["g"], scores["v"], scores["g_h"], scores["v_h"], padding, 1.0, 0.3))
     return documents
