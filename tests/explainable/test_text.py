@@ -33,13 +33,23 @@ WORDS = ["[CLS]", "[UNK]", "don't", "café", "10/10", "!", "映画", "straße"]
         ("on 9/11/2001", ["on", "9", "11", "2001"]),
         ("_great_ snake_case", ["great", "snake", "case"]),
         ("don’t donʼt 'quoted' rock'n'roll", ["don't", "don't", "quoted", "rock'n'roll"]),
-        ("STRASSE Straße", ["strasse", "strasse"]),
+        ("STRASSE Straße GROẞ", ["strasse", "straße", "groß"]),
         ("cafe\u0301 café CAFÉ", ["café", "café", "café"]),
         ("ﬁne Ｇｒｅａｔ", ["fine", "great"]),
         ("İstanbul", ["i\u0307stanbul"]),
-        ("映画は最高", ["映画は最高"]),
+        ("映画は最高、本当に", [*"映画は最高本当に"]),
+        ("ﾊﾞｶ バカ", ["バ", "カ", "バ", "カ"]),
+        ("ดีมาก", ["ดี", "ม", "า", "ก"]),
+        ("영화 최고", ["영화", "최고"]),
+        ("फ़िल्म अच्छी है।", ["फ़िल्म", "अच्छी", "है"]),
+        ("שָׁלוֹם, مرحبًا", ["שָׁלוֹם", "مرحبًا"]),
+        ("می\u200cخواهم", ["می\u200cخواهم"]),
+        ("Ğüzel, Ångström; naïveté", ["ğüzel", "ångström", "naïveté"]),
+        ("ΟΔΟΣ", ["οδος"]),
         ("a\u00a0b\u200bc", ["a", "b", "c"]),
-        ("good👍bad", ["good", "bad"]),
+        ("good👍bad", ["good", "👍", "bad"]),
+        ("👍🏽👍 ❤️❤ ★★☆", ["👍", "👍", "❤", "❤", "★", "★", "☆"]),
+        ("🇩🇪🇫🇷 👨\u200d👩\u200d👧 🏽", ["🇩🇪", "🇫🇷", "👨\u200d👩\u200d👧", "🏽"]),
         ("[CLS] [UNK]", ["cls", "unk"]),
     ],
 )
@@ -54,7 +64,9 @@ def test_spans_point_at_the_letters_that_the_reader_sees():
     assert seen == ["Ｇｒｅａｔ", "!", "A", "cafe\u0301", "Straße", "don’t", "miss", "10/10"]
 
 
-TEXTS = st.text(st.sampled_from("aZé\u0301ß’'_/1.5!?<br >&;👍映İﬁ\n-\ud800") | st.characters(), max_size=60)
+TEXTS = st.text(
+    st.sampled_from("aZé\u0301ß’'_/1.5!?<br >&;👍映İﬁ\n-\ud800🏽\ufe0f\u200d🇩ﾞดี") | st.characters(), max_size=60
+)
 
 
 @given(TEXTS)
@@ -66,6 +78,12 @@ def test_spans_are_disjoint_ordered_and_hold_their_word(text):
         alone = tokenize(text[token.start : token.end])
         assert [t.word for t in alone] == [token.word]
         assert token.word and not any(c.isspace() for c in token.word)
+
+
+@given(st.text(st.characters(codec="ascii"), max_size=60) | st.text("ab'10./<br >!?_", max_size=40))
+def test_the_pattern_for_ascii_finds_what_the_general_one_finds(text):
+    found = [token.word for token in tokenize(text)]
+    assert [token.word for token in tokenize(f"{text} é")] == [*found, "é"]
 
 
 @given(TEXTS)
