@@ -1,7 +1,8 @@
-"""Exact explanations of softmax-attention classifiers, in NumPy alone.
+"""Exact explanations of models that pool with a softmax, in NumPy alone.
 
-From the raw weights of an attention classifier: predictions, attention, exact gradients. See README.md for a tour and
-NOTATION.md for the symbols.
+A model becomes a `PooledGame`; from the game come exact Shapley values, LIME's limit and SLALOM scores, and from the
+weights of an attention classifier also predictions, attention and gradients. `explain` puts them together for any
+explainable model. See README.md for a tour and NOTATION.md for the symbols.
 """
 
 from .classifier.attention import alpha_avg, alpha_max, attention, attention_matrices
@@ -22,8 +23,14 @@ from .classifier.predict import predict, predict_many, random_weights
 from .classifier.score_tables import TruncationWarning
 from .classifier.weights import AttentionWeights
 from .explainable.model_file import load_demo_model, load_model, save_model
+from .explainable.protocol import Explainable, Units
+from .explainable.scores import Scores
+from .explainable.settings import Settings
 from .explainable.text import Vocabulary, tokenize
-from .explanations.explanation import Explanation, Explanations, explain
+from .explainable.text_classifier import TextClassifier
+from .explanations.evidence import ToleranceWarning
+from .explanations.explain import explain
+from .explanations.explanation import Explanation, Explanations
 from .explanations.methods import DEFAULT_METHODS, METHODS
 from .game.by_size import expected_value_by_size
 from .game.pooled_game import PooledGame, merge_tokens
@@ -42,18 +49,24 @@ __all__ = [
     "DEFAULT_METHODS",
     "METHODS",
     "AttentionWeights",
+    "Explainable",
     "Explanation",
     "Explanations",
     "IntegratedGradients",
     "LimeCoefficients",
     "LimeSample",
     "PooledGame",
+    "Scores",
+    "Settings",
     "Slalom",
     "SlalomFit",
     "SlalomReadoff",
     "SlalomWarning",
+    "TextClassifier",
     "ToleranceError",
+    "ToleranceWarning",
     "TruncationWarning",
+    "Units",
     "Vocabulary",
     "alpha_avg",
     "alpha_max",

@@ -7,10 +7,10 @@ import sys
 
 import numpy as np
 
-from .cli.main import main
+from .cli.main import main, piped
 from .explainable.model_file import load_demo_model
-from .explanations.explanation import Explanation, explain
-from .show.terminal import table, use_colour
+from .explanations.explanation import Explanation
+from .show.terminal import headline, table, use_colour
 
 SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."
 
@@ -18,13 +18,11 @@ SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the 
 def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
     """Shapley values by the definition, over all 2^d coalitions: the check that the demonstration prints.
 
-    >>> weights, vocabulary = load_demo_model()
-    >>> e = explain(weights, vocabulary, "a slow but fine film", "shapley")["shapley"]
+    >>> e = load_demo_model().explain("a slow but fine film", "shapley")["shapley"]
     >>> bool(np.abs(shapley_by_enumeration(e) - e.scores).max() <= e.error)
     True
     """
     game = explanation.game
-    assert game is not None
     d = game.d
     masks = (np.arange(2**d)[:, None] >> np.arange(d)) & 1 == 1
     value = game.value(masks)
@@ -42,19 +40,21 @@ def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
 
 def demo() -> int:
     """Explain a sentence with the shipped model, and check the Shapley values against their definition."""
-    weights, vocabulary = load_demo_model()
-    found = explain(weights, vocabulary, SENTENCE)
+    model = load_demo_model()
+    found = model.explain(SENTENCE)
     columns = shutil.get_terminal_size((100, 24)).columns
     shapley = found["shapley"]
-    print(f"The shipped sentiment model ({weights.K} heads, {weights.D:,} words; above zero is positive), explained")
-    print(f"without sampling in {len(found)} ways, words coloured or marked by what they do to the prediction.")
-    print(f"\nprediction {shapley.prediction:+.4f} for: {SENTENCE}\n")
-    print(table(found.values(), columns, use_colour(sys.stdout)))
+    print(
+        f"The shipped sentiment model ({model.weights.K} heads, {model.weights.D:,} words), explained without sampling"
+    )
+    print(f"in {len(found)} ways, words coloured or marked by what they do to the prediction.")
+    print(f"\n{SENTENCE}\n{headline(found)}\n")
+    print(table(found, columns, use_colour(sys.stdout)))
     gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()
-    print(f"\nShapley values against all {2 ** len(shapley.tokens)} coalitions: largest difference {gap:.1e}")
+    print(f"\nShapley values against all {2 ** len(shapley.labels)} coalitions: largest difference {gap:.1e}")
     print('next: attn-closed-form explain "your own text" --html report.html')
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main() if len(sys.argv) > 1 else demo())
+    sys.exit(main() if len(sys.argv) > 1 else piped(demo))

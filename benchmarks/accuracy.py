@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from attn_closed_form import load_demo_model, load_model, predict_many
+from attn_closed_form._types import Ids
 from attn_closed_form.evaluate.datasets import load_imdb
 from benchmarks.harness import Bar, report
 
@@ -31,7 +32,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", help="model file (default: the shipped one)")
     args = parser.parse_args(argv)
     try:
-        weights, vocabulary = load_model(args.model) if args.model else load_demo_model()
+        model = load_model(args.model) if args.model else load_demo_model()
+        weights, vocabulary = model.weights, model.vocabulary
         reviews = load_imdb(args.data, "test")
     except (ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -39,7 +41,9 @@ def main(argv: list[str] | None = None) -> int:
     room = weights.T_max - 1
     encoded = [vocabulary.encode(text) for text in reviews.texts]
     lengths = np.array([len(document) for document in encoded])
-    documents = [document[:room] for document in encoded]  # cut here, so that 7,000 warnings need not be silenced
+    documents: list[Ids] = [
+        document[:room] for document in encoded
+    ]  # cut here, so that 7,000 warnings need not be silenced
     positive = reviews.labels == 1
 
     start = time.perf_counter()

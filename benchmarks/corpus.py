@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from attn_closed_form import TruncationWarning, load_demo_model, predict_many
 from attn_closed_form._progress import bar
-from attn_closed_form.corpus.run import Settings, local_executor, plan, run
+from attn_closed_form.corpus.run import Task, local_executor, plan, run
 from attn_closed_form.evaluate.datasets import load_imdb
 
 from .harness import Bar, report
@@ -64,7 +64,9 @@ def lime_rate(texts: list[str]) -> float:
     """Documents a second of the official package, as its user would call it."""
     from lime.lime_text import LimeTextExplainer
 
-    weights, vocabulary = load_demo_model()
+    model = load_demo_model()
+
+    weights, vocabulary = model.weights, model.vocabulary
 
     def classify(rows: list[str]) -> NDArray[np.float64]:
         positive = 1 / (1 + np.exp(-predict_many(weights, [vocabulary.encode(row) for row in rows])))
@@ -93,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "reviews.parquet"
         pq.write_table(pa.table({"text": texts}), source, row_group_size=2000)
-        missing, _ = plan(source, Path(folder) / "out", Settings(methods=("shapley",)))
+        missing, _ = plan(source, Path(folder) / "out", Task(methods=("shapley",)))
         memory = Memory()
         memory.start()
         start = time.perf_counter()

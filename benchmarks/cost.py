@@ -43,7 +43,8 @@ def main(argv: list[str] | None = None) -> int:
     run = Run("cost", __doc__ or "", argv, data=False)
     warnings.filterwarnings("ignore", module="shap")
     sizes, repeats = ((200,), 1) if run.quick else ((1000, 5000), 2)
-    weights, vocabulary = load_demo_model()
+    model = load_demo_model()
+    weights, vocabulary = model.weights, model.vocabulary
     tokens = random_document(weights, LENGTH, seed=0)
     config = Config(len(vocabulary), d=32, L=6, H=2, d_ff=64, T_max=64)
     params = init_transformer(jax.random.key(0), config)

@@ -47,7 +47,7 @@ def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
 
     texts = load_imdb(path, "test").texts
     step = max(1, len(texts) // count)
-    vocabulary = acf.load_demo_model()[1]
+    vocabulary = acf.load_demo_model().vocabulary
     return [vocabulary.encode(text)[: weights.T_max - 1] for text in texts[::step][:count]]
 
 

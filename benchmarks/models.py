@@ -15,7 +15,7 @@ SIZES = {"D": 20_000, "K": 6, "T_max": 256, "d_e": 128, "d_att": 64, "d_out": 64
 def benchmark_model(seed: int) -> tuple[AttentionWeights, str]:
     """Weights with their tables built, and what they are."""
     if hasattr(attn_closed_form, "load_demo_model"):
-        weights, name = attn_closed_form.load_demo_model()[0], "shipped model"
+        weights, name = attn_closed_form.load_demo_model().weights, "shipped model"
     else:
         weights, name = random_weights(seed, **SIZES, score_scale=2.0), "Gaussian weights"  # type: ignore[arg-type]
     weights.collapse  # noqa: B018  # built once a model, before any clock starts

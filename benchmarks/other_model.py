@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     run = Run("other_model", __doc__ or "", argv, data=True)
     warnings.filterwarnings("ignore", module="shap")
     steps, count, samples = (60, 2, 200) if run.quick else (400, 12, 500)
-    _, vocabulary = load_demo_model()
+    vocabulary = load_demo_model().vocabulary
     reviews = load_imdb(run.imdb, "train")
     encoded = [vocabulary.encode(text) for text in reviews.texts]
     seen = np.bincount(np.concatenate([np.unique(d) for d in encoded]), minlength=len(vocabulary))

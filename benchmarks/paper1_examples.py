@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form import attention, explain, load_demo_model
+from attn_closed_form import attention, load_demo_model
 from attn_closed_form._types import Array
 from attn_closed_form.evaluate.datasets import load_imdb
 from attn_closed_form.show.plots import plot_attention, plot_table
@@ -48,14 +48,15 @@ def different_favourites(alpha: Array) -> int:
 
 
 def figure_1(run: Run) -> None:
-    weights, vocabulary = load_demo_model()
-    found = explain(weights, vocabulary, SENTENCE, METHODS)
+    model = load_demo_model()
+    vocabulary = model.vocabulary
+    found = model.explain(SENTENCE, METHODS)
     words = SENTENCE.split()
     place, rival = words.index(WORD), words.index(RIVAL)
     # A word outside the vocabulary is [UNK] to the model: its removal changes nothing, so LIME gives it zero.
     unknown = [word for word in words if vocabulary.id(word) == vocabulary.unk_id]
     note = OTHER_MODEL + (f"; not in its vocabulary: {', '.join(unknown)}" if unknown else "")
-    explained = explain(weights, vocabulary, SENTENCE, METHODS, players="positions")
+    explained = model.explain(SENTENCE, METHODS, players="positions")
     scores = {name: e.scores for name, e in explained.items()}
     for name in METHODS:
         said = "negative" if name in NEGATIVE else "positive"
@@ -67,7 +68,7 @@ def figure_1(run: Run) -> None:
             Row("P1 Fig. 1", f"{label}: rank of '{WORD}' among 7 words", rank(scores[name], place), None, note),
             Row("P1 Fig. 1", f"{label}: strongest word", first, most, note),
         ]
-    values = explain(weights, vocabulary, SENTENCE, "slalom-value", players="positions")["slalom-value"].scores
+    values = model.explain(SENTENCE, "slalom-value", players="positions")["slalom-value"].scores
     value, largest = float(values[place]), float(np.abs(values).max())
     case = f"value W_l v of '{WORD}', heads weighted by attention"
     run.rows.append(Row("P1 Fig. 1", case, value, None, f"the largest of a word here is {largest:.1f}"))
@@ -86,7 +87,8 @@ def figure_1(run: Run) -> None:
 
 
 def figure_3(run: Run, documents: list[NDArray[np.intp]]) -> None:
-    weights, vocabulary = load_demo_model()
+    model = load_demo_model()
+    weights, vocabulary = model.weights, model.vocabulary
     cases = {"the sentence of Fig. 1": [vocabulary.encode(SENTENCE)], f"{len(documents)} test reviews": documents}
     for case, some in cases.items():
         rows = [attention(weights, ids) for ids in some]
@@ -109,7 +111,8 @@ def figure_3(run: Run, documents: list[NDArray[np.intp]]) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     run = Run("paper1_examples", __doc__ or "", argv, data=True)
-    weights, vocabulary = load_demo_model()
+    model = load_demo_model()
+    weights, vocabulary = model.weights, model.vocabulary
     tested = 200 if run.quick else 2500
     texts = load_imdb(run.imdb, "test").texts
     rows = np.random.default_rng(0).permutation(len(texts))[:tested]
@@ -117,10 +120,11 @@ def main(argv: list[str] | None = None) -> int:
     figure_1(run)
     figure_3(run, [vocabulary.encode(texts[i])[: weights.T_max - 1] for i in rows])
     drawn, ax = run.figure(figsize=(7, 3.2))
-    plot_table(weights, vocabulary, SENTENCE, METHODS, ax=ax)
+    found = model.explain(SENTENCE, METHODS)
+    plot_table(found, ax=ax)
     run.save(drawn)
     drawn, axes = run.figure(nrows=2, ncols=3, figsize=(9, 6.4))
-    plot_attention(weights, vocabulary, SENTENCE, axes.ravel())
+    plot_attention(found, axes.ravel())
     run.save(drawn, "_heads")
     return run.finish({"reviews": tested})
 

@@ -61,7 +61,7 @@ def token_scores(alpha: Array, slope: Array) -> Array:
 
 def figure_5(run: Run, documents: list[NDArray[np.intp]]) -> float:
     """Rows of largest differences; returns that of the closed form, relative to the largest entry of its document."""
-    weights, _ = load_demo_model()
+    weights = load_demo_model().weights
     params = params_from_weights(weights)
     closed, printed, first = [], [], []
     for start in range(0, len(documents), BLOCK):
@@ -98,7 +98,7 @@ def figure_5(run: Run, documents: list[NDArray[np.intp]]) -> float:
 
 def comments(run: Run, documents: list[NDArray[np.intp]]) -> tuple[Array, Array]:
     """Rows of comments (i) and (ii); returns the correlations of the reviews, (n, 6, 6) Pearson and Spearman."""
-    weights, _ = load_demo_model()
+    weights = load_demo_model().weights
     linear, ordinal, negative, mass = [], [], [], []
     for n, ids in enumerate(documents):
         own = slice(1, 1 + len(ids))
@@ -158,7 +158,8 @@ def figure(run: Run, rho: Array, tau: Array) -> None:
 def main(argv: list[str] | None = None) -> int:
     jax.config.update("jax_enable_x64", True)
     run = Run("paper1_gradients", __doc__ or "", argv, data=True)
-    weights, vocabulary = load_demo_model()
+    model = load_demo_model()
+    weights, vocabulary = model.weights, model.vocabulary
     texts = load_imdb(run.imdb, "test").texts
     order = np.random.default_rng(0).permutation(len(texts))
     checked, tested = (16, 500) if run.quick else (200, len(texts))

@@ -141,7 +141,8 @@ def main(argv: list[str] | None = None) -> int:
     run = Run("paper1_layers", __doc__ or "", argv, data=True)
     steps, size, tested = (60, 32, 300) if run.quick else (400, 32, 2500)
     explained, samples, single = (5, 500, 100) if run.quick else (30, 1000, 500)
-    weights, vocabulary = load_demo_model()
+    model = load_demo_model()
+    weights, vocabulary = model.weights, model.vocabulary
     cls, unk = vocabulary.cls_id, vocabulary.unk_id
     train, test = load_imdb(run.imdb, "train"), load_imdb(run.imdb, "test")
     every = 5 if run.quick else 1

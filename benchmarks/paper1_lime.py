@@ -213,7 +213,8 @@ def draw(run: Run, sampled: Array, theory: dict[str, Array], names: list[str], r
 
 def main(argv: list[str] | None = None) -> int:
     run = Run("paper1_lime", __doc__ or "", argv, data=True)
-    weights, vocabulary = load_demo_model()
+    model = load_demo_model()
+    weights, vocabulary = model.weights, model.vocabulary
     # The package's default is 5000 samples.
     reviews, more, samples = (20, 50, 1000) if run.quick else (60, 500, 5000)
     texts = load_imdb(run.imdb, "test").texts

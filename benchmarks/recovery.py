@@ -55,7 +55,7 @@ FLOOR = "; larger: the labels' noise, see the least possible MSE in Table 7, and
 
 def true_slalom(run: Run, V: int, seed: int) -> Slalom:
     """V words of IMDB with P2's values and importances (E.2)."""
-    _, vocabulary = load_demo_model()
+    vocabulary = load_demo_model().vocabulary
     reviews = load_imdb(run.imdb, "train")
     documents = [vocabulary.encode(text) for text in reviews.texts[::5]]
     scores = naive_bayes_scores(documents, reviews.labels[::5], len(vocabulary))

@@ -188,7 +188,8 @@ def main(argv: list[str] | None = None) -> int:
     run = Run("reviews", __doc__ or "", argv, data=True)
     warnings.filterwarnings("ignore", module="shap")
     steps, count, samples = (60, 2, 200) if run.quick else (800, 20, 500)
-    weights, vocabulary = load_demo_model()
+    model = load_demo_model()
+    weights, vocabulary = model.weights, model.vocabulary
     train = load_imdb(run.imdb, "train")
     encoded = [vocabulary.encode(text) for text in train.texts]
     nb = naive_bayes_scores(encoded, train.labels, len(vocabulary))
@@ -203,7 +204,7 @@ def main(argv: list[str] | None = None) -> int:
     claims: dict[str, list[bool]] = defaultdict(list)
     curves: dict[str, dict[str, Array]] = {}
     for subject in subjects:
-        model = P1_OWN if subject.paper is None else OWN
+        trained = P1_OWN if subject.paper is None else OWN
         printed = {"BERT": (0.90, 0.88), "GPT-2": (0.74, 0.88)}.get(subject.paper or "", (None, None))  # P2 Table 4
         run.rows += [
             Row(
@@ -211,7 +212,7 @@ def main(argv: list[str] | None = None) -> int:
                 f"{subject.name}: accuracy on IMDB, first {T_MAX - 1} tokens of 500 reviews",
                 accuracy(subject, test, labels),
                 printed[0],
-                model,
+                trained,
             ),
             Row(
                 "P2 Table 4",

@@ -178,7 +178,7 @@ def model_rows() -> tuple[list[dict[str, Any]], str]:
     """The shipped model on a short review, or what stands in for it."""
     weights, name = benchmark_model(SEED)
     if hasattr(attn_closed_form, "load_demo_model"):
-        document: Ids = attn_closed_form.load_demo_model()[1].encode(REVIEW)
+        document: Ids = attn_closed_form.load_demo_model().vocabulary.encode(REVIEW)
     else:
         document = random_document(weights, 70, SEED)
     case = f"{name}, {document.size} tokens"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attn_closed_form import Vocabulary, random_weights, tokenize
+from attn_closed_form import TextClassifier, Vocabulary, random_weights, tokenize
 
 REVIEW = "A slow start, but a wonderful film. Not perfect: the music is awful! 8/10"
 
@@ -27,11 +27,12 @@ HOSTILE = {
 
 
 def model_for(*texts, seed=3, T_max=64, K=2, unknown=("zyx", "wvu", "tsr"), **sizes):
-    """Random weights and a vocabulary of the texts' words."""
+    """A classifier with random weights and a vocabulary of the texts' words."""
     words = {token.word for text in texts for token in tokenize(text)} - set(unknown)
     vocabulary = Vocabulary(["[CLS]", "[UNK]", *sorted(words)])
     sizes = {"d_e": 16, "d_att": 5, "d_out": 7, "score_scale": 2.0, "biases": True, **sizes}
-    return random_weights(seed=seed, D=len(vocabulary), T_max=T_max, K=K, **sizes), vocabulary
+    weights = random_weights(seed=seed, D=len(vocabulary), T_max=T_max, K=K, **sizes)
+    return TextClassifier(weights, vocabulary)
 
 
 def long_text(n, seed=0):

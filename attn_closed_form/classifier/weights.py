@@ -12,8 +12,8 @@ Departures from the paper: arrays are row-major (a row a token, so `W_e` is (D, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +142,20 @@ class AttentionWeights:
         from .score_tables import build_collapse
 
         return build_collapse(self)
+
+    def project(self, coefficients: Sequence[float]) -> AttentionWeights:
+        """The same model with one output, the combination `coefficients` (C,) of its C outputs.
+
+        >>> from attn_closed_form import predict, random_weights
+        >>> weights = random_weights(seed=0, C=3)
+        >>> margin = predict(weights.project([1.0, -1.0, 0.0]), [2, 3])
+        >>> bool(np.isclose(margin[0], predict(weights, [2, 3]) @ [1.0, -1.0, 0.0]))
+        True
+        """
+        c = np.asarray(coefficients, dtype=np.float64)
+        if c.shape != (self.C,):
+            raise ValueError(f"coefficients: expected shape ({self.C},), got {c.shape}")
+        return replace(self, W_l=np.einsum("c,kco->ko", c, self.W_l)[:, None, :], b_l=np.array([c @ self.b_l]))
 
     def arrays(self) -> dict[str, Array]:
         """Every array by name, in the order of the constructor."""

@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..explainable.settings import Settings
 from .explain import method_names
-from .source import add_model_option
+from .source import add_model_option, add_settings_options, read_settings
 
 EXAMPLES = """\
 examples:
@@ -22,7 +23,7 @@ examples:
   attn-closed-form corpus summary out/ --by mean --least 50 --plot words.png
 
 A run that was interrupted goes on where it stopped: give the same command again. Rows that cannot be explained have
-their reason in the column `error`. The output is one Parquet file a part: tokens, spans, prediction, and for each
+their reason in the column `error`. The output is one Parquet file per part: tokens, spans, prediction, and for each
 method the scores, their base value and their guaranteed error.
 """
 
@@ -51,14 +52,8 @@ def add_parser(subparsers: Any) -> None:
     run_options.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     run_options.add_argument("--scheduler", metavar="ADDRESS", help="use a Dask cluster instead of local processes")
     add_model_option(run_options)
-    run_options.add_argument("--players", choices=("words", "positions"), default="words", help="what gets a score")
-    run_options.add_argument(
-        "--absent", choices=("unk", "deleted"), default="unk", help="what an absent word becomes (default: unk)"
-    )
-    run_options.add_argument("--output", type=int, default=0, metavar="C", help="which output (default: 0)")
-    run_options.add_argument("--tol", type=float, default=1e-10, help="accuracy to guarantee (default: 1e-10)")
-    run_options.add_argument("--seed", type=int, default=0, help="of sampled methods (default: 0)")
-    run_options.add_argument("--part-rows", type=int, default=500, metavar="N", help="rows a file (default: 500)")
+    add_settings_options(run_options)
+    run_options.add_argument("--part-rows", type=int, default=500, metavar="N", help="rows per file (default: 500)")
     run_options.add_argument(
         "--max-chars", type=int, default=1_000_000, metavar="N", help="longer texts are an error (default: 1,000,000)"
     )
@@ -81,21 +76,17 @@ def run(args: argparse.Namespace) -> int:
 def explain_corpus(args: argparse.Namespace) -> int:
     """Explain every row; status 1 if no row at all could be explained."""
     from .._progress import bar
-    from ..corpus.run import Settings, dask_executor, local_executor, plan
+    from ..corpus.run import Task, dask_executor, local_executor, plan
     from ..corpus.run import run as run_parts
 
-    settings = Settings(
+    task = Task(
         text_column=args.text_column,
         methods=tuple(args.method or ["shapley"]),
         model=str(Path(args.model).resolve()) if args.model else None,
-        players=args.players,
-        absent=args.absent,
-        output=args.output,
-        tol=args.tol,
-        seed=args.seed,
+        settings=Settings(**read_settings(args)),
         max_chars=args.max_chars,
     )
-    missing, done = plan(args.source, args.folder, settings, args.part_rows)
+    missing, done = plan(args.source, args.folder, task, args.part_rows)
     if done:
         print(f"{len(done)} of {len(done) + len(missing)} parts are there already", file=sys.stderr)
     before = sum(part.rows for part in done)

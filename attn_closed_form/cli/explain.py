@@ -6,16 +6,23 @@ import argparse
 import json
 import shutil
 import sys
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..explanations.explanation import Explanations, explain
+from ..explanations.explain import explain
+from ..explanations.explanation import Explanations
 from ..explanations.methods import METHODS
-from ..show.terminal import numbers, table, use_colour
-from .figure import FIGURES, save_figure
-from .source import add_model_option, add_text_options, read_model, read_text
+from ..show.plots import FIGURES, save_figure
+from ..show.report import report, write_page
+from ..show.terminal import headline, numbers, table, use_colour
+from .source import (
+    add_model_option,
+    add_settings_options,
+    add_text_options,
+    check_target,
+    read_model,
+    read_settings,
+    read_text,
+)
 
 EXAMPLES = """\
 examples:
@@ -48,17 +55,11 @@ def add_parser(subparsers: Any) -> None:
         metavar="NAME[,NAME]",
         help="methods to use, repeatable; `all` adds the sampled ones (default: all that need no sampling)",
     )
-    parser.add_argument("--players", choices=("words", "positions"), default="words", help="what gets a score")
-    parser.add_argument(
-        "--absent", choices=("unk", "deleted"), default="unk", help="what an absent word becomes (default: unk)"
-    )
-    parser.add_argument("--output", type=int, default=0, metavar="C", help="which output to explain (default: 0)")
-    parser.add_argument("--tol", type=float, default=1e-10, help="relative accuracy to guarantee (default: 1e-10)")
-    parser.add_argument("--seed", type=int, default=0, help="of sampled methods (default: 0)")
+    add_settings_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, to standard output")
     parser.add_argument("--html", metavar="FILE", help="write a self-contained report")
     parser.add_argument("--plot", metavar="FILE", help="write a figure (.png, .svg, .pdf; needs matplotlib)")
-    parser.add_argument("--figure", choices=FIGURES, default="table", help="which figure --plot draws (default: table)")
+    parser.add_argument("--figure", choices=tuple(FIGURES), help="which figure --plot draws (default: table)")
     parser.add_argument("--top", type=_count, metavar="N", help="also print the scores of the N strongest words")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
     parser.set_defaults(run=run)
@@ -80,24 +81,27 @@ def _count(value: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the arguments say."""
+    """Do what the arguments say: read once, explain once, and show what was found."""
+    if args.figure and not args.plot:
+        raise argparse.ArgumentTypeError("--figure: expected --plot FILE beside it, which says where the figure goes")
+    check_target(args, args.html, args.plot)
+    settings = read_settings(args)
     text = read_text(args)
-    weights, vocabulary = read_model(args.model)
-    methods = [name for names in args.method for name in names] if args.method else None
-    options: dict[str, Any] = {name: getattr(args, name) for name in ("players", "absent", "output", "tol", "seed")}
-    found = explain(weights, vocabulary, text, methods, **options)
+    asked = [name for names in args.method for name in names] if args.method else None
+    figure = args.figure or "table"
+    if asked is not None and args.plot:
+        asked += [name for name in FIGURES[figure][1] if name not in asked]
+    found = explain(read_model(args.model), text, asked, **settings)
     # Files first: when one cannot be written, nothing half-done stands on the screen.
-    if args.html:
-        from ..show.report import report
-
-        _write(args.html, report(weights, vocabulary, text, methods, **options))
     if args.plot:
-        save_figure(args.plot, args.figure, weights, vocabulary, text, methods, **options)
-        print(f"wrote {args.plot}", file=sys.stderr)
+        path = save_figure(found, figure, args.plot)
+        print(f"wrote {path}", file=sys.stderr)
+    if args.html:
+        _write(args.html, report(found))
     if args.json:
         print(json.dumps(found.to_dict(), allow_nan=False))
     elif args.html != "-":
-        _print_table(found, args, weights.C)
+        _print_table(found, args)
     return 0
 
 
@@ -105,17 +109,13 @@ def _write(path: str, page: str) -> None:
     if path == "-":
         sys.stdout.write(page)
         return
-    Path(path).write_text(page, encoding="utf-8")
+    write_page(path, page)
     print(f"wrote {path}", file=sys.stderr)
 
 
-def _print_table(found: Explanations, args: argparse.Namespace, outputs: int) -> None:
-    first = next(iter(found.values()))
-    side = "" if outputs > 1 else " (positive)" if first.prediction > 0 else " (negative)"
-    nobody = first.game.value(np.zeros(first.game.d, dtype=bool)) if first.game else np.nan
-    print(f"prediction {first.prediction:+.4f}{side}, {nobody:+.4f} with every word absent\n")
-    rows = list(found.values())
+def _print_table(found: Explanations, args: argparse.Namespace) -> None:
     columns = shutil.get_terminal_size((100, 24)).columns
-    print(table(rows, columns, use_colour(sys.stdout, args.color)))
+    print(headline(found) + "\n")
+    print(table(found, columns, use_colour(sys.stdout, args.color)))
     if args.top:
-        print("\n" + numbers(rows, args.top))
+        print("\n" + numbers(found, args.top, columns))

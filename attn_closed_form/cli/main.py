@@ -1,4 +1,4 @@
-"""The command line, `attn-closed-form`: parse, run one command of `commands/`, and fail as Unix tools do.
+"""The command line, `attn-closed-form`: parse, run one command of this folder, and fail as Unix tools do.
 
 Exit status: 0 done; 1 could not be done (one line on standard error says why); 2 wrong usage; 130 interrupted; 141 the
 reader of the pipe has gone. Results go to standard output, everything else to standard error.
@@ -12,6 +12,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from .. import __version__
 from ..show.sanitize import visible
@@ -28,9 +29,17 @@ examples:
 """
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and where to read more."""
+        self.exit(2, f"{self.prog}: error: {visible(message)} (see {self.prog} --help)\n")
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=PROG,
         description="Exact explanations of softmax-attention classifiers: no sampling, no autodiff.",
         epilog=EXAMPLES,
@@ -62,16 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
-            warnings.showwarning = _once()
-            status = int(args.run(args))
-            sys.stdout.flush()
-            return status
+            warnings.showwarning = _show_warning
+            return piped(lambda: int(args.run(args)))
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
-    except BrokenPipeError:
-        # Python flushes standard output once more at exit, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
     except KeyboardInterrupt:
         return 130
     except (OSError, ValueError, ImportError, MemoryError) as error:
@@ -79,17 +82,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _once() -> Callable[..., None]:
-    """Prints each warning once, though a text is read once for the table, once for the report and once for a figure."""
-    seen: set[str] = set()
+def piped(run: Callable[[], int]) -> int:
+    """`run()`, and status 141 instead of a traceback if the reader of the pipe has gone."""
+    try:
+        status = run()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Python flushes standard output once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
-    def show(message: Warning | str, *_: object, **__: object) -> None:
-        shown = visible(str(message))
-        if shown not in seen:
-            seen.add(shown)
-            print(f"{PROG}: warning: {shown}", file=sys.stderr)
 
-    return show
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"{PROG}: warning: {visible(str(message))}", file=sys.stderr)
 
 
 def _one_line(error: Exception) -> str:

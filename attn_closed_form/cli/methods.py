@@ -13,7 +13,7 @@ from ..show.terminal import methods_table
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
     parser = subparsers.add_parser(
-        "methods", help="list the explanation methods", description="The methods, a line each."
+        "methods", help="list the explanation methods", description="The methods, one per line."
     )
     parser.add_argument("--json", action="store_true", help="machine-readable")
     parser.set_defaults(run=run)
@@ -22,7 +22,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the table of methods."""
     if args.json:
-        fields = ("label", "kind", "accuracy", "summary")
+        fields = ("label", "family", "kind", "accuracy", "needs", "forecasts", "summary")
         listed = {m.name: {name: getattr(m, name) for name in fields} for m in METHODS.values()}
         print(json.dumps(listed, ensure_ascii=True))
     else:

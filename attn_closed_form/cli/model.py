@@ -6,7 +6,9 @@ import argparse
 import json
 from typing import Any
 
-from .source import add_model_option, read_model
+from ..explainable.model_file import load_demo_model, load_model
+from ..show.sanitize import visible
+from .source import add_model_option
 
 SIZES = {
     "D": "words in the vocabulary",
@@ -31,7 +33,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the sizes."""
-    weights, vocabulary = read_model(args.model)
+    model = load_demo_model() if args.model is None else load_model(args.model)
+    weights, vocabulary = model.weights, model.vocabulary
     sizes = {name: getattr(weights, name) for name in SIZES}
     parameters = sum(array.size for array in weights.arrays().values())
     words = [vocabulary[i] for i in range(len(vocabulary)) if i not in (weights.cls, weights.unk)]
@@ -42,5 +45,6 @@ def run(args: argparse.Namespace) -> int:
     for name, meaning in SIZES.items():
         print(f"{name:<12}{sizes[name]:<9,}{meaning}")
     print(f"{'parameters':<12}{parameters:<9,}")
-    print(f"first words {' '.join(words[:12])} …")
+    print(f"{'classes':<12}{visible(', '.join(model.outputs))}")
+    print(f"first words {visible(' '.join(words[:12]))} …")
     return 0

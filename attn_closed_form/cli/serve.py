@@ -46,4 +46,4 @@ def run(args: argparse.Namespace) -> int:
         if error.name not in ("starlette", "uvicorn", "anyio"):
             raise
         raise ImportError(f"serve needs {error.name}: pip install 'attn-closed-form[web]'") from None
-    return serve(*read_model(args.model), args.model, args.host, args.port)
+    return serve(read_model(args.model), args.model, args.host, args.port)

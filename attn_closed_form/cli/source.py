@@ -1,31 +1,54 @@
-"""Where a command's text and model come from."""
+"""Where a command's text, model and settings come from."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import re
+import stat
 import sys
 from pathlib import Path
+from typing import Any
 
-from ..classifier.weights import AttentionWeights
 from ..explainable.model_file import load_demo_model, load_model
-from ..explainable.text import Vocabulary
+from ..explainable.protocol import Explainable
+from ..explainable.settings import Settings
 
 # A single word that ends like this was meant as a file.
 FILE_LIKE = re.compile(r"\S+\.(?:txt|text|md|html?|csv|json|rst)", re.IGNORECASE)
 
 
-def add_model_option(parser: argparse.ArgumentParser) -> None:
+def add_model_option(parser: Any) -> None:
     """`--model`, which every command shares."""
     parser.add_argument(
-        "--model", metavar="FILE", help=".npz or .safetensors with a vocabulary (default: the shipped sentiment model)"
+        "--model", metavar="FILE", help="a model file, as `train` writes it (default: the shipped sentiment model)"
     )
 
 
-def read_model(path: str | None) -> tuple[AttentionWeights, Vocabulary]:
+def read_model(path: str | None) -> Explainable:
     """The model of `--model`."""
     return load_demo_model() if path is None else load_model(path)
+
+
+def add_settings_options(parser: Any) -> None:
+    """One option per field of `Settings`."""
+    parser.add_argument("--players", metavar="NAME", help="what gets a score: words (default) or positions")
+    parser.add_argument("--absent", metavar="NAME", help="what an absent player becomes: unk (default) or deleted")
+    parser.add_argument(
+        "--output", metavar="NAME", help="class to explain, or margin:A,B for two (default: the predicted class)"
+    )
+    parser.add_argument("--tol", type=float, default=1e-10, help="relative accuracy to guarantee (default: 1e-10)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sampled methods (default: 0)")
+
+
+def read_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings of the options of `add_settings_options`, checked, as keyword arguments."""
+    options = {name: getattr(args, name) for name in ("players", "absent", "output", "tol", "seed")}
+    try:
+        Settings(**options)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"--{error}") from None
+    return options
 
 
 def add_text_options(parser: argparse.ArgumentParser) -> None:
@@ -51,13 +74,30 @@ def read_text(args: argparse.Namespace) -> str:
         raise argparse.ArgumentTypeError("expected a TEXT, a FILE or - for standard input")
     if args.text is None or args.text == "-":
         return _decode(sys.stdin.buffer.read(), "standard input")
-    if os.path.isfile(args.text):  # not Path.is_file, which fails on texts too long for a name
+    if is_file(args.text):
         return _decode(Path(args.text).read_bytes(), args.text)
     if os.path.isdir(args.text):
         raise ValueError(f"{args.text}: is a directory; --text explains it as a text")
     if FILE_LIKE.fullmatch(args.text):
         raise FileNotFoundError(f"{args.text}: no such file; --text explains it as a text")
     return str(args.text)
+
+
+def is_file(name: str) -> bool:
+    """Whether a text is the name of something to read: a file, a pipe such as <(...), a device."""
+    try:
+        mode = os.stat(name).st_mode
+    except (OSError, ValueError):  # no such file, or a text that cannot be a name
+        return False
+    return not stat.S_ISDIR(mode)
+
+
+def check_target(args: argparse.Namespace, *targets: str | None) -> None:
+    """An output file must not be the input file."""
+    source = args.file if args.file is not None else args.text
+    for target in targets:
+        if target and source and os.path.exists(target) and is_file(source) and os.path.samefile(source, target):
+            raise argparse.ArgumentTypeError(f"{target}: expected another file than the input, which it would replace")
 
 
 def _decode(data: bytes, name: str) -> str:

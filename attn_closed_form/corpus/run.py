@@ -13,9 +13,9 @@
 - A row's numbers depend on the row, the model and the settings alone, so 1 process, 4 processes and a cluster give
   the same bits.
 
-Columns of the output: `row` (number in the corpus), `tokens` (the players), `spans` (where each occurs in the text),
-`prediction`, `unseen`, `error`, and for each method its scores (a list, one a player), `METHOD_base`, and the
-guaranteed `METHOD_error`, null where the method has none.
+Columns of the output: `row` (number in the corpus), `labels` (the players), `spans` (where each occurs in the text),
+`output` (the class that is explained), `prediction` (its logit), `probability`, `unseen`, `error`, and for each method
+its scores (a list, one per player), `METHOD_base`, and the guaranteed `METHOD_error`, null where the method has none.
 
 Needs pyarrow (extra `corpus`), here and on the workers; a cluster needs the files at the same paths on every machine.
 """
@@ -30,15 +30,16 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from ..classifier.score_tables import TruncationWarning
 from ..explainable.model_file import DEMO_MODEL, load_demo_model, load_model
-from ..explanations.explanation import explain_document, read_document
+from ..explainable.settings import Settings
+from ..explanations.evidence import ToleranceWarning
+from ..explanations.explain import explain_units
 from ..explanations.methods import as_methods
 
 MANIFEST = "corpus.json"
@@ -49,24 +50,17 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What is asked of every row. `model` None is the shipped one; the rest is as in `explain`."""
+class Task:
+    """What is asked of every row. `model` None is the shipped one; methods and settings are as in `explain`."""
 
     text_column: str = "text"
     methods: tuple[str, ...] = ("shapley",)
     model: str | None = None
-    players: str = "words"
-    absent: str = "unk"
-    output: int = 0
-    tol: float = 1e-10
-    seed: int = 0
+    settings: Settings = field(default_factory=Settings)
     max_chars: int = MAX_CHARS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "methods", tuple(method.name for method in as_methods(self.methods)))
-        for name, allowed in (("players", ("words", "positions")), ("absent", ("unk", "deleted"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name}: expected one of {allowed}, got {getattr(self, name)!r}")
         if self.max_chars < 1:
             raise ValueError(f"max_chars: expected a positive number, got {self.max_chars}")
 
@@ -80,7 +74,7 @@ class Part:
     stop: int
     first_row: int  # number of `start` in the whole corpus
     target: str
-    settings: Settings
+    task: Task
 
     @property
     def rows(self) -> int:
@@ -104,7 +98,7 @@ def _pyarrow() -> Any:
 def plan(
     source: str | os.PathLike[str],
     folder: str | os.PathLike[str],
-    settings: Settings,
+    task: Task,
     part_rows: int = PART_ROWS,
 ) -> tuple[list[Part], list[Part]]:
     """Cut a corpus into parts: those still to do, and those that an earlier run has done.
@@ -113,7 +107,7 @@ def plan(
     ----------
     source : a Parquet file, or a folder of them (taken in the order of their names)
     folder : where the parts go; made if it is not there
-    settings : what to compute
+    task : what to compute
     part_rows : rows a part; memory and what an interruption costs grow with it
 
     Raises
@@ -124,16 +118,16 @@ def plan(
     if part_rows < 1:
         raise ValueError(f"part_rows: expected a positive number, got {part_rows}")
     files = _files(Path(source))
-    rows = [_count_rows(file, settings.text_column) for file in files]
+    rows = [_count_rows(file, task.text_column) for file in files]
     folder = Path(folder)
-    _check_manifest(folder, files, rows, settings, part_rows)
+    _check_manifest(folder, files, rows, task, part_rows)
     parts: list[Part] = []
     first = 0
     for file, count in zip(files, rows, strict=True):
         for start in range(0, count, part_rows):
             stop = min(start + part_rows, count)
             target = folder / f"part-{len(parts):06d}.parquet"
-            parts.append(Part(str(file.resolve()), start, stop, first + start, str(target.resolve()), settings))
+            parts.append(Part(str(file.resolve()), start, stop, first + start, str(target.resolve()), task))
         first += count
     done = [part for part in parts if Path(part.target).exists()]
     return [part for part in parts if not Path(part.target).exists()], done
@@ -166,11 +160,11 @@ def _count_rows(file: Path, column: str) -> int:
         return int(parquet.metadata.num_rows)
 
 
-def _check_manifest(folder: Path, files: list[Path], rows: list[int], settings: Settings, part_rows: int) -> None:
+def _check_manifest(folder: Path, files: list[Path], rows: list[int], task: Task, part_rows: int) -> None:
     """The folder must be new or hold parts of this very run; the manifest says of which."""
-    model = Path(settings.model) if settings.model else DEMO_MODEL
+    model = Path(task.model) if task.model else DEMO_MODEL
     wanted = {
-        "settings": {**asdict(settings), "methods": list(settings.methods), "model": settings.model},
+        "task": {**asdict(task), "methods": list(task.methods)},
         "model_sha256": hashlib.sha256(model.read_bytes()).hexdigest(),
         "part_rows": part_rows,
         "files": [
@@ -216,10 +210,10 @@ def explain_part(part: Part) -> tuple[int, int]:
     Pure: the file depends on the part alone, so any process may do it, twice if need be.
     """
     pa = _pyarrow()
-    schema = _schema(part.settings)
+    schema = _schema(part.task)
     columns: dict[str, list[Any]] = {name: [] for name in schema.names}
     for number, text in enumerate(_texts(part), start=part.first_row):
-        record = explain_row(part.settings, text)
+        record = explain_row(part.task, text)
         for name in columns:
             columns[name].append(number if name == "row" else record.get(name))
     table = pa.table(columns, schema=schema)
@@ -227,45 +221,34 @@ def explain_part(part: Part) -> tuple[int, int]:
     return part.rows, sum(reason is not None for reason in columns["error"])
 
 
-def explain_row(settings: Settings, text: Any) -> dict[str, Any]:
+def explain_row(task: Task, raw: Any) -> dict[str, Any]:
     """One row of the output, without its number: explanations, or the reason why there are none.
 
-    >>> row = explain_row(Settings(), "A fine film")
-    >>> row["tokens"], len(row["shapley"]), row.get("error")
-    (['a', 'fine', 'film'], 3, None)
-    >>> explain_row(Settings(), None)
+    >>> row = explain_row(Task(), "A fine film")
+    >>> row["labels"], row["output"], len(row["shapley"]), row.get("error")
+    (['a', 'fine', 'film'], 'positive', 3, None)
+    >>> explain_row(Task(), None)
     {'error': 'expected a text, got null'}
     """
-    if text is None:
+    if raw is None:
         return {"error": "expected a text, got null"}
-    if not isinstance(text, str):
-        return {"error": f"expected a text, got {type(text).__name__}"}
-    if len(text) > settings.max_chars:
-        return {"error": f"expected at most {settings.max_chars} characters, got {len(text)}"}
-    weights, vocabulary = _model(settings.model)
+    if isinstance(raw, str) and len(raw) > task.max_chars:
+        return {"error": f"expected at most {task.max_chars} characters, got {len(raw)}"}
+    model = _model(task.model)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TruncationWarning)
-            document = read_document(weights, vocabulary, text)
-        found = explain_document(
-            weights,
-            vocabulary,
-            document,
-            as_methods(settings.methods),
-            settings.players,
-            settings.absent,
-            settings.output,
-            settings.tol,
-            settings.seed,
-        )
-    except ValueError as error:
+            warnings.simplefilter("ignore", ToleranceWarning)  # the columns METHOD_error say what holds
+            found = explain_units(model, model.read(raw), as_methods(task.methods), task.settings, strict=True)
+    except (ValueError, TypeError) as error:
         return {"error": str(error)}
-    first = next(iter(found.values()))
+    evidence = found.evidence
     row: dict[str, Any] = {
-        "tokens": list(first.tokens),
-        "spans": [[{"start": start, "end": end} for start, end in spans] for spans in first.spans],
-        "prediction": first.prediction,
-        "unseen": len(document.unseen),
+        "labels": list(evidence.labels),
+        "spans": [[{"start": start, "end": end} for start, end in spans] for spans in evidence.spans],
+        "output": found.output,
+        "prediction": found.prediction,
+        "probability": (found.probabilities or {}).get(found.output),
+        "unseen": len(evidence.units.unseen),
     }
     for name, explanation in found.items():
         row[name] = explanation.scores
@@ -274,18 +257,20 @@ def explain_row(settings: Settings, text: Any) -> dict[str, Any]:
     return row
 
 
-def _schema(settings: Settings) -> Any:
+def _schema(task: Task) -> Any:
     pa = _pyarrow()
     span = pa.struct([("start", pa.int32()), ("end", pa.int32())])
     fields = [
         ("row", pa.int64()),
-        ("tokens", pa.list_(pa.string())),
+        ("labels", pa.list_(pa.string())),
         ("spans", pa.list_(pa.list_(span))),
+        ("output", pa.string()),
         ("prediction", pa.float64()),
+        ("probability", pa.float64()),
         ("unseen", pa.int32()),
         ("error", pa.string()),
     ]
-    for name in settings.methods:
+    for name in task.methods:
         fields += [(name, pa.list_(pa.float64())), (f"{name}_base", pa.float64()), (f"{name}_error", pa.float64())]
     return pa.schema(fields)
 
@@ -304,7 +289,7 @@ def _texts(part: Part) -> Iterator[Any]:
             before = after
         left = part.rows
         for batch in parquet.iter_batches(
-            batch_size=256, row_groups=groups, columns=[part.settings.text_column], use_threads=False
+            batch_size=256, row_groups=groups, columns=[part.task.text_column], use_threads=False
         ):
             rows = batch.column(0)
             if skip >= len(rows):

@@ -117,10 +117,10 @@ def _methods(part: Path) -> list[str]:
 def _read(part: Path, method: str) -> tuple[list[str], Array, NDArray[np.int64], Array, int]:
     """Words and scores of a part's good rows in one line each, players a row, predictions, and the bad rows."""
     pa = _pyarrow()
-    table = pa.parquet.read_table(part, columns=["tokens", method, "prediction", "error"])
+    table = pa.parquet.read_table(part, columns=["labels", method, "prediction", "error"])
     good = table.filter(pa.compute.is_null(table["error"]))
-    lengths = pa.compute.list_value_length(good["tokens"]).to_numpy()
-    words = pa.compute.list_flatten(good["tokens"]).to_pylist()
+    lengths = pa.compute.list_value_length(good["labels"]).to_numpy()
+    words = pa.compute.list_flatten(good["labels"]).to_pylist()
     scores = pa.compute.list_flatten(good[method]).to_numpy()
     return words, scores, lengths.astype(np.int64), good["prediction"].to_numpy(), table.num_rows - good.num_rows
 

@@ -1,59 +1,51 @@
-"""Model files: weights and vocabulary together, and the model that comes with the package.
+"""Model files: weights, vocabulary, class names and temperature in one file, and the model that comes with the package.
 
-A model file is a weights file (`weights_io.py`) with one more array, `vocabulary` (`text.py`). The shipped model is
-`demo_model.npz` beside this module, float32; MODEL_CARD.md says how it was trained and how good it is. Nothing is read
-before `load_demo_model` is called.
+A model file is a weights file (`classifier/files.py`) with two more arrays: `vocabulary` (see `Vocabulary.to_array`)
+and `about`, the UTF-8 of a JSON object with the class names, the temperature and the model card. Files without `about`
+load as well. The shipped model is `demo_model.npz`, float32; MODEL_CARD.md says how it was trained and how good it is.
+Nothing is read before `load_demo_model` is called.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from ..classifier.files import read_arrays, weights_from_arrays, weights_to_arrays, write_arrays
-from ..classifier.weights import AttentionWeights
 from .text import CLS, UNK, Vocabulary
+from .text_classifier import TextClassifier
 
 DEMO_MODEL = Path(__file__).parents[1] / "demo_model.npz"
 
 
 @functools.cache
-def load_demo_model() -> tuple[AttentionWeights, Vocabulary]:
-    """The shipped sentiment model: one output, positive for a review that likes its film.
+def load_demo_model() -> TextClassifier:
+    """The shipped sentiment model: one logit, above zero for a review that likes its film.
 
-    Trained on IMDB (P1 appendix F: K = 6 heads, T_max = 256, d_e = 128, d_att = d_out = 64); see MODEL_CARD.md. Read
-    once and kept: both parts are immutable.
-
-    Returns
-    -------
-    weights, vocabulary
+    Trained on IMDB (Lopardo et al. 2024, appendix F: K = 6 heads, T_max = 256, d_e = 128, d_att = d_out = 64); see
+    MODEL_CARD.md. Read once and kept: it is immutable.
 
     Examples
     --------
-    >>> from attn_closed_form import predict
-    >>> weights, vocabulary = load_demo_model()
-    >>> bool(predict(weights, vocabulary.encode("A wonderful film."))[0] > 0)
+    >>> model = load_demo_model()
+    >>> bool(model.predict_proba(["A wonderful film."])[0, 1] > 0.5)
     True
     """
     return load_model(DEMO_MODEL)
 
 
-def save_model(
-    weights: AttentionWeights,
-    vocabulary: Vocabulary,
-    path: str | os.PathLike[str],
-    dtype: DTypeLike = np.float64,
-) -> None:
-    """Write weights and vocabulary to one `.npz` or `.safetensors` file.
+def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DTypeLike = np.float64) -> None:
+    """Write a model to one `.npz` or `.safetensors` file.
 
     Parameters
     ----------
-    weights : AttentionWeights
-    vocabulary : its D words, with [CLS] at `weights.cls` and [UNK] at `weights.unk`
+    model : TextClassifier; its tokenizer is not part of the file, unless it is the default one
     path : the file, replaced whole or not at all
     dtype : float64 (exact), float32 or float16: the numbers in the file are rounded to it. A model loaded from a
         rounded file is float64 again, and exactly the rounded numbers.
@@ -62,17 +54,17 @@ def save_model(
     --------
     >>> import pathlib, tempfile
     >>> from attn_closed_form import random_weights
+    >>> model = TextClassifier(random_weights(seed=0, D=3, C=2), Vocabulary(["[CLS]", "[UNK]", "fine"]), ("no", "yes"))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "model.npz"
-    ...     save_model(random_weights(seed=0, D=3), Vocabulary(["[CLS]", "[UNK]", "fine"]), path)
-    ...     load_model(path)[1]
-    Vocabulary(3 words)
+    ...     save_model(model, path)
+    ...     load_model(path).outputs
+    ('no', 'yes')
     """
     stored = np.dtype(dtype)
     if stored not in (np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.float16)):
         raise ValueError(f"dtype: expected float64, float32 or float16, got {stored}")
-    _check_pair(weights, vocabulary, "vocabulary")
-    arrays = weights_to_arrays(weights)
+    arrays: dict[str, NDArray[Any]] = dict(weights_to_arrays(model.weights))
     for name, array in arrays.items():
         if array.dtype.kind == "f":
             with np.errstate(over="ignore"):
@@ -80,11 +72,18 @@ def save_model(
             if not np.isfinite(rounded).all():
                 raise ValueError(f"dtype: {name} has numbers up to {np.abs(array).max():.3g}, too large for {stored}")
             arrays[name] = rounded
-    write_arrays({**arrays, "vocabulary": vocabulary.to_array()}, path)
+    about = {
+        "outputs": list(model.outputs),
+        "temperature": model.temperature,
+        "special_words": [model.vocabulary.cls, model.vocabulary.unk],
+        "card": model.card or {},
+    }
+    arrays["about"] = np.frombuffer(json.dumps(about).encode("utf-8"), dtype=np.uint8)
+    write_arrays({**arrays, "vocabulary": model.vocabulary.to_array()}, path)
 
 
-def load_model(path: str | os.PathLike[str]) -> tuple[AttentionWeights, Vocabulary]:
-    """Weights and vocabulary of a file written by `save_model`.
+def load_model(path: str | os.PathLike[str]) -> TextClassifier:
+    """The model in a file written by `save_model` or `TextClassifier.save`.
 
     Raises
     ------
@@ -98,18 +97,26 @@ def load_model(path: str | os.PathLike[str]) -> tuple[AttentionWeights, Vocabula
         )
     weights = weights_from_arrays(arrays, str(path))
     try:
-        vocabulary = Vocabulary.from_array(arrays["vocabulary"])
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    _check_pair(weights, vocabulary, str(path))
-    return weights, vocabulary
-
-
-def _check_pair(weights: AttentionWeights, vocabulary: Vocabulary, source: str) -> None:
-    if len(vocabulary) != weights.D:
-        raise ValueError(f"{source}: expected D={weights.D} words, as many as rows of W_e, got {len(vocabulary)}")
-    if (vocabulary.cls_id, vocabulary.unk_id) != (weights.cls, weights.unk):
-        raise ValueError(
-            f"{source}: expected {CLS} at id {weights.cls} and {UNK} at id {weights.unk}, "
-            f"got {vocabulary.cls_id} and {vocabulary.unk_id}"
+        about = _about(arrays.get("about"))
+        vocabulary = Vocabulary.from_array(arrays["vocabulary"], *about["special_words"])
+        return TextClassifier(
+            weights, vocabulary, tuple(about["outputs"]), float(about["temperature"]), card=about["card"]
         )
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _about(array: NDArray[Any] | None) -> dict[str, Any]:
+    about: dict[str, Any] = {"outputs": [], "temperature": 1.0, "special_words": [CLS, UNK], "card": {}}
+    if array is None:
+        return about
+    try:
+        found = json.loads(array.astype(np.uint8).tobytes())
+    except ValueError as error:
+        raise ValueError(f"about: expected JSON in UTF-8, got {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"about: expected a JSON object, got {type(found).__name__}")
+    about.update({key: found[key] for key in about if key in found})
+    if not isinstance(about["outputs"], list) or not isinstance(about["special_words"], list):
+        raise ValueError("about: expected lists of class names and special words")
+    return about

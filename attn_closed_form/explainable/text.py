@@ -126,7 +126,9 @@ class Vocabulary(Sequence[str]):
 
     Parameters
     ----------
-    words : D different words, none empty, none with a line break; [CLS] and [UNK] among them
+    words : D different words, none empty, none with a line break
+    cls, unk : which of them open a document and stand for every other word; a foreign vocabulary may spell them
+        differently, such as "[cls]" and "UNK"
 
     Examples
     --------
@@ -139,15 +141,15 @@ class Vocabulary(Sequence[str]):
     (4, 1, 5, 'fine')
     """
 
-    def __init__(self, words: Iterable[str]) -> None:
-        self._words = tuple(words)
+    def __init__(self, words: Iterable[str], cls: str = CLS, unk: str = UNK) -> None:
+        self._words, self.cls, self.unk = tuple(words), cls, unk
         self._ids: dict[str, int] = {}
         for i, word in enumerate(self._words):
             if not isinstance(word, str) or not word or "\n" in word:
                 raise ValueError(f"words: expected a word without line breaks at id {i}, got {word!r}")
             if self._ids.setdefault(word, i) != i:
                 raise ValueError(f"words: expected different words, got {word!r} at ids {self._ids[word]} and {i}")
-        for special in (CLS, UNK):
+        for special in (cls, unk):
             if special not in self._ids:
                 raise ValueError(f"words: expected {special} among them, got {len(self._words)} words without it")
 
@@ -199,12 +201,12 @@ class Vocabulary(Sequence[str]):
     @property
     def cls_id(self) -> int:
         """Id of [CLS]."""
-        return self._ids[CLS]
+        return self._ids[self.cls]
 
     @property
     def unk_id(self) -> int:
         """Id of [UNK], which stands for every word outside the vocabulary."""
-        return self._ids[UNK]
+        return self._ids[self.unk]
 
     def id(self, word: str) -> int:
         """Id of a word in its normal form; that of [UNK] if the vocabulary does not have it."""
@@ -244,7 +246,7 @@ class Vocabulary(Sequence[str]):
         return np.frombuffer("\n".join(self._words).encode("utf-8"), dtype=np.uint8).copy()
 
     @classmethod
-    def from_array(cls, array: NDArray[Any]) -> Vocabulary:
+    def from_array(cls, array: NDArray[Any], cls_word: str = CLS, unk_word: str = UNK) -> Vocabulary:
         """The vocabulary of `to_array`'s bytes."""
         if array.dtype != np.uint8 or array.ndim != 1:
             raise ValueError(f"vocabulary: expected a uint8 array of shape (n,), got {array.dtype} {array.shape}")
@@ -252,7 +254,7 @@ class Vocabulary(Sequence[str]):
             joined = array.tobytes().decode("utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"vocabulary: expected UTF-8 bytes, got {error}") from None
-        return cls(joined.split("\n"))
+        return cls(joined.split("\n"), cls_word, unk_word)
 
     def __getitem__(self, i: Any) -> Any:
         return self._words[i]

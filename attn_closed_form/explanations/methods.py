@@ -1,19 +1,20 @@
-"""The table of explanation methods: for each its name, label, kind, accuracy, one-line description and function.
+"""The table of explanation methods, one entry per method.
 
-`explanation.py`, the command line, the report and the plots read this one table; a new method is one more entry.
-A method scores the *players* of a `Case`. Game methods (LIME, Shapley, ...) do so by themselves; attention and
-gradients score positions, and a word's score is the sum over its occurrences.
+`explain`, the command line, the report, the plots, the page and the corpus read this one table; a new method is one
+more entry. A method scores the *players* of an `Evidence`. Game methods (LIME, Shapley values, ...) need nothing but
+the game, so every explainable model has them. The others need the inside of the model (attention, gradients), which
+scores units, and a player's score is the sum over its units.
 
-**SLALOM of several heads.** P2's model F = sum_j softmax(s)_j v_j is P1's with one head (see `collapse.py`), where
-value and importance are read off the weights. With K heads we report the one SLALOM that gives every player its true
-share of this prediction: with alpha_j^(i) the attention that player j gets in head i and v_j^(i) its value there,
+**SLALOM of several heads.** The model of Leemann et al. 2025, F = sum_j softmax(s)_j v_j, is a game with one head,
+whose values and importances are read off. With K heads we report the one SLALOM that gives every player its true
+share of this prediction: with alpha_j^(i) the share of player j in head i and v_j^(i) its value there,
 
     importance_j = log (1/K) sum_i alpha_j^(i)   (centred, sum s = 0)      value_j = sum_i alpha v / sum_i alpha + b
     linear_j     = (1/K) sum_i alpha_j^(i) (v_j^(i) - f_i),
 
 with b the bias of the output (softmax weights add up to one, so a SLALOM carries it in its values). The last is the
 derivative of f by the weight of player j in the softmax, and needs no pooling of the heads. It is the true derivative,
-not P2's Eq. 65 as printed, which leaves out f.
+not Eq. 65 as printed, which leaves out f.
 """
 
 from __future__ import annotations
@@ -24,19 +25,15 @@ from typing import Literal
 
 import numpy as np
 
-from .._types import Array, Ids
-from ..classifier.attention import alpha_avg, alpha_max
-from ..classifier.gradient import gradient_l1, gradient_l2, gradient_mean, gradient_times_input, integrated_gradients
-from ..classifier.predict import predict
-from ..classifier.weights import AttentionWeights
+from .._types import Array
 from ..game.pooled_game import PooledGame
 from ..game.shapley import banzhaf, leave_one_out, shapley
 from ..lime.limit import lime_limit
-from ..lime.sampled import lime_sample
-from .case import Case, Scored
+from .evidence import Evidence, Scored
 
 Kind = Literal["signed", "unsigned", "log"]
 Accuracy = Literal["closed form", "guaranteed", "estimate", "sampled"]
+Family = Literal["attention", "derivatives", "attributions", "slalom"]
 
 
 @dataclass(frozen=True)
@@ -47,19 +44,25 @@ class Method:
     ----------
     name : as in `explain(..., methods=[name])`
     label : as the papers write it
+    family : "attention", "derivatives", "attributions" (what a removal does), "slalom"
     kind : "signed"; "unsigned" (no score is below 0 and none says in which direction); "log" (a logarithm of a weight)
     accuracy : "closed form" (exact up to float64's rounding), "guaranteed" (a proven bound), "estimate" (refined until
         two rules agree), "sampled"
+    needs : "game", which every explainable model has, or "inside", which some models lack
     summary : one line
-    score : Case -> Scored
+    score : Evidence -> Scored, or None where the model lacks what the method needs
+    forecasts : whether minus the score says by how much the prediction changes when the player goes
     """
 
     name: str
     label: str
+    family: Family
     kind: Kind
     accuracy: Accuracy
+    needs: Literal["game", "inside"]
     summary: str
-    score: Callable[[Case], Scored]
+    score: Callable[[Evidence], Scored | None]
+    forecasts: bool = False
 
     def strength(self, scores: Array) -> Array:
         """How strongly to colour each score, in [-1, 1]: relative to the largest; logs between least and most.
@@ -74,63 +77,62 @@ class Method:
         return scores / most if most > 0 else np.zeros_like(scores)
 
 
-def _of_positions(function: Callable[[AttentionWeights, Ids], Array]) -> Callable[[Case], Scored]:
-    return lambda case: Scored(case.pool(function(case.weights, case.ids)), case.nobody)
+def _inside(name: str) -> Callable[[Evidence], Scored | None]:
+    """What the model says of each unit under this name, summed over the units of a player."""
 
-
-def _of_output(function: Callable[[AttentionWeights, Ids, int], Array]) -> Callable[[Case], Scored]:
-    return lambda case: Scored(case.pool(function(case.weights, case.ids, case.output)), case.nobody)
-
-
-def _integrated_gradients(case: Case) -> Scored:
-    scores = integrated_gradients(case.weights, case.ids, case.output, tol=max(case.tol, 1e-12))
-    everyone_unknown = np.full_like(case.ids, case.weights.unk)
-    return Scored(case.pool(scores), float(predict(case.weights, everyone_unknown)[case.output]))
-
-
-def _guaranteed(function: Callable[[PooledGame, float], Array]) -> Callable[[Case], Scored]:
-    def score(case: Case) -> Scored:
-        scores, error = case.loosened(function)
-        return Scored(scores, case.nobody, error)
+    def score(evidence: Evidence) -> Scored | None:
+        found = evidence.inside(name)
+        if found is None:
+            return None
+        scores, base = found if isinstance(found, tuple) else (found, evidence.absent_value)
+        return Scored(evidence.pool(scores), base)
 
     return score
 
 
-def _lime(case: Case) -> Scored:
-    fit, error = case.loosened(lambda game, tol: lime_limit(game, tol=tol))
+def _guaranteed(name: str, function: Callable[[PooledGame, float], Array]) -> Callable[[Evidence], Scored]:
+    def score(evidence: Evidence) -> Scored:
+        scores, error = evidence.guaranteed(function, name)
+        return Scored(scores, evidence.absent_value, error)
+
+    return score
+
+
+def _lime(evidence: Evidence) -> Scored:
+    fit, error = evidence.guaranteed(lambda game, tol: lime_limit(game, tol=tol), "lime")
     return Scored(fit.coef, float(fit.intercept), error)
 
 
-def _lime_sampled(case: Case) -> Scored:
-    fit = lime_sample(case.game, seed=case.seed)
+def _lime_sampled(evidence: Evidence) -> Scored:
+    fit = evidence.sampled_lime(1)[0]
     return Scored(fit.coef, float(fit.intercept))
 
 
-def _slalom_value(case: Case) -> Scored:
-    alpha, v = case.shares
-    mass = alpha.mean(axis=0)
-    # A player whose attention underflows in every head has a value all the same: the plain mean of its heads'.
-    share = np.where(mass > 0, alpha / np.where(mass > 0, mass, 1.0), 1.0)
-    return Scored((share * v).sum(axis=0) + case.game.bias, case.nobody)
+def _slalom_value(evidence: Evidence) -> Scored:
+    # Shares among the heads, from logs: a player whose attention underflows in every head has a value all the same.
+    logs = evidence.shares
+    share = np.exp(logs - logs.max(axis=0))
+    share /= share.sum(axis=0)
+    values = len(share) * (share * evidence.game.v).sum(axis=0) + evidence.game.bias
+    return Scored(values, evidence.absent_value)
 
 
-def _slalom_importance(case: Case) -> Scored:
-    game = case.game
-    top = np.maximum(game.s.max(axis=1), game.s_background)[:, None]
-    total = np.exp(game.s - top).sum(axis=1, keepdims=True) + np.exp(game.s_background[:, None] - top)
-    log_alpha = game.s - top - np.log(total)  # not log(alpha): that underflows for scores of 1e4
-    most = log_alpha.max(axis=0)
-    s = most + np.log(np.exp(log_alpha - most).mean(axis=0))
-    return Scored(s - s.mean(), case.nobody)
+def _slalom_importance(evidence: Evidence) -> Scored:
+    logs = evidence.shares
+    most = logs.max(axis=0)
+    s = most + np.log(np.exp(logs - most).mean(axis=0))
+    return Scored(s - s.mean(), evidence.absent_value)
 
 
-def _slalom_linear(case: Case) -> Scored:
-    alpha, v = case.shares
-    game = case.game
+def _slalom_linear(evidence: Evidence) -> Scored:
+    game, alpha = evidence.game, np.exp(evidence.shares)
     rest = 1.0 - alpha.sum(axis=1, keepdims=True)
-    f = (alpha * v).sum(axis=1, keepdims=True) + rest * game.v_background[:, None]
-    return Scored((alpha * (v - f)).sum(axis=0), case.prediction)
+    f = (alpha * game.v).sum(axis=1, keepdims=True) + rest * game.v_background[:, None]
+    return Scored((alpha * (game.v - f)).sum(axis=0), evidence.prediction)
 
+
+_P1 = "Lopardo et al. 2024"
+_P2 = "Leemann et al. 2025"
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -138,122 +140,159 @@ METHODS: dict[str, Method] = {
         Method(
             "alpha-avg",
             "α-avg",
+            "attention",
             "unsigned",
             "closed form",
-            "attention of [CLS], mean over heads (P1 Eq. 10)",
-            _of_positions(alpha_avg),
+            "inside",
+            f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and knows no class",
+            _inside("alpha-avg"),
         ),
         Method(
             "alpha-max",
             "α-max",
+            "attention",
             "unsigned",
             "closed form",
-            "attention of [CLS], largest over heads (P1 Eq. 11)",
-            _of_positions(alpha_max),
+            "inside",
+            f"attention, largest over heads ({_P1}, Eq. 11); it has no sign and knows no class",
+            _inside("alpha-max"),
         ),
         Method(
             "g-avg",
             "G-avg",
+            "derivatives",
             "signed",
             "closed form",
-            "mean coordinate of the gradient by the embedding (P1 Theorem 4.1)",
-            _of_output(gradient_mean),
+            "inside",
+            f"mean coordinate of the gradient by the embedding ({_P1}, Theorem 4.1)",
+            _inside("g-avg"),
         ),
         Method(
             "g-l1",
             "G-l1",
+            "derivatives",
             "unsigned",
             "closed form",
-            "L1 norm of the gradient (P1 section 4.1)",
-            _of_output(gradient_l1),
+            "inside",
+            f"L1 norm of the gradient ({_P1}, section 4.1); it has no sign",
+            _inside("g-l1"),
         ),
         Method(
             "g-l2",
             "G-l2",
+            "derivatives",
             "unsigned",
             "closed form",
-            "L2 norm of the gradient (P1 section 4.1)",
-            _of_output(gradient_l2),
+            "inside",
+            f"L2 norm of the gradient ({_P1}, section 4.1); it has no sign",
+            _inside("g-l2"),
         ),
         Method(
             "gxi",
             "G×I",
+            "derivatives",
             "signed",
             "closed form",
-            "gradient times input (P1 section 4.1)",
-            _of_output(gradient_times_input),
+            "inside",
+            f"gradient times input ({_P1}, section 4.1); says what a small change does, not a removal",
+            _inside("gxi"),
         ),
         Method(
             "ig",
             "IG",
+            "derivatives",
             "signed",
             "estimate",
-            "integrated gradients from the document of [UNK] (Sundararajan et al., 2017)",
-            _integrated_gradients,
+            "inside",
+            "integrated gradients from the document of [UNK] (Sundararajan et al. 2017)",
+            _inside("ig"),
+            forecasts=True,
         ),
         Method(
             "lime",
             "LIME",
+            "attributions",
             "signed",
             "guaranteed",
-            "what LIME with 5000 samples converges to, without sampling (P1 section 5, corrected)",
+            "game",
+            "what LIME with 5000 samples converges to when absent words become [UNK] in place (lime's bow=False)",
             _lime,
+            forecasts=True,
         ),
         Method(
             "lime-sampled",
             "LIME (sampled)",
+            "attributions",
             "signed",
             "sampled",
-            "LIME as the lime package runs it: 5000 random samples",
+            "game",
+            "LIME with 5000 random samples, as the lime package draws them with bow=False",
             _lime_sampled,
+            forecasts=True,
         ),
         Method(
             "shapley",
             "Shapley",
+            "attributions",
             "signed",
             "guaranteed",
-            "exact Shapley value: mean change over all orders of adding words",
-            _guaranteed(shapley),
+            "game",
+            "exact Shapley value: mean change over all orders of adding the players",
+            _guaranteed("shapley", shapley),
+            forecasts=True,
         ),
         Method(
             "banzhaf",
             "Banzhaf",
+            "attributions",
             "signed",
             "guaranteed",
-            "exact Banzhaf value: mean change over all subsets of the other words",
-            _guaranteed(banzhaf),
+            "game",
+            "exact Banzhaf value: mean change over all subsets of the other players",
+            _guaranteed("banzhaf", banzhaf),
+            forecasts=True,
         ),
         Method(
             "loo",
             "Leave-one-out",
+            "attributions",
             "signed",
             "closed form",
-            "change of the prediction when this word alone goes",
-            lambda case: Scored(leave_one_out(case.game), case.nobody),
+            "game",
+            "change of the prediction when this player alone goes",
+            lambda evidence: Scored(leave_one_out(evidence.game), evidence.absent_value),
+            forecasts=True,
         ),
         Method(
             "slalom-value",
             "SLALOM value",
+            "slalom",
             "signed",
             "closed form",
-            "what the word says on its own (P2 Eq. 6, v)",
+            "game",
+            f"what the player says on its own ({_P2}, Eq. 6, v)",
             _slalom_value,
         ),
         Method(
             "slalom-importance",
             "SLALOM import.",
+            "slalom",
             "log",
             "closed form",
-            "how loudly it says it: log of its weight in the softmax (P2 Eq. 6, s)",
+            "game",
+            f"how loudly it says it: log of its weight in the softmax ({_P2}, Eq. 6, s)",
             _slalom_importance,
         ),
         Method(
             "slalom-linear",
             "SLALOM linear",
+            "slalom",
             "signed",
             "closed form",
-            "derivative of the prediction by the word's weight (P2 section 5.4, corrected)",
+            "game",
+            f"derivative of the prediction by the player's weight ({_P2}, section 5.4, corrected)",
             _slalom_linear,
+            forecasts=True,
         ),
     )
 }

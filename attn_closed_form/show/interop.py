@@ -36,7 +36,7 @@ def to_shap(explanation: Explanation) -> Any:
     `feature_names` the words alone.
     """
     shap = _package("shap")
-    names = [visible(token) for token in explanation.tokens]
+    names = [visible(token) for token in explanation.labels]
     return shap.Explanation(
         values=np.array(explanation.scores),
         base_values=explanation.base_value,
@@ -77,7 +77,7 @@ def _lime_mapper(explanation: Explanation) -> Any:
             return [(self._name(j, positions), weight) for j, weight in exp]
 
         def _name(self, j: int, positions: bool) -> str:
-            word = visible(explanation.tokens[j])
+            word = visible(explanation.labels[j])
             starts = "-".join(str(start) for start, _ in explanation.spans[j])
             return f"{word}_{starts}" if positions else word
 
@@ -128,7 +128,7 @@ def to_shapiq(explanation: Explanation, order: int = 1) -> Any:
             f"order: expected 1, or 2 for an explanation by 'shapley', got {order} for {explanation.method!r}"
         )
     shapiq = _package("shapiq")
-    d = len(explanation.tokens)
+    d = len(explanation.labels)
     values: dict[tuple[int, ...], float] = {(): explanation.base_value}
     values |= {(j,): float(score) for j, score in enumerate(explanation.scores)}
     if order == 2:

@@ -1,9 +1,9 @@
-"""The papers' figures with matplotlib, for one text under one model; each function draws into `ax` and returns it.
+"""Figures with matplotlib, as views of what `explain` found; each function draws into `ax` and returns it.
 
 | function | figure |
 |---|---|
 | `plot_table` | P1 Figure 1, as a map of methods by words |
-| `plot_attention` | P1 Figure 3: attention matrices, one a head |
+| `plot_attention` | P1 Figure 3: attention matrices, one per head |
 | `plot_lime` | P1 Figure 4: boxes of sampled LIME, with what it converges to and what Theorem 5.1 prints |
 | `plot_gradient` | P1 Figure 5: the gradient by every coordinate of every embedded token |
 | `plot_slalom` | P2 Figure 5: value against importance |
@@ -15,20 +15,17 @@ when it is given an `ax`, and none changes matplotlib's settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._types import Array
-from ..classifier.attention import attention_matrices
-from ..classifier.gradient import gradient
-from ..classifier.weights import AttentionWeights
-from ..explainable.text import Vocabulary
-from ..explanations.explanation import explain, read_document
+from ..explanations.explanation import Explanation, Explanations
 from ..lime.theory import lime_theorem_5_1
 from .palette import AGAINST, FOR, UNSIGNED
-from .report_figures import sampled_lime
 from .sanitize import elide, visible
 
 # More names than this on an axis cannot be read; the others are left blank.
@@ -76,46 +73,51 @@ def _ticks(axis: Any, words: Sequence[str], **options: Any) -> None:
     axis.set_ticks(range(0, len(words), step), _named(words[::step]), fontsize=size, **options)
 
 
-def plot_table(
-    weights: AttentionWeights,
-    vocabulary: Vocabulary,
-    text: str,
-    methods: str | Iterable[str] | None = None,
-    ax: Any = None,
-    **options: Any,
-) -> Any:
-    """P1's Figure 1 as a map: a row a method, a column a word, blue for and orange against.
+def plot_table(found: Explanations, ax: Any = None) -> Any:
+    """All methods as a map: one row per method, one column per player.
 
     Parameters
     ----------
-    weights, vocabulary, text, methods, **options : as in `explain`
+    found : what `explain` returned
     ax : matplotlib Axes to draw into; None makes a figure
 
     Returns
     -------
     Axes
     """
-    found = list(explain(weights, vocabulary, text, methods, **options).values())
-    words = found[0].tokens
-    ax = _axes(ax, 2.5 + 0.32 * min(len(words), 60), 1.2 + 0.3 * len(found))
+    rows = list(found.values())
+    words = rows[0].labels
+    ax = _axes(ax, 2.5 + 0.32 * min(len(words), 60), 1.2 + 0.3 * len(rows))
     purple = _map((255, 255, 255), UNSIGNED)(np.linspace(0, 1, 256))
     signed = _diverging()
-    cells = np.empty((len(found), len(words), 4))
-    for i, e in enumerate(found):
+    cells = np.empty((len(rows), len(words), 4))
+    for i, e in enumerate(rows):
         strength = e.strength
         cells[i] = signed((strength + 1) / 2) if e.info.kind == "signed" else purple[(strength * 255).astype(int)]
     ax.imshow(cells, aspect="auto", interpolation="nearest")
     _ticks(ax.xaxis, words, rotation=60, ha="right", rotation_mode="anchor")
-    ax.yaxis.set_ticks(range(len(found)), [e.info.label for e in found], fontsize=9)
-    ax.set_title(f"prediction {found[0].prediction:+.3f}", fontsize=10)
+    ax.yaxis.set_ticks(range(len(rows)), [e.info.label for e in rows], fontsize=9)
+    ax.set_title(f"{_named([found.output])[0]} {found.prediction:+.3f}", fontsize=10)
     ax.tick_params(length=0)
     return ax
 
 
-def plot_attention(
-    weights: AttentionWeights, vocabulary: Vocabulary, text: str, axes: Sequence[Any] | None = None
-) -> Array:
-    """P1's Figure 3: attention of every query (rows) to every key (columns), [CLS] and the document, one map a head.
+def _asked(found: Explanations, name: str) -> Array:
+    """What the model shows of its inside under this name, or an error."""
+    shown = found.evidence.inside(name)
+    if shown is None:
+        model = found.evidence.model
+        raise ValueError(f"found: this figure needs {name!r} of the model, which {model!r} does not show")
+    return np.asarray(shown)
+
+
+def _units(found: Explanations) -> list[str]:
+    units = found.evidence.units
+    return [units.shown_text[start:end] for start, end in units.shown_spans]
+
+
+def plot_attention(found: Explanations, axes: Sequence[Any] | None = None) -> Array:
+    """Attention of every query (rows) to every key (columns), [CLS] and the document, one map per head (P1 Figure 3).
 
     Shades follow alpha^0.4, so that both the sharp row of [CLS] and the flat rows of the other queries are seen.
 
@@ -127,20 +129,13 @@ def plot_attention(
     -------
     (K,) array of Axes
     """
-    document = read_document(weights, vocabulary, text)
-    words = ["[CLS]", *(text[start:end] for start, end in document.spans)]
-    A = attention_matrices(weights, document.ids)[:, : len(words), : len(words)]
+    A = _asked(found, "attention-matrices")
+    words = ["[CLS]", *_units(found)]
+    K = len(A)
     if axes is None:
-        columns = min(3, weights.K)
-        rows = -(-weights.K // columns)
-        grid = import_matplotlib("pyplot").subplots(
-            rows, columns, figsize=(3.4 * columns, 3.4 * rows), layout="constrained", squeeze=False
-        )[1]
-        for empty in grid.ravel()[weights.K :]:
-            empty.set_axis_off()
-        axes = grid.ravel()[: weights.K]
-    elif len(axes) != weights.K:
-        raise ValueError(f"axes: expected {weights.K}, one a head, got {len(axes)}")
+        axes = _grid(import_matplotlib("pyplot").figure(figsize=(3.4 * min(3, K), 3.4 * -(-K // 3))), K)
+    elif len(axes) != K:
+        raise ValueError(f"axes: expected {K}, one per head, got {len(axes)}")
     for i, ax in enumerate(axes):
         norm = import_matplotlib("colors").PowerNorm(ATTENTION_GAMMA, vmin=0, vmax=A[i].max())
         ax.imshow(A[i], cmap=_map((255, 255, 255), UNSIGNED), norm=norm, interpolation="nearest")
@@ -154,11 +149,19 @@ def plot_attention(
     return np.asarray(axes)
 
 
-def plot_gradient(weights: AttentionWeights, vocabulary: Vocabulary, text: str, output: int = 0, ax: Any = None) -> Any:
-    """P1's Figure 5: the exact gradient, a row a coordinate of the embedding, a column a token ([CLS] first)."""
-    document = read_document(weights, vocabulary, text)
-    words = ["[CLS]", *(text[start:end] for start, end in document.spans)]
-    G = gradient(weights, document.ids, output)[: len(words)].T
+def _grid(figure: Any, K: int) -> Any:
+    """K Axes in rows of three."""
+    columns = min(3, K)
+    grid = figure.subplots(-(-K // columns), columns, squeeze=False).ravel()
+    for empty in grid[K:]:
+        empty.set_axis_off()
+    return grid[:K]
+
+
+def plot_gradient(found: Explanations, ax: Any = None) -> Any:
+    """The exact gradient, one row per coordinate of the embedding, one column per token, [CLS] first (P1 Figure 5)."""
+    G = _asked(found, "gradient-map")
+    words = ["[CLS]", *_units(found)]
     ax = _axes(ax, 2.0 + 0.3 * min(len(words), 60), 4.5)
     most = float(np.abs(G).max()) or 1.0
     image = ax.imshow(G, cmap=_diverging(), vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
@@ -168,32 +171,26 @@ def plot_gradient(weights: AttentionWeights, vocabulary: Vocabulary, text: str, 
     return ax
 
 
-def plot_lime(
-    weights: AttentionWeights,
-    vocabulary: Vocabulary,
-    text: str,
-    runs: int = 5,
-    top: int = 40,
-    players: str = "words",
-    absent: str = "unk",
-    output: int = 0,
-    seed: int = 0,
-    printed: bool = True,
-    ax: Any = None,
-) -> Any:
-    """P1's Figure 4: boxes of sampled LIME, a cross for its exact limit, a triangle for Theorem 5.1 as printed.
+def _method(found: Explanations, name: str) -> Explanation:
+    if name not in found:
+        raise ValueError(f"found: this figure needs the method {name!r}, got {', '.join(found)}")
+    return found[name]
+
+
+def plot_lime(found: Explanations, runs: int = 5, top: int = 40, printed: bool = True, ax: Any = None) -> Any:
+    """Boxes of sampled LIME, a cross for its exact limit, a triangle for Theorem 5.1 as printed (P1 Figure 4).
 
     Parameters
     ----------
+    found : with the method "lime"
     runs : how often LIME is run with 5000 samples (the paper: 5)
-    top : how many words, the strongest by the exact limit
+    top : how many players, the strongest by the exact limit
     printed : whether to show the theorem as printed, which is off by a constant and a term (see `lime_theorem_5_1`);
-        it is about [UNK], so never with `absent="deleted"`
+        it is about [UNK], so never for deletions
     """
-    exact = explain(weights, vocabulary, text, "lime", players, absent, output)["lime"]
-    assert exact.game is not None
+    exact = _method(found, "lime")
     order = np.argsort(-np.abs(exact.scores), kind="stable")[:top]
-    sampled = sampled_lime(exact, runs, seed)[:, order]
+    sampled = np.stack([run.coef for run in found.evidence.sampled_lime(runs)])[:, order]
     at = np.arange(len(order))
     ax = _axes(ax, 2.0 + 0.26 * len(order), 4.5)
     ax.axhline(0, color="0.7", linewidth=0.8)
@@ -209,35 +206,25 @@ def plot_lime(
         capprops={"color": _rgb(FOR)},
     )
     ax.plot(at, exact.scores[order], "x", color=_rgb(AGAINST), markersize=7, label="exact limit")
-    if printed and absent == "unk":
+    if printed and found.evidence.settings.absent == "unk":
         theorem = lime_theorem_5_1(exact.game)[order]
         ax.plot(at, theorem, "v", color="0.35", markersize=4, markerfacecolor="none", label="Theorem 5.1 as printed")
     ax.plot([], [], "s", color=(*_rgb(FOR), 0.5), label=f"LIME, {runs} runs of 5000 samples")
-    _ticks(ax.xaxis, [exact.tokens[j] for j in order], rotation=60, ha="right", rotation_mode="anchor")
+    _ticks(ax.xaxis, [exact.labels[j] for j in order], rotation=60, ha="right", rotation_mode="anchor")
     ax.set_ylabel("LIME coefficient")
     ax.legend(fontsize=8, frameon=False)
     return ax
 
 
-def plot_slalom(
-    weights: AttentionWeights,
-    vocabulary: Vocabulary,
-    text: str,
-    names: int = 25,
-    players: str = "words",
-    output: int = 0,
-    ax: Any = None,
-) -> Any:
-    """P2's Figure 5: value against importance, the `names` words that weigh most in the prediction named."""
-    methods = ("slalom-value", "slalom-importance", "slalom-linear")
-    found = explain(weights, vocabulary, text, methods, players, output=output)
-    value, importance, linear = (found[name].scores for name in methods)
+def plot_slalom(found: Explanations, names: int = 25, ax: Any = None) -> Any:
+    """Value against importance, the `names` players that weigh most in the prediction named (P2 Figure 5)."""
+    value, importance, linear = (_method(found, f"slalom-{name}").scores for name in ("value", "importance", "linear"))
     ax = _axes(ax, 6.0, 4.5)
     ax.axhline(0, color="0.7", linewidth=0.8)
     colours = [_rgb(FOR) if v >= 0 else _rgb(AGAINST) for v in value]
     ax.scatter(importance, value, c=colours, s=22, alpha=0.75, linewidths=0)
     order = np.argsort(-np.abs(linear), kind="stable")[:names]
-    _annotate(ax, _named(found["slalom-value"].tokens[j] for j in order), importance[order], value[order])
+    _annotate(ax, _named(found["slalom-value"].labels[j] for j in order), importance[order], value[order])
     ax.set_xlabel("importance s (log weight)")
     ax.set_ylabel("value v")
     return ax
@@ -258,18 +245,9 @@ def _annotate(ax: Any, words: Sequence[str], x: Array, y: Array) -> None:
                 break
 
 
-def plot_interactions(
-    weights: AttentionWeights,
-    vocabulary: Vocabulary,
-    text: str,
-    top: int = 25,
-    players: str = "words",
-    absent: str = "unk",
-    output: int = 0,
-    ax: Any = None,
-) -> Any:
-    """Exact Shapley interactions of the `top` strongest words, in the order of the text; their own values left out."""
-    e = explain(weights, vocabulary, text, "shapley", players, absent, output)["shapley"]
+def plot_interactions(found: Explanations, top: int = 25, ax: Any = None) -> Any:
+    """Exact Shapley interactions of the `top` strongest players, in their order; their own values left out."""
+    e = _method(found, "shapley")
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:top])
     pairs = e.interactions()[np.ix_(order, order)]
     np.fill_diagonal(pairs, 0.0)
@@ -277,8 +255,55 @@ def plot_interactions(
     ax = _axes(ax, 2.5 + 0.25 * len(order), 2.0 + 0.25 * len(order))
     image = ax.imshow(pairs, cmap=_diverging(), vmin=-most, vmax=most, interpolation="nearest")
     ax.figure.colorbar(image, ax=ax, label="Shapley interaction", shrink=0.8)
-    words = [e.tokens[j] for j in order]
+    words = [e.labels[j] for j in order]
     _ticks(ax.xaxis, words, rotation=60, ha="right", rotation_mode="anchor")
     _ticks(ax.yaxis, words)
     ax.tick_params(length=0)
     return ax
+
+
+# Each figure by name: how it is drawn, and the methods that it needs.
+FIGURES: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "table": (plot_table, ()),
+    "slalom": (plot_slalom, ("slalom-value", "slalom-importance", "slalom-linear")),
+    "lime": (plot_lime, ("lime",)),
+    "attention": (plot_attention, ()),
+    "gradient": (plot_gradient, ()),
+    "interactions": (plot_interactions, ("shapley",)),
+}
+WIDE = ("table", "lime", "gradient")
+
+
+def make_figure(found: Explanations, figure: str = "table", path: str | os.PathLike[str] | None = None) -> Any:
+    """One of the figures by name, drawn without a display; saved to `path` if there is one.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    if figure not in FIGURES:
+        raise ValueError(f"figure: expected one of {', '.join(FIGURES)}; got {figure!r}")
+    draw, _ = FIGURES[figure]
+    made = import_matplotlib("figure").Figure(figsize=(11 if figure in WIDE else 7.5, 5.5), layout="constrained")
+    if figure == "attention":
+        draw(found, axes=_grid(made, len(_asked(found, "attention-matrices"))))
+    else:
+        draw(found, ax=made.subplots())
+    if path is not None:
+        made.savefig(path, dpi=150)
+    return made
+
+
+def save_figure(found: Explanations, figure: str, path: str | os.PathLike[str]) -> Path:
+    """Draw a figure into a file, whole or not at all; without a suffix it becomes a PNG. Returns the file's path."""
+    target = Path(path)
+    target = target if target.suffix else target.with_name(target.name + ".png")
+    partial = target.with_name(f".partial-{target.name}")
+    try:
+        make_figure(found, figure, partial)
+        os.replace(partial, target)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return target

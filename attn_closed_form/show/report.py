@@ -1,26 +1,24 @@
 """A report as one HTML file: self-contained, escaped, light, readable on a phone, by the colour-blind and offline.
 
-`report` makes the page: P1's Figure 1 with every method, the numbers of the strongest words, the SLALOM plane (P2
-Figure 5), the attention heads, exact LIME over the spread of sampled LIME (P1 Figure 4) and how far the methods
-agree. `fragment` makes the Figure 1 table alone, for a notebook cell. Figures are in `html_figures.py`, style and
-script in `html_assets.py`.
+`report` makes the page from what `explain` found: Figure 1 of Lopardo et al. 2024 with every method, the numbers of the
+strongest players, the SLALOM plane (Leemann et al. 2025, Figure 5), the attention heads, exact LIME over the spread of
+sampled LIME, and how far the methods agree. `fragment` makes the first table alone, for a notebook cell. Figures are in
+`report_figures.py`, style and script in `report_assets.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..classifier.attention import attention
-from ..classifier.weights import AttentionWeights
-from ..explainable.text import Vocabulary
-from ..explanations.explanation import Document, Explanation, Explanations, explain_document, read_document
-from ..explanations.methods import METHODS, as_methods
+from ..explanations.explanation import Explanation, Explanations
 from .palette import levels
 from .report_assets import PAGE_CSS, SCRIPT, WORDS_CSS
-from .report_figures import agreement, attention_heads, lime_spread, sampled_lime, slalom_plane
+from .report_figures import agreement, attention_heads, lime_spread, slalom_plane
 from .sanitize import elide, escape, script_json, visible
 
 # Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
@@ -28,14 +26,14 @@ LONGEST_WORD = 60
 LONGEST_GAP = 48
 LONGEST_TEXT = 4000
 TOP_WORDS = 12
+MOST_CLASSES = 6
 
 
 def fragment(explanations: Sequence[Explanation]) -> str:
     """The words coloured by each explanation, with the numbers on hover: what a notebook shows.
 
-    >>> from attn_closed_form import explain, random_weights
-    >>> vocabulary = Vocabulary(["[CLS]", "[UNK]", "fine"])
-    >>> page = fragment([explain(random_weights(seed=0, D=3), vocabulary, "<b>fine</b>", "shapley")["shapley"]])
+    >>> from attn_closed_form import load_demo_model
+    >>> page = fragment([load_demo_model().explain("<b>fine</b>", "shapley")["shapley"]])
     >>> "<b>fine" in page, "&lt;b&gt;" in page
     (False, True)
     """
@@ -78,24 +76,13 @@ def _words(e: Explanation, hover: bool) -> str:
     return "".join(parts)
 
 
-def report(
-    weights: AttentionWeights,
-    vocabulary: Vocabulary,
-    text: str,
-    methods: str | Iterable[str] | None = None,
-    players: str = "words",
-    absent: str = "unk",
-    output: int = 0,
-    tol: float = 1e-10,
-    seed: int = 0,
-    runs: int = 5,
-) -> str:
-    """One HTML page about one text.
+def report(found: Explanations, runs: int = 5) -> str:
+    """One HTML page about one input: a view of what `explain` found.
 
     Parameters
     ----------
-    weights, vocabulary, text, methods, players, absent, output, tol, seed : as in `explain`
-    runs : how often to run sampled LIME, for the figure that shows its spread; 0 leaves the figure out
+    found : what `explain` returned
+    runs : how often sampled LIME is run for the figure that shows its spread; 0 leaves the figure out
 
     Returns
     -------
@@ -103,54 +90,52 @@ def report(
 
     Examples
     --------
-    >>> from attn_closed_form import random_weights
-    >>> vocabulary = Vocabulary(["[CLS]", "[UNK]", "a", "fine", "film"])
-    >>> page = report(random_weights(seed=0, D=5), vocabulary, "A fine film", runs=2)
+    >>> from attn_closed_form import load_demo_model
+    >>> page = report(load_demo_model().explain("A fine film"), runs=2)
     >>> page.startswith("<!doctype html>"), len(page.encode()) < 50_000
     (True, True)
     """
-    chosen = as_methods(methods)
-    document = read_document(weights, vocabulary, text)
-    found = explain_document(weights, vocabulary, document, chosen, players, absent, output, tol, seed)
-    # The figures need some methods whether or not the table shows them.
-    needed = ("slalom-value", "slalom-importance", "slalom-linear", "lime")
-    extra = [METHODS[name] for name in needed if name not in found]
-    options = (players, absent, output, tol, seed)
-    figures = Explanations({**found, **explain_document(weights, vocabulary, document, extra, *options)})
     leader = _leader(list(found.values()))
     sections = [
         _section("What each method says", _words_note(found), _live_table(found)),
         _section(
-            "The strongest words in numbers",
-            f"At most {TOP_WORDS} words, the strongest by {leader.info.label} first.",
+            "The strongest players in numbers",
+            f"At most {TOP_WORDS}, the strongest by {leader.info.label} first.",
             f'<div class="scroll">{_numbers(found, leader)}</div>',
         ),
         '<div class="two">',
-        _section(
-            "SLALOM plane",
-            "What a word says (value) against how loudly it says it (importance). Words at the right decide.",
-            slalom_plane(
-                figures["slalom-value"], figures["slalom-importance"], np.asarray(figures["slalom-linear"].scores)
-            ),
-        ),
     ]
-    if runs:
-        sections.append(_lime_section(figures["lime"], runs, seed))
-    sections += [
-        "</div>",
-        _section(
-            "Attention heads",
-            "What [CLS] attends to in each head, from the first word to the last; shades are square roots.",
-            attention_heads(attention(weights, document.ids), [text[a:b] for a, b in document.spans]),
-        ),
-        _section(
-            "Agreement between methods",
-            "Spearman's rank correlation of the words' scores; of their magnitudes where one method has no sign.",
-            f'<div class="scroll">{agreement(list(found.values()))}</div>',
-        ),
-        _methods_section(found),
-    ]
-    return _page(_header(weights, document, found), "".join(sections), _data(found))
+    if {"slalom-value", "slalom-importance", "slalom-linear"} <= set(found):
+        plane = slalom_plane(found["slalom-value"], found["slalom-importance"], found["slalom-linear"].scores)
+        note = "What a player says (value) against how loudly it says it (importance). Those at the right decide."
+        sections.append(_section("SLALOM plane", note, plane))
+    if runs and "lime" in found:
+        sections.append(_lime_section(found["lime"], runs))
+    sections.append("</div>")
+    heads = found.evidence.inside("attention-heads")
+    if heads is not None and {"alpha-avg", "alpha-max"} & set(found):
+        note = "What the query attends to in each head, from the first unit to the last; shades are square roots."
+        words = [found.evidence.units.shown_text[a:b] for a, b in found.evidence.units.shown_spans]
+        sections.append(_section("Attention heads", note, attention_heads(heads, words)))
+    if len(found) > 1:
+        note = "Spearman's rank correlation of the scores; of their magnitudes where one method has no sign."
+        matrix = f'<div class="scroll">{agreement(list(found.values()))}</div>'
+        sections.append(_section("Agreement between methods", note, matrix))
+    sections.append(_methods_section(found))
+    return _page(_header(found), "".join(sections), _data(found))
+
+
+def write_page(path: str | os.PathLike[str], page: str) -> None:
+    """Write a page as UTF-8, whole or not at all."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        os.replace(partial, target)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _page(header: str, body: str, data: dict[str, Any]) -> str:
@@ -168,22 +153,23 @@ def _section(title: str, note: str, body: str) -> str:
     return f'<section><h2>{escape(title)}</h2><p class="note">{escape(note)}</p>{body}</section>'
 
 
-def _header(weights: AttentionWeights, document: Document, found: Explanations) -> str:
-    first = next(iter(found.values()))
-    side = ""
-    if weights.C == 1:
-        side = " (positive)" if first.prediction > 0 else " (negative)"
+def _header(found: Explanations) -> str:
+    evidence = found.evidence
+    units, settings = evidence.units, evidence.settings
     errors = [e.error for e in found.values() if e.error is not None]
-    facts = {
-        "prediction" if weights.C == 1 else f"output {first.output}": f"{first.prediction:+.4f}{side}",
-        "with every word absent": f"{first.game.value(np.zeros(first.game.d, dtype=bool)):+.4f}" if first.game else "–",
+    facts = {f"explained: {settings.output}": f"{evidence.prediction:+.4f}"}
+    if evidence.probabilities:
+        chances = sorted(evidence.probabilities.items(), key=lambda item: -item[1])[:MOST_CLASSES]
+        facts |= {f"probability of {name}": f"{chance:.1%}" for name, chance in chances}
+    facts |= {
+        "with every player absent": f"{evidence.absent_value:+.4f}",
         "guaranteed error": f"≤ {max(errors):.1e}" if errors else "–",
-        "tokens read": f"{document.ids.size:,} of {document.ids.size + len(document.unseen):,}",
-        "players": f"{len(first.tokens):,} {first.players}",
-        "absent means": "[UNK] in its place" if first.absent == "unk" else "deleted",
+        "units read": f"{len(units.labels):,} of {len(units.labels) + len(units.unseen):,}",
+        "players": f"{len(evidence.labels):,} {settings.players}",
+        "absent means": "[UNK] in its place" if settings.absent == "unk" else settings.absent,
     }
     listed = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
-    shown = escape(document.text, LONGEST_TEXT)
+    shown = escape(units.shown_text, LONGEST_TEXT)
     return f'<h1>Explanation report</h1><blockquote dir="auto">{shown}</blockquote><dl class="facts">{listed}</dl>'
 
 
@@ -210,7 +196,7 @@ def _numbers(found: Explanations, leader: Explanation) -> str:
     order = np.argsort(-np.abs(leader.strength), kind="stable")[:TOP_WORDS]
     head = "".join(f"<th scope=col>{escape(e.info.label)}</th>" for e in rows)
     body = "".join(
-        f"<tr><th scope=row>{escape(leader.tokens[j], 24)}</th>"
+        f"<tr><th scope=row>{escape(leader.labels[j], 24)}</th>"
         + "".join(f"<td>{_number(e.scores[j])}</td>" for e in rows)
         + "</tr>"
         for j in order
@@ -222,8 +208,8 @@ def _number(value: float) -> str:
     return f"{value:.3g}".replace("-", "−")
 
 
-def _lime_section(exact: Explanation, runs: int, seed: int) -> str:
-    sampled = sampled_lime(exact, runs, seed)
+def _lime_section(exact: Explanation, runs: int) -> str:
+    sampled = np.stack([run.coef for run in exact.evidence.sampled_lime(runs)])
     most = np.abs(exact.scores).max()
     off = f", off by up to {np.abs(sampled - exact.scores).max() / most:.1%} of the largest coefficient" if most else ""
     return _section(
@@ -247,7 +233,7 @@ def _data(found: Explanations) -> dict[str, Any]:
     return {
         "labels": [e.info.label for e in rows],
         "signed": [int(e.info.kind == "signed") for e in rows],
-        "tokens": [elide(visible(token), LONGEST_WORD) for token in rows[0].tokens],
+        "players": [elide(visible(label), LONGEST_WORD) for label in rows[0].labels],
         "player": [place.player for place in rows[0].occurrences],
         "scores": [[float(f"{score:.4g}") for score in e.scores] for e in rows],
     }

@@ -88,7 +88,7 @@ if(i===last)return;
 last=i;
 var j=d.player[Array.prototype.indexOf.call(c.children,i)];
 if(j===undefined)return;
-tip.textContent="";add("b",d.tokens[j]);
+tip.textContent="";add("b",d.players[j]);
 d.labels.forEach(function(l,m){var s=d.scores[m][j];add("span",l+" "+(s>0&&d.signed[m]?"+":"")+s)});
 tip.style.display="block"}
 document.addEventListener("mouseover",show);document.addEventListener("click",show);

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from .._types import Array
+from ..evaluate.faithfulness import spearman
 from ..explanations.explanation import Explanation
-from ..lime.sampled import lime_sample
 from .palette import AGAINST, FOR
 from .sanitize import escape
 
@@ -75,13 +75,13 @@ def slalom_plane(value: Explanation, importance: Explanation, linear: Array) -> 
     body.append(f'<text transform="translate(10 {height / 2}) rotate(-90)" text-anchor="middle">value v</text>')
     for sign, colour in ((1, FOR), (-1, AGAINST)):
         points = "".join(
-            f'<circle cx="{x[j]:.1f}" cy="{y[j]:.1f}" r="4"><title>{escape(value.tokens[j], 40)} s='
+            f'<circle cx="{x[j]:.1f}" cy="{y[j]:.1f}" r="4"><title>{escape(value.labels[j], 40)} s='
             f"{importance.scores[j]:.3g} v={value.scores[j]:.3g}</title></circle>"
             for j in range(len(x))
             if (value.scores[j] >= 0) == (sign > 0)
         )
         body.append(f'<g class="f" fill="{_css(colour)}">{points}</g>')
-    body += _names(value.tokens, x, y, np.abs(linear), WIDTH - right)
+    body += _names(value.labels, x, y, np.abs(linear), WIDTH - right)
     return _svg(WIDTH, height, body, "Value of each word against its importance")
 
 
@@ -103,13 +103,6 @@ def _names(tokens: Sequence[str], x: Array, y: Array, weight: Array, right: floa
         if len(out) == MOST_NAMES:
             break
     return out
-
-
-def sampled_lime(exact: Explanation, runs: int, seed: int) -> Array:
-    """(runs, d) coefficients of sampled LIME on the game of an explanation, each with a seed of its own."""
-    if exact.game is None:
-        raise ValueError("exact: expected an explanation made by explain, which keeps its game, got none")
-    return np.stack([lime_sample(exact.game, seed=seed + run).coef for run in range(runs)])
 
 
 def lime_spread(exact: Explanation, sampled: Array) -> str:
@@ -138,8 +131,8 @@ def lime_spread(exact: Explanation, sampled: Array) -> str:
         crosses.append(f"M{at(exact.scores[j]) - 3.5:.1f} {y - 3.5:g}l7 7m-7 0l7-7")
         tip = f"exact {exact.scores[j]:.4g}, sampled {runs.min():.4g} to {runs.max():.4g}"
         body.append(
-            f'<text x="{left - 6}" y="{y + 4:g}" text-anchor="end">{escape(exact.tokens[j], 17)}'
-            f"<title>{escape(exact.tokens[j], 60)}: {tip}</title></text>"
+            f'<text x="{left - 6}" y="{y + 4:g}" text-anchor="end">{escape(exact.labels[j], 17)}'
+            f"<title>{escape(exact.labels[j], 60)}: {tip}</title></text>"
         )
     blue, orange = _css(FOR), _css(AGAINST)
     body.append(f'<path d="{"".join(ranges)}" stroke="{blue}" stroke-opacity=".35" stroke-width="5"/>')
@@ -152,19 +145,19 @@ def lime_spread(exact: Explanation, sampled: Array) -> str:
 
 
 def attention_heads(alpha: Array, words: Sequence[str]) -> str:
-    """A strip a head: the attention that each position of the document gets from [CLS] (P1 Eq. 8, a row of Figure 3).
+    """One strip per head: the attention that each unit gets (Lopardo et al. 2024, Eq. 8).
 
-    alpha : (K, T_max) with [CLS] first and padding last; words : the T words in order
+    alpha : (K, n); words : the n units in order
     """
     T = len(words)
     out = []
-    for i, row in enumerate(alpha):
-        own = row[1 : 1 + T]
+    for i, own in enumerate(alpha):
         strongest = np.argsort(-own, kind="stable")[:3]
         named = ", ".join(f"{escape(words[t], 24)} {own[t]:.3f}" for t in strongest)
-        share = f"[CLS] {row[0]:.3f}, padding {row[1 + T :].sum():.3f}"
+        rest = 1.0 - float(own.sum())
+        share = f"; background {rest:.3f}" if rest > 5e-4 else ""
         strip = _svg(T, 1, _cells(own), f"Attention of head {i + 1}", ' preserveAspectRatio="none"')
-        out.append(f'<div class="head"><span><b>head {i + 1}</b>: {named}; {share}</span>{strip}</div>')
+        out.append(f'<div class="head"><span><b>head {i + 1}</b>: {named}{share}</span>{strip}</div>')
     return "".join(out)
 
 
@@ -184,17 +177,7 @@ def rank_correlation(a: Explanation, b: Explanation) -> float:
     x, y = a.scores, b.scores
     if "unsigned" in (a.info.kind, b.info.kind) or (a.info.kind == "log") != (b.info.kind == "log"):
         x, y = (e.scores if e.info.kind == "log" else np.abs(e.scores) for e in (a, b))
-    x, y = _ranks(x), _ranks(y)
-    x, y = x - x.mean(), y - y.mean()
-    size = np.sqrt((x @ x) * (y @ y))
-    return float(np.clip(x @ y / size, -1.0, 1.0)) if size > 0 else float("nan")
-
-
-def _ranks(values: Array) -> Array:
-    """Ranks, equal values sharing their mean rank."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[inverse]
+    return spearman(x, y)
 
 
 def agreement(explanations: Sequence[Explanation]) -> str:

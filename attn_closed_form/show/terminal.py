@@ -1,4 +1,4 @@
-"""Explanations in a terminal: P1's Figure 1 with a row a method, in colour or in marks.
+"""Explanations in a terminal: Figure 1 of Lopardo et al. 2024, one row per method, in colour or in marks.
 
 With colour, a word's background is blue (for), orange (against) or purple (no sign), stronger for stronger words.
 Without, marks follow the word: +, ++, +++, ++++ for, - to ---- against, * to **** without sign. Both use one scale.
@@ -7,17 +7,18 @@ Without, marks follow the word: +, ++, +++, ++++ for, - to ---- against, * to **
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
-from ..explanations.explanation import Explanation
-from ..explanations.methods import METHODS, Method
+from ..explanations.explanation import Explanation, Explanations
+from ..explanations.methods import METHODS
 from .palette import AGAINST, FOR, OPACITY, UNSIGNED, levels, mix
 from .sanitize import elide, visible, width
 
 RESET = "\x1b[0m"
 LABEL_COLUMNS = 15
 LONGEST_WORD = 40
+NUMBER_COLUMNS = 17
 
 
 def use_colour(stream: TextIO, choice: str = "auto") -> bool:
@@ -31,18 +32,33 @@ def use_colour(stream: TextIO, choice: str = "auto") -> bool:
     return os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
-def table(explanations: Iterable[Explanation], columns: int = 80, colour: bool = False) -> str:
-    r"""P1's Figure 1: a row a method, wrapped to `columns`, with a legend.
+def headline(found: Explanations) -> str:
+    """What the model said, in one line.
 
-    >>> from attn_closed_form import explain, random_weights
-    >>> from attn_closed_form.explainable.text import Vocabulary
-    >>> vocabulary = Vocabulary(["[CLS]", "[UNK]", "a", "fine", "film"])
-    >>> found = explain(random_weights(seed=2, D=5), vocabulary, "A fine, odd film", ["shapley", "alpha-avg"])
-    >>> print(table(found.values()).split("\n\n")[0])
-    Shapley          A++ fine++++ odd[UNK] film+++
-    α-avg            A* fine*** odd[UNK]** film****
+    >>> from attn_closed_form import load_demo_model
+    >>> print(headline(load_demo_model().explain("A fine film", "loo")))
+    positive, 65 % (logit +0.6245; -0.0180 with every player absent)
     """
-    rows = list(explanations)
+    evidence = found.evidence
+    values = f"{evidence.prediction:+.4f}; {evidence.absent_value:+.4f} with every player absent"
+    chances = evidence.probabilities
+    if chances is None:
+        return f"{visible(found.output)} {values}"
+    best = max(chances, key=lambda name: chances[name])
+    explained = "logit" if found.output == best else f"explained: {visible(found.output)}, logit"
+    return f"{visible(best)}, {chances[best]:.0%} ({explained} {values})".replace("%", " %", 1)
+
+
+def table(found: Explanations, columns: int = 80, colour: bool = False) -> str:
+    r"""One row per method, wrapped to `columns`, with a legend.
+
+    >>> from attn_closed_form import Scores
+    >>> found = Scores().explain({"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -2.0]}, ["shapley", "alpha-avg"])
+    >>> print(table(found).split("\n\n")[0])
+    Shapley          x++ y----
+    α-avg            x** y****
+    """
+    rows = list(found.values())
     lines = [line for row in rows for line in _row(row, max(columns, LABEL_COLUMNS + 20), colour)]
     return "\n".join([*lines, "", *_legend(rows, colour)])
 
@@ -129,21 +145,29 @@ def _legend(rows: Sequence[Explanation], colour: bool) -> list[str]:
     return lines
 
 
-def numbers(explanations: Sequence[Explanation], top: int) -> str:
-    """The `top` strongest players of the first method, with their scores in every method: plain columns."""
+def numbers(found: Explanations, top: int, columns: int = 80) -> str:
+    """The `top` strongest players of the first method, with their scores in every method: plain columns.
+
+    Where the methods do not fit side by side in `columns`, blocks of them follow each other.
+    """
+    explanations = list(found.values())
     first = explanations[0]
-    order = sorted(range(len(first.tokens)), key=lambda j: -abs(first.strength[j]))[:top]
-    names = [elide(visible(first.tokens[j]), 24) for j in order]
+    order = sorted(range(len(first.labels)), key=lambda j: -abs(first.strength[j]))[:top]
+    names = [elide(visible(first.labels[j]), 24) for j in order]
     pad = max(map(width, names))
-    head = " " * pad + "".join(f"  {e.method:>17}" for e in explanations)
-    body = (
-        name + " " * (pad - width(name)) + "".join(f"  {e.scores[j]:>+17.6g}" for e in explanations)
-        for name, j in zip(names, order, strict=True)
-    )
-    return "\n".join([head, *body])
+    fitting = max(1, (columns - pad) // (NUMBER_COLUMNS + 2))
+    blocks = []
+    for start in range(0, len(explanations), fitting):
+        part = explanations[start : start + fitting]
+        lines = [" " * pad + "".join(f"  {e.method:>{NUMBER_COLUMNS}}" for e in part)]
+        lines += [
+            name + " " * (pad - width(name)) + "".join(f"  {e.scores[j]:>+{NUMBER_COLUMNS}.6g}" for e in part)
+            for name, j in zip(names, order, strict=True)
+        ]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
 
 
-def methods_table(chosen: Iterable[Method] = ()) -> str:
-    """The table of methods, a line each."""
-    rows = list(chosen) or list(METHODS.values())
-    return "\n".join(f"{m.name:<18} {m.label:<15} {m.accuracy:<12} {m.summary}" for m in rows)
+def methods_table() -> str:
+    """The table of methods, one line per method."""
+    return "\n".join(f"{m.name:<18} {m.label:<15} {m.accuracy:<12} {m.summary}" for m in METHODS.values())

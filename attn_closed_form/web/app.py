@@ -7,6 +7,7 @@ path is ever made from a request.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -22,8 +23,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ..classifier.weights import AttentionWeights
-from ..explainable.text import Vocabulary
+from ..explainable.protocol import Explainable
 from ..show.palette import AGAINST, FOR, UNSIGNED
 from ..show.report_assets import WORDS_CSS
 from .answers import explain_answer, interactions_answer, model_answer
@@ -45,15 +45,15 @@ FILES = {
     "/icon.svg": ("icon.svg", SVG),
 }
 
-Answer = Callable[[AttentionWeights, Vocabulary, Question], dict[str, Any]]
+Answer = Callable[[Explainable, Question], dict[str, Any]]
 
 
-def make_app(weights: AttentionWeights, vocabulary: Vocabulary, name: str, loopback_only: bool = True) -> ASGIApp:
+def make_app(model: Explainable, name: str, loopback_only: bool = True) -> ASGIApp:
     """The page and its API for one model.
 
     Parameters
     ----------
-    weights, vocabulary : the model
+    model : what it explains
     name : what the page calls it
     loopback_only : refuse requests whose Host is not this machine; for servers bound to a loopback address
 
@@ -61,13 +61,9 @@ def make_app(weights: AttentionWeights, vocabulary: Vocabulary, name: str, loopb
     -------
     An ASGI application, for uvicorn or any other server
     """
-    if weights.T_max < 2:
-        raise ValueError("weights: expected room for at least one token, got T_max = 1")
-    if len(vocabulary) != weights.D:
-        raise ValueError(f"vocabulary: expected D={weights.D} words, one a row of W_e, got {len(vocabulary)}")
-    about = model_answer(weights, vocabulary, name)
+    about = model_answer(model, name)
 
-    async def model(request: Request) -> Response:
+    async def about_model(request: Request) -> Response:
         return json_response(about)
 
     async def specification(request: Request) -> Response:
@@ -76,13 +72,13 @@ def make_app(weights: AttentionWeights, vocabulary: Vocabulary, name: str, loopb
     async def reference(request: Request) -> Response:
         return HTMLResponse(reference_page())
 
-    compute = _Computer(weights, vocabulary)
+    compute = _Computer(model)
     routes = [_file_route(path, *entry) for path, entry in FILES.items()]
     routes += [
         Route("/words.css", _constant(words_css().encode(), CSS)),
         Route("/api", reference),
         Route("/openapi.json", specification),
-        Route("/api/model", model),
+        Route("/api/model", about_model),
         Route("/api/explain", compute.endpoint(explain_answer), methods=["POST"]),
         Route("/api/interactions", compute.endpoint(interactions_answer, player=True), methods=["POST"]),
     ]
@@ -95,8 +91,8 @@ def make_app(weights: AttentionWeights, vocabulary: Vocabulary, name: str, loopb
 class _Computer:
     """Runs answers in threads, and counts them."""
 
-    def __init__(self, weights: AttentionWeights, vocabulary: Vocabulary) -> None:
-        self.weights, self.vocabulary = weights, vocabulary
+    def __init__(self, model: Explainable) -> None:
+        self.model = model
         self.in_flight = 0
         self.limiter: anyio.CapacityLimiter | None = None
 
@@ -107,7 +103,8 @@ class _Computer:
         yield
 
     def _warm_up(self) -> None:
-        explain_answer(self.weights, self.vocabulary, question({"text": "a"}, self.weights.C))
+        with contextlib.suppress(Refusal):  # a model that reads no text says so, and is warm all the same
+            explain_answer(self.model, question({"text": "a"}))
 
     def endpoint(self, answer: Answer, player: bool = False) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
@@ -115,7 +112,7 @@ class _Computer:
                 raise Refusal(503, f"expected at most {WAITING} requests at a time; try again in a second")
             self.in_flight += 1
             try:
-                asked = question(read_json(await _body(request)), self.weights.C, player)
+                asked = question(read_json(await _body(request)), player)
                 # Made here, since a limiter belongs to the event loop that it first ran in.
                 self.limiter = self.limiter or anyio.CapacityLimiter(THREADS)
                 return await anyio.to_thread.run_sync(self._answer, answer, asked, limiter=self.limiter)
@@ -128,7 +125,7 @@ class _Computer:
         return respond
 
     def _answer(self, answer: Answer, asked: Question) -> Response:
-        return json_response(answer(self.weights, self.vocabulary, asked))
+        return json_response(answer(self.model, asked))
 
 
 async def _body(request: Request) -> bytes:

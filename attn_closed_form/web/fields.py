@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from .._types import Span
-from ..classifier.weights import AttentionWeights
-from ..explainable.text import Vocabulary, tokenize
-from ..explanations.explanation import Document
+from ..explainable.settings import Settings
 from ..explanations.methods import METHODS, Method, as_methods
 from ..show.sanitize import elide
 
 MAX_BYTES = 128 * 1024  # of a body; a text of MAX_CHARACTERS fits, unless it is all escapes
 MAX_CHARACTERS = 20_000  # of a text; the shipped model reads about 1,500
+
+# The settings that a request may choose.
+SETTINGS = ("players", "absent", "output", "tol", "seed")
 
 # A player as a request names it: its index, or the span [start, end] of one of its occurrences.
 Named = int | Span
@@ -35,11 +36,9 @@ class Refusal(Exception):
 class Question(NamedTuple):
     """A checked request. `removed` is for /api/explain, `player` for /api/interactions."""
 
-    text: str
+    raw: Any
     methods: tuple[Method, ...]
-    players: str = "words"
-    absent: str = "unk"
-    output: int = 0
+    settings: Settings = Settings()
     removed: tuple[Named, ...] = ()
     player: Named = 0
 
@@ -63,34 +62,41 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name}, which is not JSON")
 
 
-def question(data: Mapping[str, Any], outputs: int, player: bool = False) -> Question:
+def question(data: Mapping[str, Any], player: bool = False) -> Question:
     """Check every field.
 
     Parameters
     ----------
     data : the request's object
-    outputs : C, the number of the model's outputs
     player : whether this is about one player (`player` instead of `methods` and `removed`)
 
-    >>> question({"text": "fine", "methods": ["shapley"]}, outputs=1).methods[0].label
+    >>> question({"text": "fine", "methods": ["shapley"]}).methods[0].label
     'Shapley'
     """
-    allowed = ["text", "players", "absent", "output", *(["player"] if player else ["methods", "removed"])]
+    allowed = ["text", "input", *SETTINGS, *(["player"] if player else ["methods", "removed"])]
     for name in data:
         if name not in allowed:
             raise Refusal(422, f"expected fields among {', '.join(allowed)}, got {_show(name)}", elide(name, 40))
-    for name in ("text", "player") if player else ("text",):
-        if name not in data:
-            raise Refusal(422, f"{name}: expected a value, got none", name)
+    if ("text" in data) == ("input" in data):
+        raise Refusal(
+            422, "text: expected a value, got none" if "text" not in data else "input: not beside text", "text"
+        )
+    if player and "player" not in data:
+        raise Refusal(422, "player: expected a value, got none", "player")
     return Question(
-        text=_text(data["text"]),
+        raw=_text(data["text"]) if "text" in data else data["input"],
         methods=_methods(data.get("methods")),
-        players=_choice("players", data.get("players", "words"), ("words", "positions")),
-        absent=_choice("absent", data.get("absent", "unk"), ("unk", "deleted")),
-        output=_output(data.get("output", 0), outputs),
+        settings=_settings(data),
         removed=_removed(data.get("removed", [])),
         player=_named("player", data["player"]) if player else 0,
     )
+
+
+def _settings(data: Mapping[str, Any]) -> Settings:
+    try:
+        return Settings(**{name: data[name] for name in SETTINGS if data.get(name) is not None})
+    except ValueError as error:
+        raise Refusal(422, str(error), str(error).partition(":")[0]) from None
 
 
 def _text(value: Any) -> str:
@@ -110,18 +116,6 @@ def _methods(value: Any) -> tuple[Method, ...]:
             if name not in METHODS:
                 raise Refusal(422, f"methods: expected names among {', '.join(METHODS)}; got {_show(name)}", "methods")
     return as_methods(names)
-
-
-def _choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in choices:
-        raise Refusal(422, f"{name}: expected {' or '.join(map(_show, choices))}, got {_show(value)}", name)
-    return value
-
-
-def _output(value: Any, outputs: int) -> int:
-    if not _is_integer(value) or not 0 <= value < outputs:
-        raise Refusal(422, f"output: expected an integer in 0..{outputs - 1}, got {_show(value)}", "output")
-    return int(value)
 
 
 def _removed(value: Any) -> tuple[Named, ...]:
@@ -152,16 +146,6 @@ def find_player(field: str, named: Named, spans: tuple[tuple[Span, ...], ...]) -
         if named in own:
             return j
     raise Refusal(422, f"{field}: expected the span of a token that the model reads, got {_show(named)}", field)
-
-
-def read_text(weights: AttentionWeights, vocabulary: Vocabulary, text: str) -> Document:
-    """`read_document` without its warning: the answer names what is not seen, and warnings are not made for threads."""
-    tokens = tokenize(text)
-    if not tokens:
-        raise Refusal(422, "text: expected at least one word, got none", "text")
-    room = weights.T_max - 1
-    spans = tuple((token.start, token.end) for token in tokens)
-    return Document(text, vocabulary.encode_tokens(tokens[:room]), spans[:room], spans[room:])
 
 
 def _is_integer(value: Any) -> bool:

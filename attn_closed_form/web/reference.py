@@ -8,7 +8,6 @@ from typing import Any
 from .. import __version__
 from ..explanations.methods import DEFAULT_METHODS, METHODS
 from ..show.sanitize import escape
-from .answers import FORECASTS
 from .fields import MAX_BYTES, MAX_CHARACTERS
 
 _PLAYER: dict[str, Any] = {
@@ -18,18 +17,22 @@ _PLAYER: dict[str, Any] = {
     ]
 }
 _TEXT = {"type": "string", "maxLength": MAX_CHARACTERS}
-_PLAYERS = {"type": "string", "enum": ["words", "positions"], "default": "words"}
-_ABSENT = {"type": "string", "enum": ["unk", "deleted"], "default": "unk"}
-_OUTPUT = {"type": "integer", "minimum": 0, "default": 0}
+_NAME = {"type": "string"}
+_OUTPUT = {"type": ["string", "integer"]}
 _METHODS = {
     "oneOf": [{"type": "array", "items": {"type": "string", "enum": list(METHODS)}, "minItems": 1}, {"const": "all"}],
     "default": list(DEFAULT_METHODS),
 }
 _SHARED: dict[str, tuple[dict[str, Any], str]] = {
-    "text": (_TEXT, f"the text, at most {MAX_CHARACTERS:,} characters, at least one word; required"),
-    "players": (_PLAYERS, "what gets a score: words, every occurrence of a word together, or positions"),
-    "absent": (_ABSENT, "what a removed word becomes: unk, [UNK] in its place, or deleted from the softmax"),
-    "output": (_OUTPUT, "which of the model's outputs"),
+    "text": (
+        _TEXT,
+        f"the text, at most {MAX_CHARACTERS:,} characters; required, unless there is `input`",
+    ),
+    "players": (_NAME, "what gets a score, one of the model's `players`, such as words or positions"),
+    "absent": (_NAME, "what a removed player becomes, one of the model's `absent`, such as unk or deleted"),
+    "output": (_OUTPUT, "a class name or its index, or margin:A,B; without it the predicted class"),
+    "tol": ({"type": "number"}, "guaranteed accuracy, relative to max|f|"),
+    "seed": ({"type": "integer"}, "of the sampled methods"),
 }
 REQUESTS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "/api/explain": {
@@ -44,9 +47,13 @@ REQUESTS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
 }
 ANSWERS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "/api/explain": {
-        "prediction": ({"type": "number"}, "of the whole text"),
-        "tokens": ({"type": "array"}, "the d players as the model reads them, [UNK] if it does not know the word"),
-        "spans": ({"type": "array"}, "a list a player: [start, end] of its occurrences, in Unicode code points"),
+        "output": ({"type": "string"}, "the class, or the margin of two, that is explained"),
+        "prediction": ({"type": "number"}, "its logit for the whole input"),
+        "probabilities": ({"type": ["object", "null"]}, "of each class"),
+        "logits": ({"type": "array"}, "the model's outputs"),
+        "absent_value": ({"type": "number"}, "the logit with every player absent"),
+        "labels": ({"type": "array"}, "the d players as the model reads them, [UNK] if it does not know the word"),
+        "spans": ({"type": "array"}, "one list per player: [start, end] of its occurrences, in Unicode code points"),
         "unknown": ({"type": "array"}, "which players are outside the vocabulary"),
         "unseen": ({"type": "array"}, "spans beyond what the model can read"),
         "methods": (
@@ -58,13 +65,13 @@ ANSWERS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
             {"type": ["object", "null"]},
             "if something was removed: players, prediction without them, change = prediction without - with, and "
             "forecasts: what each method said the change would be (minus the sum of the scores) and how far off it "
-            f"was (error = said - did), for {', '.join(FORECASTS)}",
+            f"was (error = said - did), for {', '.join(name for name, method in METHODS.items() if method.forecasts)}",
         ),
-        "text, players, absent, output": ({}, "as asked"),
+        "text, players, absent": ({}, "as asked"),
     },
     "/api/interactions": {
         "player": ({"type": "integer"}, "the index of the player asked about"),
-        "tokens": ({"type": "array"}, "the d players"),
+        "labels": ({"type": "array"}, "the d players"),
         "interactions": (
             {"type": "array"},
             "d Shapley interactions: positive where two words say more together than each adds alone; null for the "
@@ -147,7 +154,7 @@ def _schema(fields: dict[str, tuple[dict[str, Any], str]], closed: bool = False)
     properties = {name: {**kind, "description": text} for name, (kind, text) in fields.items() if "," not in name}
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if closed:
-        schema["required"] = [name for name, (_, text) in fields.items() if text.endswith("required")]
+        schema["required"] = [name for name in ("player",) if name in fields]
         schema["additionalProperties"] = False
     return schema
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import uvicorn
 
-from ..classifier.weights import AttentionWeights
-from ..explainable.text import Vocabulary
+from ..explainable.protocol import Explainable
 from ..show.sanitize import elide, visible
 from .app import make_app
 from .guard import is_loopback
@@ -20,8 +19,7 @@ GRACE = 2
 
 
 def serve(
-    weights: AttentionWeights,
-    vocabulary: Vocabulary,
+    model: Explainable,
     path: str | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
@@ -30,7 +28,7 @@ def serve(
 
     Parameters
     ----------
-    weights, vocabulary : the model
+    model : what the page explains
     path : the file that it came from, None for the shipped one; the page shows its name, never where it lies
     host, port : where to listen; port 0 takes any free one
 
@@ -43,7 +41,7 @@ def serve(
     with listen(host, port) as sock:
         address = sock.getsockname()
         loopback = is_loopback(address[0])
-        app = make_app(weights, vocabulary, name, loopback_only=loopback)
+        app = make_app(model, name, loopback_only=loopback)
         config = uvicorn.Config(
             app,
             log_level="warning",

@@ -32,6 +32,7 @@ from attn_closed_form.classifier.weights import AttentionWeights
 from attn_closed_form.evaluate.datasets import Reviews, load_imdb
 from attn_closed_form.explainable.model_file import save_model
 from attn_closed_form.explainable.text import Vocabulary
+from attn_closed_form.explainable.text_classifier import TextClassifier
 
 from ..witness.params import Params, weights_from_params
 from .batches import Batches, Documents, encode_documents, film_groups, split_by_film
@@ -224,7 +225,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if jax.process_index() == 0:
-        save_model(result.weights, result.vocabulary, out, dtype=np.float32)
+        save_model(TextClassifier(result.weights, result.vocabulary), out, dtype=np.float32)
         metrics.write_text(json.dumps(result.metrics, indent=1) + "\n", encoding="utf-8")
         checkpoint.unlink(missing_ok=True)
         best = result.metrics["best"]

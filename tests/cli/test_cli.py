@@ -28,8 +28,8 @@ def plain(monkeypatch):
 
 @pytest.fixture
 def model_file(tmp_path):
-    weights, vocabulary = model_for(REVIEW, T_max=24)
-    acf.save_model(weights, vocabulary, tmp_path / "model.npz")
+    model = model_for(REVIEW, T_max=24)
+    acf.save_model(model, tmp_path / "model.npz")
     return str(tmp_path / "model.npz")
 
 
@@ -49,7 +49,7 @@ def test_explain_prints_a_row_a_method(capsys):
     assert main(["explain", REVIEW]) == 0
     out, err = capsys.readouterr()
     assert err == "" and "\x1b" not in out
-    found = acf.explain(*acf.load_demo_model(), REVIEW)
+    found = acf.explain(acf.load_demo_model(), REVIEW)
     assert out.startswith(f"prediction {found['shapley'].prediction:+.4f} (")
     for e in found.values():
         assert f"\n{e.info.label}  " in out
@@ -73,7 +73,7 @@ def test_json_is_all_that_is_printed(capsys, arguments):
     out, err = capsys.readouterr()
     assert err == ""
     data = json.loads(out)
-    found = acf.explain(*acf.load_demo_model(), REVIEW, ["loo", "shapley"])
+    found = acf.explain(acf.load_demo_model(), REVIEW, ["loo", "shapley"])
     assert list(data["methods"]) == ["loo", "shapley"]
     assert data["methods"]["shapley"]["scores"] == found["shapley"].scores.tolist()
     assert data["text"] == REVIEW and data["prediction"] == found["loo"].prediction
@@ -81,7 +81,8 @@ def test_json_is_all_that_is_printed(capsys, arguments):
 
 
 def test_every_option_of_the_game_arrives(capsys):
-    weights, vocabulary = acf.load_demo_model()
+    model = acf.load_demo_model()
+
     asked = [
         "--players",
         "positions",
@@ -96,7 +97,7 @@ def test_every_option_of_the_game_arrives(capsys):
     ]
     main(["explain", REVIEW, "--json", *asked])
     data = json.loads(capsys.readouterr().out)
-    e = acf.explain(weights, vocabulary, REVIEW, "lime-sampled", "positions", "deleted", tol=1e-6, seed=3)
+    e = acf.explain(model, REVIEW, "lime-sampled", "positions", "deleted", tol=1e-6, seed=3)
     assert data["methods"]["lime-sampled"]["scores"] == e["lime-sampled"].scores.tolist()
     assert (data["players"], data["absent"]) == ("positions", "deleted")
 
@@ -242,7 +243,7 @@ def test_methods_lists_every_method(capsys):
 
 
 def test_model_info(capsys, model_file):
-    weights, _ = acf.load_model(model_file)
+    weights = acf.load_model(model_file).weights
     main(["model", "info", "--model", model_file, "--json"])
     info = json.loads(capsys.readouterr().out)
     assert {name: info[name] for name in ("K", "D", "T_max")} == {
@@ -310,7 +311,7 @@ def test_the_demonstration_checks_itself(capsys):
     out = capsys.readouterr().out
     gap = float(out.split("largest difference ")[1].split()[0])
     assert gap < 1e-9 and "against all 16384 coalitions" in out
-    e = acf.explain(*acf.load_demo_model(), "a slow but fine film", "shapley")["shapley"]
+    e = acf.explain(acf.load_demo_model(), "a slow but fine film", "shapley")["shapley"]
     assert np.allclose(shapley_by_enumeration(e), enumeration.shapley(e.game).astype(float), atol=1e-13)
 
 

@@ -15,7 +15,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from attn_closed_form import explain, load_demo_model  # noqa: E402
+from attn_closed_form import TextClassifier, explain, load_demo_model  # noqa: E402
 from attn_closed_form.cli.main import main  # noqa: E402
 from attn_closed_form.corpus import run as corpus  # noqa: E402
 from attn_closed_form.corpus.run import CorpusError, Settings  # noqa: E402
@@ -57,12 +57,13 @@ def test_rows_are_explain_itself(source, tmp_path):
     settings = Settings(methods=("shapley", "alpha-avg"), players="positions", absent="deleted")
     assert sum(rows for rows, _ in run_all(source, tmp_path / "out", settings)) == 23
     table = read(tmp_path / "out").to_pylist()
-    weights, vocabulary = load_demo_model()
+    model = load_demo_model()
+    weights, vocabulary = model.weights, model.vocabulary
     assert [row["row"] for row in table] == list(range(23))
     for row, text in zip(table, texts(23), strict=True):
-        expected = explain(weights, vocabulary, text, ["shapley", "alpha-avg"], "positions", "deleted")
+        expected = explain(TextClassifier(weights, vocabulary), text, ["shapley", "alpha-avg"], "positions", "deleted")
         first = expected["shapley"]
-        assert row["tokens"] == list(first.tokens)
+        assert row["tokens"] == list(first.labels)
         assert [[(s["start"], s["end"]) for s in spans] for spans in row["spans"]] == [list(s) for s in first.spans]
         assert row["shapley"] == first.scores.tolist()
         assert row["alpha-avg"] == expected["alpha-avg"].scores.tolist()
@@ -88,7 +89,7 @@ def test_bad_rows_have_a_reason_and_the_run_goes_on(tmp_path):
 
 
 def test_a_text_longer_than_the_model_counts_what_is_unseen(tmp_path):
-    weights, _ = load_demo_model()
+    weights = load_demo_model().weights
     source = write(tmp_path / "in.parquet", ["fine " * (weights.T_max + 6)])
     run_all(source, tmp_path / "out")
     row = read(tmp_path / "out").to_pylist()[0]

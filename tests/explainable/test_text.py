@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import (
+    TextClassifier,
     Vocabulary,
     load_demo_model,
     load_model,
@@ -159,7 +160,7 @@ def test_model_round_trip(tmp_path, suffix, dtype):
         pytest.importorskip("safetensors")
     weights, vocabulary = random_weights(seed=3, D=8, biases=True), Vocabulary(WORDS)
     path = tmp_path / f"model{suffix}"
-    save_model(weights, vocabulary, path, dtype=dtype)
+    save_model(TextClassifier(weights, vocabulary), path, dtype=dtype)
     loaded, words = load_model(path)
     assert words == vocabulary and (loaded.cls, loaded.unk) == (0, 1)
     for name, array in weights.arrays().items():
@@ -171,18 +172,18 @@ def test_model_files_that_do_not_fit(tmp_path):
     path = tmp_path / "model.npz"
     vocabulary = Vocabulary(WORDS)
     with pytest.raises(ValueError, match=r"expected D=9 words.*got 8"):
-        save_model(random_weights(seed=0, D=9), vocabulary, path)
+        save_model(TextClassifier(random_weights(seed=0, D=9), vocabulary), path)
     with pytest.raises(ValueError, match=r"expected \[CLS\] at id 0 and \[UNK\] at id 1, got 1 and 0"):
-        save_model(random_weights(seed=0, D=2), Vocabulary(["[UNK]", "[CLS]"]), path)
+        save_model(TextClassifier(random_weights(seed=0, D=2), Vocabulary(["[UNK]", "[CLS]"])), path)
     with pytest.raises(ValueError, match="dtype: expected float64, float32 or float16, got int64"):
-        save_model(random_weights(seed=0, D=8), vocabulary, path, dtype=np.int64)
+        save_model(TextClassifier(random_weights(seed=0, D=8), vocabulary), path, dtype=np.int64)
     with pytest.raises(ValueError, match=r"dtype: W_q has numbers up to .*too large for float16"):
-        save_model(random_weights(seed=0, D=8, score_scale=1e6), vocabulary, path, dtype=np.float16)
+        save_model(TextClassifier(random_weights(seed=0, D=8, score_scale=1e6), vocabulary), path, dtype=np.float16)
     assert not path.exists()
     save_weights(random_weights(seed=0, D=8), path)
     with pytest.raises(ValueError, match=r"model\.npz: expected an array 'vocabulary'"):
         load_model(path)
-    save_model(random_weights(seed=0, D=8), vocabulary, path)
+    save_model(TextClassifier(random_weights(seed=0, D=8), vocabulary), path)
     write_arrays({**read_arrays(path), "vocabulary": np.frombuffer(b"[CLS]\n[UNK]\na\na", dtype=np.uint8)}, path)
     with pytest.raises(ValueError, match=r"model\.npz: words: expected different words"):
         load_model(path)
@@ -193,7 +194,9 @@ def test_model_files_that_do_not_fit(tmp_path):
 def test_the_shipped_model_is_small_and_read_once():
     from attn_closed_form.explainable.model_file import DEMO_MODEL
 
-    weights, vocabulary = load_demo_model()
+    model = load_demo_model()
+
+    weights, vocabulary = model.weights, model.vocabulary
     assert DEMO_MODEL.stat().st_size <= 6_000_000
     assert len(vocabulary) == weights.D and weights.C == 1 and weights.K == 6
-    assert load_demo_model()[0] is weights
+    assert load_demo_model().weights is weights

@@ -44,11 +44,13 @@ def test_the_names_are_those_that_were_promised():
 @pytest.mark.parametrize("name", POSITION_METHODS)
 def test_scores_of_positions_are_those_of_the_function_and_words_add_them_up(name):
     text = "film bad film fine bad film"
-    weights, vocabulary = model_for(text)
+    model = model_for(text)
+    weights = model.weights
+    vocabulary = model.vocabulary
     direct = POSITION_METHODS[name](weights, vocabulary.encode(text))
-    assert np.array_equal(explain(weights, vocabulary, text, name, players="positions")[name].scores, direct)
-    words = explain(weights, vocabulary, text, name)[name]
-    assert words.tokens == ("film", "bad", "fine")
+    assert np.array_equal(explain(model, text, name, players="positions")[name].scores, direct)
+    words = explain(model, text, name)[name]
+    assert words.labels == ("film", "bad", "fine")
     assert_algebraic(words.scores, [direct[[0, 2, 5]].sum(), direct[[1, 4]].sum(), direct[3]])
 
 
@@ -56,8 +58,10 @@ def test_scores_of_positions_are_those_of_the_function_and_words_add_them_up(nam
 @pytest.mark.parametrize("players", ["words", "positions"])
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_scores_of_games_are_those_of_the_game(name, players, absent):
-    weights, vocabulary = model_for(REVIEW, C=3)
-    e = explain(weights, vocabulary, REVIEW, name, players, absent, output=2)[name]
+    model = model_for(REVIEW, C=3)
+    weights = model.weights
+    vocabulary = model.vocabulary
+    e = explain(model, REVIEW, name, players=players, absent=absent, output=2)[name]
     game = acf.pooled_game(weights, vocabulary.encode(REVIEW), players, absent, output=2)
     assert np.array_equal(e.scores, GAME_METHODS[name](game))
     assert e.prediction == acf.predict(weights, vocabulary.encode(REVIEW))[2]
@@ -66,8 +70,9 @@ def test_scores_of_games_are_those_of_the_game(name, players, absent):
 @pytest.mark.parametrize("name", ["shapley", "ig"])
 @pytest.mark.parametrize("players", ["words", "positions"])
 def test_scores_that_should_add_up_do(name, players):
-    weights, vocabulary = load_demo_model()
-    e = explain(weights, vocabulary, REVIEW, name, players)[name]
+    model = load_demo_model()
+    weights, vocabulary = model.weights, model.vocabulary
+    e = explain(model, REVIEW, name, players=players)[name]
     assert abs(e.base_value + e.scores.sum() - e.prediction) < 1e-8
     unknown = np.full(len(vocabulary.encode(REVIEW)), weights.unk)
     assert_algebraic(e.base_value, acf.predict(weights, unknown)[0], scale=1.0)
@@ -77,52 +82,56 @@ def test_scores_that_should_add_up_do(name, players):
 @pytest.mark.parametrize("tol", [1e-10, 1e-3])
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_the_guaranteed_error_holds_against_enumeration(name, tol, absent):
-    weights, vocabulary = model_for("a fine film but not a good one")
-    e = explain(weights, vocabulary, "a fine film but not a good one", name, absent=absent, tol=tol)[name]
+    model = model_for("a fine film but not a good one")
+    e = explain(model, "a fine film but not a good one", name, absent=absent, tol=tol)[name]
     exact = getattr(enumeration, name)(e.game)
     assert 0 < e.error <= tol * np.abs(enumeration.values(e.game)).max()
     assert np.abs(e.scores - exact).max() <= e.error
 
 
 def test_a_tolerance_beyond_float64_is_loosened_and_the_error_says_so():
-    weights, vocabulary = model_for("a fine film")
-    strict, normal = (explain(weights, vocabulary, "a fine film", "shapley", tol=t)["shapley"] for t in (1e-18, 1e-10))
+    model = model_for("a fine film")
+    with pytest.warns(acf.ToleranceWarning, match="shapley: float64 cannot keep tol 1e-18 here"):
+        strict = explain(model, "a fine film", "shapley", tol=1e-18)["shapley"]
+    normal = explain(model, "a fine film", "shapley")["shapley"]
     assert 1e-15 < strict.error / (normal.error * 1e10) < 1e-10
     assert np.abs(strict.scores - enumeration.shapley(strict.game)).max() <= strict.error
 
 
 def test_only_guaranteed_methods_claim_an_error():
-    weights, vocabulary = model_for(REVIEW)
-    for name, e in explain(weights, vocabulary, REVIEW, "all").items():
+    model = model_for(REVIEW)
+    for name, e in explain(model, REVIEW, "all").items():
         assert (e.error is not None) == (METHODS[name].accuracy == "guaranteed"), name
 
 
 def test_spans_point_at_every_occurrence():
     text = "Film, a FILM; not a film? Café!"
-    weights, vocabulary = model_for(text)
-    e = explain(weights, vocabulary, text, "shapley")["shapley"]
+    model = model_for(text)
+    e = explain(model, text, "shapley")["shapley"]
     assert [[text[a:b] for a, b in spans] for spans in e.spans] == [
         ["Film", "FILM", "film"], ["a", "a"], ["not"], ["?"], ["Café"], ["!"],
     ]  # fmt: skip
     assert [text[p.start : p.end] for p in e.occurrences] == ["Film", "a", "FILM", "not", "a", "film", "?", "Café", "!"]
-    assert [e.tokens[p.player] for p in e.occurrences] == ["film", "a", "film", "not", "a", "film", "?", "café", "!"]
+    assert [e.labels[p.player] for p in e.occurrences] == ["film", "a", "film", "not", "a", "film", "?", "café", "!"]
 
 
 def test_words_outside_the_vocabulary_are_one_player_called_unk():
-    weights, vocabulary = model_for("fine film")
-    e = explain(weights, vocabulary, "zyx film wvu", "shapley")["shapley"]
-    assert e.tokens == ("[UNK]", "film") and e.unknown == (True, False)
+    model = model_for("fine film")
+    e = explain(model, "zyx film wvu", "shapley")["shapley"]
+    assert e.labels == ("[UNK]", "film") and e.unknown == (True, False)
     assert len(e.spans[0]) == 2
     assert e.scores[0] == 0  # [UNK] in the place of [UNK] changes nothing
-    apart = explain(weights, vocabulary, "zyx film wvu", "alpha-avg", players="positions")["alpha-avg"]
-    assert apart.tokens == ("[UNK]", "film", "[UNK]")
+    apart = explain(model, "zyx film wvu", "alpha-avg", players="positions")["alpha-avg"]
+    assert apart.labels == ("[UNK]", "film", "[UNK]")
 
 
 def test_what_the_model_cannot_see_is_said_and_marked():
     text = long_text(100)
-    weights, vocabulary = model_for(text, T_max=32)
+    model = model_for(text, T_max=32)
+    weights = model.weights
+    vocabulary = model.vocabulary
     with pytest.warns(TruncationWarning, match=r"100 tokens.*room for 31.*last 69"):
-        e = explain(weights, vocabulary, text, "shapley")["shapley"]
+        e = explain(model, text, "shapley")["shapley"]
     assert len(e.unseen) == 69 and len(e.occurrences) == 31
     assert text[e.unseen[0][0] :].split() == text.split()[31:]
     assert e.prediction == acf.predict(weights, vocabulary.encode(" ".join(text.split()[:31])))[0]
@@ -133,9 +142,9 @@ def test_what_the_model_cannot_see_is_said_and_marked():
     [("", "an empty text"), (" \n", "only white space"), ("... <br/> ;", "at least one word, got '... <br/> ;'")],
 )
 def test_a_text_without_words_is_an_error_that_says_so(text, message):
-    weights, vocabulary = model_for("film")
+    model = model_for("film")
     with pytest.raises(ValueError, match="text: expected at least one word") as error:
-        explain(weights, vocabulary, text)
+        explain(model, text)
     assert message in str(error.value)
 
 
@@ -146,26 +155,28 @@ def test_a_text_without_words_is_an_error_that_says_so(text, message):
         ({"methods": []}, "methods: expected at least one name"),
         ({"players": "letters"}, "players: .*got 'letters'"),
         ({"absent": "gone"}, "absent: .*got 'gone'"),
-        ({"output": 1}, "output: expected an index in 0..0, got 1"),
-        ({"tol": 0.0, "methods": "shapley"}, "tol: expected a positive number"),
+        ({"output": 2}, "output: expected one of negative, positive, or an index below 2, got 2"),
+        ({"tol": 0.0, "methods": "shapley"}, r"tol: expected a number in \(0, 1\]"),
     ],
 )
 def test_wrong_arguments_are_named(options, message):
-    weights, vocabulary = model_for("film")
+    model = model_for("film")
     with pytest.raises(ValueError, match=message):
-        explain(weights, vocabulary, "film", **options)
+        explain(model, "film", **options)
 
 
 def test_a_vocabulary_of_another_model_is_an_error():
-    weights, _ = model_for("film")
     with pytest.raises(ValueError, match="vocabulary: expected D=3 words"):
-        explain(weights, model_for("fine film")[1], "film")
+        acf.TextClassifier(model_for("film").weights, model_for("fine film").vocabulary)
 
 
 def test_one_head_without_positions_is_the_slalom_of_the_weights():
-    weights, vocabulary = model_for(REVIEW, K=1)
+    model = model_for(REVIEW, K=1)
+    weights = model.weights
+    vocabulary = model.vocabulary
     weights = dataclasses.replace(weights, W_p=np.zeros_like(weights.W_p))
-    found = explain(weights, vocabulary, REVIEW, ["slalom-value", "slalom-importance"], players="positions")
+    model = acf.TextClassifier(weights, vocabulary)
+    found = explain(model, REVIEW, ["slalom-value", "slalom-importance"], players="positions")
     slalom = acf.slalom_from_weights(weights).slalom
     at = np.searchsorted(slalom.ids, vocabulary.encode(REVIEW))
     s, v = slalom.s[at], np.ravel(slalom.v)[at]
@@ -175,8 +186,8 @@ def test_one_head_without_positions_is_the_slalom_of_the_weights():
 
 @pytest.mark.parametrize("players", ["words", "positions"])
 def test_slalom_of_several_heads_gives_everyone_their_share_and_the_true_derivative(players):
-    weights, vocabulary = model_for(REVIEW, K=3)
-    found = explain(weights, vocabulary, REVIEW, ["slalom-value", "slalom-importance", "slalom-linear"], players)
+    model = model_for(REVIEW, K=3)
+    found = explain(model, REVIEW, ["slalom-value", "slalom-importance", "slalom-linear"], players=players)
     value, importance, linear = (e.scores for e in found.values())
     assert abs(importance.sum()) < 1e-12
     game = found["slalom-value"].game
@@ -195,16 +206,16 @@ def test_slalom_of_several_heads_gives_everyone_their_share_and_the_true_derivat
 
 
 def test_huge_scores_give_finite_answers():
-    weights, vocabulary = model_for(REVIEW, score_scale=2e4)
-    for name, e in explain(weights, vocabulary, REVIEW, "all").items():
+    model = model_for(REVIEW, score_scale=2e4)
+    for name, e in explain(model, REVIEW, "all").items():
         assert np.isfinite(e.scores).all(), name
         assert np.abs(e.strength).max() <= 1
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_are_explained_by_every_method(name):
-    weights, vocabulary = model_for("fine film bad")
-    found = explain(weights, vocabulary, HOSTILE[name], "all")
+    model = model_for("fine film bad")
+    found = explain(model, HOSTILE[name], "all")
     again = json.loads(json.dumps(found.to_dict()))
     assert again["text"] == HOSTILE[name]
     for method, e in found.items():
@@ -214,25 +225,25 @@ def test_hostile_texts_are_explained_by_every_method(name):
 
 @given(st.text(max_size=60))
 def test_any_text_is_explained_or_has_no_words(text):
-    weights, vocabulary = model_for("fine film bad")
+    model = model_for("fine film bad")
     if not tokenize(text):
         with pytest.raises(ValueError, match="expected at least one word"):
-            explain(weights, vocabulary, text)
+            explain(model, text)
         return
-    e = explain(weights, vocabulary, text, "shapley")["shapley"]
+    e = explain(model, text, "shapley")["shapley"]
     assert [(p.start, p.end) for p in e.occurrences] == [(t.start, t.end) for t in tokenize(text)]
 
 
 def test_an_explanation_is_plain_data():
-    weights, vocabulary = model_for(REVIEW)
-    e = explain(weights, vocabulary, REVIEW, "shapley")["shapley"]
+    model = model_for(REVIEW)
+    e = explain(model, REVIEW, "shapley")["shapley"]
     again = json.loads(json.dumps(e.to_dict()))
-    assert again["scores"] == e.scores.tolist() and again["tokens"] == list(e.tokens)
+    assert again["scores"] == e.scores.tolist() and again["labels"] == list(e.labels)
     assert again["spans"][0] == [list(span) for span in e.spans[0]]
     with pytest.raises(ValueError, match="read-only"):
         e.scores[0] = 1.0
-    with pytest.raises(ValueError, match="spans: expected 14"):
-        dataclasses.replace(e, spans=e.spans[1:])
-    strongest = max(range(len(e.tokens)), key=lambda j: abs(e.scores[j]))
-    assert e.top(1) == [(e.tokens[strongest], e.scores[strongest])]
+    with pytest.raises(ValueError, match=r"scores: expected shape \(14,\)"):
+        dataclasses.replace(e, scores=e.scores[1:])
+    strongest = max(range(len(e.labels)), key=lambda j: abs(e.scores[j]))
+    assert e.top(1) == [(e.labels[strongest], e.scores[strongest])]
     assert np.array_equal(e.interactions(), acf.shapley_interactions(e.game))

@@ -87,7 +87,8 @@ def some_texts():
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
 def test_numpy_and_twin_agree_on_the_shipped_model(dtype, tolerance):
-    weights, vocabulary = load_demo_model()
+    model = load_demo_model()
+    weights, vocabulary = model.weights, model.vocabulary
     documents = [vocabulary.encode(text) for text in some_texts()]
     ids = pad_rows(encode_documents(vocabulary, some_texts(), [0] * 5), np.arange(5), weights.T_max, 0, 1)
     params = params_from_weights(weights, dtype)

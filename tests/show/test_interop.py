@@ -29,8 +29,8 @@ def pyplot():
 
 
 def explained(text=REVIEW, method="shapley", **options):
-    weights, vocabulary = model_for("fine film bad", text)
-    return explain(weights, vocabulary, text, method, **options)[method]
+    model = model_for("fine film bad", text)
+    return explain(model, text, method, **options)[method]
 
 
 @needs("shap")
@@ -40,7 +40,7 @@ def test_shap_holds_the_numbers_and_draws_them(pyplot):
     e = explained()
     other = e.to_shap()
     assert np.array_equal(other.values, e.scores) and other.base_values == e.base_value
-    assert other.feature_names == list(e.tokens)
+    assert other.feature_names == list(e.labels)
     page = shap.plots.text(other, display=False)
     assert "wonderful" in page
     shap.plots.bar(other, show=False)
@@ -59,7 +59,7 @@ def test_lime_holds_the_numbers_and_draws_them(pyplot):
     e = explained(method="lime")
     other = e.to_lime()
     listed = other.as_list()
-    assert dict(listed) == dict(zip(e.tokens, e.scores.tolist(), strict=True))
+    assert dict(listed) == dict(zip(e.labels, e.scores.tolist(), strict=True))
     assert [abs(score) for _, score in listed] == sorted(np.abs(e.scores), reverse=True)
     assert other.as_map()[1][0][1] == -other.as_map()[0][0][1]
     assert other.predicted_value == e.prediction and other.min_value <= e.prediction <= other.max_value
@@ -93,7 +93,7 @@ def test_shapiq_agrees_with_its_own_exact_computer(absent):
     import shapiq
 
     e = explained("a fine film but not good", absent=absent)
-    d = len(e.tokens)
+    d = len(e.labels)
     exact = shapiq.ExactComputer(lambda masks: e.game.value(masks.astype(bool)), n_players=d)
     for order, index in ((1, "SV"), (2, "SII")):
         theirs, ours = exact(index, order=order), e.to_shapiq(order)

@@ -5,10 +5,10 @@ import sys
 
 import numpy as np
 import pytest
+from attn_closed_form.cli.figure import FIGURES, save_figure
 
 import attn_closed_form as acf
 from attn_closed_form import explain
-from attn_closed_form.cli.figure import FIGURES, save_figure
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
@@ -78,7 +78,7 @@ def test_lime_boxes_crosses_and_the_printed_theorem(model):
 def test_the_slalom_plane_has_importance_across_and_value_up(model):
     weights, vocabulary = model
     ax = plots.plot_slalom(weights, vocabulary, REVIEW, names=3)
-    found = explain(weights, vocabulary, REVIEW, ["slalom-importance", "slalom-value", "slalom-linear"])
+    found = explain(model, REVIEW, ["slalom-importance", "slalom-value", "slalom-linear"])
     points = np.column_stack([found["slalom-importance"].scores, found["slalom-value"].scores])
     assert np.allclose(ax.collections[0].get_offsets(), points)
     assert ax.texts[0].get_text() == found["slalom-linear"].top(1)[0][0]
@@ -88,19 +88,19 @@ def test_the_slalom_plane_has_importance_across_and_value_up(model):
 def test_the_interaction_map_is_the_interactions_without_the_diagonal(model):
     weights, vocabulary = model
     ax = plots.plot_interactions(weights, vocabulary, REVIEW, top=5)
-    e = explain(weights, vocabulary, REVIEW, "shapley")["shapley"]
+    e = explain(model, REVIEW, "shapley")["shapley"]
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:5])
     expected = e.interactions()[np.ix_(order, order)]
     np.fill_diagonal(expected, 0)
     assert np.array_equal(ax.images[0].get_array(), expected)
-    assert labels(ax.yaxis) == [e.tokens[j] for j in order]
+    assert labels(ax.yaxis) == [e.labels[j] for j in order]
 
 
 def test_the_table_is_blue_for_and_orange_against(model):
     weights, vocabulary = model
     ax = plots.plot_table(weights, vocabulary, REVIEW, ["shapley", "alpha-avg"])
     cells = ax.images[0].get_array()
-    scores = explain(weights, vocabulary, REVIEW, "shapley")["shapley"].scores
+    scores = explain(model, REVIEW, "shapley")["shapley"].scores
     red, blue = cells[0, np.argmax(scores), 0], cells[0, np.argmax(scores), 2]
     assert blue > red
     assert cells[0, np.argmin(scores), 0] > cells[0, np.argmin(scores), 2] or scores.min() >= 0
@@ -130,7 +130,9 @@ def test_dollars_are_not_mathematics():
 
 def test_long_texts_leave_names_out():
     text = long_text(200)
-    weights, vocabulary = model_for(text, T_max=256)
+    model = model_for(text, T_max=256)
+    weights = model.weights
+    vocabulary = model.vocabulary
     ax = plots.plot_table(weights, vocabulary, text, "alpha-avg")
     assert 40 < len(labels(ax.xaxis)) <= plots.MOST_NAMES
 

@@ -68,7 +68,9 @@ class Page(HTMLParser):
 
 
 def page_for(text, known="fine film bad", **options):
-    weights, vocabulary = model_for(known, text)
+    model = model_for(known, text)
+    weights = model.weights
+    vocabulary = model.vocabulary
     return report(weights, vocabulary, text, **{"runs": 2, **options})
 
 
@@ -88,8 +90,8 @@ def test_hostile_texts_are_shown_literally_and_break_nothing(name):
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_break_no_notebook(name):
-    weights, vocabulary = model_for("fine film bad")
-    found = explain(weights, vocabulary, HOSTILE[name], ["shapley", "alpha-avg"])
+    model = model_for("fine film bad")
+    found = explain(model, HOSTILE[name], ["shapley", "alpha-avg"])
     page = Page(found._repr_html_())
     assert page.scripts == [] and len(page.cells) == 2
     assert Page(found["shapley"]._repr_html_()).cells == page.cells[:1]
@@ -104,7 +106,9 @@ def test_the_page_needs_no_network():
 @pytest.mark.parametrize("players", ["words", "positions"])
 def test_a_page_for_256_tokens_is_light(players):
     text = long_text(255)
-    weights, vocabulary = model_for(text, T_max=256, K=6)
+    model = model_for(text, T_max=256, K=6)
+    weights = model.weights
+    vocabulary = model.vocabulary
     html = report(weights, vocabulary, text, players=players, runs=2)
     Page(html)
     assert len(html.encode()) < 200_000
@@ -112,7 +116,9 @@ def test_a_page_for_256_tokens_is_light(players):
 
 def test_ten_thousand_words_stay_light_and_are_counted():
     text = long_text(10_000)
-    weights, vocabulary = model_for(text, T_max=256, K=6, d_e=8)
+    model = model_for(text, T_max=256, K=6, d_e=8)
+    weights = model.weights
+    vocabulary = model.vocabulary
     with pytest.warns(UserWarning, match="last 9745 are not seen"):
         html = report(weights, vocabulary, text, runs=1)
     Page(html)
@@ -121,9 +127,11 @@ def test_ten_thousand_words_stay_light_and_are_counted():
 
 
 def test_words_carry_the_level_of_their_score():
-    weights, vocabulary = model_for(REVIEW)
+    model = model_for(REVIEW)
+    weights = model.weights
+    vocabulary = model.vocabulary
     page = Page(report(weights, vocabulary, REVIEW, ["shapley", "alpha-avg"], runs=0))
-    e = explain(weights, vocabulary, REVIEW, "shapley")["shapley"]
+    e = explain(model, REVIEW, "shapley")["shapley"]
     assert len(page.words) == 2 * len(e.occurrences)
     for (mark, word), place in zip(page.words, e.occurrences, strict=False):
         assert word == REVIEW[place.start : place.end]
@@ -133,9 +141,11 @@ def test_words_carry_the_level_of_their_score():
 
 
 def test_the_script_knows_every_score():
-    weights, vocabulary = model_for(REVIEW)
+    model = model_for(REVIEW)
+    weights = model.weights
+    vocabulary = model.vocabulary
     data = json.loads(Page(report(weights, vocabulary, REVIEW, runs=0)).scripts[0])
-    found = explain(weights, vocabulary, REVIEW)
+    found = explain(model, REVIEW)
     assert data["labels"] == [METHODS[name].label for name in DEFAULT_METHODS]
     for row, e in zip(data["scores"], found.values(), strict=True):
         assert np.allclose(row, e.scores, rtol=1e-3, atol=0)
@@ -144,22 +154,26 @@ def test_the_script_knows_every_score():
 
 
 def test_prediction_and_guarantee_stand_at_the_top():
-    weights, vocabulary = model_for(REVIEW)
+    model = model_for(REVIEW)
+    weights = model.weights
+    vocabulary = model.vocabulary
     html = report(weights, vocabulary, REVIEW, runs=0)
-    e = explain(weights, vocabulary, REVIEW, "shapley")["shapley"]
+    e = explain(model, REVIEW, "shapley")["shapley"]
     assert f"{e.prediction:+.4f}" in html and f"≤ {e.error:.1e}" in html
 
 
 def test_unknown_words_are_marked():
-    weights, vocabulary = model_for("fine film")
+    model = model_for("fine film")
+    weights = model.weights
+    vocabulary = model.vocabulary
     page = Page(report(weights, vocabulary, "zyx film", ["alpha-avg"], runs=0))
     (unknown, _), (known, _) = page.words
     assert "k" in unknown.split() and "k" not in known.split()
 
 
 def test_rank_correlation_is_spearmans():
-    weights, vocabulary = model_for(REVIEW)
-    found = explain(weights, vocabulary, REVIEW + " zyx wvu")
+    model = model_for(REVIEW)
+    found = explain(model, REVIEW + " zyx wvu")
     signed = found["shapley"], found["gxi"]
     assert rank_correlation(*signed) == pytest.approx(spearmanr(*(e.scores for e in signed))[0])
     mixed = found["shapley"], found["alpha-avg"]
@@ -167,7 +181,7 @@ def test_rank_correlation_is_spearmans():
     logs = found["shapley"], found["slalom-importance"]
     assert rank_correlation(*logs) == pytest.approx(spearmanr(np.abs(logs[0].scores), logs[1].scores)[0])
     assert rank_correlation(found["slalom-importance"], found["alpha-avg"]) > 0.9
-    only = explain(weights, vocabulary, "film", "shapley")["shapley"]
+    only = explain(model, "film", "shapley")["shapley"]
     assert np.isnan(rank_correlation(only, only))
 
 
@@ -178,17 +192,19 @@ def test_ticks_are_round_and_inside():
 
 
 def test_crosses_stand_at_the_exact_values():
-    weights, vocabulary = model_for(REVIEW)
-    exact = explain(weights, vocabulary, REVIEW, "lime")["lime"]
+    model = model_for(REVIEW)
+    exact = explain(model, REVIEW, "lime")["lime"]
     svg = lime_spread(exact, np.stack([exact.scores] * 3))
     # With every run equal to the limit, each cross is centred on its dots.
     crosses = [float(x) + 3.5 for x in re.findall(r"M([\d.]+) [\d.]+l7 7m-7 0l7-7", svg)]
     dots = [float(x) for x in re.findall(r"M([\d.]+) [\d.]+h0", svg)][::3]
-    assert len(crosses) == len(exact.tokens) and np.allclose(crosses, dots, atol=0.11)
+    assert len(crosses) == len(exact.labels) and np.allclose(crosses, dots, atol=0.11)
 
 
 def test_a_constant_model_has_a_page():
-    weights, vocabulary = model_for(REVIEW)
+    model = model_for(REVIEW)
+    weights = model.weights
+    vocabulary = model.vocabulary
     import dataclasses
 
     flat = dataclasses.replace(weights, W_v=np.zeros_like(weights.W_v), b_v=np.zeros_like(weights.b_v))

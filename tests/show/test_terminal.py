@@ -16,8 +16,8 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def rows_of(text, methods=None, **options):
-    weights, vocabulary = model_for("fine film bad", text)
-    return list(explain(weights, vocabulary, text, methods, **options).values())
+    model = model_for("fine film bad", text)
+    return list(explain(model, text, methods, **options).values())
 
 
 def test_marks_say_sign_and_strength():
@@ -50,9 +50,9 @@ def test_lines_are_wrapped_and_lose_no_word(columns, colour):
 
 
 def test_unknown_and_unseen_words_are_named():
-    weights, vocabulary = model_for("fine film", T_max=4)
+    model = model_for("fine film", T_max=4)
     with pytest.warns(UserWarning, match="not seen"):
-        found = explain(weights, vocabulary, "zyx film fine film film", "alpha-avg")
+        found = explain(model, "zyx film fine film film", "alpha-avg")
     shown = table(found.values(), 100)
     assert "zyx[UNK]" in shown and "… 2 more not seen" in shown
     assert "[UNK]: not in the vocabulary" in shown

@@ -10,6 +10,7 @@ from attn_closed_form import (
     DEFAULT_METHODS,
     METHODS,
     PooledGame,
+    TextClassifier,
     explain,
     load_demo_model,
     pooled_game,
@@ -25,13 +26,13 @@ from tests.web_client import TEXT, VOCABULARY, WEIGHTS, post, raw
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_the_api_says_what_the_library_says(players, absent):
     got = post({"text": TEXT, "methods": "all", "players": players, "absent": absent, "output": 1}).json()
-    expected = explain(WEIGHTS, VOCABULARY, TEXT, "all", players, absent, output=1)
+    expected = explain(TextClassifier(WEIGHTS, VOCABULARY), TEXT, "all", players, absent, output=1)
     assert list(got["methods"]) == list(METHODS)
     for name, e in expected.items():
         assert got["methods"][name]["scores"] == e.scores.tolist()
         assert got["methods"][name]["error"] == e.error
         assert got["prediction"] == e.prediction
-        assert got["tokens"] == list(e.tokens)
+        assert got["tokens"] == list(e.labels)
     assert got["removal"] is None
     assert (got["players"], got["absent"], got["output"]) == (players, absent, 1)
     # Spans count code points, whatever lies beyond the basic plane.
@@ -129,6 +130,6 @@ def test_any_text_comes_back_as_it_was(text):
 
 
 def test_the_shipped_model_answers():
-    got = post({"text": "A wonderful film, but the ending is terrible."}, app=make_app(*load_demo_model(), "shipped"))
+    got = post({"text": "A wonderful film, but the ending is terrible."}, app=make_app(load_demo_model(), "shipped"))
     scores = dict(zip(got.json()["tokens"], got.json()["methods"]["shapley"]["scores"], strict=True))
     assert scores["terrible"] < 0 < scores["wonderful"]

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from attn_closed_form import METHODS, Vocabulary, explain, random_weights
+from attn_closed_form import METHODS, TextClassifier, Vocabulary, explain, random_weights
 from attn_closed_form.show.palette import AGAINST, FOR, UNSIGNED
 from attn_closed_form.web import app as web_app
 from attn_closed_form.web.app import FILES, make_app
@@ -137,7 +137,10 @@ def test_the_documentation_lists_every_address_and_field():
 
 def test_eight_clients_at_once_all_get_their_own_answer():
     texts = [f"a {word} film {'and tears ' * n}" for n, word in enumerate(WORDS[3:7])] * 10
-    expected = {text: explain(WEIGHTS, VOCABULARY, text, "shapley")["shapley"].scores.tolist() for text in set(texts)}
+    expected = {
+        text: explain(TextClassifier(WEIGHTS, VOCABULARY), text, "shapley")["shapley"].scores.tolist()
+        for text in set(texts)
+    }
 
     async def client(own):
         return [

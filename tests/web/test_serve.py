@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from attn_closed_form import explain, save_model
+from attn_closed_form import TextClassifier, explain, save_model
 from attn_closed_form.cli.main import main
 from tests.web_client import TEXT, VOCABULARY, WEIGHTS
 
@@ -45,7 +45,7 @@ def test_a_strange_port_is_wrong_usage(port, capsys):
 
 
 def test_serve_answers_and_ctrl_c_ends_it_cleanly(tmp_path):
-    save_model(WEIGHTS, VOCABULARY, tmp_path / "small.npz")
+    save_model(TextClassifier(WEIGHTS, VOCABULARY), tmp_path / "small.npz")
     command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0", "--model", str(tmp_path / "small.npz")]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -55,7 +55,8 @@ def test_serve_answers_and_ctrl_c_ends_it_cleanly(tmp_path):
         assert address.startswith("http://127.0.0.1:")
         got = httpx.post(f"{address}api/explain", json={"text": TEXT, "methods": ["loo"]}, trust_env=False)
         assert (
-            got.json()["methods"]["loo"]["scores"] == explain(WEIGHTS, VOCABULARY, TEXT, "loo")["loo"].scores.tolist()
+            got.json()["methods"]["loo"]["scores"]
+            == explain(TextClassifier(WEIGHTS, VOCABULARY), TEXT, "loo")["loo"].scores.tolist()
         )
         assert "server" not in got.headers
         server.send_signal(signal.SIGINT)
@@ -77,7 +78,7 @@ def slow(weights, vocabulary, asked):
         time.sleep(1.5)
     return real(weights, vocabulary, asked)
 app.explain_answer, serve.GRACE = slow, 0.2
-raise SystemExit(serve.serve(*load_demo_model(), port=0))
+raise SystemExit(serve.serve(load_demo_model(), port=0))
 """
 
 

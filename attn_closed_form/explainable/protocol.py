@@ -1,0 +1,149 @@
+"""What can be explained: a model whose prediction is a softmax-pooled game.
+
+A model reads an input as *units* (the tokens of a text, the instances of a bag, the rows of a table), says what it
+predicts, and turns the units into a `PooledGame`. Everything after that (methods, tables, reports, plots, JSON, the
+corpus, the page) works for every such model. A new kind of model is one module with one class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from .._types import Array, Ids, Span
+from ..game.pooled_game import PooledGame
+from .settings import Resolved
+
+if TYPE_CHECKING:
+    from ..explanations.explanation import Explanations
+
+# Between the labels of units that come without a text, where a view wants one.
+SEPARATOR = " "
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """What a model reads of one input, unit by unit.
+
+    Attributes
+    ----------
+    labels : n names, one per unit, as the model reads it
+    groups : for each grouping its name and (n,) player numbers; players are numbered by first appearance
+    data : what the model itself needs later, such as token ids
+    text, spans : the text, and the character span of each unit in it; None for what is no text
+    unknown : n flags: the unit is outside the vocabulary
+    unseen : character spans that the model does not read
+    coords : (n, 2) where each instance lies
+    attrs : facts for the views, such as the size of a patch
+    group_labels : names of a grouping's players, where the label of the first unit does not do
+
+    Examples
+    --------
+    >>> units = Units(labels=("a", "b", "a"), groups={"words": np.array([0, 1, 0])})
+    >>> units.shown_text, units.shown_spans
+    ('a b a', ((0, 1), (2, 3), (4, 5)))
+    """
+
+    labels: tuple[str, ...]
+    groups: Mapping[str, Ids]
+    data: Any = None
+    text: str | None = None
+    spans: tuple[Span, ...] | None = None
+    unknown: tuple[bool, ...] | None = None
+    unseen: tuple[Span, ...] = ()
+    coords: Array | None = None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    group_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n = len(self.labels)
+        if n == 0:
+            raise ValueError("labels: expected at least one unit, got none")
+        sized: dict[str, Any] = {"spans": self.spans, "unknown": self.unknown, "coords": self.coords}
+        sized.update({f"groups[{name!r}]": group for name, group in self.groups.items()})
+        for name, value in sized.items():
+            if value is not None and len(value) != n:
+                raise ValueError(f"{name}: expected {n} entries, one per unit, got {len(value)}")
+        if (self.text is None) != (self.spans is None):
+            raise ValueError("text, spans: expected both or neither")
+
+    @cached_property
+    def shown_text(self) -> str:
+        """The text; for units without one, their labels in a row."""
+        return SEPARATOR.join(self.labels) if self.text is None else self.text
+
+    @cached_property
+    def shown_spans(self) -> tuple[Span, ...]:
+        """The span of each unit in `shown_text`."""
+        if self.spans is not None:
+            return self.spans
+        ends = np.cumsum([len(label) + len(SEPARATOR) for label in self.labels]) - len(SEPARATOR)
+        return tuple((int(end) - len(label), int(end)) for end, label in zip(ends, self.labels, strict=True))
+
+
+class Explainable(Protocol):
+    """A model whose prediction is a pooled game.
+
+    Attributes
+    ----------
+    outputs : class names in the order of the C logits; two names for C = 1, where the logit speaks for the second
+    groupings : what may be a player, the default first, such as ("words", "positions")
+    absences : what an absent player may become, the default first, such as ("unk", "deleted")
+    temperature : divides the logits in probabilities, and nowhere else
+    """
+
+    @property
+    def outputs(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def groupings(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def absences(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def temperature(self) -> float: ...  # noqa: D102
+
+    def read(self, raw: Any) -> Units:
+        """Read one input; a ValueError says what is wrong with it."""
+
+    def logits(self, units: Units) -> Array:
+        """(C,) outputs for the whole input."""
+
+    def game(self, units: Units, settings: Resolved) -> PooledGame:
+        """The game of the players and the direction that the settings name."""
+
+    def inside(self, name: str, units: Units, settings: Resolved) -> Any:
+        """What only this model can say, by name: (n,) scores of the units, or None.
+
+        Names are those of the methods that need it (`Method.needs`), which may also get `(scores, base value)`, and
+        of the arrays that views draw ("attention-heads", "attention-matrices", "gradient-map").
+        """
+
+
+class Explains:
+    """Gives an explainable model `.explain`."""
+
+    def explain(self: Any, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
+        """Explain one input; see `attn_closed_form.explain`."""
+        from ..explanations.explain import explain
+
+        return explain(self, raw, methods, **settings)
+
+
+def probabilities(model: Explainable, logits: Array) -> Array | None:
+    """Probabilities of `model.outputs` (..., n) from logits (..., C); None where there is but one output.
+
+    >>> from types import SimpleNamespace
+    >>> binary = SimpleNamespace(outputs=("negative", "positive"), temperature=1.0)
+    >>> probabilities(binary, np.array([0.0]))
+    array([0.5, 0.5])
+    """
+    if len(model.outputs) == 1:
+        return None
+    scaled = np.asarray(logits, dtype=np.float64) / model.temperature
+    if scaled.shape[-1] == 1:
+        scaled = np.concatenate([np.zeros_like(scaled), scaled], axis=-1)
+    mass = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    return mass / mass.sum(axis=-1, keepdims=True)

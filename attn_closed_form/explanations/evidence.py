@@ -1,0 +1,154 @@
+"""One input under one model: its game, its players, and what several methods and views share.
+
+Everything is computed on first use and kept, so that fifteen methods, a table, a report and a plot cost one game.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from .._types import Array, Ids, Span
+from ..explainable.protocol import Explainable, Units, probabilities
+from ..explainable.settings import Resolved
+from ..game.engine import accuracy
+from ..game.pooled_game import PooledGame
+from ..game.quadrature import ToleranceError
+from ..lime.sampled import LimeSample, lime_sample
+
+Result = TypeVar("Result")
+
+
+class ToleranceWarning(UserWarning):
+    """float64 cannot keep the accuracy that was asked for; `Explanation.error` says what holds instead."""
+
+
+class Scored(NamedTuple):
+    """Scores (d,), the base value that they are relative to, and a guaranteed error if there is one."""
+
+    scores: Array
+    base_value: float
+    error: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the explanations of one input share.
+
+    Attributes
+    ----------
+    model : the explainable model
+    units : the input as the model reads it
+    settings : with every choice made
+    logits : (C,) the model's outputs
+    """
+
+    model: Explainable
+    units: Units
+    settings: Resolved
+    logits: Array
+    _asked: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def game(self) -> PooledGame:
+        """The game of the players."""
+        return self.model.game(self.units, self.settings)
+
+    @cached_property
+    def player_of(self) -> Ids:
+        """(n,) the player that each unit belongs to."""
+        return np.asarray(self.units.groups[self.settings.players])
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each of the d players."""
+        return self.game.labels
+
+    @cached_property
+    def spans(self) -> tuple[tuple[Span, ...], ...]:
+        """For each player the character spans of its units in `units.shown_text`."""
+        found: list[list[Span]] = [[] for _ in range(self.game.d)]
+        for span, j in zip(self.units.shown_spans, self.player_of.tolist(), strict=True):
+            found[j].append(span)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def unknown(self) -> tuple[bool, ...]:
+        """Which players are outside the vocabulary."""
+        if self.units.unknown is None:
+            return (False,) * self.game.d
+        flags = np.ones(self.game.d, dtype=bool)
+        np.logical_and.at(flags, self.player_of, np.asarray(self.units.unknown))
+        return tuple(flags.tolist())
+
+    @cached_property
+    def prediction(self) -> float:
+        """The explained output f of the whole input."""
+        return float(np.dot(self.settings.coefficients, self.logits))
+
+    @cached_property
+    def absent_value(self) -> float:
+        """F with every player absent."""
+        return float(self.game.value(np.zeros(self.game.d, dtype=bool)))
+
+    @cached_property
+    def probabilities(self) -> dict[str, float] | None:
+        """The probability of each class, or None for a model with one output."""
+        found = probabilities(self.model, self.logits)
+        return None if found is None else dict(zip(self.model.outputs, found.tolist(), strict=True))
+
+    def inside(self, name: str) -> Any:
+        """What only the model can say, by name (see `Explainable.inside`); asked once, None if it has no such thing."""
+        if name not in self._asked:
+            self._asked[name] = self.model.inside(name, self.units, self.settings)
+        return self._asked[name]
+
+    def sampled_lime(self, runs: int) -> list[LimeSample]:
+        """Runs of sampled LIME, each with a seed of its own; earlier runs are kept."""
+        kept = self._asked.setdefault("sampled-lime", [])
+        for run in range(len(kept), runs):
+            kept.append(lime_sample(self.game, seed=self.settings.seed + run))
+        return list(kept[:runs])
+
+    def guaranteed(self, function: Callable[[PooledGame, float], Result], name: str = "") -> tuple[Result, float]:
+        """`function(game, tol)` and the error that it guarantees.
+
+        Where float64 cannot keep the tol that was asked for, the least tol * 10^k that it can keep, with a warning.
+        """
+        tol = self.settings.tol
+        while True:
+            try:
+                found = function(self.game, tol)
+                break
+            except ToleranceError:
+                if tol >= 1:
+                    raise
+                tol = min(1.0, tol * 10)
+        if tol > self.settings.tol:
+            warnings.warn(
+                f"{name or 'tol'}: float64 cannot keep tol {self.settings.tol:.0e} here; {tol:.0e} is guaranteed",
+                ToleranceWarning,
+                stacklevel=2,
+            )
+        return found, tol * accuracy(self.game, tol).scale
+
+    @cached_property
+    def shares(self) -> Array:
+        """(H, d) log of each player's share of its head's softmax, everyone present."""
+        game = self.game
+        top = np.maximum(game.s.max(axis=1), game.s_background)[:, None]
+        total = np.exp(game.s - top).sum(axis=1, keepdims=True) + np.exp(game.s_background[:, None] - top)
+        return np.asarray(game.s - top - np.log(total))
+
+    def pool(self, scores: Array) -> Array:
+        """Scores of the units (n,) to scores of the players (d,), by sum."""
+        pooled: Array = np.bincount(self.player_of, weights=scores, minlength=self.game.d).astype(np.float64)
+        return pooled
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_asked": {}}

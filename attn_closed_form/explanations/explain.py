@@ -1,0 +1,79 @@
+"""`explain`: from a model and an input to explanations, each method run once on one game."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..classifier.score_tables import TruncationWarning
+from ..explainable.protocol import Explainable, Units
+from ..explainable.settings import Settings
+from .evidence import Evidence
+from .explanation import Explanation, Explanations
+from .methods import Method, as_methods
+
+
+def explain(model: Explainable, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
+    """Explain one input by several methods.
+
+    Parameters
+    ----------
+    model : an explainable model, such as `load_demo_model()`, a `TextClassifier`, a `BagClassifier` or `Scores()`
+    raw : the input in the form that the model reads: a text, a bag, a table of scores. What a text has beyond the
+        model's last position is not seen (`TruncationWarning`)
+    methods : a name, several, "all", or None for all that do not sample and that the model has; see `METHODS`
+    **settings : players, absent, output, tol, seed; see `Settings`. Where float64 cannot keep `tol`, it is loosened by
+        powers of ten with a `ToleranceWarning`, and `Explanation.error` says what holds
+
+    Returns
+    -------
+    Explanations, a dict from method name to `Explanation`, in the order asked
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> found = explain(load_demo_model(), "A fine film", ["shapley", "alpha-avg"])
+    >>> [(name, e.scores.shape) for name, e in found.items()]
+    [('shapley', (3,)), ('alpha-avg', (3,))]
+    >>> found.output, round(found.probabilities["positive"], 2)
+    ('positive', 0.81)
+    """
+    for name in ("read", "logits", "game", "inside", "outputs"):
+        if not hasattr(model, name):
+            raise TypeError(
+                f"model: expected an explainable model, such as load_demo_model(), got {type(model).__name__}, which "
+                f"has no {name!r}; a function of token ids is fitted with slalom_fit_fidel, one of bags with "
+                "game_from_black_box"
+            )
+    chosen, wanted = as_methods(methods), Settings.from_options(settings)
+    units = model.read(raw)
+    if units.unseen:
+        seen, unseen = len(units.labels), len(units.unseen)
+        warnings.warn(
+            f"text of {seen + unseen} tokens: the model has room for {seen}, the last {unseen} are not seen",
+            TruncationWarning,
+            stacklevel=2,
+        )
+    return explain_units(model, units, chosen, wanted, strict=methods is not None and methods != "all")
+
+
+def explain_units(
+    model: Explainable, units: Units, methods: Iterable[Method], settings: Settings, strict: bool = False
+) -> Explanations:
+    """`explain` for an input that the model has read. `strict` makes a method that the model lacks an error."""
+    logits = model.logits(units)
+    evidence = Evidence(model, units, settings.resolve(model, logits), logits)
+    if evidence.settings.players not in units.groups:
+        raise ValueError(f"players: this input has no {evidence.settings.players!r}, only {', '.join(units.groups)}")
+    found = Explanations(evidence)
+    for method in methods:
+        scored = method.score(evidence)
+        if scored is None and strict:
+            raise ValueError(f"methods: {method.name!r} needs the inside of the model, which {model!r} does not show")
+        if scored is not None:
+            scores = np.asarray(scored.scores, dtype=np.float64)
+            found[method.name] = Explanation(method.name, scores, scored.base_value, scored.error, evidence)
+    return found
