@@ -5,10 +5,12 @@ autodiff for everything that `attn_closed_form` computes in closed form. Nothing
 (`attn_closed_form/collapse.py`), so agreement between the two is evidence and not tautology.
 """
 
+from .training.bag_estimator import AttentionBagClassifier
 from .witness.model import attention_matrices, embed, forward, forward_batch, from_embeddings
 from .witness.params import Params, Sizes, init_params, params_from_weights, weights_from_params
 
 __all__ = [
+    "AttentionBagClassifier",
     "Params",
     "Sizes",
     "attention_matrices",

@@ -1,0 +1,195 @@
+"""Training on bags: the forward pass against loops, padding, masks, early stopping, and scikit-learn's habits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jax_model import AttentionBagClassifier
+from jax_model.training.bag_network import BagConfig, _kept, bag_logits, pack, standardisation, start_params
+from jax_model.training.bags import state_dict
+
+SMALL = {"hidden": 11, "attention": 5, "epochs": 4}
+
+
+def some_bags(count=17, D=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(2.0, 3.0, size=(rng.integers(1, 8), D)) for _ in range(count)]
+
+
+def is_large(bags):
+    return np.array([int(bag[:, 0].max() > 4.0) for bag in bags])
+
+
+def forward_by_loops(state, bag):
+    """The network of the module docstring, one instance at a time."""
+    masses, embedded = [], []
+    for x in bag:
+        h = np.maximum(state["attention_net.0.weight"] @ x + state["attention_net.0.bias"], 0)
+        gate = "attention_net.2.attention_"
+        a = np.tanh(state[gate + "a.0.weight"] @ h + state[gate + "a.0.bias"])
+        b = 1 / (1 + np.exp(-(state[gate + "b.0.weight"] @ h + state[gate + "b.0.bias"])))
+        masses.append(np.exp(state[gate + "c.weight"] @ (a * b)))
+        embedded.append(h)
+    pooled = sum(m * h for m, h in zip(masses, embedded, strict=True)) / sum(masses)
+    return state["classifiers.weight"] @ pooled + state["classifiers.bias"]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_predictions_are_those_of_the_saved_arrays(classes):
+    bags = some_bags()
+    labels = np.arange(len(bags)) % classes
+    model = AttentionBagClassifier(**SMALL).fit(bags, labels)
+    logits = model.decision_function(bags).reshape(len(bags), -1)
+    assert logits.shape[1] == (1 if classes == 2 else classes)
+    expected = np.array([forward_by_loops(model.state_dict(), bag) for bag in bags])
+    np.testing.assert_allclose(logits, expected, atol=2e-5)
+    probabilities = model.predict_proba(bags)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    if classes == 2:
+        np.testing.assert_allclose(probabilities[:, 1], 1 / (1 + np.exp(-expected[:, 0])), atol=1e-5)
+
+
+def test_a_bag_does_not_see_its_neighbours_or_the_padding():
+    config = BagConfig(hidden=11, attention=5)
+    params = start_params(3, 2, config)
+    bags = some_bags()
+    together = pack(bags, 23)
+    found = bag_logits(params, together.x, together.bag, 23)[: len(bags)]
+    for i, bag in list(enumerate(bags))[:4]:
+        alone = bag_logits(params, jnp.asarray(bag, jnp.float32), jnp.zeros(len(bag), int), 1)
+        np.testing.assert_allclose(found[i], alone[0], rtol=1e-4, atol=1e-4)
+
+
+def test_dropped_instances_leave_at_least_one():
+    bag = jnp.array([0, 0, 0, 1, 2, 2])
+    seen = np.zeros(6)
+    for seed in range(40):
+        kept = np.asarray(_kept(jax.random.split(jax.random.key(seed), 2), bag, 3, 0.999))
+        assert kept[:3].any() and kept[3] and kept[4:].any()
+        seen += kept
+    assert 0 < seen[0] < 40
+
+
+def test_standardisation_of_constant_features_does_nothing():
+    bags = [np.array([[1.0, 5.0], [3.0, 5.0]]), np.array([[5.0, 5.0]])]
+    mean, scale = standardisation(bags)
+    np.testing.assert_allclose(mean, [3, 5])
+    np.testing.assert_allclose(scale, [np.sqrt(8 / 3), 1])
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_another_model():
+    bags, labels = some_bags(), is_large(some_bags())
+    first, again, other = (AttentionBagClassifier(**SMALL, random_state=seed).fit(bags, labels) for seed in (5, 5, 6))
+    assert all(np.array_equal(first.state_dict()[k], again.state_dict()[k]) for k in first.state_dict())
+    assert not np.array_equal(first.decision_function(bags), other.decision_function(bags))
+
+
+def test_it_learns_what_bags_have_in_common():
+    training, testing = some_bags(160), some_bags(100, seed=1)
+    names = np.array(["zero", "a large one"])
+    model = AttentionBagClassifier(hidden=16, learning_rate=1e-2, random_state=0)
+    model.fit(training, names[is_large(training)])
+    assert model.classes_.tolist() == ["a large one", "zero"]
+    assert model.score(testing, names[is_large(testing)]) > 0.85
+    rows = model.predict_proba(testing)
+    assert (model.classes_[rows.argmax(axis=1)] == model.predict(testing)).all()
+
+
+def test_early_stopping_holds_out_every_class_and_keeps_the_best_epoch():
+    bags = some_bags(60)
+    labels = np.random.default_rng(0).integers(0, 2, 60)  # nothing to learn, so the validation loss soon rises
+    settings = {"hidden": 16, "early_stopping": True, "validation_fraction": 0.2, "learning_rate": 1e-2}
+    model = AttentionBagClassifier(**settings, epochs=60, patience=3).fit(bags, labels)
+    held_out = labels[model.held_out_]
+    assert len(model.held_out_) == 12 and 0 < held_out.sum() < 12
+    losses = [record["validation_loss"] for record in model.history_]
+    best = int(np.argmin(losses))
+    assert len(losses) < 60 and len(losses) - 1 - best == 3
+    f = model.decision_function([bags[i] for i in model.held_out_])
+    kept = np.mean(np.log1p(np.exp(np.where(held_out == 1, -f, f))))
+    assert kept == pytest.approx(losses[best], abs=1e-5)
+    training = [bag for i, bag in enumerate(bags) if i not in set(model.held_out_)]
+    np.testing.assert_allclose(model._training.mean, np.concatenate(training).mean(axis=0))
+
+
+def test_balanced_weights_undo_an_imbalance():
+    bags = some_bags(80)
+    labels = (np.arange(80) % 8 == 0).astype(int)  # an eighth is positive, at random
+    options = {"hidden": 16, "weight_decay": 10.0, "learning_rate": 1e-2}
+    plain = AttentionBagClassifier(**options).fit(bags, labels)
+    balanced = AttentionBagClassifier(**options, class_weight="balanced").fit(bags, labels)
+    assert plain.predict_proba(bags)[:, 1].mean() < 0.3 < balanced.predict_proba(bags)[:, 1].mean()
+
+
+def test_scikit_learn_can_clone_and_cross_validate():
+    base = pytest.importorskip("sklearn.base", reason="scikit-learn is not installed")
+    from sklearn.model_selection import cross_val_score
+
+    bags, labels = some_bags(24), np.arange(24) % 2
+    model = AttentionBagClassifier(**SMALL, dropout=0.5)
+    twin = base.clone(model)
+    assert twin is not model and twin.get_params() == model.get_params() and base.is_classifier(model)
+    assert repr(twin) == "AttentionBagClassifier(hidden=11, attention=5, dropout=0.5, epochs=4)"
+    assert cross_val_score(model, bags, labels, cv=2).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("bags", "labels", "message"),
+    [
+        ([], [], "X: expected at least one bag, got none"),
+        ([np.ones((2, 3)), np.ones((2, 4))], [0, 1], r"X\[1\]: expected 3 features, got 4"),
+        ([np.ones((2, 3)), np.ones((0, 3))], [0, 1], r"X\[1\]: expected numbers of shape .* got shape \(0, 3\)"),
+        ([np.ones((2, 3)), np.full((1, 3), np.nan)], [0, 1], r"X\[1\]: expected finite numbers"),
+        ([np.ones((2, 3)), np.array([["a"]])], [0, 1], r"X\[1\]: expected numbers"),
+        ([np.ones((2, 3))] * 2, [1, 1], r"y: expected at least two classes, got \[1\] alone"),
+        ([np.ones((2, 3))] * 2, [1], r"y: expected one label per bag, shape \(2,\), got shape \(1,\)"),
+    ],
+)
+def test_wrong_data_are_named(bags, labels, message):
+    with pytest.raises(ValueError, match=message):
+        AttentionBagClassifier(**SMALL).fit(bags, labels)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hidden": 0}, "hidden: expected at least 1, got 0"),
+        ({"dropout": 1.0}, "dropout: expected a number from 0 to below 1"),
+        ({"learning_rate": float("nan")}, "learning_rate: expected a positive number, got nan"),
+        ({"weight_decay": -1.0}, "weight_decay: expected 0 or more"),
+        ({"class_weight": "even"}, "class_weight: expected None or 'balanced', got 'even'"),
+        ({"early_stopping": True, "validation_fraction": 1.5}, "validation_fraction: expected a number between"),
+    ],
+)
+def test_wrong_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        AttentionBagClassifier(**settings).fit(some_bags(4), [0, 1, 0, 1])
+
+
+def test_an_unfitted_model_says_so():
+    with pytest.raises(ValueError, match="not fitted yet"):
+        AttentionBagClassifier().predict(some_bags(2))
+    with pytest.raises(ValueError, match="hiden: unknown parameter; expected one of hidden"):
+        AttentionBagClassifier().set_params(hiden=3)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_files_hold_the_arrays_and_the_names(tmp_path, suffix):
+    bags = some_bags()
+    model = AttentionBagClassifier(**SMALL).fit(bags, np.where(is_large(bags), "tumour", "normal"))
+    path = tmp_path / f"model{suffix}"
+    model.save(path)
+    if suffix == ".npz":
+        with np.load(path, allow_pickle=False) as archive:
+            found = {name: archive[name] for name in archive.files}
+        assert found.pop("outputs").tolist() == ["normal", "tumour"]
+    else:
+        from safetensors.numpy import load_file
+
+        found = load_file(path)
+    assert found.keys() == model.state_dict().keys()
+    for name, array in state_dict(model._training).items():
+        np.testing.assert_array_equal(found[name], array)
+    with pytest.raises(ValueError, match=r"path: expected a name ending in \.npz or \.safetensors"):
+        model.save(tmp_path / "model.pkl")
