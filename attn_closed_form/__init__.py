@@ -22,6 +22,9 @@ from .classifier.positions import sinusoidal_positions
 from .classifier.predict import predict, predict_many, random_weights
 from .classifier.score_tables import TruncationWarning
 from .classifier.weights import AttentionWeights
+from .explainable.bag import Bag
+from .explainable.bag_classifier import BagClassifier
+from .explainable.bag_files import load_bag
 from .explainable.model_file import load_demo_model, load_model, save_model
 from .explainable.protocol import Explainable, Units
 from .explainable.scores import Scores
@@ -49,6 +52,8 @@ __all__ = [
     "DEFAULT_METHODS",
     "METHODS",
     "AttentionWeights",
+    "Bag",
+    "BagClassifier",
     "Explainable",
     "Explanation",
     "Explanations",
@@ -91,6 +96,7 @@ __all__ = [
     "lime_sample",
     "lime_samples_needed",
     "lime_theorem_5_1",
+    "load_bag",
     "load_demo_model",
     "load_model",
     "load_weights",

@@ -1,0 +1,245 @@
+"""Classifiers of bags: attention pooling over instances, explained exactly.
+
+A network of `bag_network.py` gives each instance a log-mass per attention head and a value per class, and its logits
+are softmax-weighted means: a `PooledGame` whose players are the instances, or regions of them. An absent instance is
+deleted from the bag. A bag without instances has nothing to pool; its value is the bias of the last layer, which is
+what a pooled vector of zeros would give (`empty_value`; another choice f0' shifts each of d Shapley values by (f0 -
+f0')/d).
+
+The direction that is explained is a vector of coefficients over the logits: one class, or the margin of two. Only the
+heads that it needs enter the game: one where classes share an attention, one per class of the direction in CLAM-MB.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._types import Array, Ids
+from ..game.pooled_game import PooledGame
+from .bag import Bag, as_bag
+from .bag_network import BagNetwork, InstanceScores
+from .layouts import network_from_state
+from .protocol import Explains, Units, probabilities
+from .settings import Resolved
+from .state_files import read_state
+
+
+class BagData(NamedTuple):
+    """What the classifier keeps of a bag: the bag, and the scores of its instances."""
+
+    bag: Bag
+    scores: InstanceScores
+
+
+@dataclass(frozen=True, eq=False)
+class BagClassifier(Explains):
+    """A bag classifier that can be explained. Load one with `from_state_dict`, or give the arrays of its network.
+
+    Attributes
+    ----------
+    network : BagNetwork
+    outputs : names of the C classes; two names where C = 1 (the logit speaks for the second), or ("risk",) for an
+        output that is no probability, such as a Cox risk
+    temperature : divides the logits in probabilities only
+    layout : which loader made it
+    deviation : largest difference from the black box on random sub-bags, where it was made from one
+    bag : the bag of scores of a model made by `from_attention`, which explains this bag and its sub-bags
+    other_heads : the same file with another `num_heads`, where the file does not say it
+
+    Examples
+    --------
+    >>> from attn_closed_form.explainable.bag_layers import Attention
+    >>> rng = np.random.default_rng(0)
+    >>> network = BagNetwork(
+    ...     Attention(w=rng.normal(size=(1, 3)), V=rng.normal(size=(3, 5))), rng.normal(size=(2, 5)), bias=[0.5, -0.5]
+    ... )
+    >>> model = BagClassifier(network, outputs=("normal", "tumour"))
+    >>> model
+    BagClassifier(arrays: D=5, H=1, outputs=('normal', 'tumour'); the empty bag has the bias)
+    >>> bag = rng.normal(size=(7, 5))
+    >>> model.predict(bag), model.predict_logits(bag).shape, model.predict_proba(bag).shape
+    ('normal', (2,), (2,))
+    >>> found = model.explain(bag, "shapley", output="tumour")
+    >>> bool(np.isclose(found["shapley"].scores.sum(), model.predict_logits(bag)[1] - network.bias[1]))
+    True
+    """
+
+    network: BagNetwork
+    outputs: tuple[str, ...] = ()
+    temperature: float = 1.0
+    layout: str = "arrays"
+    deviation: float | None = None
+    bag: Bag | None = None
+    other_heads: Callable[..., BagClassifier] | None = None
+
+    groupings = ("instances", "regions")
+    absences = ("deleted",)
+
+    def __post_init__(self) -> None:
+        C = self.network.C
+        names = tuple(map(str, self.outputs)) or tuple(map(str, range(max(C, 2))))
+        if len(names) != C and not (C == 1 and len(names) == 2):
+            expected = "1 name (such as 'risk') or 2" if C == 1 else f"{C} names, one per class"
+            raise ValueError(f"outputs: expected {expected}, got {len(names)}: {names}")
+        if len(set(names)) != len(names):
+            raise ValueError(f"outputs: expected distinct names, got {names}")
+        if not (np.isfinite(self.temperature) and self.temperature > 0):
+            raise ValueError(f"temperature: expected a number above 0, got {self.temperature}")
+        object.__setattr__(self, "outputs", names)
+
+    @classmethod
+    def from_state_dict(
+        cls,
+        source: str | os.PathLike[str] | Mapping[str, Any],
+        layout: str = "auto",
+        outputs: Sequence[str] | None = None,
+        temperature: float = 1.0,
+        **options: Any,
+    ) -> BagClassifier:
+        """Classifier of a saved network: a file, or a mapping of names to arrays or torch tensors.
+
+        Parameters
+        ----------
+        source : the path of a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, or a state dict
+        layout : "auto" recognises the network by its names and shapes; `layouts.LAYOUTS` has the others
+        outputs : names of the classes, in the order of the last layer; ("risk",) for a Cox risk
+        temperature : divides the logits in probabilities
+        options : what a file does not say and the layout takes, such as `activation`, `attention_temperature` or
+            `num_heads`; defaults are those of the network's own code. `check` compares with a logit of your network
+
+        Raises
+        ------
+        FileNotFoundError, ImportError, ValueError
+            one line: which file, and why it cannot be read or is no pooled game
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> shapes = {"linear_layers.0.0": (5, 7), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
+        >>> state = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
+        >>> BagClassifier.from_state_dict(state, outputs=["normal", "tumour"])
+        BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumour'); the empty bag has the bias)
+        """
+        arrays, name = read_state(source)
+        network, found = network_from_state(arrays, name, layout, options)
+        again = None
+        if "num_heads" in options or found in ("aim", "timm"):
+            rest = {key: value for key, value in options.items() if key != "num_heads"}
+            again = functools.partial(cls.from_state_dict, arrays, found, outputs, temperature, **rest)
+        return cls(network, tuple(outputs or ()), temperature, found, other_heads=again)
+
+    def read(self, raw: Any) -> Units:
+        """Score the instances of a bag: a `Bag`, an array (n, D) or (1, n, D), or the path of a file."""
+        bag = as_bag(raw)
+        groups: dict[str, Ids] = {"instances": np.arange(len(bag))}
+        names: dict[str, tuple[str, ...]] = {}
+        if (regions := bag.region_numbers()) is not None:
+            groups["regions"], names["regions"] = regions
+        return Units(
+            labels=bag.labels,
+            groups=groups,
+            data=BagData(bag, self.network.scores(bag.features)),
+            coords=bag.coords,
+            attrs={**bag.attrs, "patch_size": bag.patch_size},
+            group_labels=names,
+        )
+
+    def logits(self, units: Units) -> Array:
+        """(C,) logits of a bag that was read."""
+        return pooled_logits(self.network, units.data.scores)
+
+    def predict_logits(self, raw: Any) -> Array:
+        """(C,) logits of a bag: a `Bag`, an array, or the path of a file."""
+        return pooled_logits(self.network, self.network.scores(as_bag(raw).features))
+
+    def predict_proba(self, raw: Any) -> Array:
+        """Probabilities of a bag, in the order of `outputs`; an output such as a risk has none, and is an error."""
+        found = probabilities(self, self.predict_logits(raw))
+        if found is None:
+            raise ValueError(f"outputs: {self.outputs[0]!r} is no probability; predict_logits gives it")
+        return found
+
+    def predict(self, raw: Any) -> str:
+        """Name of the most probable class of a bag."""
+        return self.outputs[int(self.predict_proba(raw).argmax())]
+
+    def heads(self, coefficients: Sequence[float]) -> tuple[Ids, Array]:
+        """Heads that a direction needs, (h,), and its mixture of the rows of the readout in each, (h, R)."""
+        network = self.network
+        assert network.value_class is not None and network.value_head is not None
+        weight = np.asarray(coefficients, dtype=np.float64)[network.value_class]
+        used = np.unique(network.value_head[weight != 0])
+        return used, np.where(network.value_head == used[:, None], weight, 0.0)
+
+    def game(self, units: Units, settings: Resolved) -> PooledGame:
+        """Game of a bag in the direction `settings.coefficients`, with instances or regions as players."""
+        used, mixture = self.heads(settings.coefficients)
+        scores: InstanceScores = units.data.scores
+        bias = float(np.dot(settings.coefficients, self.network.bias))
+        present = not np.isneginf(scores.s_background).all()
+        game = PooledGame.from_scores(
+            s=scores.s[used],
+            v=mixture @ scores.v,
+            s_background=scores.s_background[used] if present else None,
+            v_background=mixture @ scores.v_background if present else None,
+            bias=bias,
+            empty_value=bias,
+            labels=units.labels,
+        )
+        if settings.players == "instances":
+            return game
+        if settings.players not in units.groups:
+            raise ValueError("players: expected 'instances' for a bag without coordinates and regions, got 'regions'")
+        numbers = units.groups[settings.players]
+        order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers)
+        members = [group.tolist() for group in np.split(order, np.cumsum(sizes)[:-1])]
+        return game.merge(members, units.group_labels[settings.players])
+
+    def attention(self, units: Units, coefficients: Sequence[float] | None = None) -> Array:
+        """(h, n) attention of the heads that a direction needs, all heads without one."""
+        used = np.arange(self.network.H) if coefficients is None else self.heads(coefficients)[0]
+        return softmax_with(units.data.scores.s[used], units.data.scores.s_background[used])[0]
+
+    def inside(self, name: str, units: Units, settings: Resolved) -> Array | None:
+        """Attention and gradients by the features, by the names of their methods; None for other names."""
+        if name in ("alpha-avg", "alpha-max", "attention-heads"):
+            attention = self.attention(units, settings.coefficients)
+            pooled = {"alpha-avg": attention.mean(axis=0), "alpha-max": attention.max(axis=0)}
+            return pooled.get(name, attention)
+        return None
+
+    def with_attention(self, **changes: Any) -> BagClassifier:
+        """The model with another activation, gate or temperature of its attention (fields of `Attention`)."""
+        network = replace(self.network, attention=replace(self.network.attention, **changes))
+        return replace(self, network=network)
+
+    def __repr__(self) -> str:
+        network = self.network
+        empty = (
+            "the empty bag has the bias" if network.background is None else f"{len(network.background)} always present"
+        )
+        checked = "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
+        return f"BagClassifier({self.layout}: D={network.D}, H={network.H}, outputs={self.outputs}; {empty}{checked})"
+
+
+def pooled_logits(network: BagNetwork, scores: InstanceScores) -> Array:
+    """(C,) logits from the scores of the instances."""
+    assert network.value_class is not None and network.value_head is not None
+    alpha, rest = softmax_with(scores.s, scores.s_background)
+    rows = (alpha[network.value_head] * scores.v).sum(axis=1) + rest[network.value_head] * scores.v_background
+    logits: Array = network.bias + np.bincount(network.value_class, weights=rows, minlength=network.C)
+    return logits
+
+
+def softmax_with(s: Array, s_background: Array) -> tuple[Array, Array]:
+    """Softmax over the instances and the background: (h, n) and (h,)."""
+    top = np.maximum(s.max(axis=1), s_background)
+    mass, rest = np.exp(s - top[:, None]), np.exp(s_background - top)
+    total = mass.sum(axis=1) + rest
+    return mass / total[:, None], rest / total
