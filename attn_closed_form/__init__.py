@@ -38,6 +38,8 @@ from .explanations.methods import DEFAULT_METHODS, METHODS
 from .game.by_size import expected_value_by_size
 from .game.pooled_game import PooledGame, merge_tokens
 from .game.quadrature import ToleranceError
+from .game.reasons.bounds import Bounds, bounds
+from .game.reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
 from .game.shapley import banzhaf, leave_one_out, shapley, shapley_interactions
 from .lime.limit import LimeCoefficients, lime_features, lime_limit
 from .lime.sampled import LimeSample, lime_sample, lime_samples_needed
@@ -54,6 +56,8 @@ __all__ = [
     "AttentionWeights",
     "Bag",
     "BagClassifier",
+    "Bounds",
+    "ContrastiveReason",
     "Explainable",
     "Explanation",
     "Explanations",
@@ -67,6 +71,7 @@ __all__ = [
     "SlalomFit",
     "SlalomReadoff",
     "SlalomWarning",
+    "SufficientReason",
     "TextClassifier",
     "ToleranceError",
     "ToleranceWarning",
@@ -78,6 +83,8 @@ __all__ = [
     "attention",
     "attention_matrices",
     "banzhaf",
+    "bounds",
+    "contrastive_reason",
     "expected_value_by_size",
     "explain",
     "from_torch_state_dict",
@@ -116,5 +123,6 @@ __all__ = [
     "slalom_linearized",
     "slalom_recover",
     "slalom_to_weights",
+    "sufficient_reason",
     "tokenize",
 ]

@@ -1,0 +1,35 @@
+"""Cheapest sufficient and flipping sets from all coalitions, by the definitions alone."""
+
+import numpy as np
+
+from tests import enumeration
+
+
+class Truth:
+    def __init__(self, game, threshold, cost):
+        d = game.d
+        self.f = enumeration.values(game)
+        self.masks = enumeration.coalitions(d)
+        self.price = self.masks @ np.asarray(cost, dtype=float)
+        index = np.arange(2**d)
+        above = self.f[-1] > threshold
+        same = self.f > threshold if above else self.f < threshold
+        other = self.f < threshold if above else self.f > threshold
+        self.sign = 1 if above else -1
+        # R suffices if all its supersets are on the same side; R flips if its complement is on the other.
+        self.suffices = np.array([same[(index & R) == R].all() for R in index])
+        self.flips = other[index[::-1]]
+
+    def number(self, players):
+        return sum(1 << j for j in players)
+
+    def cheapest_sufficient(self):
+        return self.price[self.suffices].min()
+
+    def cheapest_flip(self):
+        return self.price[self.flips].min() if self.flips.any() else np.inf
+
+    def worst(self, players):
+        """The value nearest to the threshold among the coalitions that contain the players."""
+        R = self.number(players)
+        return (self.sign * self.f[(np.arange(len(self.f)) & R) == R]).min() * self.sign
