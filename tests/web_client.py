@@ -4,13 +4,13 @@ import asyncio
 
 import httpx
 
-from attn_closed_form import Vocabulary, random_weights
+from attn_closed_form import TextClassifier, Vocabulary, random_weights
 from attn_closed_form.web.app import make_app
 
 WORDS = ["[CLS]", "[UNK]", "a", "fine", "dull", "film", "with", "songs", "and", "tears", "👍"]
 TEXT = "A fine film with 😀 songs, and a dull, dull film!"
-WEIGHTS, VOCABULARY = random_weights(seed=3, D=len(WORDS), T_max=17, C=2), Vocabulary(WORDS)
-APP = make_app(WEIGHTS, VOCABULARY, "a small model")
+MODEL = TextClassifier(random_weights(seed=3, D=len(WORDS), T_max=17, C=2), Vocabulary(WORDS), ("dull", "fine"))
+APP = make_app(MODEL, "a small model")
 
 
 async def send_async(app, method, path, host="127.0.0.1:8000", **options):

@@ -20,7 +20,7 @@ from .positions import sinusoidal_positions
 from .weights import AXES, BIASES, AttentionWeights
 
 IDS = ("cls", "unk")
-OPTIONAL = (*BIASES, "vocabulary")
+OPTIONAL = (*BIASES, "vocabulary", "about")
 TORCH_HEAD = re.compile(r"heads\.(\d+)\.(query|key|value|classifier)\.(weight|bias)")
 TORCH_FIELDS = {"query": "q", "key": "k", "value": "v", "classifier": "l"}
 

@@ -50,7 +50,7 @@ class TextClassifier(Explains):
     >>> from attn_closed_form import load_demo_model
     >>> model = load_demo_model()
     >>> model
-    TextClassifier(negative, positive; 6 heads, 20,000 words, 255 tokens)
+    TextClassifier(negative, positive; 6 heads, 6,000 words, 255 tokens)
     >>> model.predict(["A wonderful film.", "A waste of time."]).tolist()
     ['positive', 'negative']
     >>> model.explain("A wonderful film.", "shapley")["shapley"].top(1)[0][0]

@@ -37,7 +37,7 @@ def headline(found: Explanations) -> str:
 
     >>> from attn_closed_form import load_demo_model
     >>> print(headline(load_demo_model().explain("A fine film", "loo")))
-    positive, 65 % (logit +0.6245; -0.0180 with every player absent)
+    positive, 65 % (logit +0.6245; -0.0176 with every player absent)
     """
     evidence = found.evidence
     values = f"{evidence.prediction:+.4f}; {evidence.absent_value:+.4f} with every player absent"

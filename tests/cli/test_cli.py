@@ -1,10 +1,12 @@
 """The command line does what Unix tools do: streams, exit codes, pipes, one-line errors."""
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import attn_closed_form as acf
 from attn_closed_form.__main__ import demo, shapley_by_enumeration
 from attn_closed_form.cli import COMMANDS
 from attn_closed_form.cli.main import PROG, main, make_parser
+from attn_closed_form.show.terminal import headline
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
@@ -45,12 +48,13 @@ def shell(*arguments, stdin="", **options):
     )
 
 
-def test_explain_prints_a_row_a_method(capsys):
+def test_explain_prints_one_row_per_method(capsys):
     assert main(["explain", REVIEW]) == 0
     out, err = capsys.readouterr()
     assert err == "" and "\x1b" not in out
     found = acf.explain(acf.load_demo_model(), REVIEW)
-    assert out.startswith(f"prediction {found['shapley'].prediction:+.4f} (")
+    assert out.startswith(headline(found) + "\n")
+    assert f"(logit {found['shapley'].prediction:+.4f}; " in out
     for e in found.values():
         assert f"\n{e.info.label}  " in out
     assert "lime-sampled" not in out and "guaranteed error" in out
@@ -81,8 +85,6 @@ def test_json_is_all_that_is_printed(capsys, arguments):
 
 
 def test_every_option_of_the_game_arrives(capsys):
-    model = acf.load_demo_model()
-
     asked = [
         "--players",
         "positions",
@@ -97,7 +99,8 @@ def test_every_option_of_the_game_arrives(capsys):
     ]
     main(["explain", REVIEW, "--json", *asked])
     data = json.loads(capsys.readouterr().out)
-    e = acf.explain(model, REVIEW, "lime-sampled", "positions", "deleted", tol=1e-6, seed=3)
+    settings = {"players": "positions", "absent": "deleted", "tol": 1e-6, "seed": 3}
+    e = acf.load_demo_model().explain(REVIEW, "lime-sampled", **settings)
     assert data["methods"]["lime-sampled"]["scores"] == e["lime-sampled"].scores.tolist()
     assert (data["players"], data["absent"]) == ("positions", "deleted")
 
@@ -137,8 +140,11 @@ def test_a_text_that_is_also_a_file_name(tmp_path, capsys, monkeypatch):
         (["explain", "--file", "none"], "none: No such file or directory"),
         (["explain", "film", "--model", "none.npz"], "none.npz: no such file"),
         (["explain", "film", "--model", "none.bin"], "none.bin: expected a file name ending in .npz"),
-        (["explain", "film", "--output", "7"], "output: expected an index in 0..0, got 7"),
-        (["explain", "film", "--tol", "0"], "tol: expected a positive number, got 0.0"),
+        (
+            ["explain", "film", "--output", "7"],
+            "output: expected one of negative, positive, or an index below 2, got 7",
+        ),
+        (["explain", "film", "--players", "letter"], "players: expected 'words' or 'positions', got 'letter'"),
         (["explain", "film", "--html", "no/such/folder/x.html"], "no/such/folder/x.html: No such file or directory"),
         (["model", "info", "--model", "none.npz"], "none.npz: no such file"),
     ],
@@ -154,7 +160,8 @@ def test_errors_are_one_line_and_status_1(capsys, tmp_path, monkeypatch, argumen
 @pytest.mark.parametrize(
     "arguments",
     [[], ["nonsense"], ["explain", "film", "--bogus"], ["explain", "film", "--method", "shap"], ["model"],
-     ["explain", "film", "--players", "letters"], ["explain", "film", "--text", "film"],
+     ["explain", "film", "--text", "film"], ["explain", "film", "--tol", "0"], ["explain", "film", "--seed", "-1"],
+     ["explain", "film", "--figure", "slalom"],
      ["explain", "film", "--top", "0"],
      ["methods", "more"]],
 )  # fmt: skip
@@ -163,7 +170,7 @@ def test_wrong_usage_is_status_2(capsys, arguments):
         main(arguments)
     assert stop.value.code == 2
     out, err = capsys.readouterr()
-    assert out == "" and "usage: attn-closed-form" in err
+    assert out == "" and err.startswith("attn-closed-form") and ": error: " in err and err.count("\n") == 1
 
 
 def test_nothing_to_read_from_a_terminal_is_wrong_usage(capsys, monkeypatch):
@@ -199,7 +206,7 @@ def test_a_report_and_a_figure_are_written(capsys, tmp_path):
     assert main(["explain", REVIEW, "--html", str(page), "--plot", str(figure), "--json", "--method", "shapley"]) == 0
     out, err = capsys.readouterr()
     json.loads(out)
-    assert err == f"wrote {page}\nwrote {figure}\n"
+    assert err == f"wrote {figure}\nwrote {page}\n"
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert main(["explain", REVIEW, "--html", "-", "--method", "loo"]) == 0
@@ -254,6 +261,70 @@ def test_model_info(capsys, model_file):
     assert info["parameters"] == sum(array.size for array in weights.arrays().values())
     main(["model", "info"])
     assert "the shipped sentiment model" in capsys.readouterr().out
+
+
+def test_one_text_is_read_once_played_once_and_each_method_runs_once(monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib")
+    counts = Counter()
+
+    def counted(owner, name):
+        original = getattr(owner, name)
+
+        def call(*arguments, **options):
+            counts[name] += 1
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for name in ("read", "logits", "game"):
+        counted(acf.TextClassifier, name)
+    for name, method in acf.METHODS.items():
+
+        def score(evidence, method=method, name=name):
+            counts[name] += 1
+            return method.score(evidence)
+
+        monkeypatch.setitem(acf.METHODS, name, dataclasses.replace(method, score=score))
+    files = ["--html", str(tmp_path / "r.html"), "--plot", str(tmp_path / "f.png"), "--figure", "lime"]
+    assert main(["explain", REVIEW, *files]) == 0
+    assert counts == Counter(["read", "logits", "game", *acf.DEFAULT_METHODS])
+
+
+def test_the_input_is_not_overwritten(capsys, tmp_path):
+    review = tmp_path / "review.txt"
+    review.write_text(REVIEW)
+    for option in ("--html", "--plot"):
+        with pytest.raises(SystemExit) as stop:
+            main(["explain", str(review), option, str(review)])
+        assert stop.value.code == 2 and "expected another file than the input" in capsys.readouterr().err
+    assert review.read_text() == REVIEW
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system has no /dev/fd")
+def test_a_pipe_is_read_like_a_file():
+    run = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m attn_closed_form explain <(echo 'a fine film') --json --method loo"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(run.stdout)["text"] == "a fine film\n"
+
+
+def test_a_demonstration_whose_reader_goes_away_is_no_traceback():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attn_closed_form"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 141
+
+
+def test_numbers_fit_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    main(["explain", REVIEW, "--top", "3"])
+    blocks = capsys.readouterr().out.split("absent)")[1]
+    assert max(map(len, blocks.splitlines())) <= 70
+    assert all(name in blocks for name in acf.DEFAULT_METHODS)
 
 
 def test_train_hands_its_line_to_the_trainer(capsys, tmp_path):

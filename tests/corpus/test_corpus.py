@@ -15,10 +15,10 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from attn_closed_form import TextClassifier, explain, load_demo_model  # noqa: E402
+from attn_closed_form import Settings, explain, load_demo_model  # noqa: E402
 from attn_closed_form.cli.main import main  # noqa: E402
 from attn_closed_form.corpus import run as corpus  # noqa: E402
-from attn_closed_form.corpus.run import CorpusError, Settings  # noqa: E402
+from attn_closed_form.corpus.run import CorpusError, Task  # noqa: E402
 from attn_closed_form.corpus.summary import summarize  # noqa: E402
 
 WORDS = ["the", "film", "was", "a", "slow", "but", "wonderful", "story", "with", "bad", "acting", "so", "dull", "fine"]
@@ -39,7 +39,7 @@ def read(folder):
 
 
 def run_all(source, folder, settings=None, part_rows=4, executor=None):
-    missing, _ = corpus.plan(source, folder, settings or Settings(), part_rows)
+    missing, _ = corpus.plan(source, folder, settings or Task(), part_rows)
     return list(corpus.run(missing, executor))
 
 
@@ -54,16 +54,15 @@ def source(tmp_path):
 
 
 def test_rows_are_explain_itself(source, tmp_path):
-    settings = Settings(methods=("shapley", "alpha-avg"), players="positions", absent="deleted")
+    settings = Task(methods=("shapley", "alpha-avg"), settings=Settings(players="positions", absent="deleted"))
     assert sum(rows for rows, _ in run_all(source, tmp_path / "out", settings)) == 23
     table = read(tmp_path / "out").to_pylist()
     model = load_demo_model()
-    weights, vocabulary = model.weights, model.vocabulary
     assert [row["row"] for row in table] == list(range(23))
     for row, text in zip(table, texts(23), strict=True):
-        expected = explain(TextClassifier(weights, vocabulary), text, ["shapley", "alpha-avg"], "positions", "deleted")
+        expected = explain(model, text, ["shapley", "alpha-avg"], players="positions", absent="deleted")
         first = expected["shapley"]
-        assert row["tokens"] == list(first.labels)
+        assert row["labels"] == list(first.labels)
         assert [[(s["start"], s["end"]) for s in spans] for spans in row["spans"]] == [list(s) for s in first.spans]
         assert row["shapley"] == first.scores.tolist()
         assert row["alpha-avg"] == expected["alpha-avg"].scores.tolist()
@@ -75,7 +74,7 @@ def test_rows_are_explain_itself(source, tmp_path):
 def test_bad_rows_have_a_reason_and_the_run_goes_on(tmp_path):
     values = ["a fine film", None, "", "  \n", "x" * 101, "dull", "fine " * 20]
     source = write(tmp_path / "in.parquet", values)
-    counts = run_all(source, tmp_path / "out", Settings(max_chars=100))
+    counts = run_all(source, tmp_path / "out", Task(max_chars=100))
     assert [sum(c) for c in zip(*counts, strict=True)] == [7, 4]
     table = read(tmp_path / "out").to_pylist()
     assert [row["error"] is None for row in table] == [True, False, False, False, False, True, True]
@@ -115,12 +114,12 @@ def test_processes_give_the_same_bits(source, tmp_path):
 
 def test_an_interrupted_run_goes_on(source, tmp_path, monkeypatch):
     run_all(source, tmp_path / "whole")
-    missing, _ = corpus.plan(source, tmp_path / "out", Settings(), 4)
+    missing, _ = corpus.plan(source, tmp_path / "out", Task(), 4)
     for _ in zip(range(2), corpus.run(missing), strict=False):
         pass
     before = {part: part.stat().st_mtime_ns for part in (tmp_path / "out").glob("part-*")}
     assert 2 <= len(before) < 6
-    missing, done = corpus.plan(source, tmp_path / "out", Settings(), 4)
+    missing, done = corpus.plan(source, tmp_path / "out", Task(), 4)
     assert len(missing) + len(done) == 6
     assert len(done) == len(before)
     list(corpus.run(missing))
@@ -129,7 +128,7 @@ def test_an_interrupted_run_goes_on(source, tmp_path, monkeypatch):
 
 
 def test_a_failed_write_leaves_nothing(source, tmp_path, monkeypatch):
-    missing, _ = corpus.plan(source, tmp_path / "out", Settings(), 4)
+    missing, _ = corpus.plan(source, tmp_path / "out", Task(), 4)
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         corpus.explain_part(missing[0])
@@ -145,7 +144,7 @@ def test_a_killed_run_leaves_no_half_part(tmp_path):
     process.wait()
     for part in (tmp_path / "out").glob("part-*"):
         assert pq.read_table(part).num_rows == 5
-    missing, done = corpus.plan(source, tmp_path / "out", Settings(), 5)
+    missing, done = corpus.plan(source, tmp_path / "out", Task(), 5)
     assert done
     assert missing
     list(corpus.run(missing))
@@ -156,7 +155,7 @@ def test_a_killed_run_leaves_no_half_part(tmp_path):
     ("change", "message"),
     [
         (lambda folder: {"source": folder / "none.parquet"}, "no such file"),
-        (lambda folder: {"settings": Settings(text_column="review")}, "expected a column 'review', got id, text"),
+        (lambda folder: {"task": Task(text_column="review")}, "expected a column 'review', got id, text"),
         (lambda folder: {"source": folder / "text.parquet"}, "not a readable Parquet file"),
         (lambda folder: {"folder": folder}, "expected a new or empty folder"),
         (lambda folder: {"part_rows": 0}, "part_rows"),
@@ -164,26 +163,26 @@ def test_a_killed_run_leaves_no_half_part(tmp_path):
 )
 def test_what_cannot_start_says_why(source, tmp_path, change, message):
     (tmp_path / "text.parquet").write_text("not parquet")
-    options = {"source": source, "folder": tmp_path / "out", "settings": Settings(), "part_rows": 4}
+    options = {"source": source, "folder": tmp_path / "out", "task": Task(), "part_rows": 4}
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         corpus.plan(**(options | change(tmp_path)))
 
 
 def test_results_of_another_run_are_not_mixed(source, tmp_path):
     run_all(source, tmp_path / "out")
-    with pytest.raises(CorpusError, match="different settings"):
-        corpus.plan(source, tmp_path / "out", Settings(absent="deleted"), 4)
+    with pytest.raises(CorpusError, match="different task"):
+        corpus.plan(source, tmp_path / "out", Task(settings=Settings(absent="deleted")), 4)
     with pytest.raises(CorpusError, match="different part_rows"):
-        corpus.plan(source, tmp_path / "out", Settings(), 5)
+        corpus.plan(source, tmp_path / "out", Task(), 5)
     write(source, texts(22))
     with pytest.raises(CorpusError, match="different files"):
-        corpus.plan(source, tmp_path / "out", Settings(), 4)
+        corpus.plan(source, tmp_path / "out", Task(), 4)
 
 
-@pytest.mark.parametrize("option", [{"methods": ("magic",)}, {"players": "letters"}, {"absent": "x"}, {"max_chars": 0}])
+@pytest.mark.parametrize("option", [{"methods": ("magic",)}, {"max_chars": 0}])
 def test_bad_settings(option):
     with pytest.raises(ValueError, match=next(iter(option))):
-        Settings(**option)
+        Task(**option)
 
 
 def test_command_line_and_summary(tmp_path, capsys):
@@ -209,15 +208,15 @@ def test_command_line_and_summary(tmp_path, capsys):
 @pytest.mark.parametrize("players", ["words", "positions"])
 def test_summary_adds_up(tmp_path, players):
     source = write(tmp_path / "in.parquet", texts(30))
-    run_all(source, tmp_path / "out", Settings(players=players))
+    run_all(source, tmp_path / "out", Task(settings=Settings(players=players)))
     summary = summarize(tmp_path / "out")
     table = read(tmp_path / "out").to_pylist()
     total, documents = {}, {}
     for row in table:
         side = 0 if row["prediction"] > 0 else 1
-        for word in set(row["tokens"]):
+        for word in set(row["labels"]):
             documents.setdefault(word, [0, 0])[side] += 1
-        for word, score in zip(row["tokens"], row["shapley"], strict=True):
+        for word, score in zip(row["labels"], row["shapley"], strict=True):
             total.setdefault(word, [0.0, 0.0])[side] += score
     assert summary.words == tuple(total)
     assert np.allclose(summary.sums, list(total.values()), rtol=1e-12, atol=1e-12)
@@ -277,7 +276,7 @@ def test_a_cluster_gives_the_same_bits_and_survives_a_lost_worker(cluster, tmp_p
     address, workers = cluster
     source = write(tmp_path / "in.parquet", texts(240), row_group_size=100)
     run_all(source, tmp_path / "one", part_rows=3)
-    missing, _ = corpus.plan(source, tmp_path / "out", Settings(), 3)
+    missing, _ = corpus.plan(source, tmp_path / "out", Task(), 3)
 
     def kill_one_when_busy():
         wait_for(lambda: len(list((tmp_path / "out").glob("part-*"))) >= 8)

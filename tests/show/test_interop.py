@@ -83,7 +83,7 @@ def test_lime_pages_of_hostile_texts_have_no_way_out(name):
 @needs("lime")
 def test_lime_highlights_by_javascripts_count():
     e = explained("🎬🎬 fine film")
-    places = e.to_lime().domain_mapper.visualize_instance_html([(0, 1.0), (1, 2.0)], 1, "div", "exp")
+    places = e.to_lime().domain_mapper.visualize_instance_html([(1, 1.0), (2, 2.0)], 1, "div", "exp")
     assert '["fine", 5, 1.0]' in places and '["film", 10, 2.0]' in places  # each emoji is two units of UTF-16
 
 

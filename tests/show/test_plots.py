@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from attn_closed_form.cli.figure import FIGURES, save_figure
 
 import attn_closed_form as acf
 from attn_closed_form import explain
@@ -17,6 +16,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
 
 from attn_closed_form.show import plots  # noqa: E402
+from attn_closed_form.show.plots import FIGURES, save_figure  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +35,9 @@ def labels(axis):
 
 
 def test_attention_matrices_stand_in_their_panels(model):
-    weights, vocabulary = model
-    axes = plots.plot_attention(weights, vocabulary, REVIEW)
+    weights, vocabulary = model.weights, model.vocabulary
+    found = explain(model, REVIEW, "alpha-avg", output=0)
+    axes = plots.plot_attention(found)
     assert axes.shape == (weights.K,)
     ids = vocabulary.encode(REVIEW)
     A = acf.attention_matrices(weights, ids)
@@ -44,14 +45,14 @@ def test_attention_matrices_stand_in_their_panels(model):
         assert np.array_equal(ax.images[0].get_array(), A[i, : ids.size + 1, : ids.size + 1])
         assert labels(ax.xaxis)[:2] == ["[CLS]", "A"]
     given = plt.figure().subplots(1, weights.K)
-    assert plots.plot_attention(weights, vocabulary, REVIEW, axes=given)[2] is given[2]
-    with pytest.raises(ValueError, match="axes: expected 4, one a head, got 1"):
-        plots.plot_attention(weights, vocabulary, REVIEW, axes=given[:1])
+    assert plots.plot_attention(found, axes=given)[2] is given[2]
+    with pytest.raises(ValueError, match="axes: expected 4, one per head, got 1"):
+        plots.plot_attention(found, axes=given[:1])
 
 
 def test_the_gradient_map_is_the_gradient(model):
-    weights, vocabulary = model
-    ax = plots.plot_gradient(weights, vocabulary, REVIEW, output=1)
+    weights, vocabulary = model.weights, model.vocabulary
+    ax = plots.plot_gradient(explain(model, REVIEW, "g-l1", output=1))
     ids = vocabulary.encode(REVIEW)
     assert np.array_equal(ax.images[0].get_array(), acf.gradient(weights, ids, 1)[: ids.size + 1].T)
     low, high = ax.images[0].get_clim()
@@ -59,8 +60,8 @@ def test_the_gradient_map_is_the_gradient(model):
 
 
 def test_lime_boxes_crosses_and_the_printed_theorem(model):
-    weights, vocabulary = model
-    ax = plots.plot_lime(weights, vocabulary, REVIEW, runs=3, top=6)
+    weights, vocabulary = model.weights, model.vocabulary
+    ax = plots.plot_lime(explain(model, REVIEW, "lime", output=0), runs=3, top=6)
     game = acf.pooled_game(weights, vocabulary.encode(REVIEW), "words")
     exact = acf.lime_limit(game).coef
     order = np.argsort(-np.abs(exact), kind="stable")[:6]
@@ -71,14 +72,13 @@ def test_lime_boxes_crosses_and_the_printed_theorem(model):
     medians = [line.get_ydata()[0] for line in ax.lines if len(line.get_xdata()) == 2 and line.get_color() != "0.7"]
     assert set(np.round(np.median(runs, axis=0), 12)) <= set(np.round(medians, 12))
     assert len(ax.patches) == 6
-    deleted = plots.plot_lime(weights, vocabulary, REVIEW, runs=2, absent="deleted", ax=plt.figure().subplots())
+    deleted = plots.plot_lime(explain(model, REVIEW, "lime", absent="deleted"), runs=2, ax=plt.figure().subplots())
     assert "Theorem 5.1 as printed" not in [line.get_label() for line in deleted.lines]
 
 
 def test_the_slalom_plane_has_importance_across_and_value_up(model):
-    weights, vocabulary = model
-    ax = plots.plot_slalom(weights, vocabulary, REVIEW, names=3)
     found = explain(model, REVIEW, ["slalom-importance", "slalom-value", "slalom-linear"])
+    ax = plots.plot_slalom(found, names=3)
     points = np.column_stack([found["slalom-importance"].scores, found["slalom-value"].scores])
     assert np.allclose(ax.collections[0].get_offsets(), points)
     assert ax.texts[0].get_text() == found["slalom-linear"].top(1)[0][0]
@@ -86,9 +86,9 @@ def test_the_slalom_plane_has_importance_across_and_value_up(model):
 
 
 def test_the_interaction_map_is_the_interactions_without_the_diagonal(model):
-    weights, vocabulary = model
-    ax = plots.plot_interactions(weights, vocabulary, REVIEW, top=5)
-    e = explain(model, REVIEW, "shapley")["shapley"]
+    found = explain(model, REVIEW, "shapley")
+    ax = plots.plot_interactions(found, top=5)
+    e = found["shapley"]
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:5])
     expected = e.interactions()[np.ix_(order, order)]
     np.fill_diagonal(expected, 0)
@@ -97,8 +97,7 @@ def test_the_interaction_map_is_the_interactions_without_the_diagonal(model):
 
 
 def test_the_table_is_blue_for_and_orange_against(model):
-    weights, vocabulary = model
-    ax = plots.plot_table(weights, vocabulary, REVIEW, ["shapley", "alpha-avg"])
+    ax = plots.plot_table(explain(model, REVIEW, ["shapley", "alpha-avg"]))
     cells = ax.images[0].get_array()
     scores = explain(model, REVIEW, "shapley")["shapley"].scores
     red, blue = cells[0, np.argmax(scores), 0], cells[0, np.argmax(scores), 2]
@@ -111,7 +110,7 @@ def test_the_table_is_blue_for_and_orange_against(model):
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_every_figure_goes_to_a_file(tmp_path, model, figure, suffix):
     path = tmp_path / f"figure{suffix}"
-    save_figure(str(path), figure, *model, REVIEW, ["shapley", "alpha-avg"])
+    assert save_figure(explain(model, REVIEW), figure, path) == path
     assert path.read_bytes()[:4] == (b"\x89PNG" if suffix == ".png" else b"<?xm")
     assert plt.get_fignums() == []
 
@@ -119,9 +118,10 @@ def test_every_figure_goes_to_a_file(tmp_path, model, figure, suffix):
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font of a machine may lack an emoji
 @pytest.mark.parametrize("name", ["template", "emoji", "escape sequence", "one word", "unknown", "right to left"])
 def test_hostile_texts_are_drawn(tmp_path, name):
-    model = model_for("fine film bad")
+    found = explain(model_for("fine film bad"), HOSTILE[name])
     for figure in ("table", "slalom", "interactions"):
-        save_figure(str(tmp_path / "figure.png"), figure, *model, HOSTILE[name], "shapley")
+        path = save_figure(found, figure, tmp_path / figure)
+        assert path.name == f"{figure}.png" and path.stat().st_size > 1000
 
 
 def test_dollars_are_not_mathematics():
@@ -131,15 +131,22 @@ def test_dollars_are_not_mathematics():
 def test_long_texts_leave_names_out():
     text = long_text(200)
     model = model_for(text, T_max=256)
-    weights = model.weights
-    vocabulary = model.vocabulary
-    ax = plots.plot_table(weights, vocabulary, text, "alpha-avg")
+    ax = plots.plot_table(explain(model, text, "alpha-avg"))
     assert 40 < len(labels(ax.xaxis)) <= plots.MOST_NAMES
 
 
+def test_a_figure_that_the_model_or_the_methods_cannot_give_is_an_error():
+    found = acf.Scores().explain({"s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley")
+    with pytest.raises(ValueError, match="needs 'gradient-map' of the model"):
+        plots.make_figure(found, "gradient")
+    with pytest.raises(ValueError, match="needs the method 'lime', got shapley"):
+        plots.make_figure(found, "lime")
+
+
 def test_an_unknown_figure_and_a_missing_matplotlib_are_errors(model, monkeypatch):
+    found = explain(model, REVIEW, "shapley")
     with pytest.raises(ValueError, match=r"figure: expected one of table, .*got 'pie'"):
-        save_figure("x.png", "pie", *model, REVIEW)
+        save_figure(found, "pie", "x.png")
 
     def missing(name):
         raise ModuleNotFoundError("No module named 'matplotlib'")
@@ -147,4 +154,4 @@ def test_an_unknown_figure_and_a_missing_matplotlib_are_errors(model, monkeypatc
     monkeypatch.setattr(importlib, "import_module", missing)
     monkeypatch.delitem(sys.modules, "matplotlib.figure")
     with pytest.raises(ImportError, match=r"attn-closed-form\[plots\]"):
-        save_figure("x.png", "table", *model, REVIEW)
+        save_figure(found, "table", "x.png")

@@ -1,5 +1,6 @@
 """The report is well formed, self-contained and light, and shows any text literally."""
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -69,9 +70,7 @@ class Page(HTMLParser):
 
 def page_for(text, known="fine film bad", **options):
     model = model_for(known, text)
-    weights = model.weights
-    vocabulary = model.vocabulary
-    return report(weights, vocabulary, text, **{"runs": 2, **options})
+    return report(explain(model, text, **options), runs=2)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -107,9 +106,7 @@ def test_the_page_needs_no_network():
 def test_a_page_for_256_tokens_is_light(players):
     text = long_text(255)
     model = model_for(text, T_max=256, K=6)
-    weights = model.weights
-    vocabulary = model.vocabulary
-    html = report(weights, vocabulary, text, players=players, runs=2)
+    html = report(explain(model, text, players=players), runs=2)
     Page(html)
     assert len(html.encode()) < 200_000
 
@@ -117,10 +114,8 @@ def test_a_page_for_256_tokens_is_light(players):
 def test_ten_thousand_words_stay_light_and_are_counted():
     text = long_text(10_000)
     model = model_for(text, T_max=256, K=6, d_e=8)
-    weights = model.weights
-    vocabulary = model.vocabulary
     with pytest.warns(UserWarning, match="last 9745 are not seen"):
-        html = report(weights, vocabulary, text, runs=1)
+        html = report(explain(model, text), runs=1)
     Page(html)
     assert len(html.encode()) < 200_000
     assert "9,745 more not seen" in html and "255 of 10,000" in html
@@ -128,9 +123,7 @@ def test_ten_thousand_words_stay_light_and_are_counted():
 
 def test_words_carry_the_level_of_their_score():
     model = model_for(REVIEW)
-    weights = model.weights
-    vocabulary = model.vocabulary
-    page = Page(report(weights, vocabulary, REVIEW, ["shapley", "alpha-avg"], runs=0))
+    page = Page(report(explain(model, REVIEW, ["shapley", "alpha-avg"]), runs=0))
     e = explain(model, REVIEW, "shapley")["shapley"]
     assert len(page.words) == 2 * len(e.occurrences)
     for (mark, word), place in zip(page.words, e.occurrences, strict=False):
@@ -142,9 +135,7 @@ def test_words_carry_the_level_of_their_score():
 
 def test_the_script_knows_every_score():
     model = model_for(REVIEW)
-    weights = model.weights
-    vocabulary = model.vocabulary
-    data = json.loads(Page(report(weights, vocabulary, REVIEW, runs=0)).scripts[0])
+    data = json.loads(Page(report(explain(model, REVIEW), runs=0)).scripts[0])
     found = explain(model, REVIEW)
     assert data["labels"] == [METHODS[name].label for name in DEFAULT_METHODS]
     for row, e in zip(data["scores"], found.values(), strict=True):
@@ -155,18 +146,14 @@ def test_the_script_knows_every_score():
 
 def test_prediction_and_guarantee_stand_at_the_top():
     model = model_for(REVIEW)
-    weights = model.weights
-    vocabulary = model.vocabulary
-    html = report(weights, vocabulary, REVIEW, runs=0)
+    html = report(explain(model, REVIEW), runs=0)
     e = explain(model, REVIEW, "shapley")["shapley"]
     assert f"{e.prediction:+.4f}" in html and f"≤ {e.error:.1e}" in html
 
 
 def test_unknown_words_are_marked():
     model = model_for("fine film")
-    weights = model.weights
-    vocabulary = model.vocabulary
-    page = Page(report(weights, vocabulary, "zyx film", ["alpha-avg"], runs=0))
+    page = Page(report(explain(model, "zyx film", ["alpha-avg"]), runs=0))
     (unknown, _), (known, _) = page.words
     assert "k" in unknown.split() and "k" not in known.split()
 
@@ -204,8 +191,6 @@ def test_crosses_stand_at_the_exact_values():
 def test_a_constant_model_has_a_page():
     model = model_for(REVIEW)
     weights = model.weights
-    vocabulary = model.vocabulary
-    import dataclasses
-
     flat = dataclasses.replace(weights, W_v=np.zeros_like(weights.W_v), b_v=np.zeros_like(weights.b_v))
-    Page(report(flat, vocabulary, REVIEW, runs=2))
+    page = Page(report(explain(dataclasses.replace(model, weights=flat), REVIEW, ["shapley", "lime", "loo"]), runs=2))
+    assert {mark for mark, _ in page.words if mark} == set()

@@ -15,14 +15,14 @@ from tests.texts import HOSTILE, REVIEW, long_text, model_for
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def rows_of(text, methods=None, **options):
-    model = model_for("fine film bad", text)
-    return list(explain(model, text, methods, **options).values())
+def found_for(text, methods=None, **options):
+    return explain(model_for("fine film bad", text), text, methods, **options)
 
 
 def test_marks_say_sign_and_strength():
-    e = rows_of(REVIEW, "shapley")[0]
-    lines = table([e], 10_000).splitlines()
+    found = found_for(REVIEW, "shapley")
+    e = found["shapley"]
+    lines = table(found, 10_000).splitlines()
     level = levels(e.strength)
     expected = [REVIEW[p.start : p.end] + mark(level[p.player], True) for p in e.occurrences]
     assert lines[0].split() == ["Shapley", *expected]
@@ -31,8 +31,9 @@ def test_marks_say_sign_and_strength():
 
 
 def test_colours_paint_the_same_words_and_leave_no_marks():
-    e = rows_of(REVIEW, "shapley")[0]
-    painted = table([e], 10_000, colour=True).splitlines()[0]
+    found = found_for(REVIEW, "shapley")
+    e = found["shapley"]
+    painted = table(found, 10_000, colour=True).splitlines()[0]
     assert ANSI.sub("", painted).split() == ["Shapley", *(REVIEW[p.start : p.end] for p in e.occurrences)]
     level = levels(e.strength)
     assert painted.count("\x1b[38;5") == sum(level[p.player] != 0 for p in e.occurrences)
@@ -42,8 +43,8 @@ def test_colours_paint_the_same_words_and_leave_no_marks():
 @pytest.mark.parametrize("colour", [False, True])
 def test_lines_are_wrapped_and_lose_no_word(columns, colour):
     text = long_text(40)
-    rows = rows_of(text, ["shapley", "alpha-avg"])
-    body = ANSI.sub("", table(rows, columns, colour)).split("\n\n")[0]
+    found = found_for(text, ["shapley", "alpha-avg"])
+    body = ANSI.sub("", table(found, columns, colour)).split("\n\n")[0]
     assert max(map(width, body.splitlines())) <= columns
     words = [re.sub(r"[-+*]+$", "", word) for word in body.split()]
     assert words == ["Shapley", *text.split(), "α-avg", *text.split()]
@@ -53,32 +54,33 @@ def test_unknown_and_unseen_words_are_named():
     model = model_for("fine film", T_max=4)
     with pytest.warns(UserWarning, match="not seen"):
         found = explain(model, "zyx film fine film film", "alpha-avg")
-    shown = table(found.values(), 100)
+    shown = table(found, 100)
     assert "zyx[UNK]" in shown and "… 2 more not seen" in shown
     assert "[UNK]: not in the vocabulary" in shown
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_cannot_steer_the_terminal(name):
-    shown = table(rows_of(HOSTILE[name], ["shapley", "alpha-avg"]), 80)
+    shown = table(found_for(HOSTILE[name], ["shapley", "alpha-avg"]), 80)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", shown)
     shown.encode("utf-8")
 
 
 def test_a_guaranteed_error_is_printed_with_its_methods():
-    rows = rows_of(REVIEW, ["shapley", "alpha-avg"])
-    assert f"guaranteed error: {rows[0].error:.0e} (Shapley)" in table(rows)
-    assert "guaranteed" not in table(rows[1:])
+    found = found_for(REVIEW, ["shapley", "alpha-avg"])
+    assert f"guaranteed error: {found['shapley'].error:.0e} (Shapley)" in table(found)
+    assert "guaranteed" not in table(found_for(REVIEW, "alpha-avg"))
 
 
 def test_numbers_are_those_of_the_strongest_words():
-    rows = rows_of(REVIEW, ["shapley", "loo"])
-    lines = numbers(rows, 2).splitlines()
+    found = found_for(REVIEW, ["shapley", "loo"])
+    rows = list(found.values())
+    lines = numbers(found, 2).splitlines()
     assert lines[0].split() == ["shapley", "loo"]
     for line, (word, score) in zip(lines[1:], rows[0].top(2), strict=True):
         name, first, second = line.split()
         assert name == word and float(first) == pytest.approx(score, rel=1e-5)
-        assert float(second) == pytest.approx(rows[1].scores[rows[1].tokens.index(word)], rel=1e-5)
+        assert float(second) == pytest.approx(rows[1].scores[rows[1].labels.index(word)], rel=1e-5)
 
 
 def test_strength_and_levels():

@@ -9,32 +9,30 @@ import pytest
 from attn_closed_form import (
     DEFAULT_METHODS,
     METHODS,
-    PooledGame,
-    TextClassifier,
+    Scores,
     explain,
     load_demo_model,
     pooled_game,
     shapley_interactions,
 )
-from attn_closed_form.web.answers import FORECASTS, interactions_of
 from attn_closed_form.web.app import make_app
 from tests.tolerances import QUADRATURE, assert_algebraic
-from tests.web_client import TEXT, VOCABULARY, WEIGHTS, post, raw
+from tests.web_client import MODEL, TEXT, post, raw
 
 
 @pytest.mark.parametrize("players", ["words", "positions"])
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_the_api_says_what_the_library_says(players, absent):
     got = post({"text": TEXT, "methods": "all", "players": players, "absent": absent, "output": 1}).json()
-    expected = explain(TextClassifier(WEIGHTS, VOCABULARY), TEXT, "all", players, absent, output=1)
+    expected = explain(MODEL, TEXT, "all", players=players, absent=absent, output=1)
     assert list(got["methods"]) == list(METHODS)
     for name, e in expected.items():
         assert got["methods"][name]["scores"] == e.scores.tolist()
         assert got["methods"][name]["error"] == e.error
         assert got["prediction"] == e.prediction
-        assert got["tokens"] == list(e.labels)
+        assert got["labels"] == list(e.labels)
     assert got["removal"] is None
-    assert (got["players"], got["absent"], got["output"]) == (players, absent, 1)
+    assert (got["players"], got["absent"], got["output"]) == (players, absent, "fine")
     # Spans count code points, whatever lies beyond the basic plane.
     assert ["".join(TEXT[slice(*span)] for span in spans).lower() for spans in got["spans"]][1] == "fine"
 
@@ -48,15 +46,15 @@ def test_without_methods_all_that_do_not_sample():
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_removing_words_moves_the_prediction_exactly(absent):
     removed = [1, 4, 1]
-    got = post({"text": TEXT, "absent": absent, "removed": removed}).json()
-    game = pooled_game(WEIGHTS, VOCABULARY.encode(TEXT), "words", absent)
+    got = post({"text": TEXT, "absent": absent, "removed": removed, "output": "dull"}).json()
+    game = pooled_game(MODEL.weights, MODEL.vocabulary.encode(TEXT), "words", absent)
     present = np.ones(game.d, dtype=bool)
     present[removed] = False
     removal = got["removal"]
     assert removal["players"] == [1, 4]
     assert_algebraic(removal["prediction"], game.value(present))
     assert_algebraic(removal["change"], game.value(present) - got["prediction"], scale=abs(got["prediction"]))
-    assert set(removal["forecasts"]) == set(FORECASTS) & set(DEFAULT_METHODS)
+    assert set(removal["forecasts"]) == {name for name in DEFAULT_METHODS if METHODS[name].forecasts}
     for name, forecast in removal["forecasts"].items():
         scores = got["methods"][name]["scores"]
         assert_algebraic(forecast["change"], -(scores[1] + scores[4]), scale=1.0)
@@ -74,14 +72,14 @@ def test_a_player_can_be_named_by_any_of_its_spans():
     by_span = post({"text": TEXT, "removed": [[at, at + 4]]}).json()
     by_index = post({"text": TEXT, "removed": [2]}).json()
     assert by_span["removal"] == by_index["removal"]
-    assert by_span["tokens"][2] == "film" and [at, at + 4] in by_span["spans"][2]
+    assert by_span["labels"][2] == "film" and [at, at + 4] in by_span["spans"][2]
 
 
 @pytest.mark.parametrize("players", ["words", "positions"])
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_interactions_of_one_word_are_a_row_of_the_matrix(players, absent):
-    options = {"text": TEXT, "players": players, "absent": absent}
-    game = pooled_game(WEIGHTS, VOCABULARY.encode(TEXT), players, absent)
+    options = {"text": TEXT, "players": players, "absent": absent, "output": 0}
+    game = pooled_game(MODEL.weights, MODEL.vocabulary.encode(TEXT), players, absent)
     matrix = shapley_interactions(game)
     for player in (0, 3):
         got = post({**options, "player": player}, "/api/interactions").json()
@@ -92,23 +90,19 @@ def test_interactions_of_one_word_are_a_row_of_the_matrix(players, absent):
         assert 0 < got["error"] < 1e-9
 
 
-def test_interactions_where_nobody_means_nothing():
-    rng = np.random.default_rng(0)
-    game = PooledGame.from_scores(rng.normal(size=(2, 5)), rng.normal(size=(2, 5)), empty_value=0.7)
-    row, error = interactions_of(game, 2)
-    expected = shapley_interactions(game)[2]
-    np.testing.assert_allclose(np.delete(row, 2), np.delete(expected, 2), rtol=0, atol=error + 2 * QUADRATURE)
-
-
 def test_a_single_word_has_no_interactions():
     got = post({"text": "fine", "player": [0, 4]}, "/api/interactions").json()
-    assert got["interactions"] == [None] and got["tokens"] == ["fine"]
+    assert got["interactions"] == [None] and got["labels"] == ["fine"]
 
 
-def test_interactions_of_huge_scores_loosen_their_tolerance():
-    game = PooledGame.from_scores([0.0, 1e4, -1e4], [1.0, -1.0, 1.0], s_background=0.0, v_background=1e-9)
-    row, error = interactions_of(game, 0)
-    assert np.isfinite(row).all() and error > 0
+def test_a_table_of_scores_is_answered_like_a_text():
+    app = make_app(Scores(), "scores")
+    table = {"label": ["x", "y", "z"], "s": [0.0, 1.0, -1.0], "v": [1.0, -1.0, 3.0]}
+    got = post({"input": table, "removed": [1]}, app=app).json()
+    assert got["labels"] == ["x", "y", "z"] and got["text"] is None and "g-l1" not in got["methods"]
+    assert_algebraic(got["removal"]["change"], -got["methods"]["loo"]["scores"][1], scale=1.0)
+    refused = post({"input": {"s": [0.0]}}, app=app)
+    assert refused.status_code == 422 and "expected a column 'v'" in refused.json()["error"]
 
 
 def test_what_the_model_does_not_see_is_said_without_a_warning():
@@ -118,7 +112,7 @@ def test_what_the_model_does_not_see_is_said_without_a_warning():
         got = post({"text": text})
     assert got.status_code == 200
     assert got.json()["unseen"] == [[80, 84], [85, 89]]
-    assert got.json()["tokens"] == ["fine"]
+    assert got.json()["labels"] == ["fine"]
 
 
 @pytest.mark.parametrize("text", ["\ud83d fine \udc00", "\x00\x1b[31mfine\u202e", "</script><b>fine", "ﬁne ＦＩＮＥ"])
@@ -131,5 +125,5 @@ def test_any_text_comes_back_as_it_was(text):
 
 def test_the_shipped_model_answers():
     got = post({"text": "A wonderful film, but the ending is terrible."}, app=make_app(load_demo_model(), "shipped"))
-    scores = dict(zip(got.json()["tokens"], got.json()["methods"]["shapley"]["scores"], strict=True))
+    scores = dict(zip(got.json()["labels"], got.json()["methods"]["shapley"]["scores"], strict=True))
     assert scores["terrible"] < 0 < scores["wonderful"]

@@ -6,13 +6,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from attn_closed_form import METHODS, TextClassifier, Vocabulary, explain, random_weights
+from attn_closed_form import METHODS, Vocabulary, explain, random_weights
 from attn_closed_form.show.palette import AGAINST, FOR, UNSIGNED
 from attn_closed_form.web import app as web_app
 from attn_closed_form.web.app import FILES, make_app
 from attn_closed_form.web.fields import MAX_BYTES, MAX_CHARACTERS
 from attn_closed_form.web.reference import REQUESTS, openapi, reference_page
-from tests.web_client import APP, VOCABULARY, WEIGHTS, WORDS, post, send, send_async
+from tests.web_client import APP, MODEL, WORDS, post, send, send_async
 
 WRONG = ["/static/app.js", "/..%2fapp.py", "/%2e%2e/app.py", "/app.py", "/api/", "/favicon.ico", "/etc/passwd"]
 
@@ -60,7 +60,7 @@ def test_other_names_are_not(host):
     assert got.status_code == 421
     assert got.json()["status"] == 421
     assert got.headers["content-security-policy"]
-    open_app = make_app(WEIGHTS, VOCABULARY, "open", loopback_only=False)
+    open_app = make_app(MODEL, "open", loopback_only=False)
     assert send("GET", "/", app=open_app, headers={"host": host}).status_code == 200
 
 
@@ -115,7 +115,7 @@ def test_the_page_has_the_colours_of_the_palette():
 
 def test_the_model_is_described():
     got = send("GET", "/api/model").json()
-    assert (got["name"], got["tokens"], got["outputs"], got["words"]) == ("a small model", 16, 2, len(WORDS))
+    assert (got["name"], got["labels"], got["outputs"], got["words"]) == ("a small model", 16, 2, len(WORDS))
     assert [method["name"] for method in got["methods"]] == list(METHODS)
     assert got["limits"] == {"bytes": MAX_BYTES, "characters": MAX_CHARACTERS}
 
@@ -137,10 +137,7 @@ def test_the_documentation_lists_every_address_and_field():
 
 def test_eight_clients_at_once_all_get_their_own_answer():
     texts = [f"a {word} film {'and tears ' * n}" for n, word in enumerate(WORDS[3:7])] * 10
-    expected = {
-        text: explain(TextClassifier(WEIGHTS, VOCABULARY), text, "shapley")["shapley"].scores.tolist()
-        for text in set(texts)
-    }
+    expected = {text: explain(MODEL, text, "shapley")["shapley"].scores.tolist() for text in set(texts)}
 
     async def client(own):
         return [
@@ -168,7 +165,7 @@ def test_a_slow_request_blocks_nobody_and_too_many_are_told_so(monkeypatch):
 
     monkeypatch.setattr(web_app, "explain_answer", slow)
     monkeypatch.setattr(web_app, "WAITING", 3)
-    app = make_app(WEIGHTS, VOCABULARY, "slow")
+    app = make_app(MODEL, "slow")
 
     async def scene():
         stuck = [asyncio.create_task(send_async(app, "POST", "/api/explain", json={"text": "dull"})) for _ in range(2)]
@@ -196,7 +193,7 @@ def test_a_fault_of_ours_says_nothing_of_the_inside(monkeypatch):
         raise RuntimeError("secret path")
 
     monkeypatch.setattr(web_app, "explain_answer", broken)
-    got = post({"text": "fine"}, app=make_app(WEIGHTS, VOCABULARY, "broken"))
+    got = post({"text": "fine"}, app=make_app(MODEL, "broken"))
     assert got.status_code == 500
     assert "secret" not in got.text and got.json()["status"] == 500
     assert got.headers["content-security-policy"]
@@ -206,4 +203,4 @@ def test_a_model_that_cannot_read_is_refused():
     with pytest.raises(ValueError, match="T_max"):
         make_app(random_weights(seed=0, D=3, T_max=1), Vocabulary(WORDS[:3]), "")
     with pytest.raises(ValueError, match="vocabulary"):
-        make_app(WEIGHTS, Vocabulary(WORDS[:3]), "")
+        make_app(MODEL.weights, Vocabulary(WORDS[:3]), "")

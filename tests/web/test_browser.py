@@ -141,7 +141,7 @@ def test_clicking_a_word_removes_it_and_clicking_again_restores_it(page, address
     mess = word(page, "mess")
     mess.click()
     answer = api(address, text=TEXT, removed=[4])
-    assert answer["tokens"][4] == "mess" and abs(answer["removal"]["change"]) > 0.1
+    assert answer["labels"][4] == "mess" and abs(answer["removal"]["change"]) > 0.1
     wait(page, TEXT, removed=[4])
     check_forecasts(page, answer)
     assert mess.get_attribute("aria-pressed") == "true"
@@ -207,7 +207,7 @@ def test_the_switches(page, address):
         wait(page, TEXT, players, absent)
         answer = api(address, text=TEXT, players=players, absent=absent)
         check_table(page, answer)
-        assert page.locator("#plane circle").count() == len(answer["tokens"])
+        assert page.locator("#plane circle").count() == len(answer["labels"])
 
 
 def test_interactions_of_a_chosen_word(page, address):
@@ -218,7 +218,7 @@ def test_interactions_of_a_chosen_word(page, address):
         assert response.value.ok
         player = int(page.input_value("#chosen"))
         answer = api(address, "interactions", text=TEXT, player=player)
-        assert answer["tokens"][player] == label
+        assert answer["labels"][player] == label
         strongest = max((value, j) for j, value in enumerate(map(abs, filled(answer["interactions"]))))[1]
         page.wait_for_function(
             "player => document.querySelector('#pairs tbody tr')?.dataset.player === player", arg=str(strongest)

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from attn_closed_form import TextClassifier, explain, save_model
+from attn_closed_form import explain, save_model
 from attn_closed_form.cli.main import main
-from tests.web_client import TEXT, VOCABULARY, WEIGHTS
+from tests.web_client import MODEL, TEXT
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +45,7 @@ def test_a_strange_port_is_wrong_usage(port, capsys):
 
 
 def test_serve_answers_and_ctrl_c_ends_it_cleanly(tmp_path):
-    save_model(TextClassifier(WEIGHTS, VOCABULARY), tmp_path / "small.npz")
+    save_model(MODEL, tmp_path / "small.npz")
     command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0", "--model", str(tmp_path / "small.npz")]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -54,10 +54,7 @@ def test_serve_answers_and_ctrl_c_ends_it_cleanly(tmp_path):
         address = next(part for part in line.split() if part.startswith("http"))
         assert address.startswith("http://127.0.0.1:")
         got = httpx.post(f"{address}api/explain", json={"text": TEXT, "methods": ["loo"]}, trust_env=False)
-        assert (
-            got.json()["methods"]["loo"]["scores"]
-            == explain(TextClassifier(WEIGHTS, VOCABULARY), TEXT, "loo")["loo"].scores.tolist()
-        )
+        assert got.json()["methods"]["loo"]["scores"] == explain(MODEL, TEXT, "loo")["loo"].scores.tolist()
         assert "server" not in got.headers
         server.send_signal(signal.SIGINT)
         out, err = server.communicate(timeout=20)

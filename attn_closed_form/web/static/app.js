@@ -9,9 +9,9 @@ const DEBOUNCE = 60; // ms after the last key
 const QUIET = 700; // ms until a screen reader hears the result
 const START = "The plot is a mess and the ending is terrible, but the acting is wonderful and I never once felt bored!";
 
-const state = { players: "words", absent: "unk", output: 0, wanted: 0, removed: new Set(), chosen: null, answer: null };
+const state = { players: "words", absent: "unk", output: null, removed: new Set(), chosen: null, answer: null };
 let summaries = new Map();
-let outputs = 1;
+let outputs = [];
 
 // One question at a time to each address: a new one ends the one before it.
 const running = {};
@@ -69,8 +69,7 @@ function show() {
   const unseen = answer.unseen.length;
   at("message").textContent = unseen ? `The model reads the first ${seen(answer)} words; the last ${unseen} are not seen.` : "";
   at("results").hidden = false;
-  const side = outputs > 1 ? "" : answer.prediction > 0 ? " (positive)" : " (negative)";
-  at("prediction").textContent = fixed(answer.prediction) + side;
+  at("prediction").textContent = verdict(answer);
   at("prediction").dataset.value = answer.prediction;
   at("moved").textContent = answer.removal ? `→ ${fixed(answer.removal.prediction)} without ${without(answer)}` : "";
   at("restore").hidden = !removed.size;
@@ -82,6 +81,15 @@ function show() {
   fillChoice();
   later("live", QUIET, () => (at("live").textContent = spoken(answer)));
   document.body.dataset.ready = JSON.stringify([answer.text, answer.players, answer.absent, answer.removal?.players ?? []]);
+}
+
+// What the model says: the most probable class, and the logit that is explained.
+function verdict(answer) {
+  const chances = Object.entries(answer.probabilities ?? {});
+  if (!chances.length) return `${answer.output} ${fixed(answer.prediction)}`;
+  const [best, chance] = chances.reduce((a, b) => (b[1] > a[1] ? b : a));
+  const explained = answer.output === best ? "logit" : `explained: ${answer.output}, logit`;
+  return `${best}, ${Math.round(100 * chance)} % (${explained} ${fixed(answer.prediction)})`;
 }
 
 const seen = (answer) => answer.spans.reduce((sum, spans) => sum + spans.length, 0);
@@ -102,7 +110,7 @@ function spoken(answer) {
 function fillChoice() {
   const { answer } = state;
   const select = at("chosen");
-  select.replaceChildren(...answer.tokens.map((_, player) => new Option(name(answer, player), player)));
+  select.replaceChildren(...answer.labels.map((_, player) => new Option(name(answer, player), player)));
   select.value = String(state.chosen ?? strongest(answer, 1)[0]);
 }
 
@@ -141,7 +149,7 @@ function rememberInLink() {
   const parts = new URLSearchParams({ text });
   if (players !== "words") parts.set("players", players);
   if (absent !== "unk") parts.set("absent", absent);
-  if (output) parts.set("output", output);
+  if (output !== null) parts.set("output", output);
   at("link").href = `#${parts}`;
   try {
     history.replaceState(null, "", `#${parts}`);
@@ -156,17 +164,17 @@ function readLink() {
   at("text").value = parts.get("text") ?? (at("text").value || START); // a fast person may have begun
   state.players = among(parts.get("players"), ["words", "positions"]);
   state.absent = among(parts.get("absent"), ["unk", "deleted"]);
-  state.wanted = Number(parts.get("output"));
+  state.output = parts.get("output");
   chooseOutput();
   for (const radio of document.querySelectorAll("input[type=radio]")) radio.checked = state[radio.name] === radio.value;
   forgetPlayers();
   update();
 }
 
-// The output that the link wants, once the model has said that it has so many.
+// The class that the link wants, once the model has said which there are; the predicted one otherwise.
 function chooseOutput() {
-  state.output = Number.isInteger(state.wanted) && state.wanted > 0 && state.wanted < outputs ? state.wanted : 0;
-  at("output").value = String(state.output);
+  if (outputs.length && !outputs.includes(state.output)) state.output = null;
+  at("output").value = state.output ?? "";
 }
 
 function moveInStrip(event) {
@@ -222,7 +230,7 @@ async function begin() {
     });
   }
   at("output").addEventListener("change", () => {
-    state.wanted = state.output = Number(at("output").value);
+    state.output = at("output").value || null;
     update();
   });
   at("strip").addEventListener("click", clickWord);
@@ -240,11 +248,12 @@ async function begin() {
     const model = await (await fetch("/api/model")).json();
     summaries = new Map(model.methods.map((method) => [method.name, `${method.summary}; ${method.accuracy}`]));
     outputs = model.outputs;
-    at("model").append(` Model: ${model.name}, ${model.heads} heads, reads ${model.tokens} words.`);
-    at("output").replaceChildren(...Array.from({ length: outputs }, (_, c) => new Option(String(c), c)));
-    at("output-label").hidden = outputs < 2;
+    at("model").append(` Model: ${model.name}, ${model.model}.`);
+    at("output").replaceChildren(new Option("the predicted class", ""), ...outputs.map((name) => new Option(name, name)));
+    at("output-label").hidden = outputs.length < 2;
+    const wanted = state.output;
     chooseOutput();
-    if (outputs > 1) update();
+    if (state.output !== wanted) update();
     else if (state.answer) show(); // now with what each method means
   } catch {
     // The first question says so.
