@@ -56,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status.
 
     >>> main(["methods"])  # doctest: +ELLIPSIS
-    alpha-avg          α-avg           closed form  attention, mean over heads (Lopardo et al. 2024, Eq. 10); it has no sign and knows no class
-    ...
+    alpha-avg          α-avg           closed form  attention, mean over heads ...
     0
     """
     for stream in (sys.stdout, sys.stderr):

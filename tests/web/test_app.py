@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from attn_closed_form import METHODS, Vocabulary, explain, random_weights
+from attn_closed_form import METHODS, TextClassifier, Vocabulary, explain, random_weights
 from attn_closed_form.show.palette import AGAINST, FOR, UNSIGNED
 from attn_closed_form.web import app as web_app
 from attn_closed_form.web.app import FILES, make_app
@@ -115,7 +115,8 @@ def test_the_page_has_the_colours_of_the_palette():
 
 def test_the_model_is_described():
     got = send("GET", "/api/model").json()
-    assert (got["name"], got["labels"], got["outputs"], got["words"]) == ("a small model", 16, 2, len(WORDS))
+    assert (got["name"], got["outputs"]) == ("a small model", ["dull", "fine"])
+    assert (got["players"], got["absent"]) == (["words", "positions"], ["unk", "deleted"])
     assert [method["name"] for method in got["methods"]] == list(METHODS)
     assert got["limits"] == {"bytes": MAX_BYTES, "characters": MAX_CHARACTERS}
 
@@ -127,9 +128,9 @@ def test_the_documentation_lists_every_address_and_field():
         schema = openapi()["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert schema["additionalProperties"] is False
         defaults = {name: kind["default"] for name, kind in schema["properties"].items() if "default" in kind}
-        required = {"text": "fine", "player": 0}
-        data = defaults | {name: required[name] for name in schema["required"]}
-        assert set(data) == set(fields)
+        given = {"text": "fine", "player": 0, "players": "words", "absent": "unk", "output": 1, "tol": 1e-6, "seed": 1}
+        data = defaults | {name: value for name, value in given.items() if name in fields}
+        assert set(data) == set(fields) and set(schema["required"]) <= set(data)
         assert post(data, path).status_code == 200
         answers = openapi()["paths"][path]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
         assert set(answers["properties"]) <= set(post(data, path).json())
@@ -158,10 +159,10 @@ def test_eight_clients_at_once_all_get_their_own_answer():
 def test_a_slow_request_blocks_nobody_and_too_many_are_told_so(monkeypatch):
     release, real = threading.Event(), web_app.explain_answer
 
-    def slow(weights, vocabulary, asked):
-        if asked.text == "dull":
+    def slow(model, asked):
+        if asked.raw == "dull":
             assert release.wait(20)
-        return real(weights, vocabulary, asked)
+        return real(model, asked)
 
     monkeypatch.setattr(web_app, "explain_answer", slow)
     monkeypatch.setattr(web_app, "WAITING", 3)
@@ -201,6 +202,4 @@ def test_a_fault_of_ours_says_nothing_of_the_inside(monkeypatch):
 
 def test_a_model_that_cannot_read_is_refused():
     with pytest.raises(ValueError, match="T_max"):
-        make_app(random_weights(seed=0, D=3, T_max=1), Vocabulary(WORDS[:3]), "")
-    with pytest.raises(ValueError, match="vocabulary"):
-        make_app(MODEL.weights, Vocabulary(WORDS[:3]), "")
+        TextClassifier(random_weights(seed=0, D=3, T_max=1), Vocabulary(WORDS[:3]))

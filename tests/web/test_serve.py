@@ -69,11 +69,11 @@ import time
 from attn_closed_form import load_demo_model
 from attn_closed_form.web import app, serve
 real = app.explain_answer
-def slow(weights, vocabulary, asked):
-    if asked.text != "a":  # what the server warms up with
+def slow(model, asked):
+    if asked.raw != "a":  # what the server warms up with
         print("working", flush=True)
         time.sleep(1.5)
-    return real(weights, vocabulary, asked)
+    return real(model, asked)
 app.explain_answer, serve.GRACE = slow, 0.2
 raise SystemExit(serve.serve(load_demo_model(), port=0))
 """

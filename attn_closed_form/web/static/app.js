@@ -9,7 +9,7 @@ const DEBOUNCE = 60; // ms after the last key
 const QUIET = 700; // ms until a screen reader hears the result
 const START = "The plot is a mess and the ending is terrible, but the acting is wonderful and I never once felt bored!";
 
-const state = { players: "words", absent: "unk", output: null, removed: new Set(), chosen: null, answer: null };
+const state = { players: "words", absent: "unk", output: null, wanted: null, removed: new Set(), chosen: null, answer: null };
 let summaries = new Map();
 let outputs = [];
 
@@ -164,7 +164,7 @@ function readLink() {
   at("text").value = parts.get("text") ?? (at("text").value || START); // a fast person may have begun
   state.players = among(parts.get("players"), ["words", "positions"]);
   state.absent = among(parts.get("absent"), ["unk", "deleted"]);
-  state.output = parts.get("output");
+  state.wanted = parts.get("output");
   chooseOutput();
   for (const radio of document.querySelectorAll("input[type=radio]")) radio.checked = state[radio.name] === radio.value;
   forgetPlayers();
@@ -173,7 +173,7 @@ function readLink() {
 
 // The class that the link wants, once the model has said which there are; the predicted one otherwise.
 function chooseOutput() {
-  if (outputs.length && !outputs.includes(state.output)) state.output = null;
+  state.output = outputs.includes(state.wanted) ? state.wanted : null;
   at("output").value = state.output ?? "";
 }
 
@@ -230,7 +230,7 @@ async function begin() {
     });
   }
   at("output").addEventListener("change", () => {
-    state.output = at("output").value || null;
+    state.wanted = state.output = at("output").value || null;
     update();
   });
   at("strip").addEventListener("click", clickWord);
@@ -251,9 +251,8 @@ async function begin() {
     at("model").append(` Model: ${model.name}, ${model.model}.`);
     at("output").replaceChildren(new Option("the predicted class", ""), ...outputs.map((name) => new Option(name, name)));
     at("output-label").hidden = outputs.length < 2;
-    const wanted = state.output;
     chooseOutput();
-    if (state.output !== wanted) update();
+    if (state.output !== null) update();
     else if (state.answer) show(); // now with what each method means
   } catch {
     // The first question says so.
