@@ -6,9 +6,10 @@ rest features, one row per instance. Nothing is downloaded: the reader gives a p
 
 `digit_slides` lays digits out as a tiled slide: every tile is a handwritten digit, its features are its pixels, its
 coordinates are those of a grid at level 0, and the label of the slide says whether a given digit occurs. So which
-instances *make* the label is known, which no data set of whole slides offers for free. After Ilse et al. 2018,
-section 4.2 (MNIST-bags); here with two kinds of evidence: `target` digits are rare among the tiles of a positive slide,
-and an optional `against` digit, which occurs in negative slides only, speaks for the other class.
+instances *make* the label is known, which no data set of whole slides offers for free. After Ilse et al. 2018, section
+4.2 (MNIST-bags). With a digit `against`, as in the pos-neg bags of Hense et al. 2024 (xMIL), both digits occur, and a
+slide is positive if it has more of the target: then tiles speak for *and* against the label, with equal right to
+attention.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class LabelledBags(NamedTuple):
 class DigitSlides(NamedTuple):
     """Slides of digits.
 
-    `bags` arrays (n_i, D) of pixels in [0, 1]; `labels` (B,) 1 where the target digit occurs; `coords` arrays (n_i, 2),
+    `bags` arrays (n_i, D) of pixels in [0, 1]; `labels` (B,) 1 for positive slides; `coords` arrays (n_i, 2),
     top-left corner of each tile in level-0 pixels; `digits` arrays (n_i,), what each tile shows; `truth` arrays (n_i,),
     +1 for tiles of the target, -1 for tiles of the digit that speaks against it, 0 elsewhere.
     """
@@ -135,9 +136,10 @@ def digit_slides(
     ----------
     count : number of slides; every second one is positive
     instances : smallest and largest number of tiles
-    target : the digit that makes a slide positive; it occurs in no negative slide
-    against : a digit that occurs in negative slides only; None for no such digit
-    share : share of the tiles that show the target (or `against`), at least one tile
+    target : the digit that makes a slide positive
+    against : None: a slide is positive if the target occurs. A digit: a slide is positive if the target occurs more
+        often than this one
+    share : share of the tiles that show one of the two digits, at least one tile
     images, digits : (m, pixels) in [0, 1] and (m,) what to draw tiles from; default: scikit-learn's 8 x 8 digits
     seed : of the draw
 
@@ -167,10 +169,14 @@ def digit_slides(
     for label in slides.labels:
         n = int(rng.integers(instances[0], instances[1] + 1))
         chosen = rng.choice(plain, n)
-        special = target if label else against
-        if special is not None:
-            few = rng.permutation(n)[: max(1, round(share * n))]
-            chosen[few] = rng.choice(pools[special], len(few))
+        few = rng.permutation(n)[: max(1, round(share * n))]
+        if against is not None:
+            fewer = int(rng.integers(0, (len(few) + 1) // 2))  # below half of the few
+            more, less = (target, against) if label else (against, target)
+            chosen[few[fewer:]] = rng.choice(pools[more], len(few) - fewer)
+            chosen[few[:fewer]] = rng.choice(pools[less], fewer)
+        elif label:
+            chosen[few] = rng.choice(pools[target], len(few))
         shown = digits[chosen]
         slides.bags.append(images[chosen])
         slides.coords.append(_tissue(rng, n) * TILE)

@@ -27,7 +27,7 @@ from .bag_network import BagNetwork, InstanceScores
 from .layouts import network_from_state
 from .protocol import Explains, Units, probabilities
 from .settings import Resolved
-from .state_files import read_state
+from .state_files import read_state, stored_outputs
 
 
 class BagData(NamedTuple):
@@ -108,7 +108,8 @@ class BagClassifier(Explains):
         ----------
         source : the path of a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, or a state dict
         layout : "auto" recognises the network by its names and shapes; `layouts.LAYOUTS` has the others
-        outputs : names of the classes, in the order of the last layer; ("risk",) for a Cox risk
+        outputs : names of the classes, in the order of the last layer; ("risk",) for a Cox risk; default: those in the
+            file, if it has any, else "0", "1", ...
         temperature : divides the logits in probabilities
         options : what a file does not say and the layout takes, such as `activation`, `attention_temperature` or
             `num_heads`; defaults are those of the network's own code. `check` compares with a logit of your network
@@ -132,7 +133,7 @@ class BagClassifier(Explains):
         if "num_heads" in options or found in ("aim", "timm"):
             rest = {key: value for key, value in options.items() if key != "num_heads"}
             again = functools.partial(cls.from_state_dict, arrays, found, outputs, temperature, **rest)
-        return cls(network, tuple(outputs or ()), temperature, found, other_heads=again)
+        return cls(network, tuple(outputs or stored_outputs(source)), temperature, found, other_heads=again)
 
     def read(self, raw: Any) -> Units:
         """Score the instances of a bag: a `Bag`, an array (n, D) or (1, n, D), or the path of a file."""

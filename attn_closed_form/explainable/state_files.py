@@ -7,6 +7,7 @@ to all its names: `find_state` looks inside, `strip_prefix` takes prefixes off.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,6 +49,29 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[Arra
     if not isinstance(found, Mapping):
         raise ValueError(f"{path}: expected a state dict, names with weights, got one {kind(found)}")
     return find_state(found, str(path)), str(path)
+
+
+def stored_outputs(source: Any) -> tuple[str, ...]:
+    """Names of the classes, where a file has them: `outputs` of an `.npz`, or of the metadata of a `.safetensors`.
+
+    This is what `AttentionBagClassifier.save` writes; other programs' files have none, and get ().
+    """
+    if isinstance(source, Mapping):
+        return ()
+    path = Path(source)
+    try:
+        if path.suffix.lower() == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                names = archive["outputs"].tolist() if "outputs" in archive.files else []
+        elif path.suffix.lower() == ".safetensors":
+            with path.open("rb") as stream:
+                header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+            names = json.loads(header.get("__metadata__", {}).get("outputs", "[]"))
+        else:
+            names = []
+    except (ValueError, OSError, KeyError, AttributeError):
+        return ()
+    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else ()
 
 
 def find_state(found: Mapping[Any, Any], name: str) -> Arrays:

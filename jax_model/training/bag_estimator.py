@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attn_closed_form import BagClassifier
+from attn_closed_form.explanations.explanation import Explanations
+
 from .bag_network import BagConfig
 from .bags import BagTraining, fit_bags, predict_bags, state_dict
 
@@ -140,6 +143,14 @@ class AttentionBagClassifier:
         """The weights, as `BagClassifier.from_state_dict` reads them; features go in as they are."""
         self._check_fitted()
         return state_dict(self._training)
+
+    def to_model(self) -> BagClassifier:
+        """The trained network as an `attn_closed_form.BagClassifier`, which needs NumPy alone."""
+        return BagClassifier.from_state_dict(self.state_dict(), layout="clam", outputs=self._names())
+
+    def explain(self, bag: Any, methods: Any = None, **settings: Any) -> Explanations:
+        """Exact explanations of one bag: `to_model().explain(bag, methods, **settings)`."""
+        return self.to_model().explain(bag, methods, **settings)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network to `.npz` or `.safetensors`, without pickle.

@@ -63,11 +63,20 @@ def test_slides_of_digits_keep_their_promises():
         n = len(bag)
         assert 30 <= n <= 50 and bag.shape == (n, 64) and coords.shape == (n, 2)
         assert len(np.unique(coords, axis=0)) == n and (coords % TILE == 0).all()
-        assert slides.labels[i] == (digits == 9).any() and (digits == 3).any() == (slides.labels[i] == 0)
+        assert slides.labels[i] == int((digits == 9).sum() > (digits == 3).sum())
         np.testing.assert_array_equal(truth, (digits == 9).astype(int) - (digits == 3))
         assert abs(truth).sum() == round(0.1 * n)
+    assert any(len(np.unique(truth)) == 3 for truth in slides.truth)
     again = digit_slides(10, instances=(30, 50), target=9, against=3, share=0.1, seed=4)
     assert all(np.array_equal(a, b) for a, b in zip(slides.bags, again.bags, strict=True))
+
+
+def test_without_an_opponent_the_target_alone_makes_the_label():
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    slides = digit_slides(6, instances=(30, 50), target=4)
+    for label, digits, truth in zip(slides.labels, slides.digits, slides.truth, strict=True):
+        assert label == (digits == 4).any()
+        np.testing.assert_array_equal(truth, digits == 4)
 
 
 def test_slides_of_own_pictures_and_wrong_settings():

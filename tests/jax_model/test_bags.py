@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attn_closed_form import BagClassifier
 from jax_model import AttentionBagClassifier
 from jax_model.training.bag_network import BagConfig, _kept, bag_logits, pack, standardisation, start_params
 from jax_model.training.bags import state_dict
@@ -193,3 +194,21 @@ def test_files_hold_the_arrays_and_the_names(tmp_path, suffix):
         np.testing.assert_array_equal(found[name], array)
     with pytest.raises(ValueError, match=r"path: expected a name ending in \.npz or \.safetensors"):
         model.save(tmp_path / "model.pkl")
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_the_exact_model_predicts_and_explains_the_same(tmp_path, classes, suffix):
+    bags = some_bags()
+    names = np.array(["normal", "tumour", "artefact"])[np.arange(len(bags)) % classes]
+    model = AttentionBagClassifier(**SMALL).fit(bags, names)
+    model.save(tmp_path / f"model{suffix}")
+    for exact in (model.to_model(), BagClassifier.from_state_dict(tmp_path / f"model{suffix}")):
+        assert exact.outputs == tuple(model.classes_)
+        for bag, row in zip(bags, model.predict_proba(bags), strict=True):
+            np.testing.assert_allclose(exact.predict_proba(bag), row, atol=1e-5)
+            np.testing.assert_allclose(exact.predict_logits(bag), forward_by_loops(model.state_dict(), bag), atol=1e-12)
+    found = model.explain(bags[0], "shapley", output="normal")
+    assert found.output == "normal"
+    e = found["shapley"]
+    assert e.base_value + e.scores.sum() == pytest.approx(found.prediction, abs=1e-9)

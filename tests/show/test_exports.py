@@ -1,0 +1,124 @@
+"""Files of a bag's scores, read back by other programs' readers: csv, pyarrow, json, h5py."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from attn_closed_form import Bag
+from attn_closed_form.show.bag_scores import disagreement, spearman, strongest
+from attn_closed_form.show.exports import columns, write_csv, write_geojson, write_h5, write_parquet
+from attn_closed_form.show.palette import AGAINST, FOR
+from tests.bags import bag_model, slide
+
+
+@pytest.fixture(scope="module")
+def found():
+    return bag_model().explain(slide(name="s1", patch_level=0), ["shapley", "banzhaf", "alpha-avg"], output="tumour")
+
+
+def test_a_csv_has_one_row_per_instance_with_all_digits(found, tmp_path):
+    write_csv(found, tmp_path / "scores.csv")
+    with (tmp_path / "scores.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert list(rows[0]) == ["player", "x", "y", "attention", "shapley", "banzhaf"]
+    assert [float(row["shapley"]) for row in rows] == found["shapley"].scores.tolist()
+    assert [float(row["attention"]) for row in rows] == found["alpha-avg"].scores.tolist()
+    assert [(row["x"], row["y"]) for row in rows[3:5]] == [("1768", "2000"), ("1000", "2256")]
+    assert [path.name for path in tmp_path.iterdir()] == ["scores.csv"]
+
+
+def test_names_of_strangers_are_no_formulas(tmp_path):
+    names = ("=1+1", "-5", "@x", "a\nb", "ok")
+    bag = Bag(np.random.default_rng(0).normal(size=(5, 5)), ids=names)
+    write_csv(bag_model().explain(bag, ["shapley"]), tmp_path / "scores.tsv")
+    with (tmp_path / "scores.tsv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.reader(stream, delimiter="\t"))
+    assert [row[0] for row in rows] == ["player", "'=1+1", "-5", "'@x", "a b", "ok"]
+
+
+def test_regions_are_rows_with_their_number_of_tiles():
+    found = bag_model().explain(slide().in_regions(768), ["shapley"], players="regions")
+    table = columns(found)
+    assert table["tiles"].tolist() == [9, 3] and table["x"].tolist() == [1000, 1768]
+    assert table["attention"].sum() == pytest.approx(1)
+
+
+def test_parquet_says_what_was_explained(found, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed (extra: corpus)")
+    write_parquet(found, tmp_path / "scores.parquet")
+    table = parquet.read_table(tmp_path / "scores.parquet")
+    np.testing.assert_array_equal(table["shapley"], found["shapley"].scores)
+    facts = json.loads(table.schema.metadata[b"explanation"])
+    assert facts["output"] == "tumour" and facts["prediction"] == found.prediction
+
+
+def test_geojson_has_a_closed_polygon_per_tile(found, tmp_path):
+    write_geojson(found, tmp_path / "slide.geojson")
+    collection = json.loads((tmp_path / "slide.geojson").read_text(encoding="utf-8"))
+    assert collection["type"] == "FeatureCollection" and len(collection["features"]) == 12
+    for i, feature in enumerate(collection["features"]):
+        (ring,) = feature["geometry"]["coordinates"]
+        x, y = found.evidence.units.coords[i]
+        assert ring == [[x, y], [x + 256, y], [x + 256, y + 256], [x, y + 256], [x, y]]
+        properties, score = feature["properties"], found["shapley"].scores[i]
+        assert properties["objectType"] == "detection"
+        side = (
+            {"name": "for tumour", "color": list(FOR)}
+            if score >= 0
+            else {"name": "against tumour", "color": list(AGAINST)}
+        )
+        assert properties["classification"] == side
+        measured = properties["measurements"]
+        assert measured["shapley tumour"] == score and measured["banzhaf tumour"] == found["banzhaf"].scores[i]
+        assert set(measured) == {"shapley tumour", "banzhaf tumour", "attention"}
+
+
+def test_geojson_of_hostile_class_names_is_json(tmp_path):
+    found = bag_model(outputs=("normal", 'tu"mour}\n')).explain(slide(), ["shapley"], output=1)
+    write_geojson(found, tmp_path / "slide.geojson")
+    first = json.loads((tmp_path / "slide.geojson").read_text(encoding="utf-8"))["features"][0]
+    assert first["properties"]["classification"]["name"].endswith('tu"mour} ')
+
+
+def test_h5_has_the_names_of_clam(found, tmp_path):
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed (extra: bags)")
+    write_h5(found, tmp_path / "blockmap.h5", "banzhaf")
+    with h5py.File(tmp_path / "blockmap.h5") as file:
+        scores, coords = file["attention_scores"][:], file["coords"][:]
+        assert scores.shape == (12, 1) and coords.dtype.kind == "i" and file.attrs["method"] == "banzhaf"
+        np.testing.assert_allclose(scores[:, 0], found["banzhaf"].scores, rtol=1e-6)
+        np.testing.assert_array_equal(coords, found.evidence.units.coords)
+        assert file["coords"].attrs["patch_size_level0"] == 256 and file["coords"].attrs["patch_level"] == 0
+        assert file.attrs["output"] == "tumour"
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_and_names_itself(found, tmp_path):
+    with pytest.raises(OSError, match=r"nowhere/scores\.csv"):
+        write_csv(found, tmp_path / "nowhere" / "scores.csv")
+    with pytest.raises(ValueError, match="coords: expected a bag with coordinates"):
+        write_geojson(bag_model().explain(np.ones((3, 5)), ["shapley"]), tmp_path / "x.geojson")
+    assert not list(tmp_path.iterdir())
+
+
+def test_attention_against_counts_the_attention_on_negative_scores(found):
+    weight, scores = found["alpha-avg"].scores, found["shapley"].scores
+    assert 0 < (scores < 0).sum() < 12
+    expected = sum(w for w, score in zip(weight, scores, strict=True) if score < 0) / sum(weight)
+    gap = disagreement(found)
+    assert gap.attention_against == pytest.approx(expected)
+    assert gap.correlation == pytest.approx(spearman(weight, scores))
+
+
+def test_rank_correlations_are_scipys():
+    stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(0, 5, 40).astype(float), rng.normal(size=40)
+    assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
+    assert np.isnan(spearman(np.ones(3), b[:3]))
+
+
+def test_strongest_never_crosses_zero():
+    top, bottom = strongest(np.array([0.1, -0.2, 0.3]), 5)
+    assert top.tolist() == [2, 0] and bottom.tolist() == [1]

@@ -1,0 +1,94 @@
+"""Heat maps: the pixels of a panel are the scores of its tiles; panels share a scale; errors say what is missing."""
+
+import numpy as np
+import pytest
+
+from attn_closed_form import Bag
+from attn_closed_form.explanations.each_output import explain_outputs
+from attn_closed_form.show.palette import AGAINST, FOR
+from attn_closed_form.show.tiles import colours
+from tests.bags import bag_model, slide
+
+matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
+matplotlib.use("Agg")
+
+from attn_closed_form.show.heat_map import heat_map  # noqa: E402
+
+
+def panels(figure):
+    return [ax for ax in figure.axes if ax.get_images()]
+
+
+def test_pixels_are_scores_and_attention_stands_beside_them():
+    bag = slide(name="slide $x$")
+    found = bag_model().explain(bag, ["shapley"], output="tumour")
+    figure = heat_map(found, limit=0.5)
+    signed, attention = panels(figure)
+    scores = found["shapley"].scores.reshape(3, 4)
+    pixels = signed.get_images()[0].get_array()
+    np.testing.assert_array_equal(pixels[..., :3], colours(scores, 0.5))
+    assert signed.get_images()[0].get_interpolation() == "nearest"
+    assert signed.get_images()[0].get_extent() == [1000, 2024, 2768, 2000]
+    assert "tumour" in signed.get_title() and attention.get_title() == "attention"
+    weight = found.evidence.inside("alpha-avg").reshape(3, 4)
+    darkest = np.unravel_index(np.argmin(attention.get_images()[0].get_array().sum(axis=-1)), (3, 4))
+    assert darkest == np.unravel_index(np.argmax(weight), (3, 4))
+    assert len(panels(heat_map(found, show_attention=False))) == 1
+
+
+def test_one_map_per_class_on_one_scale(tmp_path):
+    model = bag_model(C=3, outputs=("a", "b", "c"))
+    found = explain_outputs(model, slide(), "shapley")
+    assert list(found) == ["a", "b", "c"]
+    figure = heat_map(list(found.values()), tmp_path / "map.png")
+    assert (tmp_path / "map.png").stat().st_size > 5000
+    shown = panels(figure)
+    assert len(shown) == 4
+    everything = np.concatenate([e["shapley"].scores for e in found.values()])
+    end = np.quantile(np.abs(everything), 0.995)
+    for ax, each in zip(shown, found.values(), strict=False):
+        expected = colours(each["shapley"].scores.reshape(3, 4), end)
+        np.testing.assert_array_equal(ax.get_images()[0].get_array()[..., :3], expected)
+
+
+def test_a_binary_logit_has_one_map_and_its_other_class_the_opposite_one():
+    model = bag_model(C=1, outputs=("normal", "tumour"))
+    assert list(explain_outputs(model, slide(), "shapley")) == ["tumour"]
+    both = explain_outputs(model, slide(), "shapley", outputs=["normal", "tumour"])
+    np.testing.assert_allclose(both["normal"]["shapley"].scores, -both["tumour"]["shapley"].scores)
+    with pytest.raises(TypeError, match="output: expected `outputs`"):
+        explain_outputs(model, slide(), "shapley", output="tumour")
+
+
+def test_tiles_of_a_region_have_the_colour_of_the_region():
+    found = bag_model().explain(slide().in_regions(512), ["shapley"], players="regions", output="tumour")
+    pixels = panels(heat_map(found, limit=1e-9))[0].get_images()[0].get_array()[..., :3]
+    assert found["shapley"].scores.shape == (4,)
+    assert {tuple(p) for p in pixels.reshape(-1, 3)} <= {FOR, AGAINST}
+    assert (pixels[0, 0] == pixels[1, 1]).all() and (pixels[0, 2] == pixels[1, 3]).all()
+
+
+def test_a_thumbnail_lies_underneath(tmp_path):
+    found = bag_model().explain(slide(level0_width=3000, level0_height=4000), ["shapley"])
+    ax = panels(heat_map(found, thumbnail=np.zeros((40, 30, 3))))[0]
+    under, over = ax.get_images()
+    assert under.get_extent() == [0, 3000, 4000, 0] and over.get_alpha() == 0.6
+    under = panels(heat_map(found, thumbnail=np.zeros((4, 3)), slide_size=(30, 40)))[0].get_images()[0]
+    assert under.get_extent() == [0, 30, 40, 0]
+    with pytest.raises(ValueError, match=r"thumbnail: expected an array .* got shape \(3,\)"):
+        heat_map(found, thumbnail=np.zeros(3))
+    with pytest.raises(ValueError, match="slide_size: expected a width and a height above 0"):
+        heat_map(found, thumbnail=np.zeros((4, 3)), slide_size=(0, 5))
+
+
+def test_what_is_missing_is_named():
+    model, bag = bag_model(), slide()
+    with pytest.raises(ValueError, match="coords: expected a bag with coordinates"):
+        heat_map(model.explain(Bag(bag.features), ["shapley"]))
+    found = model.explain(bag, ["shapley"])
+    with pytest.raises(ValueError, match="method: expected one of shapley, got 'lime'"):
+        heat_map(found, method="lime")
+    with pytest.raises(ValueError, match="limit: expected a number above 0, got 0"):
+        heat_map(found, limit=0)
+    with pytest.raises(ValueError, match="found: expected at least one explained output"):
+        heat_map([])
