@@ -31,6 +31,7 @@ from .explainable.scores import Scores
 from .explainable.settings import Settings
 from .explainable.text import Vocabulary, tokenize
 from .explainable.text_classifier import TextClassifier
+from .explanations.each_output import explain_outputs
 from .explanations.evidence import ToleranceWarning
 from .explanations.explain import explain
 from .explanations.explanation import Explanation, Explanations
@@ -44,6 +45,7 @@ from .game.shapley import banzhaf, leave_one_out, shapley, shapley_interactions
 from .lime.limit import LimeCoefficients, lime_features, lime_limit
 from .lime.sampled import LimeSample, lime_sample, lime_samples_needed
 from .lime.theory import lime_first_order, lime_mean_field, lime_theorem_5_1
+from .show.heat_map import heat_map
 from .slalom.fit import SlalomFit, SlalomWarning, slalom_fit_eff, slalom_fit_fidel
 from .slalom.readoff import SlalomReadoff, slalom_from_weights, slalom_to_weights
 from .slalom.slalom import Slalom, slalom_linearized, slalom_recover
@@ -87,12 +89,14 @@ __all__ = [
     "contrastive_reason",
     "expected_value_by_size",
     "explain",
+    "explain_outputs",
     "from_torch_state_dict",
     "gradient",
     "gradient_l1",
     "gradient_l2",
     "gradient_mean",
     "gradient_times_input",
+    "heat_map",
     "integrated_gradients",
     "integrated_gradients_report",
     "leave_one_out",
