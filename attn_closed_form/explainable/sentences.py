@@ -1,0 +1,113 @@
+"""Sentences of a text: a small splitter by punctuation, and the sentence of every unit.
+
+A sentence ends
+
+- after a run of . ! ? … (with closing quotes and brackets behind it) that is followed by white space, unless the run is a
+  single full stop after an abbreviation (Mr., e.g.), after a single capital letter (J. Smith), or before a small letter;
+- after a full stop of Chinese or Japanese (。！？), with or without a space behind it;
+- at an empty line, and at HTML's <br /> and <p>, which reviews use for line breaks; a single line break is white space.
+
+A full stop inside a number (3.5), an address (imdb.com) or an ellipsis in mid-sentence (well... no) ends nothing. No list of
+abbreviations is complete; ours has the common English ones, and a wrong split moves a boundary, never a score of a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from .._types import Ids, Span
+
+# Abbreviations that are followed by a name or a number, so that the capital behind them begins no sentence.
+_ABBREVIATIONS = frozenset(
+    "mr mrs ms dr prof sr jr st rev hon gen col capt lt sgt maj gov sen rep pres messrs mme mlle vs etc eg ie e.g i.e cf al "
+    "no nos vol vols fig figs ed eds pp ch chap sec dept est approx inc ltd co corp bros jan feb mar apr jun jul aug sep "
+    "sept oct nov dec mon tue wed thu fri sat sun a.m p.m u.s u.k u.s.a d.c".split()
+)
+# Those that often stand at the end of a sentence: a capital behind them does begin a new one.
+_MAY_END = frozenset("etc inc ltd co corp jr sr a.m p.m u.s u.k u.s.a d.c al".split())
+_CLOSING = "\"'”’»)\\]}」』）】"
+_BREAK = re.compile(
+    rf"(?P<solid>[。！？｡]+[{_CLOSING}]*)"
+    rf"|(?P<stop>[.!?…]+)(?P<close>[{_CLOSING}]*)(?=\s|<|$)"
+    r"|(?P<line>(?:\s*<\s*(?:br|p|/p)\b[^<>]*>\s*)+|[^\S\n]*\n[^\S\n]*\n\s*)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[\w.'’]*$")
+_NEXT = re.compile(r"\s*(?:[\"'“‘«(\[{¿¡「『（]\s*)*(\S?)")
+
+
+def sentences(text: str) -> list[Span]:
+    """Character spans of the sentences of a text, in order; white space between them belongs to none.
+
+    Examples
+    --------
+    >>> text = 'Mr. Lee gave it 7.5 stars... why? "It is fun!" he said. See imdb.com.'
+    >>> [text[start:end] for start, end in sentences(text)]
+    ['Mr. Lee gave it 7.5 stars... why?', '"It is fun!" he said.', 'See imdb.com.']
+    >>> sentences(" ")
+    []
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"text: expected a string, got {type(text).__name__}")
+    ends = [
+        _end(text, match) for match in _BREAK.finditer(text) if match["line"] or match["solid"] or _ends(text, match)
+    ]
+    spans = zip([0, *(after for _, after in ends)], [*(end for end, _ in ends), len(text)], strict=True)
+    return [span for span in (_trimmed(text, *span) for span in spans) if span[0] < span[1]]
+
+
+def _end(text: str, match: re.Match[str]) -> Span:
+    """Where the sentence ends and where the next one may begin."""
+    return (match.start(), match.end()) if match["line"] else (match.end(), match.end())
+
+
+def _ends(text: str, match: re.Match[str]) -> bool:
+    """Whether punctuation before white space ends a sentence."""
+    following = _NEXT.match(text, match.end())
+    first = following[1] if following else ""
+    if not first or first == "<":
+        return True
+    if first.islower():
+        # "stars... why", "(sic!) he said": the sentence goes on.
+        return False
+    if match["stop"] != "." or match["close"]:
+        return True
+    before = _WORD.search(text, 0, match.start())
+    word = before[0].casefold() if before else ""
+    if len(word) == 1 and word.isalpha() and word != "i":  # an initial
+        return False
+    if word in _MAY_END:
+        return first.isupper()
+    return word not in _ABBREVIATIONS
+
+
+def _trimmed(text: str, start: int, end: int) -> Span:
+    piece = text[start:end]
+    return start + len(piece) - len(piece.lstrip()), end - (len(piece) - len(piece.rstrip()))
+
+
+def sentence_numbers(text: str, spans: Sequence[Span]) -> tuple[Ids, list[Span]]:
+    """The sentence of every unit, numbered without gaps, and the spans of the sentences that have a unit.
+
+    A unit belongs to the sentence in which it begins.
+
+    Parameters
+    ----------
+    text : the text
+    spans : character spans of its units, in order
+
+    Examples
+    --------
+    >>> numbers, found = sentence_numbers("Good. Not bad.", [(0, 4), (6, 9), (10, 13)])
+    >>> numbers, found
+    (array([0, 1, 1]), [(0, 5), (6, 14)])
+    """
+    found = sentences(text)
+    starts = np.array([start for start, _ in found], dtype=np.intp)
+    begin = np.array([start for start, _ in spans], dtype=np.intp)
+    number = np.maximum(np.searchsorted(starts, begin, side="right") - 1, 0)
+    kept, numbers = np.unique(number, return_inverse=True)
+    return numbers.astype(np.intp), [found[i] for i in kept.tolist()]
