@@ -2,13 +2,13 @@
 
 A sentence ends
 
-- after a run of . ! ? … (with closing quotes and brackets behind it) that is followed by white space, unless the run is a
-  single full stop after an abbreviation (Mr., e.g.), after a single capital letter (J. Smith), or before a small letter;
+- after a run of . ! ? … (with closing quotes and brackets behind it) that is followed by white space, unless the run is
+  a single full stop after an abbreviation (Mr., e.g.) or a single letter (J. Smith), or a small letter comes next;
 - after a full stop of Chinese or Japanese (。！？), with or without a space behind it;
 - at an empty line, and at HTML's <br /> and <p>, which reviews use for line breaks; a single line break is white space.
 
-A full stop inside a number (3.5), an address (imdb.com) or an ellipsis in mid-sentence (well... no) ends nothing. No list of
-abbreviations is complete; ours has the common English ones, and a wrong split moves a boundary, never a score of a word.
+A full stop inside a number (3.5), an address (imdb.com) or an ellipsis in mid-sentence (well... no) ends nothing. No
+list of abbreviations is complete; ours has common English ones. A wrong split moves a boundary, never a word's score.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy as np
 from .._types import Ids, Span
 
 # Abbreviations that are followed by a name or a number, so that the capital behind them begins no sentence.
-_ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof sr jr st rev hon gen col capt lt sgt maj gov sen rep pres messrs mme mlle vs etc eg ie e.g i.e cf al "
-    "no nos vol vols fig figs ed eds pp ch chap sec dept est approx inc ltd co corp bros jan feb mar apr jun jul aug sep "
-    "sept oct nov dec mon tue wed thu fri sat sun a.m p.m u.s u.k u.s.a d.c".split()
+_ABBREVIATIONS = re.compile(
+    r"mrs?|ms|dr|prof|[sj]r|st|rev|hon|gen|col|capt|lt|sgt|maj|gov|sen|rep|pres|messrs|mme|mlle|vs|etc|e\.?g|i\.?e|cf|al|"
+    r"nos?|vols?|figs?|eds?|pp|ch|chap|sec|dept|est|approx|inc|ltd|co|corp|bros|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|"
+    r"dec|mon|tue|wed|thu|fri|sat|sun|[ap]\.m|u\.s|u\.k|u\.s\.a|d\.c"
 )
 # Those that often stand at the end of a sentence: a capital behind them does begin a new one.
-_MAY_END = frozenset("etc inc ltd co corp jr sr a.m p.m u.s u.k u.s.a d.c al".split())
+_MAY_END = re.compile(r"etc|inc|ltd|co|corp|[sj]r|[ap]\.m|u\.s|u\.k|u\.s\.a|d\.c|al")
 _CLOSING = "\"'”’»)\\]}」』）】"
 _BREAK = re.compile(
     rf"(?P<solid>[。！？｡]+[{_CLOSING}]*)"
@@ -79,9 +79,9 @@ def _ends(text: str, match: re.Match[str]) -> bool:
     word = before[0].casefold() if before else ""
     if len(word) == 1 and word.isalpha() and word != "i":  # an initial
         return False
-    if word in _MAY_END:
+    if _MAY_END.fullmatch(word):
         return first.isupper()
-    return word not in _ABBREVIATIONS
+    return _ABBREVIATIONS.fullmatch(word) is None
 
 
 def _trimmed(text: str, start: int, end: int) -> Span:
