@@ -18,6 +18,7 @@ import numpy as np
 from ..explanations.explanation import Explanation, Explanations
 from .palette import levels
 from .report_assets import PAGE_CSS, SCRIPT, WORDS_CSS
+from .report_bag import bag_report
 from .report_figures import agreement, attention_heads, lime_spread, slalom_plane
 from .sanitize import elide, escape, script_json, visible
 
@@ -27,6 +28,8 @@ LONGEST_GAP = 48
 LONGEST_TEXT = 4000
 TOP_WORDS = 12
 MOST_CLASSES = 6
+# Models whose units are instances of a bag get the report of a bag, with a map instead of a text.
+BAG_GROUPING = "instances"
 
 
 def fragment(explanations: Sequence[Explanation]) -> str:
@@ -95,6 +98,8 @@ def report(found: Explanations, runs: int = 5) -> str:
     >>> page.startswith("<!doctype html>"), len(page.encode()) < 50_000
     (True, True)
     """
+    if found.evidence.model.groupings[0] == BAG_GROUPING:
+        return bag_report(found)
     leader = _leader(list(found.values()))
     sections = [
         _section("What each method says", _words_note(found), _live_table(found)),

@@ -1,0 +1,79 @@
+"""The report of a bag: its pictures are the tiles, its numbers the scores, and no name of a stranger is live in it."""
+
+import base64
+import io
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from attn_closed_form import Bag
+from attn_closed_form.show.report import report
+from attn_closed_form.show.report_bag import bag_report
+from attn_closed_form.show.tiles import FOR
+from tests.bags import bag_model, slide
+from tests.texts import HOSTILE
+
+
+class Page(HTMLParser):
+    """Tags of a page, and the text of its cells."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.open = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+
+@pytest.fixture(scope="module")
+def found():
+    return bag_model().explain(slide(name="slide 7"), ["shapley", "banzhaf", "alpha-avg"], output="tumour")
+
+
+def test_pictures_are_the_tiles(found):
+    image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
+    pictures = re.findall(r"data:image/png;base64,([^\"]+)", report(found))
+    assert len(pictures) == 2
+    pixels = np.rint(255 * image.imread(io.BytesIO(base64.b64decode(pictures[0])))).astype(int)
+    assert pixels.shape == (3, 4, 4)
+    strongest = np.unravel_index(np.argmax(found["shapley"].scores), (3, 4))
+    if found["shapley"].scores.max() == np.abs(found["shapley"].scores).max():
+        assert pixels[strongest][:3].tolist() == list(FOR)
+    warm = pixels[..., 0] > pixels[..., 2]
+    np.testing.assert_array_equal(warm, found["shapley"].scores.reshape(3, 4) > 0)
+
+
+def test_the_numbers_are_the_scores(found):
+    page = bag_report(found)
+    scores, weight = found["shapley"].scores, found["alpha-avg"].scores
+    best = int(np.argmax(scores))
+    assert f"{scores[best]:+#.3g}" in page and f"{weight[best]:.2%}" in page
+    against = sum(weight[scores < 0]) / sum(weight)
+    assert f"<dd>{against:.1%}</dd>" in page
+    assert "slide 7" in page and "explained: tumour" in page and f"{found.prediction:+.4f}" in page
+
+
+def test_a_bag_without_coordinates_has_tables_but_no_map():
+    found = bag_model().explain(np.random.default_rng(0).normal(size=(7, 5)), ["shapley"])
+    page = bag_report(found)
+    assert "<img" not in page and "The strongest instances" in page and "What attention does not tell" in page
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_names_of_strangers_stay_text(text):
+    bag = slide(name=text)
+    ids = tuple(f"{text}{i}" for i in range(12))
+    model = bag_model(outputs=("normal", text or "empty"))
+    found = model.explain(Bag(bag.features, bag.coords, ids, bag.attrs), ["shapley"], output=1)
+    page = Page(bag_report(found))
+    assert {tag for tag, _ in page.tags}.isdisjoint({"script", "iframe", "object", "a", "link"})
+    assert all(attrs["src"].startswith("data:image/png") for tag, attrs in page.tags if tag == "img")
+    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
+
+
+def test_a_large_bag_makes_a_small_page():
+    found = bag_model().explain(slide(60, 50), ["shapley"], output="tumour")
+    assert len(bag_report(found)) < 60_000
