@@ -72,8 +72,8 @@ def test_tables_in_files(tmp_path):
     expected = Scores().explain({"label": ["x", "y"], "s": [0, 1], "v": [1, -1]}, "shapley")["shapley"]
     assert Scores().explain(path, "shapley")["shapley"].scores.tolist() == expected.scores.tolist()
     pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
-
-    pa.parquet.write_table(pa.table({"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -1.0]}), tmp_path / "s.parquet")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -1.0]}), tmp_path / "s.parquet")
     assert Scores().explain(tmp_path / "s.parquet", "shapley")["shapley"].labels == ("x", "y")
 
 
