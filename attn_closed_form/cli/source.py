@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..explainable.model_file import load_demo_model, load_model
+from ..explainable.open_model import open_model
 from ..explainable.protocol import Explainable
 from ..explainable.settings import Settings
 
@@ -27,7 +27,7 @@ def add_model_option(parser: Any) -> None:
 
 def read_model(path: str | None) -> Explainable:
     """The model of `--model`."""
-    return load_demo_model() if path is None else load_model(path)
+    return open_model(path)
 
 
 def add_settings_options(parser: Any) -> None:

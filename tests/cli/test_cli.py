@@ -139,7 +139,7 @@ def test_a_text_that_is_also_a_file_name(tmp_path, capsys, monkeypatch):
         (["explain", "review.txt"], "review.txt: no such file; --text explains it as a text"),
         (["explain", "--file", "none"], "none: No such file or directory"),
         (["explain", "film", "--model", "none.npz"], "none.npz: no such file"),
-        (["explain", "film", "--model", "none.bin"], "none.bin: expected a file name ending in .npz"),
+        (["explain", "film", "--model", "none.bin"], "none.bin: no such file"),
         (
             ["explain", "film", "--output", "7"],
             "output: expected one of negative, positive, or an index below 2, got 7",

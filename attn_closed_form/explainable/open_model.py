@@ -1,0 +1,44 @@
+"""Open any model file by what it holds: the one door of the command line, the page and the corpus."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ..classifier.files import read_arrays
+from .bag_classifier import BagClassifier
+from .model_file import load_demo_model, load_model
+from .protocol import Explainable
+from .scores import Scores
+
+
+def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Explainable:
+    """The model of a file.
+
+    Parameters
+    ----------
+    path : a model file that `train` or `save` wrote; the state dict of an attention-pooling network (`.pt`, `.pth`,
+        `.npz`, `.safetensors`); "scores" for tables of log-masses and values; None for the shipped sentiment model
+    **options : what the file does not say, for `BagClassifier.from_state_dict`
+
+    Examples
+    --------
+    >>> open_model()
+    TextClassifier(negative, positive; 6 heads, 6,000 words, 255 tokens)
+    >>> open_model("scores").groupings
+    ('units', 'groups')
+    """
+    if path is None:
+        return load_demo_model()
+    if str(path) == "scores":
+        return Scores()
+    if Path(path).suffix.lower() in (".npz", ".safetensors") and is_text_model(path):
+        return load_model(path)
+    return BagClassifier.from_state_dict(path, **options)
+
+
+def is_text_model(path: str | os.PathLike[str]) -> bool:
+    """Whether a file has the arrays of a classifier of texts; a bad file is an error that names it."""
+    names = set(read_arrays(path))
+    return "vocabulary" in names or {"W_e", "W_q", "W_k", "W_v", "W_l"} <= names
