@@ -1,0 +1,107 @@
+"""Settings of a training run, what each one means, and values for them that suit the data.
+
+`Config()` is P1's model and the settings that were chosen for IMDB (MODEL_CARD.md). `automatic` takes what it can from
+the texts themselves: how many words the model reads, the size of a batch, and how long to train. Its other values were
+chosen on held-out texts of Reuters R8 and 20 newsgroups (`benchmarks/texts.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from attn_closed_form.explainable.text import tokenize
+
+CLASS_WEIGHTS = ("none", "balanced")
+# How `automatic` settles sizes: see its docstring.
+SAMPLE = 1000
+LONGEST, SHORTEST = 512, 32
+STEPS = 2400
+
+
+def _setting(default: Any, meaning: str) -> Any:
+    return field(default=default, metadata={"help": meaning})
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of a run; every one is a flag of the command line. NOTATION.md has the letters."""
+
+    T_max: int = _setting(256, "positions of the model: [CLS] and the first words of a text; later words are not read")
+    D: int = _setting(6000, "largest number of words in the vocabulary; the most frequent ones are kept")
+    d_e: int = _setting(128, "size of a word's embedding")
+    K: int = _setting(6, "number of attention heads")
+    d_att: int = _setting(64, "size of keys and queries, per head")
+    d_out: int = _setting(64, "size of values, per head")
+    scale: float = _setting(0.1, "size of embeddings and positions at the start; small ones learn rare words later")
+    epochs: int = _setting(8, "largest number of passes over the texts")
+    patience: int = _setting(2, "stop after this many epochs in a row without a smaller loss on the held-out texts")
+    batch_size: int = _setting(64, "texts per step")
+    learning_rate: float = _setting(1e-3, "largest step size of AdamW; it rises during the warm-up, then falls")
+    warmup_steps: int = _setting(200, "steps until the learning rate is at its largest")
+    weight_decay: float = _setting(0.3, "how strongly AdamW pulls the weights to zero")
+    ema: float = _setting(0.998, "decay of the running average of the weights, which is what is kept")
+    max_unk: float = _setting(1.0, "each text loses a random share, up to this one, of its words to [UNK]")
+    crop: float = _setting(0.5, "chance that a text that is too long is read from a random place, not from its start")
+    validation: float = _setting(0.2, "share of the texts that is held out, unless --valid names a file of them")
+    class_weight: str = _setting("none", "balanced: classes count alike, however many texts each has; or none")
+    seed: int = _setting(0, "seed of everything random; the same seed gives the same model")
+
+    def __post_init__(self) -> None:
+        for name in ("T_max", "D"):
+            if getattr(self, name) < 2:
+                raise ValueError(f"{name}: expected at least 2, got {getattr(self, name)}")
+        for name in ("d_e", "K", "d_att", "d_out", "epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        for name in ("patience", "warmup_steps", "seed", "weight_decay"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: expected at least 0, got {getattr(self, name)}")
+        for name in ("ema", "max_unk", "crop"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}: expected a number in 0..1, got {getattr(self, name)}")
+        for name in ("learning_rate", "scale"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
+        if not 0 < self.validation < 1:
+            raise ValueError(f"validation: expected a fraction between 0 and 1, got {self.validation}")
+        if self.class_weight not in CLASS_WEIGHTS:
+            raise ValueError(f"class_weight: expected one of {', '.join(CLASS_WEIGHTS)}, got {self.class_weight!r}")
+
+
+def automatic(texts: Sequence[str], **changes: Any) -> Config:
+    """Settings for texts to train on; `changes` are settings that the caller has decided.
+
+    T_max is enough to read 19 of 20 texts to their end (of a sample of a thousand), in steps of 32 and at most 512. A
+    batch is 64 texts, fewer below 1,280 texts, so that an epoch has some 20 steps. Training takes up to 2,400 steps, in
+    8 to 60 epochs.
+
+    Examples
+    --------
+    >>> config = automatic(["a fine film"] * 100, K=2)
+    >>> config.T_max, config.batch_size, config.epochs, config.K
+    (32, 8, 60, 2)
+    """
+    n = len(texts)
+    lengths = [len(tokenize(text)) for text in texts[:: -(-n // SAMPLE)]]
+    T_max = int(np.clip(-(-(np.quantile(lengths, 0.95) + 1) // 32) * 32, SHORTEST, LONGEST))
+    batch_size = changes.get("batch_size", int(2 ** np.clip(np.log2(max(n, 1) / 20) + 0.5, 2, 6).astype(int)))
+    steps = max(n // batch_size, 1)
+    epochs = changes.get("epochs", int(np.clip(round(STEPS / steps), 8, 60)))
+    chosen = {
+        "T_max": T_max,
+        "D": 30_000,
+        "d_e": 64,
+        "K": 4,
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "patience": max(2, epochs // 5),
+        "learning_rate": 5e-3,
+        "warmup_steps": min(200, epochs * steps // 10),
+        "weight_decay": 0.1,
+        "validation": 0.1,
+    }
+    return Config(**{**chosen, **changes})

@@ -1,0 +1,106 @@
+"""How good a classifier is: loss, accuracy, F1 per class, and the temperature that makes its probabilities honest.
+
+Everything takes the model's own outputs, (n, C). One output is a binary logit and stands for two classes, the second
+against the first; `class_logits` writes it as two. With a temperature T, probabilities are softmax(logits / T): one
+number, fitted on texts that were held out (Guo et al., On Calibration of Modern Neural Networks, 2017). It changes no
+prediction, and an explanation of a logit stays exact. Departure: the target of a text is not 1 for its class but
+1 - 1/(n + 2), as in Platt's scaling; otherwise a held-out part without a mistake would ask for T = 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[Any]
+Labels = NDArray[Any]
+
+# Beyond these a fit says more about a small held-out part than about the model.
+COLDEST, HOTTEST = 0.05, 20.0
+
+
+def class_logits(logits: Floats) -> NDArray[np.float64]:
+    """One column per class: (n, C) as it is, (n, 1) as (n, 2) with 0 for the first class.
+
+    >>> class_logits(np.array([[3.0], [-1.0]]))
+    array([[ 0.,  3.],
+           [ 0., -1.]])
+    """
+    logits = np.asarray(logits, dtype=np.float64)
+    return np.concatenate([np.zeros_like(logits), logits], axis=1) if logits.shape[1] == 1 else logits
+
+
+def log_probabilities(logits: Floats, temperature: float = 1.0) -> NDArray[np.float64]:
+    """Logarithms of the probabilities of the classes, one row per text."""
+    scaled = class_logits(logits) / temperature
+    scaled = scaled - scaled.max(axis=1, keepdims=True)
+    shifted: NDArray[np.float64] = scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
+    return shifted
+
+
+def validation_scores(logits: Floats, labels: Labels, weights: Floats | None = None) -> dict[str, float]:
+    """Loss (cross-entropy, with a weight per text if given) and accuracy of outputs (n, C) for class numbers (n,).
+
+    >>> scores = validation_scores(np.float32([[0.0], [3.0]]), np.array([0, 1]))
+    >>> scores["validation_accuracy"], round(scores["validation_loss"], 4)
+    (1.0, 0.3709)
+    """
+    log_p = log_probabilities(logits)
+    losses = -log_p[np.arange(len(labels)), labels]
+    return {
+        "validation_loss": float((losses if weights is None else weights * losses).mean()),
+        "validation_accuracy": float((log_p.argmax(axis=1) == labels).mean()),
+    }
+
+
+def fit_temperature(logits: Floats, labels: Labels) -> float:
+    """The temperature T of the smallest cross-entropy on held-out texts.
+
+    The loss is convex in 1/T, so the sign of its slope leads a bisection to the minimum.
+
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 4 * rng.normal(size=(5000, 3))
+    >>> labels = (logits / 2.5 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    >>> round(fit_temperature(logits, labels), 1)
+    2.5
+    """
+    two = class_logits(logits)
+    n, C = two.shape
+    miss = 1 / (n + 2)
+    target = np.full((n, C), miss / (C - 1))
+    target[np.arange(n), labels] = 1 - miss
+    low, high = 1 / HOTTEST, 1 / COLDEST
+    for _ in range(60):
+        beta = (low * high) ** 0.5
+        slope = ((np.exp(log_probabilities(two, 1 / beta)) - target) * two).sum()
+        low, high = (low, beta) if slope > 0 else (beta, high)
+    return float(1 / (low * high) ** 0.5)
+
+
+def report(logits: Floats, labels: Labels, classes: tuple[str, ...], temperature: float = 1.0) -> dict[str, Any]:
+    """Accuracy, macro-F1, loss with the temperature, and precision, recall, F1 and number of texts of every class.
+
+    Macro-F1 is the mean over the classes that occur among the labels; a precision of nothing predicted is 0.
+
+    >>> found = report(np.array([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([0, 1, 1]), ("ham", "spam"))
+    >>> round(found["accuracy"], 4), round(found["macro_f1"], 4), found["classes"]["ham"]["precision"]
+    (0.6667, 0.6667, 0.5)
+    """
+    log_p = log_probabilities(logits, temperature)
+    predicted = log_p.argmax(axis=1)
+    per_class: dict[str, dict[str, float]] = {}
+    for c, name in enumerate(classes):
+        right = int(((predicted == c) & (labels == c)).sum())
+        said, there = int((predicted == c).sum()), int((labels == c).sum())
+        precision, recall = right / max(said, 1), right / max(there, 1)
+        f1 = 2 * right / max(said + there, 1)
+        per_class[name] = {"precision": precision, "recall": recall, "f1": f1, "texts": there}
+    return {
+        "texts": len(labels),
+        "accuracy": float((predicted == labels).mean()),
+        "macro_f1": float(np.mean([scores["f1"] for scores in per_class.values() if scores["texts"]])),
+        "loss": float(-log_p[np.arange(len(labels)), labels].mean()),
+        "classes": per_class,
+    }
