@@ -65,7 +65,7 @@ def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Calla
     @jax.jit
     def step(params: Any, state: Any) -> Any:
         def loss(params: Any) -> jax.Array:
-            logits = collapsed_forward(params, jnp.asarray(ids), weights.cls)
+            logits = collapsed_forward(params, jnp.asarray(ids), weights.cls)[:, 0]
             return optax.sigmoid_binary_cross_entropy(logits, labels).mean()
 
         slope = jax.grad(loss)(params)

@@ -1,7 +1,7 @@
 """Weights to and from files, and from the authors' PyTorch state dict. No pickle is ever executed.
 
 A file holds one array a field of `AttentionWeights`, under the field's name, and the ids `cls` and `unk` as
-zero-dimensional integers. Files that also hold a vocabulary have one more array, `vocabulary` (see `text.py`).
+zero-dimensional integers. Model files (`explainable/model_file.py`) have two more arrays, `vocabulary` and `about`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def collapsed_forward(params: Params, ids: jax.Array, cls: int = 0) -> jax.Array
     (2, 3)
     """
     K, C, _ = params.W_l.shape
-    few = K * (1 + C) <= K + params.W_e.shape[1]
+    few = K + params.W_e.shape[1] >= K * (1 + C)
     return (_by_table if few else _by_embedding)(params, ids, cls)
 
 

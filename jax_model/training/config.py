@@ -16,10 +16,19 @@ import numpy as np
 from attn_closed_form.explainable.text import tokenize
 
 CLASS_WEIGHTS = ("none", "balanced")
-# How `automatic` settles sizes: see its docstring.
+# How `automatic` settles what depends on the texts; see its docstring.
 SAMPLE = 1000
 LONGEST, SHORTEST = 512, 32
 STEPS = 2400
+# What it takes for all texts alike, and what the command line says of the rest.
+AUTOMATIC = {"D": 30_000, "d_e": 64, "K": 4, "learning_rate": 5e-3, "weight_decay": 0.1, "validation": 0.1}
+SETTLED_BY_TEXTS = {
+    "T_max": f"enough to read 19 of 20 texts to their end, at most {LONGEST}",
+    "batch_size": "64, fewer for less than 1,280 texts",
+    "epochs": f"8 to 60, for some {STEPS:,} steps",
+    "patience": "a fifth of the epochs",
+    "warmup_steps": "a tenth of all steps, at most 200",
+}
 
 
 def _setting(default: Any, meaning: str) -> Any:
@@ -92,16 +101,11 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
     steps = max(n // batch_size, 1)
     epochs = changes.get("epochs", int(np.clip(round(STEPS / steps), 8, 60)))
     chosen = {
+        **AUTOMATIC,
         "T_max": T_max,
-        "D": 30_000,
-        "d_e": 64,
-        "K": 4,
         "batch_size": batch_size,
         "epochs": epochs,
         "patience": max(2, epochs // 5),
-        "learning_rate": 5e-3,
         "warmup_steps": min(200, epochs * steps // 10),
-        "weight_decay": 0.1,
-        "validation": 0.1,
     }
     return Config(**{**chosen, **changes})

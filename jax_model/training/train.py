@@ -29,9 +29,9 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from attn_closed_form import __version__
-from attn_closed_form.classifier.weights import AttentionWeights
 from attn_closed_form.evaluate.labelled import Labelled
 from attn_closed_form.explainable.text import Vocabulary
+from attn_closed_form.explainable.text_classifier import TextClassifier
 
 from ..witness.params import Params, weights_from_params
 from .batches import Batches, Documents, encode_documents
@@ -48,12 +48,9 @@ _PathLike = str | os.PathLike[str]
 
 
 class Result(NamedTuple):
-    """A trained model and how it came about; `metrics` is what the JSON file holds."""
+    """A trained model, with its card, and how it came about, epoch by epoch."""
 
-    weights: AttentionWeights
-    vocabulary: Vocabulary
-    classes: tuple[str, ...]
-    temperature: float
+    model: TextClassifier
     metrics: dict[str, Any]
 
 
@@ -222,29 +219,35 @@ def _check_same_run(path: _PathLike, saved: dict[str, Any], current: dict[str, A
 
 
 def _result(run: Run, state: State, notes: dict[str, Any], test: Labelled | None) -> Result:
+    """The model of the best epoch with its temperature, scored; its card holds nothing that differs between runs."""
     cls, unk = run.vocabulary.cls_id, run.vocabulary.unk_id
     logits = run.logits(state.best, run.held_out)
     temperature = fit_temperature(logits, run.held_out.labels)
-    metrics = {
-        "config": notes["config"],
-        "classes": list(run.classes),
-        "temperature": temperature,
+    card: dict[str, Any] = {
         "training_texts": run.batches.documents.size,
-        "vocabulary_size": len(run.vocabulary),
         "held_out": report(logits, run.held_out.labels, run.classes, temperature),
-        "devices": [str(device) for device in run.mesh.devices.flat],
-        "processes": jax.process_count(),
-        "versions": {
-            "attn_closed_form": __version__,
-            "jax": jax.__version__,
-            "optax": optax.__version__,
-            "numpy": np.__version__,
-        },
-        "history": notes["history"],
-        "best": notes["best"],
     }
     if test is not None:
         documents = encode_documents(run.vocabulary, test.texts, test.labels)
-        metrics["test"] = report(run.logits(state.best, documents), test.labels, run.classes, temperature)
+        card["test"] = report(run.logits(state.best, documents), documents.labels, run.classes, temperature)
+    card["settings"] = notes["config"]
+    card["versions"] = {
+        "attn_closed_form": __version__,
+        "jax": jax.__version__,
+        "optax": optax.__version__,
+        "numpy": np.__version__,
+    }
     params = Params(**run.fixed, **jax.tree.map(np.asarray, state.best))
-    return Result(weights_from_params(params, cls, unk), run.vocabulary, run.classes, temperature, metrics)
+    weights = weights_from_params(params, cls, unk)
+    model = TextClassifier(weights, run.vocabulary, run.classes, temperature, card=card)
+    metrics = {
+        **card,
+        "classes": list(run.classes),
+        "temperature": temperature,
+        "vocabulary_size": len(run.vocabulary),
+        "devices": [str(device) for device in run.mesh.devices.flat],
+        "processes": jax.process_count(),
+        "history": notes["history"],
+        "best": notes["best"],
+    }
+    return Result(model, metrics)

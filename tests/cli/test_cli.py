@@ -146,7 +146,7 @@ def test_a_text_that_is_also_a_file_name(tmp_path, capsys, monkeypatch):
         ),
         (["explain", "film", "--players", "letter"], "players: expected 'words' or 'positions', got 'letter'"),
         (["explain", "film", "--html", "no/such/folder/x.html"], "no/such/folder/x.html: No such file or directory"),
-        (["model", "info", "--model", "none.npz"], "none.npz: no such file"),
+        (["model", "none.npz"], "none.npz: no such file"),
     ],
 )
 def test_errors_are_one_line_and_status_1(capsys, tmp_path, monkeypatch, arguments, message):
@@ -159,7 +159,7 @@ def test_errors_are_one_line_and_status_1(capsys, tmp_path, monkeypatch, argumen
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["nonsense"], ["explain", "film", "--bogus"], ["explain", "film", "--method", "shap"], ["model"],
+    [[], ["nonsense"], ["explain", "film", "--bogus"], ["explain", "film", "--method", "shap"],
      ["explain", "film", "--text", "film"], ["explain", "film", "--tol", "0"], ["explain", "film", "--seed", "-1"],
      ["explain", "film", "--figure", "slalom"],
      ["explain", "film", "--top", "0"],
@@ -251,7 +251,7 @@ def test_methods_lists_every_method(capsys):
 
 def test_model_info(capsys, model_file):
     weights = acf.load_model(model_file).weights
-    main(["model", "info", "--model", model_file, "--json"])
+    main(["model", model_file, "--json"])
     info = json.loads(capsys.readouterr().out)
     assert {name: info[name] for name in ("K", "D", "T_max")} == {
         "K": weights.K,
@@ -259,7 +259,7 @@ def test_model_info(capsys, model_file):
         "T_max": weights.T_max,
     }
     assert info["parameters"] == sum(array.size for array in weights.arrays().values())
-    main(["model", "info"])
+    main(["model"])
     assert "the shipped sentiment model" in capsys.readouterr().out
 
 
@@ -348,7 +348,7 @@ def test_check_hands_its_line_to_the_proofs(monkeypatch, capsys):
     assert main(["check"]) == 3
 
 
-@pytest.mark.parametrize(("module", "command", "extra"), [("jax_model.training.train", "train", "train")])
+@pytest.mark.parametrize(("module", "command", "extra"), [("jax_model.training.command", "train", "train")])
 def test_a_missing_part_names_its_extra(monkeypatch, capsys, module, command, extra):
     monkeypatch.setitem(sys.modules, module, None)
     assert main([command]) == 1
@@ -356,7 +356,7 @@ def test_a_missing_part_names_its_extra(monkeypatch, capsys, module, command, ex
 
 
 def test_every_command_has_help_that_fits_and_teaches(capsys):
-    for command in ([], *([name] for name in COMMANDS if name not in ("train", "check")), ["model", "info"]):
+    for command in ([], *([name] for name in COMMANDS if name not in ("train", "check"))):
         with pytest.raises(SystemExit) as stop:
             main([*command, "--help"])
         assert stop.value.code == 0

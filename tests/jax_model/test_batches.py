@@ -1,35 +1,9 @@
-"""From reviews to batches: the split by film, padding, windows, random [UNK]s."""
+"""From texts to batches: padding, windows, random [UNK]s."""
 
 import numpy as np
-import pytest
 
 from attn_closed_form import Vocabulary
-from attn_closed_form.evaluate.datasets import Reviews
-from jax_model.training.batches import Batches, encode_documents, film_groups, pad_rows, review_numbers, split_by_film
-
-
-def numbered_reviews(n):
-    """2n reviews, numbered 0..n-1 in each class."""
-    names = [f"train/{label}/{i}_5.txt" for label in ("neg", "pos") for i in range(n)]
-    return Reviews([f"text {name}" for name in names], np.repeat([0, 1], n), names)
-
-
-def test_split_keeps_neighbouring_numbers_together():
-    reviews = numbered_reviews(25)
-    training, validating = split_by_film(reviews, 0.2)
-    assert (len(training.texts), len(validating.texts)) == (40, 10)
-    assert sorted(review_numbers(validating.names)) == sorted([*range(20, 25)] * 2)
-    assert max(review_numbers(training.names)) == 19
-    assert not set(training.names) & set(validating.names)
-    with pytest.raises(ValueError, match="validation: expected a fraction between 0 and 1, got 1"):
-        split_by_film(reviews, 1.0)
-    with pytest.raises(ValueError, match="leaves reviews of label 0 on both sides"):
-        split_by_film(reviews, 0.01)
-
-
-def test_groups_do_not_mix_the_classes():
-    groups = film_groups(numbered_reviews(30))
-    assert len(set(groups)) == 4 and groups[0] == groups[24] != groups[25] and groups[0] != groups[30]
+from jax_model.training.batches import Batches, encode_documents, pad_rows
 
 
 def batches_of(texts, **changes):

@@ -1,4 +1,4 @@
-"""The trainer: its forward pass, its batches, and runs that are killed, resumed, spread over devices and hosts."""
+"""The trainer: runs that learn, stop, are killed, resumed, and spread over devices and hosts."""
 
 import json
 import os
@@ -9,18 +9,17 @@ import sys
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attn_closed_form import load_demo_model, load_model, predict_many, random_weights
+from attn_closed_form import load_model
 from attn_closed_form.evaluate.datasets import Reviews, load_imdb
-from jax_model import Params, forward_batch, params_from_weights
-from jax_model.training.batches import encode_documents, pad_rows, review_numbers, split_by_film
+from attn_closed_form.evaluate.labelled import Labelled
 from jax_model.training.checkpoint import load_checkpoint, save_checkpoint
-from jax_model.training.collapsed import collapsed_forward
+from jax_model.training.config import Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster
-from jax_model.training.train import Config, main, train
+from jax_model.training.split import Split, review_numbers, split_by_film, split_stratified
+from jax_model.training.train import train
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = ROOT.parent / "shared" / "data" / "aclImdb_v1.tar.gz"
@@ -54,72 +53,76 @@ def write_reviews(root, reviews):
     return root
 
 
-# The forward pass
-
-
-def test_the_collapsed_forward_is_the_naive_one():
-    rng = np.random.default_rng(0)
-    params = params_from_weights(random_weights(0, D=17, d_e=7, T_max=11, K=2, d_att=3, d_out=5, biases=True))
-    ids = jnp.array(rng.integers(17, size=(4, 11))).at[:, 0].set(3)
-
-    def fast(p):
-        return collapsed_forward(p, ids, cls=3)
-
-    def naive(p):
-        return forward_batch(p, ids)[:, 0]
-
-    np.testing.assert_allclose(jax.jit(fast)(params), jax.jit(naive)(params), rtol=1e-12, atol=1e-12)
-    weight = jnp.array(rng.normal(size=4))
-    slopes = [jax.jit(jax.grad(lambda p, f=f: (f(p) * weight).sum()))(params) for f in (fast, naive)]
-    for name, a, b in zip(Params._fields, *slopes, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10, err_msg=name)
-
-
-def some_texts():
-    return [
-        "",
-        "A wonderful film.",
-        "Dull. Dull! DULL!<br />I left after an hour; 2/10.",
-        "The plot is thin, but the actors are a delight and the music stays with you for days. " * 3,
-        " ".join(["never", "again", "please", "unknownword"] * 60),
-    ]
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
-def test_numpy_and_twin_agree_on_the_shipped_model(dtype, tolerance):
-    model = load_demo_model()
-    weights, vocabulary = model.weights, model.vocabulary
-    documents = [vocabulary.encode(text) for text in some_texts()]
-    ids = pad_rows(encode_documents(vocabulary, some_texts(), [0] * 5), np.arange(5), weights.T_max, 0, 1)
-    params = params_from_weights(weights, dtype)
-    expected = predict_many(weights, documents)
-    np.testing.assert_allclose(jax.jit(forward_batch)(params, jnp.array(ids)), expected, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(
-        jax.jit(collapsed_forward)(params, jnp.array(ids)), expected[:, 0], rtol=0, atol=tolerance
-    )
-    assert expected[1] > 0 > expected[2]
-
-
 # Runs
 
 
 def test_a_run_learns_and_stops_early():
     lines = []
     config = Config(**{**FLAGS, "epochs": 40}, learning_rate=0.05, patience=1, max_unk=0.3)
-    result = train(config, tiny_reviews(), device="cpu", log=lines.append)
+    split = split_by_film(tiny_reviews())
+    result = train(config, split, device="cpu", log=lines.append)
     best, history = result.metrics["best"], result.metrics["history"]
     assert best["validation_accuracy"] >= 0.9
     assert len(lines) == len(history) == best["epoch"] + 2 < 40  # the best epoch, patience, one too many
     assert best["validation_loss"] == min(record["validation_loss"] for record in history)
-    outputs = predict_many(
-        result.weights, [result.vocabulary.encode(text) for text in ("a lovely film", "a dull film")]
-    )
-    assert outputs[0] > 0 > outputs[1]
+    assert result.model.predict(["a lovely film", "a dull film"]).tolist() == ["positive", "negative"]
     # Reported numbers are those of the weights that are handed back, the averaged ones of the best epoch.
-    _, validating = split_by_film(tiny_reviews())
-    documents = [result.vocabulary.encode(text)[: config.T_max - 1] for text in validating.texts]
-    signed = np.where(validating.labels == 1, 1, -1) * predict_many(result.weights, documents)[:, 0]
+    logits = result.model.predict_logits(split.held_out.texts)[:, 0]
+    signed = np.where(split.held_out.labels == 1, 1, -1) * logits
     np.testing.assert_allclose(np.logaddexp(0, -signed).mean(), best["validation_loss"], rtol=1e-5)
+    scores = result.model.card["held_out"]
+    assert scores["accuracy"] == pytest.approx(np.mean(signed > 0)) and scores["texts"] == 24
+    # Without a mistake among 24 texts, the fitted probabilities promise about one in 26 (`fit_temperature`).
+    assert scores["accuracy"] < 1 or scores["loss"] == pytest.approx(-np.log(25 / 26), rel=0.1)
+
+
+TOPICS = {"sport": ["goal", "match"], "trade": ["tariff", "export"], "crops": ["wheat", "corn"]}
+
+
+def three_topics(counts=(60, 40, 20), seed=0):
+    rng = np.random.default_rng(seed)
+    texts, labels = [], []
+    for label, (words, n) in enumerate(zip(TOPICS.values(), counts, strict=True)):
+        for _ in range(n):
+            filler = [*rng.choice(["the", "news", "of", "today", "and", "more"], rng.integers(3, 9))]
+            filler.insert(int(rng.integers(3)), str(rng.choice(words)))
+            texts.append(" ".join(filler))
+            labels.append(label)
+    return Labelled(texts, np.array(labels), tuple(TOPICS))
+
+
+def test_three_classes_with_names_probabilities_and_a_test_part():
+    split = split_stratified(three_topics(), 0.2)
+    config = automatic(split.training.texts, K=2, d_e=16, d_att=8, d_out=8)
+    result = train(config, split, "cpu", log=lambda line: None, test=three_topics(seed=1))
+    model = result.model
+    assert model.outputs == ("sport", "trade", "crops") and model.weights.C == 3
+    assert model.predict(["more of tariff today", "the corn"]).tolist() == ["trade", "crops"]
+    chances = model.predict_proba(["goal and more", "wheat"])
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert model.card["test"]["accuracy"] >= 0.95 and model.card["test"]["texts"] == 120
+    assert set(model.card["held_out"]["classes"]) == set(TOPICS)
+    other = train(config, split, "cpu", log=lambda line: None)  # a test part changes nothing
+    np.testing.assert_array_equal(other.model.weights.W_e, model.weights.W_e)
+    top = model.explain("the match of today", "shapley", output="sport")["shapley"].top(1)[0][0]
+    assert top == "match"
+
+
+def test_balanced_classes_help_the_rare_one():
+    """Both classes share their words, and two texts in three of those with "odd" are common ones."""
+    rng = np.random.default_rng(0)
+    texts, labels = [], []
+    for label, n, share in ((0, 240, 0.25), (1, 30, 1.0)):
+        for _ in range(n):
+            texts.append("odd text" if rng.random() < share else "plain text")
+            labels.append(label)
+    split = split_stratified(Labelled(texts, np.array(labels), ("common", "rare")), 0.2)
+    chances = {}
+    for weight in ("none", "balanced"):
+        config = automatic(split.training.texts, K=1, d_e=8, d_att=4, d_out=4, epochs=10, class_weight=weight)
+        model = train(config, split, "cpu", log=lambda line: None).model
+        chances[weight] = model.predict(["odd text"])[0]
+    assert chances == {"none": "common", "balanced": "rare"}
 
 
 @pytest.mark.parametrize(
@@ -130,6 +133,8 @@ def test_a_run_learns_and_stops_early():
         ({"max_unk": 1.5}, r"max_unk: expected a number in 0\.\.1, got 1.5"),
         ({"learning_rate": float("nan")}, "learning_rate: expected a positive number, got nan"),
         ({"seed": -1}, "seed: expected at least 0, got -1"),
+        ({"class_weight": "fair"}, "class_weight: expected one of none, balanced, got 'fair'"),
+        ({"validation": 1.0}, "validation: expected a fraction between 0 and 1, got 1.0"),
     ],
 )
 def test_settings_that_make_no_sense(change, message):
@@ -147,23 +152,8 @@ def test_devices_that_are_not_there():
             device_mesh("gpu")
 
 
-def test_the_command_line_says_what_is_wrong(tmp_path, capsys):
-    out = str(tmp_path / "model.npz")
-    for flags, message in (
-        (["--data", str(tmp_path / "none"), "--out", out], "expected aclImdb_v1.tar.gz"),
-        (["--data", str(tmp_path), "--out", str(tmp_path / "model.bin")], "ending in .npz or .safetensors"),
-        (["--data", str(tmp_path), "--out", str(tmp_path / "no" / "m.npz")], "an existing folder"),
-        (["--data", str(tmp_path), "--out", out, "--k", "0"], "K: expected at least 1"),
-    ):
-        assert main(flags) == 2
-        assert message in capsys.readouterr().err
-    data = write_reviews(tmp_path / "aclImdb", tiny_reviews(n=5))
-    assert main(["--data", str(data), "--out", out, "--batch-size", "64"]) == 2
-    assert "batch_size: expected at most the 8 training reviews, got 64" in capsys.readouterr().err
-
-
 def test_checkpoints_that_do_not_fit(tmp_path):
-    path = tmp_path / "run.checkpoint"
+    path, split = tmp_path / "run.checkpoint", split_by_film(tiny_reviews())
     save_checkpoint(path, {"a": np.ones(3)}, {})
     with pytest.raises(ValueError, match="a checkpoint of another model"):
         load_checkpoint(path, {"a": np.ones(4)})
@@ -171,23 +161,26 @@ def test_checkpoints_that_do_not_fit(tmp_path):
     with pytest.raises(ValueError, match="not a readable checkpoint"):
         load_checkpoint(path, {"a": np.ones(3)})
     with pytest.raises(ValueError, match="not a readable checkpoint"):
-        train(CONFIG, tiny_reviews(), "cpu", path, resume=True)
+        train(CONFIG, split, "cpu", path, resume=True)
     path.unlink()
     unfinished = Config(**{**FLAGS, "epochs": 1}, learning_rate=0.02, patience=9)
-    train(unfinished, tiny_reviews(), "cpu", path, log=lambda line: None)
+    train(unfinished, split, "cpu", path, log=lambda line: None)
     with pytest.raises(ValueError, match="a checkpoint of an unfinished run; resume it, or delete it"):
-        train(unfinished, tiny_reviews(), "cpu", path)
+        train(unfinished, split, "cpu", path)
     with pytest.raises(ValueError, match="a checkpoint of a run with epochs=1, got 3"):
-        train(CONFIG, tiny_reviews(), "cpu", path, resume=True)
+        train(CONFIG, split, "cpu", path, resume=True)
     with pytest.raises(ValueError, match="a checkpoint of a run on other data"):
-        train(unfinished, tiny_reviews(seed=1), "cpu", path, resume=True)
+        train(unfinished, split_by_film(tiny_reviews(seed=1)), "cpu", path, resume=True)
+    renamed = Split(*(part._replace(classes=("no", "yes")) for part in split[:2]), split.groups)
+    with pytest.raises(ValueError, match="a checkpoint of a run on other data"):
+        train(unfinished, renamed, "cpu", path, resume=True)
 
 
 # Runs in processes of their own. `KILL` names a moment; the process ends itself there as `kill -9` would.
 SCRIPT = """
 import os, signal, sys
 import jax_model.training.checkpoint, jax_model.training.progress
-from jax_model.training.train import main
+from attn_closed_form.cli.main import main
 
 def die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -234,7 +227,7 @@ def flags_of(data, out):
     settings = [
         word for name, value in settings.items() for word in (f"--{name.replace('_', '-').lower()}", str(value))
     ]
-    return ["--data", str(data), "--out", str(out), *settings]
+    return ["train", str(data), "--out", str(out), "--metrics", str(out.with_suffix(".json")), *settings]
 
 
 @pytest.fixture(scope="module")
@@ -265,11 +258,11 @@ def test_a_killed_run_resumes_to_the_same_bits(runs):
 
 
 def same_run(runs, out):
-    (weights, vocabulary), (other, words) = load_model(runs / "whole.npz"), load_model(out)
-    assert words == vocabulary
-    documents = [vocabulary.encode(text)[:12] for text in tiny_reviews(seed=2).texts]
-    expected = predict_many(weights, documents)
-    np.testing.assert_allclose(predict_many(other, documents), expected, atol=ANOTHER_ORDER * np.abs(expected).max())
+    whole, other = load_model(runs / "whole.npz"), load_model(out)
+    assert whole.vocabulary == other.vocabulary
+    expected = whole.predict_logits(tiny_reviews(seed=2).texts)
+    found = other.predict_logits(tiny_reviews(seed=2).texts)
+    np.testing.assert_allclose(found, expected, atol=ANOTHER_ORDER * np.abs(expected).max())
     histories = [json.loads(path.with_suffix(".json").read_text())["history"] for path in (runs / "whole.npz", out)]
     for a, b in zip(*histories, strict=True):
         assert a["validation_loss"] == pytest.approx(b["validation_loss"], rel=ANOTHER_ORDER)
@@ -304,6 +297,6 @@ def test_a_slice_of_imdb():
     rows = np.flatnonzero(review_numbers(reviews.names) % 12_500 < 2_500)
     part = Reviews([reviews.texts[i] for i in rows], reviews.labels[rows], [reviews.names[i] for i in rows])
     config = Config(d_e=32, D=4000, T_max=128, epochs=6, warmup_steps=40, learning_rate=3e-3)
-    result = train(config, part, device="cpu", log=lambda line: None)
-    assert result.metrics["training_reviews"] == 4000 and result.metrics["validation_reviews"] == 1000
+    result = train(config, split_by_film(part), device="cpu", log=lambda line: None)
+    assert result.metrics["training_texts"] == 4000 and result.metrics["held_out"]["texts"] == 1000
     assert result.metrics["best"]["validation_accuracy"] > 0.75

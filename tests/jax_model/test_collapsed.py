@@ -1,0 +1,53 @@
+"""The trainer's forward pass against the twin's naive one, and against the core's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attn_closed_form import load_demo_model, predict_many, random_weights
+from jax_model import Params, forward_batch, params_from_weights
+from jax_model.training.batches import encode_documents, pad_rows
+from jax_model.training.collapsed import collapsed_forward
+
+
+@pytest.mark.parametrize("C", [1, 2, 5])  # with K = 2 heads of width 7: tables for one, embeddings for five
+def test_the_collapsed_forward_is_the_naive_one(C):
+    rng = np.random.default_rng(0)
+    params = params_from_weights(random_weights(0, D=17, d_e=7, T_max=11, K=2, d_att=3, d_out=5, C=C, biases=True))
+    ids = jnp.array(rng.integers(17, size=(4, 11))).at[:, 0].set(3)
+
+    def fast(p):
+        return collapsed_forward(p, ids, cls=3)
+
+    def naive(p):
+        return forward_batch(p, ids)
+
+    np.testing.assert_allclose(jax.jit(fast)(params), jax.jit(naive)(params), rtol=1e-12, atol=1e-12)
+    weight = jnp.array(rng.normal(size=(4, C)))
+    slopes = [jax.jit(jax.grad(lambda p, f=f: (f(p) * weight).sum()))(params) for f in (fast, naive)]
+    for name, a, b in zip(Params._fields, *slopes, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10, err_msg=name)
+
+
+def some_texts():
+    return [
+        "",
+        "A wonderful film.",
+        "Dull. Dull! DULL!<br />I left after an hour; 2/10.",
+        "The plot is thin, but the actors are a delight and the music stays with you for days. " * 3,
+        " ".join(["never", "again", "please", "unknownword"] * 60),
+    ]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
+def test_numpy_and_twin_agree_on_the_shipped_model(dtype, tolerance):
+    model = load_demo_model()
+    weights, vocabulary = model.weights, model.vocabulary
+    documents = [vocabulary.encode(text) for text in some_texts()]
+    ids = pad_rows(encode_documents(vocabulary, some_texts(), [0] * 5), np.arange(5), weights.T_max, 0, 1)
+    params = params_from_weights(weights, dtype)
+    expected = predict_many(weights, documents)
+    np.testing.assert_allclose(jax.jit(forward_batch)(params, jnp.array(ids)), expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(jax.jit(collapsed_forward)(params, jnp.array(ids)), expected, rtol=0, atol=tolerance)
+    assert expected[1] > 0 > expected[2]

@@ -1,0 +1,59 @@
+"""What is held out: a share of every class, or the last films of IMDB."""
+
+import numpy as np
+import pytest
+
+from attn_closed_form.evaluate.datasets import Reviews
+from attn_closed_form.evaluate.labelled import Labelled
+from attn_closed_form.evaluate.tables import TableWarning
+from jax_model.training.split import split_by_film, split_stratified
+
+
+def labelled(*counts):
+    labels = np.repeat(np.arange(len(counts)), counts)
+    return Labelled([f"text {i}" for i in range(len(labels))], labels, tuple("abcdef"[: len(counts)]))
+
+
+def test_every_class_is_held_out_in_its_share():
+    split = split_stratified(labelled(100, 30, 7, 2), 0.1)
+    np.testing.assert_array_equal(np.bincount(split.held_out.labels), [10, 3, 1, 1])
+    np.testing.assert_array_equal(np.bincount(split.training.labels), [90, 27, 6, 1])
+    assert not set(split.training.texts) & set(split.held_out.texts)
+    again, other = (
+        split_stratified(labelled(100, 30, 7, 2), 0.1),
+        split_stratified(labelled(100, 30, 7, 2), 0.1, seed=1),
+    )
+    assert again.held_out.texts == split.held_out.texts != other.held_out.texts
+
+
+def test_a_class_with_one_text_is_trained_on_and_said():
+    with pytest.warns(TableWarning, match="one text only of class 'b': trained on, but not among the held-out"):
+        split = split_stratified(labelled(10, 1), 0.5)
+    assert 1 in split.training.labels and 1 not in split.held_out.labels
+    with pytest.warns(TableWarning), pytest.raises(ValueError, match="a class with at least two texts, got 3 single"):
+        split_stratified(labelled(1, 1, 1))
+    with pytest.raises(ValueError, match="validation: expected a fraction between 0 and 1, got 0"):
+        split_stratified(labelled(5, 5), 0)
+
+
+def numbered_reviews(n):
+    """2n reviews, numbered 0..n-1 in each class; the text is the name."""
+    names = [f"train/{label}/{i}_5.txt" for label in ("neg", "pos") for i in range(n)]
+    return Reviews(names, np.repeat([0, 1], n), names)
+
+
+def test_split_by_film_keeps_neighbouring_numbers_together():
+    reviews = numbered_reviews(25)
+    training, held_out, groups = split_by_film(reviews, 0.2)
+    assert training.classes == ("negative", "positive") and len(groups) == 40
+    assert sorted(held_out.texts) == sorted(f"train/{c}/{i}_5.txt" for c in ("neg", "pos") for i in range(20, 25))
+    assert not set(training.texts) & set(held_out.texts) and len(training.texts) == 40
+    with pytest.raises(ValueError, match="validation: expected a fraction between 0 and 1, got 1"):
+        split_by_film(reviews, 1.0)
+    with pytest.raises(ValueError, match="leaves reviews of label 0 on both sides"):
+        split_by_film(reviews, 0.01)
+
+
+def test_groups_do_not_mix_the_classes():
+    groups = split_by_film(numbered_reviews(60), 0.5).groups
+    assert len(set(groups)) == 4 and groups[0] == groups[24] != groups[25] and groups[0] != groups[30]
