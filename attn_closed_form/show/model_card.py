@@ -36,8 +36,8 @@ def scores_table(scores: Mapping[str, Any]) -> str:
     >>> print(scores_table({"accuracy": 0.75, "macro_f1": 2 / 3, "classes": {"ham": line}}))
     accuracy 75.0 %, macro-F1 66.7 %
     <BLANKLINE>
-    class  precision  recall     F1  texts
-    ham       50.0 %   100 %   67 %      4
+    class  precision  recall     F1   texts
+    ham       50.0 %   100 %  66.7 %       4
     """
     lines = [f"accuracy {_percent(scores['accuracy'])}, macro-F1 {_percent(scores['macro_f1'])}", ""]
     classes = list(scores["classes"].items())

@@ -92,7 +92,7 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
     --------
     >>> config = automatic(["a fine film"] * 100, K=2)
     >>> config.T_max, config.batch_size, config.epochs, config.K
-    (32, 8, 60, 2)
+    (32, 4, 60, 2)
     """
     n = len(texts)
     lengths = [len(tokenize(text)) for text in texts[:: -(-n // SAMPLE)]]
