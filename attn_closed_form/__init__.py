@@ -39,9 +39,10 @@ from .explanations.methods import DEFAULT_METHODS, METHODS
 from .game.by_size import expected_value_by_size
 from .game.pooled_game import PooledGame, merge_tokens
 from .game.quadrature import ToleranceError
+from .game.interactions import interactions_of, shapley_interactions
 from .game.reasons.bounds import Bounds, bounds
 from .game.reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
-from .game.shapley import banzhaf, leave_one_out, shapley, shapley_interactions
+from .game.shapley import banzhaf, leave_one_out, shapley
 from .lime.limit import LimeCoefficients, lime_features, lime_limit
 from .lime.sampled import LimeSample, lime_sample, lime_samples_needed
 from .lime.theory import lime_first_order, lime_mean_field, lime_theorem_5_1

@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._types import Array
-from .engine import Block, Head, accuracy, blocks, centre, heads
+from .budget import Budget, budget
+from .engine import Rows, rows_of
 from .pooled_game import PooledGame
 
 # Elements of the forward states that the backward pass keeps, for one block of nodes lam: 32 MB.
@@ -55,12 +56,12 @@ def expected_value_by_size(game: PooledGame, tol: float = 1e-10) -> Array:
     >>> expected_value_by_size(game).round(6)      # 4/3; the mean of 1/2 and 3/2; 0
     array([1.333333, 1.      , 0.      ])
     """
-    goal = accuracy(game, tol)
-    out = np.full(game.d + 1, game.bias + centre(game).sum())
-    for head in heads(game):
-        for block in blocks(head, goal.eps):
-            *_, (_, N) = _forward(*_factors(head, block))
-            out += block.wt @ N
+    goal = budget(game, tol)
+    out = np.zeros(game.d + 1)
+    for rows in rows_of(game, goal):
+        *_, (_, N) = _forward(*_factors(rows))
+        out += rows.weight @ N
+    out = game.base + np.ldexp(out, game.exponent)
     out[[0, -1]] = game.value([[True] * game.d, [False] * game.d])
     return out
 
@@ -91,37 +92,32 @@ def moments_by_size(game: PooledGame, q: ArrayLike, tol: float = 1e-10) -> tuple
     d = game.d
     if q.shape != (d + 1,):
         raise ValueError(f"q: expected shape ({d + 1},), a weight for 0..{d} players absent, got {q.shape}")
-    (mean,), present = centred_moments(game, q[None], accuracy(game, tol).eps)
-    base = game.bias + centre(game).sum()
-    return float(mean + base * q.sum()), present + base * (q @ (d - np.arange(d + 1))) / d
+    (mean,), present = centred_moments(game, q[None], budget(game, tol))
+    return float(mean + game.base * q.sum()), present + game.base * (q @ (d - np.arange(d + 1))) / d
 
 
-def centred_moments(game: PooledGame, weights: Array, eps: float) -> tuple[Array, Array]:
-    """The same for f less its bias and the heads' centres, with a relative error `eps` of 1/D.
+def centred_moments(game: PooledGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
+    """The same for f less its `base`.
 
     `weights` (rows, d+1) has q in its first row; the others have their first moment taken too: (rows,), (d,).
     """
     mean, present = np.zeros(len(weights)), np.zeros(game.d)
-    for head in heads(game):
-        for block in blocks(head, eps, chunk=KEPT_ELEMENTS // (game.d + 1)):
-            factors = _factors(head, block)
-            states = list(_forward(*factors))
-            mean += weights @ (block.wt @ states[-1][1])
-            present += block.wt @ _backward(*factors[:-1], states, weights[0])
-    if game.can_be_empty:
-        mean += weights[:, -1] * (game.empty_value - game.bias - centre(game).sum())
-    return mean, present
+    for rows in rows_of(game, goal, KEPT_ELEMENTS // (game.d + 1)):
+        factors = _factors(rows)
+        states = list(_forward(*factors))
+        mean += weights @ (rows.weight @ states[-1][1])
+        present += rows.weight @ _backward(*factors[:-1], states, weights[0])
+    mean, present = np.ldexp(mean, game.exponent), np.ldexp(present, game.exponent)
+    return mean + weights[:, -1] * game.empty_excess, present
 
 
-def _factors(head: Head, block: Block) -> tuple[Array, Array, Array, Array, Array]:
-    """Arrays x, y, A, B (l, d) of the module's head, and the numerator n_0 (l,) that is always there."""
-    light = head.present_is_light
-    shape = block.E.shape
-    x = np.where(light, 1.0, block.E)
-    y = np.where(light, block.E, 1.0)
-    A = np.broadcast_to(np.where(light, block.V_lo, block.V_hi), shape)
-    B = np.broadcast_to(np.where(light, block.V_hi, block.V_lo), shape)
-    return x, y, A, B, np.broadcast_to(block.n0, shape[:1])
+def _factors(rows: Rows) -> tuple[Array, Array, Array, Array, Array]:
+    """Arrays x, y, A, B (r, d) of the module docstring, and the numerator n_0 (r,) that is always there."""
+    V_lo, V_hi, n_0 = rows.masses.V_lo[rows.own], rows.masses.V_hi[rows.own], rows.masses.n_0[rows.own]
+    if rows.light is None:
+        return rows.E, np.ones_like(rows.E), V_hi, V_lo, n_0
+    x, y = np.where(rows.light, 1.0, rows.E), np.where(rows.light, rows.E, 1.0)
+    return x, y, np.where(rows.light, V_lo, V_hi), np.where(rows.light, V_hi, V_lo), n_0
 
 
 def _forward(x: Array, y: Array, A: Array, B: Array, n0: Array) -> Iterator[tuple[Array, Array]]:

@@ -15,20 +15,31 @@ mass-weighted mean of their values, which is how words are made of positions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._types import Array, Ids
+from .._types import Array
+from .checks import broadcast, check_values, rows
+from .merging import merge_runs, merge_tokens
 
 # Masks a block in `value`: keeps the working set near 16 MB.
 BLOCK_ELEMENTS = 1 << 20
-# Log-masses further apart than this leave the range of float64.
-LOG_RANGE_PLAIN = 600.0
+# Log-masses further apart than this are not turned into plain numbers: a mass times a value may leave float64.
+LOG_RANGE_PLAIN = 300.0
+
+
+class Masses(NamedTuple):
+    """Masses as plain numbers, in units of the largest of each head: present, absent (H, d), background (H,)."""
+
+    present: Array
+    absent: Array
+    background: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +75,14 @@ class PooledGame:
     labels: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        _check_values("s", self.s)
-        _check_values("v", self.v)
-        _check_values("s_absent", self.s_absent, minus_inf=True)
-        _check_values("v_absent", self.v_absent)
-        _check_values("s_background", self.s_background, minus_inf=True)
-        _check_values("v_background", self.v_background)
-        _check_values("bias", np.asarray(self.bias))
-        _check_values("empty_value", np.asarray(self.empty_value))
+        check_values("s", self.s)
+        check_values("v", self.v)
+        check_values("s_absent", self.s_absent, minus_inf=True)
+        check_values("v_absent", self.v_absent)
+        check_values("s_background", self.s_background, minus_inf=True)
+        check_values("v_background", self.v_background)
+        check_values("bias", np.asarray(self.bias))
+        check_values("empty_value", np.asarray(self.empty_value))
         H, d = self.s.shape
         if d < 1 or H < 1:
             raise ValueError(f"s: expected at least one player and one head, got shape {self.s.shape}")
@@ -80,9 +91,9 @@ class PooledGame:
                 raise ValueError(f"{name}: expected shape {shape} like s, got {getattr(self, name).shape}")
         for name in ("s_background", "v_background"):
             if getattr(self, name).shape != (H,):
-                raise ValueError(f"{name}: expected shape ({H},), one a head, got {getattr(self, name).shape}")
+                raise ValueError(f"{name}: expected shape ({H},), one per head, got {getattr(self, name).shape}")
         if len(self.labels) != d:
-            raise ValueError(f"labels: expected {d} names, one a player, got {len(self.labels)}")
+            raise ValueError(f"labels: expected {d} names, one per player, got {len(self.labels)}")
         empty = self._head_can_be_empty
         if empty.any() and not empty.all():
             raise ValueError(
@@ -123,7 +134,7 @@ class PooledGame:
         >>> float(game.value([False, False]))
         0.0
         """
-        s2, v2 = _rows("s", s), _rows("v", v)
+        s2, v2 = rows("s", s), rows("v", v)
         for name, given, needed in (
             ("v_absent", v_absent, s_absent),
             ("v_background", v_background, s_background),
@@ -134,10 +145,10 @@ class PooledGame:
         return cls(
             s=s2,
             v=v2,
-            s_absent=_broadcast("s_absent", s_absent, -np.inf, (H, d)),
-            v_absent=_broadcast("v_absent", v_absent, 0.0, (H, d)),
-            s_background=_broadcast("s_background", s_background, -np.inf, (H,)),
-            v_background=_broadcast("v_background", v_background, 0.0, (H,)),
+            s_absent=broadcast("s_absent", s_absent, -np.inf, (H, d)),
+            v_absent=broadcast("v_absent", v_absent, 0.0, (H, d)),
+            s_background=broadcast("s_background", s_background, -np.inf, (H,)),
+            v_background=broadcast("v_background", v_background, 0.0, (H,)),
             bias=float(bias),
             empty_value=float(empty_value),
             labels=tuple(map(str, range(d))) if labels is None else tuple(map(str, labels)),
@@ -186,42 +197,145 @@ class PooledGame:
         return out.reshape(raw.shape[:-1])[()]
 
     def _value_block(self, mask: NDArray[np.bool_]) -> Array:
-        """(n, d) mask -> (n,)."""
-        total = np.full(len(mask), self.bias)
+        """(n, d) mask -> (n,). Centred values are summed, so that a constant costs no digits."""
         if self._linear is not None:
             # Numerators and denominators of all heads in two matrix products; sums of positive masses lose no digit.
             present, absent, background = self._linear
             here = mask.astype(np.float64)
             sums = here @ present + (1 - here) @ absent + background
             with np.errstate(invalid="ignore"):
-                total += (sums[:, self.H :] / sums[:, : self.H]).sum(axis=1)
+                total = (sums[:, self.H :] / sums[:, : self.H]).sum(axis=1)
         else:
+            total = np.zeros(len(mask))
+            v, v_absent, v_background = self._centred
             for h in range(self.H):
                 log_mass = np.where(mask, self.s[h], self.s_absent[h])
                 top = np.maximum(log_mass.max(axis=1), self.s_background[h])
                 top[np.isneginf(top)] = 0.0
-                mass = np.exp(log_mass - top[:, None])
-                base = np.exp(self.s_background[h] - top)
-                num = (mass * np.where(mask, self.v[h], self.v_absent[h])).sum(axis=1) + base * self.v_background[h]
+                with np.errstate(over="ignore"):
+                    mass = np.exp(log_mass - top[:, None])
+                    base = np.exp(self.s_background[h] - top)
+                num = (mass * np.where(mask, v[h], v_absent[h])).sum(axis=1) + base * v_background[h]
                 with np.errstate(invalid="ignore"):
                     total += num / (mass.sum(axis=1) + base)
+        with np.errstate(over="ignore"):
+            out = self.base + np.ldexp(total, self.exponent)
         if self.can_be_empty:
-            total[~mask.any(axis=1)] = self.empty_value
-        return total
+            out[~mask.any(axis=1)] = self.empty_value
+        return out
+
+    @cached_property
+    def masses(self) -> Masses:
+        """Every mass e^s over the largest mass of its head; what is less than about 1e-308 of that becomes 0.
+
+        Examples
+        --------
+        >>> game = PooledGame.from_scores([0.0, 1000.0], [1.0, 3.0], s_background=1000.0, v_background=0.0)
+        >>> game.masses.present, game.masses.background
+        (array([[0., 1.]]), array([1.]))
+        """
+        top = np.maximum(np.maximum(self.s, self.s_absent).max(axis=1), self.s_background)
+        with np.errstate(over="ignore"):
+            return Masses(
+                np.exp(self.s - top[:, None]), np.exp(self.s_absent - top[:, None]), np.exp(self.s_background - top)
+            )
+
+    @cached_property
+    def exponent(self) -> int:
+        """The k for which 2^k is just above every |value| that has a mass: values are computed in units of 2^k."""
+        least, most = self._value_range
+        largest = max(float(np.maximum(-least, most).max()), float(np.maximum(-most, least).max()))
+        return math.frexp(largest)[1]
+
+    @cached_property
+    def _value_range(self) -> tuple[Array, Array]:
+        """(H,) smallest and (H,) largest value that has any mass, per head."""
+        least, most = self.v.min(axis=1), self.v.max(axis=1)
+        deleted = np.isneginf(self.s_absent)
+        if not deleted.all():
+            least = np.minimum(least, np.where(deleted, np.inf, self.v_absent).min(axis=1))
+            most = np.maximum(most, np.where(deleted, -np.inf, self.v_absent).max(axis=1))
+        background = ~np.isneginf(self.s_background)
+        least = np.where(background, np.minimum(least, self.v_background), least)
+        most = np.where(background, np.maximum(most, self.v_background), most)
+        return least, most
+
+    @cached_property
+    def centre(self) -> Array:
+        """(H,) midpoint of the values that each head can take, rounded; the engine works with what is off it."""
+        least, most = self._value_range
+        return least / 2 + most / 2
+
+    @cached_property
+    def half_range(self) -> Array:
+        """(H,) an upper bound, in units of 2^exponent, of how far a head's value can lie off its centre."""
+        least, most = (np.ldexp(x, -self.exponent) for x in self._value_range)
+        middle = np.ldexp(self.centre, -self.exponent)
+        return np.maximum(most - middle, middle - least)
+
+    @cached_property
+    def base(self) -> float:
+        """The bias and the heads' centres, summed exactly and rounded once: f is this plus the heads' centred means."""
+        return math.fsum([self.bias, *self.centre.tolist()])
+
+    @cached_property
+    def empty_excess(self) -> float:
+        """`empty_value` minus `base`, summed exactly, where nobody has no mass; 0 elsewhere."""
+        return math.fsum([self.empty_value, -self.bias, *(-self.centre).tolist()]) if self.can_be_empty else 0.0
+
+    @cached_property
+    def _centred(self) -> tuple[Array, Array, Array]:
+        """Values less their head's centre in units of 2^exponent, (H, d) (H, d) (H,); 0 where there is no mass."""
+        v, v_absent, v_background, middle = (
+            np.ldexp(x, -self.exponent) for x in (self.v, self.v_absent, self.v_background, self.centre)
+        )
+        return (
+            v - middle[:, None],
+            np.where(np.isneginf(self.s_absent), 0.0, v_absent - middle[:, None]),
+            np.where(np.isneginf(self.s_background), 0.0, v_background - middle),
+        )
 
     @cached_property
     def _linear(self) -> tuple[Array, Array, Array] | None:
         """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None where they would underflow."""
-        top = np.maximum(np.maximum(self.s, self.s_absent).max(axis=1), self.s_background)[:, None]
-        finite = np.concatenate([self.s, self.s_absent, self.s_background[:, None]], axis=1)
-        if np.where(np.isneginf(finite), 0.0, top - finite).max() > LOG_RANGE_PLAIN:
+        a, b, c0 = self.masses
+        least = np.exp(-LOG_RANGE_PLAIN)
+        deleted, nothing = np.isneginf(self.s_absent), np.isneginf(self.s_background)
+        if a.min() < least or (b[~deleted] < least).any() or (c0[~nothing] < least).any():
             return None
-        a, b = np.exp(self.s - top), np.exp(self.s_absent - top)
-        c0 = np.exp(self.s_background - top[:, 0])
+        v, v_absent, v_background = self._centred
         return (
-            np.concatenate([a, a * self.v]).T,
-            np.concatenate([b, b * self.v_absent]).T,
-            np.concatenate([c0, c0 * self.v_background]),
+            np.concatenate([a, a * v]).T,
+            np.concatenate([b, b * v_absent]).T,
+            np.concatenate([c0, c0 * v_background]),
+        )
+
+    def fix(self, player: int, present: bool) -> PooledGame:
+        """The game of the other players, `player` being part of the background in one of its two states.
+
+        Examples
+        --------
+        >>> game = PooledGame.from_scores([0.0, 0.0, 1.0], [1.0, 3.0, 5.0])
+        >>> float(game.fix(0, True).value([True, False])) == float(game.value([True, True, False]))
+        True
+        """
+        if not -self.d <= player < self.d or self.d == 1:
+            raise ValueError(f"player: expected one of 0..{self.d - 1} in a game of two players or more, got {player}")
+        s, v = (self.s, self.v) if present else (self.s_absent, self.v_absent)
+        s_background, v_background = merge_tokens(
+            np.stack([self.s_background, s[:, player]], axis=1), np.stack([self.v_background, v[:, player]], axis=1)
+        )
+        others = np.arange(self.d) != player % self.d
+        return PooledGame(
+            s=self.s[:, others],
+            v=self.v[:, others],
+            s_absent=self.s_absent[:, others],
+            v_absent=self.v_absent[:, others],
+            s_background=s_background,
+            v_background=v_background,
+            bias=self.bias,
+            empty_value=self.empty_value,
+            labels=tuple(label for label, other in zip(self.labels, others, strict=True) if other),
         )
 
     def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> PooledGame:
@@ -237,8 +351,8 @@ class PooledGame:
             raise ValueError(f"groups: expected each player 0..{self.d - 1} in exactly one group, got {members}")
         order = np.concatenate([np.asarray(group) for group in members])
         starts = np.cumsum([0, *map(len, members)])[:-1]
-        s, v = _merge_runs(self.s[:, order], self.v[:, order], starts)
-        s_absent, v_absent = _merge_runs(self.s_absent[:, order], self.v_absent[:, order], starts)
+        s, v = merge_runs(self.s[:, order], self.v[:, order], starts)
+        s_absent, v_absent = merge_runs(self.s_absent[:, order], self.v_absent[:, order], starts)
         return PooledGame(
             s=s,
             v=v,
@@ -258,63 +372,4 @@ class PooledGame:
         return f"PooledGame(d={self.d}, H={self.H}, absent={absent!r}, background={background})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
-
-
-def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
-    """Tokens as one: log-sum-exp of the log-masses and mass-weighted mean of the values, over the last axis.
-
-    No mass at all (-inf) stays -inf, with value 0.
-
-    >>> s, v = merge_tokens(np.array([0.0, 0.0]), np.array([1.0, 3.0]))
-    >>> float(np.exp(s)), float(v)
-    (2.0, 2.0)
-    """
-    if s.shape[-1] == 0:
-        return np.full(s.shape[:-1], -np.inf), np.zeros(s.shape[:-1])
-    log_mass, mean = _merge_runs(s, v, np.zeros(1, dtype=int))
-    return log_mass[..., 0], mean[..., 0]
-
-
-def _merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
-    """`merge_tokens` of each run of the last axis, a run from each of `starts` to the next: (..., n) -> (..., runs)."""
-    top = np.maximum.reduceat(s, starts, axis=-1)
-    shift = np.where(np.isneginf(top), 0.0, top)
-    run = np.repeat(np.arange(starts.size), np.diff(starts, append=s.shape[-1]))
-    mass = np.exp(s - shift[..., run])
-    total = np.add.reduceat(mass, starts, axis=-1)
-    with np.errstate(divide="ignore"):
-        log_mass = np.log(total) + shift
-    mean = np.add.reduceat(mass * v, starts, axis=-1) / np.where(total == 0, 1.0, total)
-    # Rounding must not push the mean outside the values, or a constant model would seem to vary.
-    least, most = np.minimum.reduceat(v, starts, axis=-1), np.maximum.reduceat(v, starts, axis=-1)
-    return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
-
-
-def _rows(name: str, value: ArrayLike) -> Array:
-    array = np.array(value, dtype=np.float64)
-    if array.ndim not in (1, 2):
-        raise ValueError(f"{name}: expected shape (d,) or (H, d), got {array.shape}")
-    return np.atleast_2d(array)
-
-
-def _broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[int, ...]) -> Array:
-    if value is None:
-        return np.full(shape, default)
-    array = np.asarray(value, dtype=np.float64)
-    try:
-        return np.array(np.broadcast_to(array, shape))
-    except ValueError:
-        raise ValueError(f"{name}: expected something that broadcasts to {shape}, got {array.shape}") from None
-
-
-def _check_values(name: str, array: Array, minus_inf: bool = False) -> None:
-    finite = np.isfinite(array)
-    if finite.all():
-        return
-    bad = ~finite
-    if minus_inf:
-        bad &= ~np.isneginf(array)
-    if bad.any():
-        expected = "finite numbers or -inf (deleted)" if minus_inf else "finite numbers"
-        raise ValueError(f"{name}: expected {expected}, got {array[bad].flat[0]}")
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}

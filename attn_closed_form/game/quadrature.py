@@ -1,16 +1,23 @@
-"""Two quadrature rules with stated errors: one for 1/D, one for polynomials in p.
+"""Two quadrature rules with proved errors: one for 1/D, one for polynomials in p.
 
-**The lambda rule.** 1/D = int_0^inf e^(-lam D) dlam turns a ratio of sums over players into products over players.
-Substituting lam = exp(t - e^(-(t - t0))) / D_min and taking equal steps h in t gives nodes and weights with
+**The lambda rule.** 1/D = int_0^inf e^(-lam D) dlam turns a ratio of sums over players into products over players. A rule is
+a set of nodes and weights, all positive, with
 
-    | D sum_l w_l e^(-lam_l D) - 1 | <= eps        for every D in [D_min, D_max].
+    | D sum_l w_l e^(-lam_l D) - 1 | <= eps        for every D in [1, R].
 
-Why, with R = D_max / D_min and t0 = 1/2 - ln R, an eps for each of three errors:
-1. Steps. By Poisson's formula the trapezoid rule errs by the Fourier transform of the integrand at 2 pi k / h; the
-   integrand is analytic for |Im t| < pi/2, so that is C exp(-pi^2 / h). C < 130 (largest over D and R: 110).
-2. Right end. The nodes with lam D_min > cut add less than h cut e^(-cut) e^h.
-3. Left end. Weights fall doubly exponentially; all that lie below w D_max = eps/16 add up to less than eps/4.
-`tests/test_quadrature.py` measures the largest error for R from 1 to 1e30 and eps from 1e-3 to EPS_MIN.
+*Short sums* serve up to R = e^14: a table of nearly best sums of exponentials (Braess and Hackbusch, 2005), made by
+`benchmarks/exponential_sums.py`. The bound of each entry is proved in ball arithmetic by `tests/game/test_exponential_sums.py`.
+
+*The trapezoidal rule* serves beyond. Substituting lam = exp(t - e^(-(t - t0))), t0 = 1/2 - ln R, and taking equal steps
+h = pi^2 / ln(1400 / eps) in t leaves three errors:
+1. Steps. With t -> t - ln D the integrand depends on the one number c = e^(1/2) D/R in (0, e^(1/2)]: it is
+   g = phi' e^(-phi), phi = exp(t - c e^(-t)), an entire function. On the line Im t = a < pi/2 the integral of |g| is some
+   N(a, c), and the trapezoidal rule errs by at most 2 N / (e^(2 pi a / h) - 1) (Trefethen and Weideman, 2014, theorem 5.1).
+   `tests/game/trapezoid_proof.py` evaluates this in ball arithmetic for every eps in use and every c: at most 0.5 eps.
+2. Right end. Nodes with lam > cut, e^cut = (8/eps) ln(8/eps), are dropped: at most 0.26 eps (same place).
+3. Left end. Weights fall doubly exponentially; all that lie below w R = eps/16 add up to less than 0.07 eps.
+The steps are multiples of 2^-20, so that every t is exact and lam = e^t e^(-squeeze) has the rounding of two exponentials
+however large R is.
 
 A relative error eps of 1/D is a relative error eps of every coalition's value, so it moves no difference of two
 mean values of f by more than 2 eps max|f|: that is what turns eps into a guarantee for Shapley values and the rest.
@@ -18,23 +25,30 @@ mean values of f by more than 2 eps max|f|: that is what turns eps into a guaran
 **The p rule.** Mean values under coin flips are polynomials in p, so Gauss-Legendre with ceil(d/2) nodes is exact for
 Shapley values of d players. Far fewer serve: for a function bounded by M inside the Bernstein ellipse with
 parameter rho = e^theta around [0, 1], m nodes err by at most (32/15) M e^(-2 m theta) / (1 - e^(-2 theta))
-(Trefethen, Approximation Theory and Approximation Practice, theorem 19.3). `engine.py` supplies M.
+(Trefethen, Approximation Theory and Approximation Practice, theorem 19.3). `node_counts.py` supplies M.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
 from .._types import Array
 
-# Smallest eps that the lambda rule can keep in float64: its own sum of some hundred terms rounds at about 1e-15.
+# Smallest eps that a lambda rule is asked for: every range has a rule this good.
 EPS_MIN = 2e-14
-# Constant of the step error, see the module's head.
-STEP_CONSTANT = 130.0
+EPS_MAX = 0.1
+# 2 exp(pi^2 / h) times the proved bound of the step error is below this; see the module docstring.
+STEP_CONSTANT = 1400.0
 T0 = 0.5
+STEP_BITS = 20
+# Longest ln R whose nodes fit into float64 with room for a mass beside them; longer rules come in segments.
+LOG_RANGE_SEGMENT = 256.0
+# Fractional bits of the fixed-point arithmetic that refines Gauss-Legendre rules.
+FIXED_BITS = 160
 
 
 class ToleranceError(ValueError):
@@ -42,62 +56,135 @@ class ToleranceError(ValueError):
 
 
 def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
-    """Logarithms of nodes and weights for 1/D with relative error at most `eps` for D in [1, exp(log_range)].
+    """Nodes and weights for 1/D with relative error at most `eps` for D in [1, exp(log_range)].
 
     Parameters
     ----------
-    log_range : ln R, at least 0; huge ranges are fine, since everything stays in logs
+    log_range : ln R, between 0 and 500; for more see `lambda_segments`
     eps : wanted relative error, between EPS_MIN and 0.1
 
     Returns
     -------
-    log_lam, log_w : (L,), lam ascending; for D in [D_min, R D_min] divide both by D_min
+    lam, w : (L,), lam ascending; for D in [D_min, R D_min] divide both by D_min
 
     Examples
     --------
-    >>> log_lam, log_w = lambda_rule(np.log(10.0), 1e-12)
+    >>> lam, w = lambda_rule(np.log(10.0), 1e-12)
     >>> D = np.linspace(1.0, 10.0, 5)
-    >>> error = D * np.exp(log_w - np.exp(log_lam) * D[:, None]).sum(axis=1) - 1
-    >>> bool(np.abs(error).max() < 1e-12)
-    True
+    >>> error = D * (w * np.exp(-lam * D[:, None])).sum(axis=1) - 1
+    >>> bool(np.abs(error).max() < 1e-12), lam.size
+    (True, 13)
     """
-    if not EPS_MIN <= eps <= 0.1:
-        raise ToleranceError(f"eps: expected a relative error between {EPS_MIN:g} and 0.1, got {eps:g}")
-    if not (np.isfinite(log_range) and log_range >= 0):
-        raise ValueError(f"log_range: expected a finite number >= 0, got {log_range}")
-    # Rounded to the safe side, so that games of like range share a cached rule.
-    return _lambda_rule(np.ceil(2 * log_range) / 2, 10 ** (np.floor(8 * np.log10(eps)) / 8))
+    if not EPS_MIN <= eps <= EPS_MAX:
+        raise ToleranceError(f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}")
+    if not 0 <= log_range <= 2 * LOG_RANGE_SEGMENT:
+        raise ValueError(f"log_range: expected a number in [0, {2 * LOG_RANGE_SEGMENT:g}], got {log_range}")
+    return _short_sum(log_range, eps) or _trapezoid_plain(*_rounded(log_range, eps))
+
+
+def lambda_segments(log_range: float, eps: float) -> list[tuple[float, Array, Array]]:
+    """The rule of `lambda_rule` for any range, in segments (shift, lam, w) that fit into float64.
+
+    The nodes of a segment are lam e^(-shift), its weights w e^(-shift).
+    """
+    if log_range <= LOG_RANGE_SEGMENT:
+        return [(0.0, *lambda_rule(log_range, eps))]
+    t, squeeze, h = _trapezoid(*_rounded(log_range, eps))
+    found = []
+    segment = np.floor(-t / LOG_RANGE_SEGMENT)
+    for k in np.unique(segment):
+        here = segment == k
+        lam = np.exp(t[here] + k * LOG_RANGE_SEGMENT) * np.exp(-squeeze[here])
+        found.append((float(k * LOG_RANGE_SEGMENT), lam, h * lam * (1 + squeeze[here])))
+    return found
+
+
+def _rounded(log_range: float, eps: float) -> tuple[float, float]:
+    """Both rounded to the safe side, so that games of like range share a cached rule and eps has a proof."""
+    return math.ceil(2 * log_range) / 2, 10 ** (math.floor(8 * math.log10(eps)) / 8)
+
+
+def _trapezoid(log_range: float, eps: float) -> tuple[Array, Array, float]:
+    """Exact t and the squeeze e^(-(t - t0)) of every kept node, lam ascending, and the step."""
+    unit = 2.0**STEP_BITS
+    h = math.floor(math.pi**2 / math.log(STEP_CONSTANT / eps) * unit) / unit
+    cut = math.log(8 / eps)
+    cut += math.log(cut)
+    t0 = T0 - log_range
+    lowest = t0 - math.log(80.0 + math.log(1 / eps))
+    t = np.arange(math.floor(lowest / h), math.ceil((math.log(cut) + 1.5) / h) + 1) * h
+    squeeze = np.exp(-(t - t0))
+    log_lam = t - squeeze
+    keep = (log_lam <= math.log(cut)) & (log_lam + np.log(h * (1 + squeeze)) + log_range >= math.log(eps / 16))
+    return t[keep], squeeze[keep], h
 
 
 @lru_cache(maxsize=512)
-def _lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
-    h = np.pi**2 / np.log(2 * STEP_CONSTANT / eps)
-    cut = np.log(8 / eps)
-    cut += np.log(cut)  # so that h cut e^(-cut) stays below eps / 4
-    t0 = T0 - log_range
-    lowest = t0 - np.log(80.0 + np.log(1 / eps))
-    t = np.arange(np.floor(lowest / h), np.ceil((np.log(cut) + 1.5) / h) + 1) * h
-    squeeze = np.exp(-(t - t0))
-    log_lam = t - squeeze
-    log_w = np.log(h) + log_lam + np.log1p(squeeze)
-    keep = (log_lam <= np.log(cut)) & (log_w + log_range >= np.log(eps / 16))
-    nodes, weights = log_lam[keep], log_w[keep]
-    nodes.flags.writeable = weights.flags.writeable = False
-    return nodes, weights
+def _trapezoid_plain(log_range: float, eps: float) -> tuple[Array, Array]:
+    t, squeeze, h = _trapezoid(log_range, eps)
+    lam = np.exp(t) * np.exp(-squeeze)
+    return _frozen(lam, h * lam * (1 + squeeze))
+
+
+@lru_cache(maxsize=1)
+def short_sums() -> tuple[Array, dict[float, list[tuple[float, Array, Array]]]]:
+    """The table: its ln R, ascending, and for each the sums (bound, lam, w), shortest first."""
+    with np.load(Path(__file__).parent / "exponential_sums.npz", allow_pickle=False) as data:
+        log_range, size, bound, lam, w = (data[name] for name in ("log_range", "size", "bound", "lam", "w"))
+    stop = np.cumsum(size.astype(int))
+    table: dict[float, list[tuple[float, Array, Array]]] = {}
+    for key, error, first, last in zip(log_range, bound, stop - size, stop, strict=True):
+        table.setdefault(float(key), []).append((float(error), *_frozen(lam[first:last], w[first:last])))
+    return np.unique(log_range), table
+
+
+def _short_sum(log_range: float, eps: float) -> tuple[Array, Array] | None:
+    log_ranges, table = short_sums()
+    i = int(np.searchsorted(log_ranges, log_range))
+    if i == log_ranges.size:
+        return None
+    return next(((lam, w) for error, lam, w in table[float(log_ranges[i])] if error <= eps), None)
+
+
+def _frozen(*arrays: Array) -> tuple[Array, Array]:
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays[0], arrays[1]
 
 
 @lru_cache(maxsize=512)
 def legendre_rule(m: int) -> tuple[Array, Array]:
     """Gauss-Legendre nodes and weights on [0, 1], each (m,): exact for polynomials of degree below 2m.
 
+    NumPy's `leggauss` loses digits of the weights (1e-13 in total at m = 400); two Newton steps in fixed-point integers
+    give every node and weight to the last bit.
+
     >>> p, w = legendre_rule(3)
     >>> bool(np.isclose(w @ p**5, 1 / 6))
     True
     """
-    x, w = np.polynomial.legendre.leggauss(m)
-    nodes, weights = (x + 1) / 2, w / 2
-    nodes.flags.writeable = weights.flags.writeable = False
-    return nodes, weights
+    one = 1 << FIXED_BITS
+    nodes, weights = np.empty(m), np.empty(m)
+    for i, start in enumerate(np.polynomial.legendre.leggauss(m)[0][: (m + 1) // 2]):
+        x = int(math.ldexp(float(start), 60)) << (FIXED_BITS - 60)
+        for _ in range(2):
+            now, before = _legendre(m, x)
+            # P_m' = m (P_{m-1} - x P_m) / (1 - x^2)
+            slope = m * (before - (x * now >> FIXED_BITS)) * one // (one - (x * x >> FIXED_BITS))
+            x -= now * one // slope
+        _, before = _legendre(m, x)
+        weight = ((one - (x * x >> FIXED_BITS)) * one) // ((m * before) ** 2 >> FIXED_BITS)
+        nodes[i], nodes[m - 1 - i] = (one + x) / (2 * one), (one - x) / (2 * one)
+        weights[i] = weights[m - 1 - i] = weight / one
+    return _frozen(nodes, weights)
+
+
+def _legendre(m: int, x: int) -> tuple[int, int]:
+    """P_m and P_{m-1} at x, in fixed point."""
+    before, now = 0, 1 << FIXED_BITS
+    for n in range(m):
+        before, now = now, ((2 * n + 1) * (x * now >> FIXED_BITS) - n * before) // (n + 1)
+    return now, before
 
 
 def legendre_error(log_bound: Array, theta: Array, m: int) -> float:
@@ -107,7 +194,7 @@ def legendre_error(log_bound: Array, theta: Array, m: int) -> float:
     >>> legendre_error(np.zeros(1), theta, 20) < 1e-15
     True
     """
-    return float(np.exp(np.min(log_bound - 2 * m * theta + _log_factor(theta.tobytes()))))
+    return float(np.exp(np.min(log_bound - 2 * m * theta + log_legendre_factor(theta))))
 
 
 def legendre_count(log_bound: Array, theta: Array, allowed: float) -> int:
@@ -116,11 +203,10 @@ def legendre_count(log_bound: Array, theta: Array, allowed: float) -> int:
     >>> legendre_count(np.zeros(2), np.array([0.5, 1.0]), 1e-10)
     12
     """
-    needed = (log_bound + _log_factor(theta.tobytes()) - math.log(allowed)) / (2 * theta)
+    needed = (log_bound + log_legendre_factor(theta) - math.log(allowed)) / (2 * theta)
     return max(1, math.ceil(needed.min()))
 
 
-@lru_cache(maxsize=16)
-def _log_factor(theta: bytes) -> Array:
+def log_legendre_factor(theta: Array) -> Array:
     """Log of (32/15) / (1 - e^(-2 theta))."""
-    return np.log(32 / 15) - np.log1p(-np.exp(-2 * np.frombuffer(theta)))
+    return np.log(32 / 15) - np.log(-np.expm1(-2 * theta))

@@ -1,0 +1,142 @@
+"""What `tol` asks of every part of a computation: |error| <= tol * max|f|, or ToleranceError.
+
+With B the sum over heads of the largest |value| off the centre (`PooledGame.half_range`), the error of a mean difference
+Delta_j, or of a sum of them with weights that add up to 1 in modulus, is at most
+
+    2 (eps + rho) B        the lambda rule, and rounding: both are relative errors of every coalition's centred value
+    + p_error              the rule in p
+    + OUTPUT max|f|        the last few additions.
+
+`budget` halves tol between the first two. rho is derived in `docs/what-tol-guarantees.md`: a product of d factors as it
+stands costs FACTOR ulps per factor; through logarithms, where an error is relative to the logarithm, it costs PRECISE ulps
+whatever d is. The plain product is faster and is taken where it is good enough.
+
+max|f| is not known. The largest |f| of a few coalitions, less a bound of its rounding, is a lower bound of it.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, Context
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .pooled_game import PooledGame
+from .quadrature import EPS_MIN, ToleranceError
+
+ULP = 2.0**-53
+# Rounding in ulps: of each factor of a plain product, and of everything else.
+FACTOR, PRECISE = 8.0, 400.0
+# Rounding of the last additions, relative to max|f|.
+OUTPUT = 8 * ULP
+# Stands for whatever dwarfs every value: a bias of 1e300 beside values of 1e-300.
+LARGE = 2.0**900
+# Loosest relative error of 1/D that is asked for.
+EPS_LOOSE = 0.01
+
+
+class Budget(NamedTuple):
+    """Accuracy that the engine keeps. Everything is in units of 2^exponent, as the engine's values are."""
+
+    eps: float  # relative error of 1/D
+    p_error: float  # absolute error that the rule in p may make, all heads together
+    scale: float  # lower bound of max|f|
+    spread: float  # B of the module docstring
+    precise: bool  # whether products are taken through logarithms
+
+
+def budget(game: PooledGame, tol: float, amplification: float = 1.0) -> Budget:
+    """The accuracy that the parts of a computation must keep.
+
+    Parameters
+    ----------
+    game : PooledGame
+    tol : what the caller promises, relative to max|f|
+    amplification : what an error of a mean difference is multiplied by on the way to the caller's result
+
+    Raises
+    ------
+    ToleranceError
+        if float64 cannot keep `tol`; the error names the smallest tol that it can keep
+
+    Examples
+    --------
+    >>> game = PooledGame.from_scores([0.0, 1.0], [1.0, -1.0], s_background=0.0, v_background=0.0)
+    >>> found = budget(game, 1e-10)
+    >>> found.eps < 1e-10, found.precise
+    (True, False)
+    """
+    if not (np.isfinite(tol) and tol > 0):
+        raise ValueError(f"tol: expected a positive number, got {tol}")
+    spread = float(game.half_range.sum()) * (1 + 1e-12)
+    scale = largest_known_value(game)
+    if spread == 0 and tol > OUTPUT:
+        return Budget(EPS_LOOSE, 1.0, scale, spread, False)
+    smallest = _smallest_tol(spread, scale, amplification)
+    if not tol >= smallest:
+        raise ToleranceError(
+            f"tol: {tol:g} cannot be guaranteed for this game in float64 (its values spread over "
+            f"{_shown(2 * spread, game.exponent)}, max|f| is at least {_shown(scale, game.exponent)}); "
+            f"the smallest possible tol is {smallest_text(smallest)}"
+        )
+    part = (tol - OUTPUT) * scale / amplification
+    total = part / (4 * spread)
+    rounding = ULP * (PRECISE + FACTOR * game.d)
+    precise = rounding > total / 4
+    if precise:
+        rounding = ULP * PRECISE
+    return Budget(min(EPS_LOOSE, total - rounding), part / 2, scale, spread, precise)
+
+
+def _smallest_tol(spread: float, scale: float, amplification: float) -> float:
+    """A tol that can be kept: what `budget` needs, a little more, and rounded up to two digits, as it is printed."""
+    if scale == 0:
+        return math.inf
+    need = OUTPUT + amplification * 4 * spread * (EPS_MIN + ULP * PRECISE) / scale
+    return float(smallest_text(need * (1 + 1e-9)))
+
+
+def smallest_text(tol: float) -> str:
+    """`tol` rounded up to two digits, so that the printed number is one that works.
+
+    >>> smallest_text(1.2300001e-13)
+    '1.3e-13'
+    """
+    if not math.isfinite(tol):
+        return "inf"
+    return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(tol)):.1e}"
+
+
+def largest_known_value(game: PooledGame) -> float:
+    """A lower bound of max|f| over all coalitions, in units of 2^exponent.
+
+    Values of a few telling coalitions, less a bound on their rounding: d ulps for each of the two sums of a
+    head and one for the base.
+    """
+    known = _in_units(float(np.abs(game.value(_probes(game))).max()), game.exponent)
+    base = _in_units(abs(game.base), game.exponent)
+    doubt = ULP * (4 * (game.d + 8) * float(game.half_range.sum()) + 2 * base)
+    return max(0.0, known * (1 - 4 * ULP) - doubt)
+
+
+def _in_units(value: float, exponent: int) -> float:
+    """A number >= 0 in units of 2^exponent, capped where it dwarfs every value."""
+    return LARGE if value and math.frexp(value)[1] - exponent > 900 else math.ldexp(value, -exponent)
+
+
+def _probes(game: PooledGame) -> NDArray[np.bool_]:
+    """(7, d) coalitions where |f| is likely large: all, none, and those with the highest and lowest values."""
+    rank = np.argsort(np.argsort(game._centred[0].sum(axis=0)))
+    half = game.d // 2
+    nobody = np.zeros(game.d, dtype=bool)
+    return np.stack([~nobody, nobody, rank < 1, rank < half, rank >= half, rank == game.d - 1, rank % 2 == 0])
+
+
+def _shown(value: float, exponent: int) -> str:
+    """A number in units of 2^exponent, for a message."""
+    try:
+        return f"{math.ldexp(value, exponent):g}"
+    except OverflowError:
+        return "more than 1e308"

@@ -1,0 +1,41 @@
+"""Several tokens as one: how words are made of positions, and a background of several tokens.
+
+In a softmax-pooled mean, tokens that are always present or absent together act as a single token whose mass is the sum of
+theirs and whose value is their mass-weighted mean. Masses stay in the log domain, so neither can overflow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._types import Array, Ids
+
+
+def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
+    """Tokens as one: log-sum-exp of the log-masses and mass-weighted mean of the values, over the last axis.
+
+    No mass at all (-inf) stays -inf, with value 0.
+
+    >>> s, v = merge_tokens(np.array([0.0, 0.0]), np.array([1.0, 3.0]))
+    >>> float(np.exp(s)), float(v)
+    (2.0, 2.0)
+    """
+    if s.shape[-1] == 0:
+        return np.full(s.shape[:-1], -np.inf), np.zeros(s.shape[:-1])
+    log_mass, mean = merge_runs(s, v, np.zeros(1, dtype=int))
+    return log_mass[..., 0], mean[..., 0]
+
+
+def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
+    """`merge_tokens` of each run of the last axis, a run from each of `starts` to the next: (..., n) -> (..., runs)."""
+    top = np.maximum.reduceat(s, starts, axis=-1)
+    shift = np.where(np.isneginf(top), 0.0, top)
+    run = np.repeat(np.arange(starts.size), np.diff(starts, append=s.shape[-1]))
+    mass = np.exp(s - shift[..., run])
+    total = np.add.reduceat(mass, starts, axis=-1)
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(total) + shift
+    mean = np.add.reduceat(mass * v, starts, axis=-1) / np.where(total == 0, 1.0, total)
+    # Rounding must not push the mean outside the values, or a constant model would seem to vary.
+    least, most = np.minimum.reduceat(v, starts, axis=-1), np.maximum.reduceat(v, starts, axis=-1)
+    return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
