@@ -37,9 +37,9 @@ from .explanations.explain import explain
 from .explanations.explanation import Explanation, Explanations
 from .explanations.methods import DEFAULT_METHODS, METHODS
 from .game.by_size import expected_value_by_size
+from .game.interactions import interactions_of, shapley_interactions
 from .game.pooled_game import PooledGame, merge_tokens
 from .game.quadrature import ToleranceError
-from .game.interactions import interactions_of, shapley_interactions
 from .game.reasons.bounds import Bounds, bounds
 from .game.reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
 from .game.shapley import banzhaf, leave_one_out, shapley
@@ -100,6 +100,7 @@ __all__ = [
     "heat_map",
     "integrated_gradients",
     "integrated_gradients_report",
+    "interactions_of",
     "leave_one_out",
     "lime_features",
     "lime_first_order",

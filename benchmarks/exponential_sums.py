@@ -2,8 +2,8 @@
 
 The best sums of k exponentials reach an error of about 16 exp(-pi^2 k / ln(8 R)) (Braess and Hackbusch, 2005). A sum
 that is nearly as good comes without an exchange algorithm. Take a long and very accurate sum, the trapezoidal rule of
-`quadrature.py` in 50 digits, as the impulse response sum_i b_i^2 e^(-lam_i (x - 1)), b_i^2 = w_i e^(-lam_i), of a symmetric
-linear system. Its Gramian over [1, R],
+`quadrature.py` in 50 digits, as the impulse response sum_i b_i^2 e^(-lam_i (x - 1)), b_i^2 = w_i e^(-lam_i), of a
+symmetric linear system. Its Gramian over [1, R],
 
     P_ij = b_i b_j int_1^R e^(-(lam_i + lam_j)(x - 1)) dx,
 
@@ -89,9 +89,9 @@ def main() -> int:
     all_weights: list[np.ndarray] = []
     for log_range in LOG_RANGES:
         start, count = time.perf_counter(), 0
-        most = int(np.ceil(np.log(16 / BEST) * (np.log(8) + log_range) / np.pi**2)) + 1
+        most = int(np.ceil(np.log(16 / BEST) * (np.log(8) + log_range) / np.pi**2)) + 2
         for lam, w in short_sums(log_range, most):
-            bound = proved_bound(lam, w, log_range)
+            bound = proved_bound(lam.tolist(), w.tolist(), log_range)
             if BEST < bound < WORST:
                 entries.append((log_range, lam.size, bound))
                 all_nodes.append(lam)

@@ -16,7 +16,7 @@ import numpy as np
 from .._types import Array, Ids, Span
 from ..explainable.protocol import Explainable, Units, probabilities
 from ..explainable.settings import Resolved
-from ..game.engine import accuracy
+from ..game.budget import guaranteed_error
 from ..game.pooled_game import PooledGame
 from ..game.quadrature import ToleranceError
 from ..lime.sampled import LimeSample, lime_sample
@@ -135,7 +135,7 @@ class Evidence:
                 ToleranceWarning,
                 stacklevel=2,
             )
-        return found, tol * accuracy(self.game, tol).scale
+        return found, guaranteed_error(self.game, tol)
 
     @cached_property
     def shares(self) -> Array:

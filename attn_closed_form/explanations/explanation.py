@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._types import Array, Span
+from ..game.interactions import shapley_interactions
 from ..game.pooled_game import PooledGame
-from ..game.shapley import shapley_interactions
 from .evidence import Evidence
 from .methods import METHODS, Method
 

@@ -1,15 +1,15 @@
 """What `tol` asks of every part of a computation: |error| <= tol * max|f|, or ToleranceError.
 
-With B the sum over heads of the largest |value| off the centre (`PooledGame.half_range`), the error of a mean difference
-Delta_j, or of a sum of them with weights that add up to 1 in modulus, is at most
+With B the sum over heads of the largest |value| off the centre (`PooledGame.half_range`), the error of a mean
+difference Delta_j, or of a sum of them with weights that add up to 1 in modulus, is at most
 
     2 (eps + rho) B        the lambda rule, and rounding: both are relative errors of every coalition's centred value
     + p_error              the rule in p
     + OUTPUT max|f|        the last few additions.
 
-`budget` halves tol between the first two. rho is derived in `docs/what-tol-guarantees.md`: a product of d factors as it
-stands costs FACTOR ulps per factor; through logarithms, where an error is relative to the logarithm, it costs PRECISE ulps
-whatever d is. The plain product is faster and is taken where it is good enough.
+`budget` halves tol between the first two. rho is derived in `docs/what-tol-guarantees.md`: a product of d factors as
+it stands costs FACTOR ulps per factor; through logarithms, where an error is relative to the logarithm, it costs
+PRECISE ulps whatever d is. The plain product is faster and is taken where it is good enough.
 
 max|f| is not known. The largest |f| of a few coalitions, less a bound of its rounding, is a lower bound of it.
 """
@@ -88,6 +88,17 @@ def budget(game: PooledGame, tol: float, amplification: float = 1.0) -> Budget:
     if precise:
         rounding = ULP * PRECISE
     return Budget(min(EPS_LOOSE, total - rounding), part / 2, scale, spread, precise)
+
+
+def guaranteed_error(game: PooledGame, tol: float) -> float:
+    """The error that a result within `tol` can have, as a number: tol times a lower bound of max|f|.
+
+    >>> game = PooledGame.from_scores([0.0, 1.0], [1.0, -1.0], s_background=0.0, v_background=0.0)
+    >>> guaranteed_error(game, 1e-10) < 1e-10
+    True
+    """
+    scale = largest_known_value(game)
+    return math.inf if scale == LARGE else float(np.ldexp(tol * scale, game.exponent))
 
 
 def _smallest_tol(spread: float, scale: float, amplification: float) -> float:

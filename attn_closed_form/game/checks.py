@@ -9,6 +9,7 @@ from .._types import Array
 
 
 def rows(name: str, value: ArrayLike) -> Array:
+    """A float64 copy of `value`, (d,) or (H, d), as (H, d)."""
     array = np.array(value, dtype=np.float64)
     if array.ndim not in (1, 2):
         raise ValueError(f"{name}: expected shape (d,) or (H, d), got {array.shape}")
@@ -16,6 +17,7 @@ def rows(name: str, value: ArrayLike) -> Array:
 
 
 def broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[int, ...]) -> Array:
+    """A float64 copy of `value`, or of `default` if it is None, broadcast to `shape`."""
     if value is None:
         return np.full(shape, default)
     array = np.asarray(value, dtype=np.float64)
@@ -26,6 +28,7 @@ def broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[i
 
 
 def check_values(name: str, array: Array, minus_inf: bool = False) -> None:
+    """Raise unless every number is finite, or -inf where `minus_inf` allows it."""
     finite = np.isfinite(array)
     if finite.all():
         return

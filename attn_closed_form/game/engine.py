@@ -1,12 +1,13 @@
 """Mean values of a pooled game when every player is present with probability p, independently: exact, in O(L m d).
 
-This is the engine behind Shapley values, other semivalues, interactions and the limit of LIME. In a head (see `heads.py`)
-let each player have a light state (mass lo) and a heavy one (mass hi = lo + gap), q the probability of the heavy one, and
+This is the engine behind Shapley values, other semivalues, interactions and the limit of LIME. In a head (see
+`heads.py`) let each player have a light state (mass lo) and a heavy one (mass hi = lo + gap), q the probability of the
+heavy one, and
 
-    E = e^(-lam gap),   G = 1 - E,   Y = 1 - q G = (1 - q) + q E,   sigma = 1/Y,   V = mass times value,   S = E (V_lo - V_hi).
+    E = e^(-lam gap),  G = 1 - E,  Y = 1 - q G = (1 - q) + q E,  sigma = 1/Y,  V = mass value,  S = E (V_lo - V_hi).
 
-With 1/D = sum_l w_l e^(-lam_l D) (`quadrature.py`), P = w e^(-lam D_0) prod_k Y_k, D_0 the mass that is always there, and
-N_0 the mass times value of the background and of all light states,
+With 1/D = sum_l w_l e^(-lam_l D) (`quadrature.py`), P = w e^(-lam D_0) prod_k Y_k, D_0 the mass that is always there,
+and N_0 the mass times value of the background and of all light states,
 
     num       = N_0 - sum_k q_k S_k sigma_k
     E_p[f]    = sum_l P num
@@ -15,9 +16,9 @@ N_0 the mass times value of the background and of all light states,
 
 E, G and S do not depend on p, and num takes one sum over the players. Values are centred in each head first.
 
-One node lam of one head is a **row**; rows of all heads go through together, as an array axis, in chunks. What is summed
-over p is up to a **plan**: from what is known of the rows (`RowSums`) it makes batches of rows with nodes p and weights.
-`node_counts.py` has the plans: `uniform_plan` integrates over p with a rule of its own for every row,
+One node lam of one head is a **row**; rows of all heads go through together, as an array axis, in chunks. What is
+summed over p is up to a **plan**: from what is known of the rows (`RowSums`) it makes batches of rows with nodes p and
+weights. `node_counts.py` has the plans: `uniform_plan` integrates over p with a rule of its own for every row,
 `fixed_plan` takes given nodes and weights, `shared_plan` asks for one rule per chunk of rows.
 """
 
@@ -181,10 +182,7 @@ def flip(rows: Rows, which: Ids | slice, p: Array, precise: bool) -> Flips:
     E, G = rows.E[which], rows.G[which]
     light = None if rows.light is None else rows.light[which]
     Y = _factors(E, G, light, p[:, :, None])
-    if precise:
-        product = _precise_product(Y, G, light, p[:, :, None])
-    else:
-        product = _product(Y)
+    product = _precise_product(Y, G, light, p[:, :, None]) if precise else _product(Y)
     sigma = np.divide(1.0, Y, out=Y)
     num = rows.N_0[which] - p * _contract(sigma, rows.S_heavy[which], precise)
     if rows.S_light is not None:

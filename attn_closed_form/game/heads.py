@@ -1,20 +1,22 @@
-"""The heads of a game in the form that the engine works with: a light and a heavy state per player, at one scale of mass.
+"""The heads of a game in the form that the engine works with: a light and a heavy state per player, at one scale of
+mass.
 
-In a head every player has a light state (mass lo) and a heavy one (mass lo + gap); D_0, the mass of all light states and of
-the background, is always there, so the mass of a coalition is D_0 plus the gaps of the players in their heavy state.
+In a head every player has a light state (mass lo) and a heavy one (mass lo + gap); D_0, the mass of all light states
+and of the background, is always there, so the mass of a coalition is D_0 plus the gaps of the players in their heavy
+state.
 
-**Scales.** 1/D needs nodes lam over the whole range of D, about four per e-fold. But D cannot be everywhere: sort D_0 and
-the gaps, and cut where the next gap is more than e^TIER_GAP times everything before it. D then lies in one of the ranges
-("tiers") between the cuts, each from its smallest member to the sum of all up to its largest. A rule for 1/D on every tier,
-all of them added up, is a rule for 1/D on their union: at a D of one tier the nodes of a heavier tier add at most
-100 e^(-TIER_GAP) / D, and the nodes of a lighter one less than e^-800 / D. So a masked score of -1e9 costs a
-handful of nodes. A tier that is long all the same (a chain of players, each e^40 times the one before) is cut into segments of
-nodes. Each tier or segment is a `Piece` with a unit of mass of its own, in which everything that matters fits into float64:
-what is too light counts as 0, what is too heavy has e^(-lam mass) = 0.
+**Scales.** 1/D needs nodes lam over the whole range of D, about four per e-fold. But D cannot be everywhere: sort D_0
+and the gaps, and cut where the next gap is more than e^TIER_GAP times everything before it. D then lies in one of the
+ranges ("tiers") between the cuts, each from its smallest member to the sum of all up to its largest. A rule for 1/D on
+every tier, all of them added up, is a rule for 1/D on their union: at a D of one tier the nodes of a heavier tier add
+at most 100 e^(-TIER_GAP) / D, and the nodes of a lighter one less than e^-800 / D. So a masked score of -1e9 costs a
+handful of nodes. A tier that is long all the same (a chain of players, each e^40 times the one before) is cut into
+segments of nodes. Each tier or segment is a `Piece` with a unit of mass of its own, in which everything that matters
+fits into float64: what is too light counts as 0, what is too heavy has e^(-lam mass) = 0.
 
-**Digits.** Scores are subtracted from the unit in two floats, without rounding, so masses are right to a few ulps however
-large the scores or their offset are. Values are in units of a power of two and centred in each head (`PooledGame.centre`);
-a head whose values do not vary is left out.
+**Digits.** Scores are subtracted from the unit in two floats, without rounding, so masses are right to a few ulps
+however large the scores or their offset are. Values are in units of a power of two and centred in each head
+(`PooledGame.centre`); a head whose values do not vary is left out.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ def scales_of(heads: Heads) -> tuple[list[Scale], PieceMasses | None]:
     units = np.maximum(heads.s_hi.max(axis=1), heads.s_background)
     masses = masses_of(heads, list(range(H)), units)
     least = masses.gap.min(axis=1) if heads.can_be_empty else masses.D_0
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         log_range = np.log((masses.D_0 + np.add.reduce(masses.gap, axis=1)) / least)
     numbers = list(zip(units.tolist(), least.tolist(), log_range.tolist(), strict=True))
     if log_range.max() <= TIER_GAP:

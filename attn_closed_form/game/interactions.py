@@ -1,13 +1,13 @@
 """Shapley interactions of pairs of players: the whole table, or the row of one player at the cost of Shapley values.
 
-The Shapley interaction index (Grabisch and Roubens, 1999) of i and j is the mean of the second difference
-f(S + i + j) - f(S + i) - f(S + j) + f(S) over sizes, then over coalitions S without i and j. Like the Shapley value it is an
+The Shapley interaction index (Grabisch and Roubens, 1999) of i and j is the mean of the second difference f(S + i + j)
+- f(S + i) - f(S + j) + f(S) over sizes, then over coalitions S without i and j. Like the Shapley value it is an
 integral over coin flips,
 
     I_ij = int_0^1 E_p[second difference in i, j] dp = int_0^1 sum_l P [ num X_i X_j + X_i Z_j + Z_i X_j ] dp
 
-in the notation of `engine.py`: O(L m d^2) for all pairs, and O(L m d) for one i, where it reads as a sum of X_j and Z_j with
-the weights P (num X_i + Z_i) and P X_i. Both keep |error| <= tol * max|f|.
+in the notation of `engine.py`: O(L m d^2) for all pairs, and O(L m d) for one i, where it reads as a sum of X_j and
+Z_j with the weights P (num X_i + Z_i) and P X_i. Both keep |error| <= tol * max|f|.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Several tokens as one: how words are made of positions, and a background of several tokens.
 
-In a softmax-pooled mean, tokens that are always present or absent together act as a single token whose mass is the sum of
-theirs and whose value is their mass-weighted mean. Masses stay in the log domain, so neither can overflow.
+In a softmax-pooled mean, tokens that are always present or absent together act as a single token whose mass is the sum
+of theirs and whose value is their mass-weighted mean. Masses stay in the log domain, so neither can overflow.
 """
 
 from __future__ import annotations

@@ -1,20 +1,22 @@
 """How many nodes in p: rigorous bounds for each row (a node lam of a head), and the plans that follow from them.
 
-For complex p on the Bernstein ellipse with parameter e^theta, c = cosh(theta), around an interval [p_0, p_1], with
-g_k = 1 - E_k: |Y_k|^2 = 1 - 2 Re(q) g + |q|^2 g^2, hence log|prod Y| <= sum_k (-Re(q) g_k + |q|^2 g_k^2 / 2), which is
+For complex p on the Bernstein ellipse with parameter e^theta, c = cosh(theta), around an interval [p_0, p_1], with g_k
+= 1 - E_k: |Y_k|^2 = 1 - 2 Re(q) g + |q|^2 g^2, hence log|prod Y| <= sum_k (-Re(q) g_k + |q|^2 g_k^2 / 2), which is
 convex in the real part of p on the ellipse and so largest at one of its two ends on the real axis. Each player alone
-has |Y_k| <= 1 + a g_k, where a is how far the ellipse reaches beyond 0 (heavy when present) or 1 (light when present), and
-sum_k log(1 + a g_k) <= n log(1 + a sum g / n); the smaller of the two bounds is taken. Leaving out a player costs at
-most a factor e^(1/2). With that, and |V| <= B mass (B: half the range of the values), a row of Delta_j or I_ij is at most
+has |Y_k| <= 1 + a g_k, where a is how far the ellipse reaches beyond 0 (heavy when present) or 1 (light when present),
+and sum_k log(1 + a g_k) <= n log(1 + a sum g / n); the smaller of the two bounds is taken. Leaving out a player costs
+at most a factor e^(1/2). With that, and |V| <= B mass (B: half the range of the values), a row of Delta_j or I_ij is
+at most
 
     M = e^(3/2) B w e^(-lam D_0) e^T [ c_0 + (c + 3)/2 sum_k (lo_k + hi_k E_k) ].
 
 The same M bounds the row of E_p[f], where one player at most is left out and q, 1 - q are at most (1 + c)/2; and
 E_p[f 1{j present}] = p E_p[f | j present], where two are, is at most e^(-1/2) (1 + c)/2 M.
 
-**Short intervals.** For real p the row is at most e^2 B w e^(-lam D_0) e^(-X) [ c_0 + sum_k (lo_k + hi_k E_k) ] with X = p sum_heavy g
-+ (1 - p) sum_light g, a linear function. Where X is above some tau the row cannot matter, so only an interval of p counts, on
-which 15 to 25 Gauss-Legendre nodes suffice whatever d is. A row with X > tau everywhere is left out.
+**Short intervals.** For real p the row is at most e^2 B w e^(-lam D_0) e^(-X) [ c_0 + sum_k (lo_k + hi_k E_k) ] with X
+= p sum_heavy g + (1 - p) sum_light g, a linear function. Where X is above some tau the row cannot matter, so only an
+interval of p counts, on which 15 to 25 Gauss-Legendre nodes suffice whatever d is. A row with X > tau everywhere is
+left out.
 
 Every row may make the same part of the allowed error.
 """
@@ -128,7 +130,7 @@ def _batches(interval: Interval, counts: Ids) -> list[Batch]:
         first, length = interval.first[rows], (interval.last - interval.first)[rows]
         p = first + length * x[:, None]
         weights = length * w[:, None]
-        found.append(Batch(rows, p, np.zeros((0, m, 1)), weights[None]))
+        found.append(Batch(rows, p, np.zeros((0, x.size, 1)), weights[None]))
     return found
 
 
@@ -173,4 +175,3 @@ def gauss_count(log_bounds: Array, log_allowed: float | Array, factor: Array = L
     """
     needed = (log_bounds + factor - log_allowed) / (2 * THETA)
     return max(1, math.ceil(needed.min(axis=-1).max()))
-

@@ -1,23 +1,25 @@
 """Two quadrature rules with proved errors: one for 1/D, one for polynomials in p.
 
-**The lambda rule.** 1/D = int_0^inf e^(-lam D) dlam turns a ratio of sums over players into products over players. A rule is
-a set of nodes and weights, all positive, with
+**The lambda rule.** 1/D = int_0^inf e^(-lam D) dlam turns a ratio of sums over players into products over players. A
+rule is a set of nodes and weights, all positive, with
 
     | D sum_l w_l e^(-lam_l D) - 1 | <= eps        for every D in [1, R].
 
 *Short sums* serve up to R = e^14: a table of nearly best sums of exponentials (Braess and Hackbusch, 2005), made by
-`benchmarks/exponential_sums.py`. The bound of each entry is proved in ball arithmetic by `tests/game/test_exponential_sums.py`.
+`benchmarks/exponential_sums.py`. The bound of each entry is proved in ball arithmetic by
+`tests/game/test_exponential_sums.py`.
 
-*The trapezoidal rule* serves beyond. Substituting lam = exp(t - e^(-(t - t0))), t0 = 1/2 - ln R, and taking equal steps
-h = pi^2 / ln(1400 / eps) in t leaves three errors:
-1. Steps. With t -> t - ln D the integrand depends on the one number c = e^(1/2) D/R in (0, e^(1/2)]: it is
-   g = phi' e^(-phi), phi = exp(t - c e^(-t)), an entire function. On the line Im t = a < pi/2 the integral of |g| is some
-   N(a, c), and the trapezoidal rule errs by at most 2 N / (e^(2 pi a / h) - 1) (Trefethen and Weideman, 2014, theorem 5.1).
-   `tests/game/trapezoid_proof.py` evaluates this in ball arithmetic for every eps in use and every c: at most 0.5 eps.
+*The trapezoidal rule* serves beyond. Substituting lam = exp(t - e^(-(t - t0))), t0 = 1/2 - ln R, and taking equal
+steps h = pi^2 / ln(1400 / eps) in t leaves three errors:
+1. Steps. With t -> t - ln D the integrand depends on the one number c = e^(1/2) D/R in (0, e^(1/2)]: it is g = phi'
+   e^(-phi), phi = exp(t - c e^(-t)), an entire function. On the line Im t = a < pi/2 the integral of |g| is some N(a,
+   c), and the trapezoidal rule errs by at most 2 N / (e^(2 pi a / h) - 1) (Trefethen and Weideman, 2014, theorem
+   5.1). `tests/game/trapezoid_proof.py` evaluates this in ball arithmetic for every eps in use and every c: at most
+   0.5 eps.
 2. Right end. Nodes with lam > cut, e^cut = (8/eps) ln(8/eps), are dropped: at most 0.26 eps (same place).
 3. Left end. Weights fall doubly exponentially; all that lie below w R = eps/16 add up to less than 0.07 eps.
-The steps are multiples of 2^-20, so that every t is exact and lam = e^t e^(-squeeze) has the rounding of two exponentials
-however large R is.
+The steps are multiples of 2^-20, so that every t is exact and lam = e^t e^(-squeeze) has the rounding of two
+exponentials however large R is.
 
 A relative error eps of 1/D is a relative error eps of every coalition's value, so it moves no difference of two
 mean values of f by more than 2 eps max|f|: that is what turns eps into a guarantee for Shapley values and the rest.

@@ -4,9 +4,9 @@
 
     Shapley_j = int_0^1 Delta_j(p) dp,     Banzhaf_j = Delta_j(1/2)
 
-with Delta_j from `engine.py` (Shapley, 1953; Banzhaf, 1965). A sum over 2^d coalitions becomes O(L m d): L nodes in lambda,
-m in p. P2 (appendix B.7) calls this sum intractable. What the answer guarantees: |error| <= tol * max|f|, the maximum over
-all coalitions (`docs/what-tol-guarantees.md`).
+with Delta_j from `engine.py` (Shapley, 1953; Banzhaf, 1965). A sum over 2^d coalitions becomes O(L m d): L nodes in
+lambda, m in p. P2 (appendix B.7) calls this sum intractable. What the answer guarantees: |error| <= tol * max|f|, the
+maximum over all coalitions (`docs/what-tol-guarantees.md`).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array
-from ..game.engine import COSH, THETA
+from ..game.node_counts import COSH, THETA
 from ..game.quadrature import legendre_count
 
 # Sums over sizes and their recurrence run in extended precision where the platform has it.

@@ -31,8 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array
+from ..game.budget import budget
 from ..game.by_size import centred_moments
-from ..game.engine import ROUNDING, accuracy, centre, half_ranges, integrate
+from ..game.engine import RowSums, integrate
+from ..game.node_counts import shared_plan, total_log_bound
 from ..game.pooled_game import PooledGame
 from ..game.quadrature import ToleranceError
 from .kernel_rule import NoRuleError, kernel, size_count, size_rule
@@ -42,8 +44,8 @@ Features = Sequence[int] | NDArray[np.intp]
 # The package's ridge for choosing features, and how many it chooses one by one ("auto", lime_base.py).
 SELECTION_RIDGE = 0.01
 FORWARD_FEATURES = 6
-# Relative rounding of the moments over sqrt(d): a tenth of the bound in `engine.py`, as measured there.
-MOMENT_ROUNDING = ROUNDING / 10
+# Relative rounding of the moments over sqrt(d), as measured.
+MOMENT_ROUNDING = 1e-16
 
 
 class LimeCoefficients(NamedTuple):
@@ -151,7 +153,7 @@ def lime_limit(
     moments = _moments(game, regression, kernel_width, num_samples, tol)
     coef = np.zeros(game.d)
     coef[chosen], intercept = regression.solve(moments, chosen)
-    return LimeCoefficients(coef, intercept + _base(game))
+    return LimeCoefficients(coef, intercept + game.base)
 
 
 def lime_features(
@@ -238,7 +240,7 @@ def _moments(
 ) -> Moments:
     """The moments, good enough for `tol`."""
     if game.d == 1:
-        everyone, nobody = game.value([[True], [False]]) - _base(game)
+        everyone, nobody = game.value([[True], [False]]) - game.base
         q, a = regression.q, regression.alpha_1 / regression.alpha_0
         common = q[0] * (1 - a) * everyone - q[1] * a * nobody
         return Moments(float(q @ [everyone, nobody]), float(common), np.zeros(1))
@@ -251,8 +253,8 @@ def _moments(
 def moments_by_recursion(game: PooledGame, regression: Regression, tol: float) -> Moments:
     """The moments by `by_size.py`: O(L d^2), whatever the kernel."""
     q = regression.q
-    goal = accuracy(game, 2 * tol / regression.norm(q))
-    (mean, common), present = centred_moments(game, np.stack([q, q * regression.off]), goal.eps)
+    goal = budget(game, tol, regression.norm(q) / 2)
+    (mean, common), present = centred_moments(game, np.stack([q, q * regression.off]), goal)
     return Moments(float(mean), float(common), present - present.mean())
 
 
@@ -268,27 +270,24 @@ def moments_by_rule(
     share = 1.0 if num_samples is None else (num_samples - 1) / num_samples
     smooth = regression.q.copy()
     smooth[0] = max(share / d, smooth[0])
-    goal = accuracy(game, 2 * tol / regression.norm(smooth))
-    spread = float(half_ranges(game).sum())
-    rounding = MOMENT_ROUNDING * np.sqrt(d) * spread * float(smooth.sum()) * regression.amplification
+    goal = budget(game, tol, regression.norm(smooth) / 2)
+    rounding = MOMENT_ROUNDING * np.sqrt(d) * goal.spread * float(smooth.sum()) * regression.amplification
     if rounding > tol * goal.scale / 4:
         raise NoRuleError
-    goal = goal._replace(p_error=tol * goal.scale / (2 * regression.amplification))
+    p_error = tol * goal.scale / (2 * regression.amplification)
 
-    def rule(m: int) -> tuple[Array, Array, Array]:
+    def rule(sums: RowSums) -> tuple[Array, Array, Array]:
+        m = size_count(d, kernel_width, total_log_bound(sums), goal.spread, p_error * sums.share)
         found = size_rule(d, kernel_width, m)
         assert found is not None
         p, w = found.p, found.weights
         return p, np.stack([w, w * (p - a)]), (w * p * (1 - p))[None]
 
-    def count(log_bound: Array, allowed: float) -> int:
-        B = spread * allowed / goal.p_error  # of this head: errors are allowed in proportion to it
-        return size_count(d, kernel_width, log_bound, B, allowed)
-
-    sums = integrate(game, rule, count, goal)
-    everyone = float(game.value(np.ones(d, dtype=bool))) - _base(game)
-    nobody = game.empty_value - _base(game) if game.can_be_empty else 0.0
-    return mend_moments(regression, share, *sums, everyone, nobody)
+    level, delta = integrate(game, goal, shared_plan(rule))
+    if not level.size:  # no head varies
+        level, delta = np.zeros(2), np.zeros((1, d))
+    everyone = float(game.value(np.ones(d, dtype=bool))) - game.base
+    return mend_moments(regression, share, level, delta, everyone, game.empty_excess)
 
 
 def mend_moments(
@@ -319,10 +318,6 @@ def _single(game: PooledGame, ridge: float) -> LimeCoefficients:
     """One player, n to infinity."""
     everyone, nobody = game.value([[True], [False]]).tolist()
     return LimeCoefficients(np.array([(everyone - nobody) / (1 + ridge)]), nobody)
-
-
-def _base(game: PooledGame) -> float:
-    return game.bias + float(centre(game).sum())
 
 
 def as_features(features: Features | None, d: int) -> NDArray[np.intp]:

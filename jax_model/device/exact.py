@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import ToleranceError
-from attn_closed_form.game.engine import THETA
+from attn_closed_form.game.node_counts import THETA
 from attn_closed_form.game.quadrature import lambda_rule, legendre_count, legendre_rule
 
 from .game_batch import GameBatch, flip, heads_of, log_bound, nodes_of
 
 FLOAT32_TOL = 1e-5
 # ln(D_max / D_min) that masses may span before they leave the floating type.
-LOG_RANGE = {np.dtype(np.float32): 60.0, np.dtype(np.float64): 600.0}
+LOG_RANGE = {np.dtype(np.float32): 60.0, np.dtype(np.float64): 500.0}
 # Share of the error that each of the two rules may take.
 HALF = 0.5
 # Games at once: what keeps a CPU's caches, and a GPU busy.
@@ -202,8 +202,8 @@ def summary(batch: GameBatch, tol: float) -> Summary:
 def lambda_nodes(batch: GameBatch, log_range: float, eps: float) -> tuple[jax.Array, jax.Array]:
     """Nodes for 1/D; ranges in steps of ln 16, so that batches alike share one compiled program."""
     step = np.log(16.0)
-    log_lam, log_w = lambda_rule(np.ceil(log_range / step) * step, min(0.01, eps))
-    return jnp.asarray(np.exp(log_lam), batch.s.dtype), jnp.asarray(np.exp(log_w), batch.s.dtype)
+    lam, w = lambda_rule(min(np.ceil(log_range / step) * step, 500.0), min(0.01, eps))
+    return jnp.asarray(lam, batch.s.dtype), jnp.asarray(w, batch.s.dtype)
 
 
 def choose_rule(batch: GameBatch, tol: float, chunk: int) -> Rule:

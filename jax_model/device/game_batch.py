@@ -14,7 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from attn_closed_form import PooledGame
-from attn_closed_form.game.engine import COSH, INSIDE, OUTSIDE
+from attn_closed_form.game.node_counts import COSH
+
+# Growth rates of sum g and of sum g^2 at the two ends of the ellipses: q = (1 - c)/2 outside, q = (1 + c)/2 inside.
+OUTSIDE = (COSH - 1) / 2, (COSH - 1) ** 2 / 8
+INSIDE = -(COSH + 1) / 2, (COSH + 1) ** 2 / 8
 
 
 class GameBatch(NamedTuple):

@@ -1,10 +1,10 @@
 """A proof, in ball arithmetic, that a sum of exponentials is 1/x to a stated relative error on [1, R].
 
 Cover [1, R] by intervals [a, b] with b <= 2a. On each, e(x) = x sum_i w_i e^(-lam_i x) - 1 is entire. On the Bernstein
-ellipse with cosh(theta) = 5/2 the real part of x stays above (a+b)/2 - 5/4 (b-a) > 0 and |x| below (a+b)/2 + 5/4 (b-a), so
-|e| <= M, the product of the second with the sum at the first, plus 1. Its Chebyshev expansion cut after degree n leaves at most
-r = 2 M e^(-n theta) / (e^theta - 1). A polynomial of degree n that is at most B in modulus at N > n Chebyshev points is at most
-B / cos(pi n / (2 N)) between them (Ehlich and Zeller, 1964). Hence
+ellipse with cosh(theta) = 5/2 the real part of x stays above (a+b)/2 - 5/4 (b-a) > 0 and |x| below (a+b)/2 + 5/4
+(b-a), so |e| <= M, the product of the second with the sum at the first, plus 1. Its Chebyshev expansion cut after
+degree n leaves at most r = 2 M e^(-n theta) / (e^theta - 1). A polynomial of degree n that is at most B in modulus at
+N > n Chebyshev points is at most B / cos(pi n / (2 N)) between them (Ehlich and Zeller, 1964). Hence
 
     max |e| <= (max_i |e(x_i)| + r) / cos(pi n / (2 N)) + r,
 
@@ -14,12 +14,14 @@ where the right-hand side is evaluated in balls. Imports nothing from the packag
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 
 DEGREE, POINTS = 26, 78
 PRECISION = 96
 
 
-def proved_bound(lam, w, log_range: float) -> float:
+def proved_bound(lam: Sequence[float], w: Sequence[float], log_range: float) -> float:
     """Upper bound, proved, of |x sum w e^(-lam x) - 1| for x in [1, e^log_range]; lam, w are exact float64 numbers."""
     from flint import arb, ctx
 
@@ -33,7 +35,7 @@ def proved_bound(lam, w, log_range: float) -> float:
         count = max(1, math.ceil(log_range / math.log(2) + 1e-9))
         edges = [(arb(log_range) * k / count).exp() for k in range(count + 1)]
         worst = arb(0)
-        for a, b in zip(edges, edges[1:], strict=False):
+        for a, b in pairwise(edges):
             middle, half = (a + b) / 2, (b - a) / 2
             least, most = middle - arb(5) / 2 * half, middle + arb(5) / 2 * half
             M = most * sum((u * (-y * least).exp() for y, u in zip(nodes, weights, strict=True)), arb(0)) + 1

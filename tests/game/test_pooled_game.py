@@ -183,7 +183,7 @@ def test_bad_arguments_of_pooled_game(arguments, message):
         ({"v_absent": 0.0}, "v_absent: given without s_absent"),
         ({"v_background": 0.0}, "v_background: given without s_background"),
         ({"bias": np.nan}, "bias: expected finite numbers"),
-        ({"labels": ["a"]}, "labels: expected 2 names, one a player, got 1"),
+        ({"labels": ["a"]}, "labels: expected 2 names, one per player, got 1"),
     ],
 )
 def test_bad_scores(arguments, message):

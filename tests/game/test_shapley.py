@@ -13,7 +13,11 @@ from attn_closed_form import (
     shapley,
     shapley_interactions,
 )
-from attn_closed_form.game import engine
+from attn_closed_form.game import node_counts
+from attn_closed_form.game.budget import budget, guaranteed_error
+from attn_closed_form.game.engine import integrate
+from attn_closed_form.game.node_counts import fixed_plan
+from attn_closed_form.game.quadrature import legendre_rule
 from tests import enumeration
 from tests.problems import games, random_game
 
@@ -65,7 +69,7 @@ def test_enumeration_can_fail(game):
 def test_a_worse_rule_is_seen(monkeypatch):
     """The guarantee is not won by luck: with too few nodes in p the same test fails."""
     game = random_game(1, 13, 1, "deleted", 6.0)
-    monkeypatch.setattr(engine, "legendre_count", lambda *_: 3)
+    monkeypatch.setattr(node_counts, "legendre_rule", lambda m: legendre_rule(3))
     assert error(game, shapley(game), enumeration.shapley(game)) > 1e-10
 
 
@@ -74,17 +78,10 @@ def test_a_worse_rule_is_seen(monkeypatch):
 def test_node_count_is_enough_for_large_games(kind, d):
     """At sizes that cannot be enumerated: the bound's node count against the ceil(d/2) nodes that are exact."""
     game = random_game(d, d, 2, kind, 6.0, offset=1.0)
-    scale = engine.accuracy(game, 1e-11).scale
-    _, exact = engine.integrate(game, _shapley_rule, lambda bound, allowed: (d + 1) // 2, engine.accuracy(game, 1e-12))
-    excess = game.empty_value - engine.centre(game).sum() if game.can_be_empty else 0.0
-    assert np.abs(shapley(game, 1e-11) - (exact[0] - excess / d)).max() <= 1.2e-11 * scale
-
-
-def _shapley_rule(m):
-    from attn_closed_form.game.quadrature import legendre_rule
-
-    p, w = legendre_rule(m)
-    return p, np.zeros((0, m)), w[None]
+    p, w = legendre_rule((d + 1) // 2)
+    _, exact = integrate(game, budget(game, 1e-12), fixed_plan(p, w_delta=w[None]))
+    allowed = guaranteed_error(game, 1e-11) + guaranteed_error(game, 1e-12)
+    assert np.abs(shapley(game, 1e-11) - (exact[0] - game.empty_excess / d)).max() <= allowed
 
 
 @pytest.mark.parametrize("kind", KINDS)

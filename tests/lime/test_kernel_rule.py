@@ -6,8 +6,10 @@ from math import comb, inf
 import numpy as np
 import pytest
 
+from attn_closed_form.game.budget import Budget
 from attn_closed_form.game.by_size import centred_moments
-from attn_closed_form.game.engine import blocks, flip, heads, log_bound
+from attn_closed_form.game.engine import integrate, rows_of
+from attn_closed_form.game.node_counts import fixed_plan, total_log_bound
 from attn_closed_form.lime.kernel_rule import kernel, size_error, size_moments, size_rule
 from tests.lime_games import score_game
 
@@ -48,26 +50,20 @@ def test_the_bound_holds_and_means_something(kind, kernel_width):
     d = 60
     game = score_game(d, H=1, kind=kind, spread=0.7)
     q = kernel(d, kernel_width) / d
-    (mean,), present = centred_moments(game, q[None], 1e-13)
-    if game.can_be_empty:
-        mean -= q[d] * (game.empty_value - game.bias - (game.v.max() + game.v.min()) / 2)
-    head = heads(game)[0]
-    pieces = list(blocks(head, 1e-13))
-    bound = log_bound(head, pieces)
+    goal = Budget(eps=1e-13, p_error=1.0, scale=1.0, spread=1.0, precise=False)
+    (mean,), present = centred_moments(game, q[None], goal)
+    mean -= q[d] * game.empty_excess
+    (rows,) = rows_of(game, goal)
+    B = float(np.ldexp(game.half_range[0], game.exponent))
+    bound = total_log_bound(rows.sums) + game.exponent * np.log(2)
     bounds, errors = [], []
     for m in (2, 4, 7, 11, 17, 26, 40):
         rule = size_rule(d, kernel_width, m)
-        E, moment = 0.0, np.zeros(d)
-        for piece in pieces:
-            at = flip(head, piece, rule.p)
-            level = (at.P * at.num).sum(axis=1)
-            delta = ((at.P[:, :, None] * at.Z).sum(axis=1) * at.dV) + ((at.P * at.num)[:, :, None] * at.X).sum(axis=1)
-            delta = np.where(head.present_is_light, delta, -delta)
-            E += rule.weights @ level
-            moment += (rule.weights * rule.p) @ (level[:, None] + (1 - rule.p)[:, None] * delta)
-        bounds.append(size_error(rule, bound, head.half_range))
-        errors.append(max(abs(E - mean), np.abs(moment - present).max()))
-    rounding = 1e-13 * head.half_range
+        p, w = rule.p, rule.weights
+        (E, level), (delta,) = integrate(game, goal, fixed_plan(p, [w, w * p], [w * p * (1 - p)]))
+        bounds.append(size_error(rule, bound, B))
+        errors.append(max(abs(E - mean), np.abs(level + delta - present).max()))
+    rounding = 1e-13 * B
     assert (np.array(errors) <= np.array(bounds) + rounding).all()
     assert errors[0] > 1e-9, "so easy that any bound holds"
     assert min(bounds) < 1e-9, "a bound that never gets small"
