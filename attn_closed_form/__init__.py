@@ -25,6 +25,7 @@ from .classifier.weights import AttentionWeights
 from .explainable.bag import Bag
 from .explainable.bag_classifier import BagClassifier
 from .explainable.bag_files import load_bag
+from .explainable.black_box import game_from_black_box
 from .explainable.model_file import load_demo_model, load_model, save_model
 from .explainable.protocol import Explainable, Units
 from .explainable.scores import Scores
@@ -92,6 +93,7 @@ __all__ = [
     "explain",
     "explain_outputs",
     "from_torch_state_dict",
+    "game_from_black_box",
     "gradient",
     "gradient_l1",
     "gradient_l2",

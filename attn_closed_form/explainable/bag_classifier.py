@@ -15,15 +15,19 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
 from .bag import Bag, as_bag
-from .bag_network import BagNetwork, InstanceScores
+from .bag_check import BagCheck, check
+from .bag_gradient import SCORES, gradient_scores
+from .bag_network import BagNetwork, InstanceScores, pooled_logits, softmax_with, table_network
+from .black_box import BATCH, CHECKS, DEVIATION, SubBags, measure_deviation
 from .layouts import network_from_state
 from .protocol import Explains, Units, probabilities
 from .settings import Resolved
@@ -135,6 +139,63 @@ class BagClassifier(Explains):
             again = functools.partial(cls.from_state_dict, arrays, found, outputs, temperature, **rest)
         return cls(network, tuple(outputs or stored_outputs(source)), temperature, found, other_heads=again)
 
+    @classmethod
+    def from_attention(
+        cls,
+        raw_attention: ArrayLike,
+        instance_logits: ArrayLike,
+        f: SubBags | None = None,
+        *,
+        bias: ArrayLike = 0.0,
+        outputs: Sequence[str] | None = None,
+        coords: ArrayLike | None = None,
+        ids: Sequence[str] | None = None,
+        batch_size: int = BATCH,
+        checks: int = CHECKS,
+        tol: float = DEVIATION,
+        seed: int = 0,
+    ) -> BagClassifier:
+        """Classifier of one bag from what any framework's network returns for it; no layout is needed.
+
+        Parameters
+        ----------
+        raw_attention : (n,) attention before the softmax; (C, n) where each class has an attention of its own
+        instance_logits : (n,) or (n, C) logits of the n bags of one instance each
+        f : takes a list of index arrays (sub-bags), returns their (m,) or (m, C) logits. On `checks` random sub-bags
+            the deviation is measured; above `tol` times the largest |logit| the model is no pooled game, an error.
+            None checks nothing, and `deviation` stays None
+        bias : (C,) bias of the last layer, the value of the empty bag
+        outputs : names of the classes
+        coords, ids : of the instances
+
+        Returns
+        -------
+        BagClassifier
+            its `bag` is the bag that it explains: `model.explain(model.bag)`
+
+        Examples
+        --------
+        >>> s, v = np.array([0.0, 1.0, -2.0]), np.array([1.0, -1.0, 3.0])
+        >>> pooled = lambda bags: [np.exp(s[b]) @ v[b] / np.exp(s[b]).sum() for b in bags]
+        >>> model = BagClassifier.from_attention(s, v, pooled)
+        >>> bool(model.deviation < 1e-12), model.predict_logits(model.bag).round(3)
+        (True, array([-0.341]))
+        """
+        s = np.atleast_2d(np.asarray(raw_attention, dtype=np.float64))
+        v = np.asarray(instance_logits, dtype=np.float64)
+        v = v[:, None] if v.ndim == 1 else v
+        if v.ndim != 2 or s.ndim != 2 or s.shape[1] != len(v) or len(s) not in (1, v.shape[1]):
+            raise ValueError(
+                f"raw_attention: expected shape (n,) or (C, n) for instance_logits (n, C) = {v.shape}, got {s.shape}"
+            )
+        network, table = table_network(s, v, bias)
+        heads = network.value_head
+        deviation = None if f is None else measure_deviation(f, s, v, heads, batch_size, checks, tol, seed)
+        bag = Bag(
+            table, None if coords is None else np.asarray(coords, dtype=np.float64), None if ids is None else tuple(ids)
+        )
+        return cls(network, tuple(outputs or ()), layout="attention", deviation=deviation, bag=bag)
+
     def read(self, raw: Any) -> Units:
         """Score the instances of a bag: a `Bag`, an array (n, D) or (1, n, D), or the path of a file."""
         bag = as_bag(raw)
@@ -213,12 +274,36 @@ class BagClassifier(Explains):
             attention = self.attention(units, settings.coefficients)
             pooled = {"alpha-avg": attention.mean(axis=0), "alpha-max": attention.max(axis=0)}
             return pooled.get(name, attention)
+        if name in SCORES and self.bag is None:  # features that are scores have no gradient of interest
+            return gradient_scores(self, units, settings.coefficients, name)
         return None
 
-    def with_attention(self, **changes: Any) -> BagClassifier:
-        """The model with another activation, gate or temperature of its attention (fields of `Attention`)."""
-        network = replace(self.network, attention=replace(self.network.attention, **changes))
-        return replace(self, network=network)
+    def check(self, raw: Any, logits: ArrayLike, tol: float = 1e-4) -> BagCheck:
+        """Compare with the logits that your own network gives for a bag, and find the cause of a difference.
+
+        Parameters
+        ----------
+        raw : a bag, best a small one
+        logits : (C,) what your network gives for it, before any softmax or sigmoid
+        tol : largest difference that counts as agreement, relative to the largest |logit|
+
+        Returns
+        -------
+        BagCheck
+            `difference`, `agrees`, and `cause`: an activation, a gate, a temperature, the number of heads, the order
+            of the classes, probabilities in place of logits, scaled features, or that none of these explains it
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> shapes = {"linear_layers.0.0": (5, 7), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
+        >>> state = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
+        >>> bag = rng.normal(size=(6, 7))
+        >>> yours = BagClassifier.from_state_dict(state, activation="relu").predict_logits(bag)
+        >>> BagClassifier.from_state_dict(state).check(bag, yours).cause.split(";")[0]
+        "the activation of the attention: load with activation='relu'"
+        """
+        return check(self, raw, logits, tol)
 
     def __repr__(self) -> str:
         network = self.network
@@ -227,20 +312,3 @@ class BagClassifier(Explains):
         )
         checked = "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
         return f"BagClassifier({self.layout}: D={network.D}, H={network.H}, outputs={self.outputs}; {empty}{checked})"
-
-
-def pooled_logits(network: BagNetwork, scores: InstanceScores) -> Array:
-    """(C,) logits from the scores of the instances."""
-    assert network.value_class is not None and network.value_head is not None
-    alpha, rest = softmax_with(scores.s, scores.s_background)
-    rows = (alpha[network.value_head] * scores.v).sum(axis=1) + rest[network.value_head] * scores.v_background
-    logits: Array = network.bias + np.bincount(network.value_class, weights=rows, minlength=network.C)
-    return logits
-
-
-def softmax_with(s: Array, s_background: Array) -> tuple[Array, Array]:
-    """Softmax over the instances and the background: (h, n) and (h,)."""
-    top = np.maximum(s.max(axis=1), s_background)
-    mass, rest = np.exp(s - top[:, None]), np.exp(s_background - top)
-    total = mass.sum(axis=1) + rest
-    return mass / total[:, None], rest / total

@@ -130,11 +130,12 @@ def read_numpy(path: Path, suffix: str) -> dict[str, Any]:
                     f"{path}: safetensors files need the safetensors package: pip install 'attn-closed-form[io]'"
                 ) from None
             return dict(safetensors.numpy.load_file(path))
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"features": loaded}
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
+        with path.open("rb") as file:  # np.load leaves a path open when the file is damaged
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"features": loaded}
+            with loaded:
+                return {name: loaded[name] for name in loaded.files}
     except ImportError:
         raise
     except (OSError, EOFError, ValueError, KeyError, TypeError, MemoryError, zipfile.BadZipFile) as error:

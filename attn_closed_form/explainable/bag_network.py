@@ -191,3 +191,33 @@ class BagNetwork:
 
     def __repr__(self) -> str:
         return f"BagNetwork(D={self.D}, E={self.readout.shape[1]}, H={self.H}, C={self.C})"
+
+
+def pooled_logits(network: BagNetwork, scores: InstanceScores) -> Array:
+    """(C,) logits from the scores of the instances."""
+    assert network.value_class is not None and network.value_head is not None
+    alpha, rest = softmax_with(scores.s, scores.s_background)
+    rows = (alpha[network.value_head] * scores.v).sum(axis=1) + rest[network.value_head] * scores.v_background
+    logits: Array = network.bias + np.bincount(network.value_class, weights=rows, minlength=network.C)
+    return logits
+
+
+def softmax_with(s: Array, s_background: Array) -> tuple[Array, Array]:
+    """Softmax over the instances and the background: (h, n) and (h,)."""
+    top = np.maximum(s.max(axis=1), s_background)
+    mass, rest = np.exp(s - top[:, None]), np.exp(s_background - top)
+    total = mass.sum(axis=1) + rest
+    return mass / total[:, None], rest / total
+
+
+def table_network(s: Array, v: Array, bias: Any = 0.0) -> tuple[BagNetwork, Array]:
+    """A network whose features are the scores themselves, and the features: log-masses (H, n), values (n, C) with bias.
+
+    H is 1, or C where every class has an attention of its own.
+    """
+    H, C = len(s), v.shape[1]
+    shift = np.broadcast_to(np.asarray(bias, dtype=np.float64), (C,))
+    eye = np.eye(H + C)
+    heads = np.zeros(C, dtype=np.intp) if H == 1 else np.arange(C)
+    network = BagNetwork(Attention(eye[:H]), eye[H:], shift, value_head=heads)
+    return network, np.concatenate([s.T, v - shift], axis=1)

@@ -46,7 +46,7 @@ REFUSALS = (
     ),
     Refusal(r"(.*\.)?(post_attn|pooled_mlp|condensing_layer|image_pooler)\..*", "TRIDENT's slide encoder", AFTER),
     Refusal(r"attention_nn\..*", "DeepRC", "it keeps the tenth of the instances with most attention before it pools"),
-    Refusal(r"(.*\.)?(gcn|gnn|gat|graph)\w*\..*", "a graph network", DEPENDENT),
+    Refusal(r"(.*\.)?(gcn|gnn|gat|graph_?conv)s?\d*\..*", "a graph network", DEPENDENT),
 )
 
 

@@ -1,0 +1,199 @@
+"""The self-check: does a loaded network give the logits of the user's own network, and if not, why?
+
+A state dict says nothing of activations, of the temperature of a softmax or of the number of heads. The check compares
+one bag's logits and, where they differ, tries what the file may not have said; the variant that agrees is the likely
+cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._types import Array
+from .activations import ACTIVATIONS
+from .bag import Bag, as_bag
+from .bag_network import pooled_logits
+
+if TYPE_CHECKING:
+    from .bag_classifier import BagClassifier
+
+# float32 networks agree with float64 to some 1e-6 of the largest logit.
+TOLERANCE = 1e-4
+TEMPERATURES = (0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 100.0)
+MOST_VARIANTS = 2000
+
+
+@dataclass(frozen=True)
+class BagCheck:
+    """Result of `BagClassifier.check`.
+
+    Attributes
+    ----------
+    difference : largest |ours - yours| over the logits
+    agrees : whether it is within the tolerance
+    cause : "" if it agrees; else what to change, or that nothing tried helps
+    ours, yours : (C,) the logits
+    """
+
+    difference: float
+    agrees: bool
+    cause: str
+    ours: Array
+    yours: Array
+
+    def __bool__(self) -> bool:
+        return self.agrees
+
+    def __repr__(self) -> str:
+        if self.agrees:
+            return f"BagCheck(agrees: largest difference {self.difference:.1e})"
+        return f"BagCheck(differs by {self.difference:.3g}: {self.cause})"
+
+
+def check(model: BagClassifier, raw: Any, logits: ArrayLike, tol: float = TOLERANCE) -> BagCheck:
+    """Compare with the logits of another implementation of the same network; see `BagClassifier.check`."""
+    bag = as_bag(raw)
+    if hasattr(logits, "detach"):
+        logits = logits.detach().cpu().double().numpy()
+    yours = np.asarray(logits, dtype=np.float64).reshape(-1)
+    if not np.isfinite(yours).all():
+        raise ValueError(f"logits: expected finite numbers, got {yours}")
+    ours = model.predict_logits(bag)
+    if yours.shape != ours.shape:
+        cause = f"the number of classes: the file has {ours.size}, you gave {yours.size}"
+        return BagCheck(float("inf"), False, cause, ours, yours)
+    limit = tol * max(1e-3, float(np.abs(yours).max()), float(np.abs(ours).max()))
+    difference = float(np.abs(ours - yours).max())
+    if difference <= limit:
+        return BagCheck(difference, True, "", ours, yours)
+    return BagCheck(difference, False, _cause(model, bag, ours, yours, limit), ours, yours)
+
+
+def _cause(model: BagClassifier, bag: Bag, ours: Array, yours: Array, limit: float) -> str:
+    simple = _simple_cause(model, ours, yours, limit)
+    if simple:
+        return simple
+    for count, (cause, variant, features) in enumerate(_variants(model, bag, yours)):
+        if count >= MOST_VARIANTS:
+            break
+        found = variant.predict_logits(features)
+        if np.abs(found - yours).max() <= limit:
+            return f"{cause}; then the largest difference is {np.abs(found - yours).max():.1e}"
+        order = _order(found, yours, limit)
+        if order:
+            return f"{cause}, and {order}"
+    return (
+        "no activation, gate, temperature, number of heads or order of the classes that was tried explains it; look "
+        "for other weights, other features, or dropout left on"
+    )
+
+
+def _simple_cause(model: BagClassifier, ours: Array, yours: Array, limit: float) -> str:
+    """Causes that need no other network: order, sign, probabilities, a missing bias."""
+    order = _order(ours, yours, limit)
+    if order:
+        return order
+    mass = np.exp(ours - ours.max())
+    as_probabilities = mass / mass.sum() if ours.size > 1 else 1 / (1 + np.exp(-ours))
+    if np.abs(as_probabilities - yours).max() <= min(limit, 1e-4):
+        return "you gave probabilities; give the logits before the softmax or sigmoid"
+    if np.abs(ours + yours).max() <= limit:
+        return "the sign: your logits are ours times -1 (the other class of a binary network?)"
+    if np.abs(ours - model.network.bias - yours).max() <= limit:
+        return "the bias of the last layer: your logits are without it"
+    return ""
+
+
+def _order(ours: Array, yours: Array, limit: float) -> str:
+    """The classes in another order."""
+    a, b = np.argsort(ours, kind="stable"), np.argsort(yours, kind="stable")
+    if ours.size > 1 and not np.array_equal(a, b) and np.abs(ours[a] - yours[b]).max() <= limit:
+        place = np.empty(ours.size, dtype=int)
+        place[b] = a
+        return f"the order of the classes: yours are our classes {place.tolist()}"
+    return ""
+
+
+def _variants(model: BagClassifier, bag: Bag, yours: Array) -> Iterator[tuple[str, BagClassifier, Bag]]:
+    """Networks that the same file could mean, the likeliest first."""
+    network, attention = model.network, model.network.attention
+    if attention.V is not None:
+        for name in ACTIVATIONS:
+            yield (
+                f"the activation of the attention: load with activation={name!r}",
+                _attention(model, activation=name),
+                bag,
+            )
+    if attention.U is not None:
+        for name in ACTIVATIONS:
+            yield f"the gate of the attention: load with gate={name!r}", _attention(model, gate=name), bag
+    for value in TEMPERATURES:
+        scaled = _attention(model, temperature=value * attention.temperature)
+        told = value * attention.temperature
+        yield f"the temperature of the attention: load with attention_temperature={told:g}", scaled, bag
+    yield from _head_counts(model, bag)
+    for name in ACTIVATIONS:
+        if network.embed:
+            yield f"the activation of the embedding: load with embed_activation={name!r}", _embedding(model, name), bag
+    size = np.linalg.norm(np.asarray(bag.features, dtype=np.float64), axis=1, keepdims=True)
+    unit = Bag(bag.features / np.where(size == 0, 1.0, size))
+    yield "the features: your network gets them scaled to length 1", model, unit
+    for first in ACTIVATIONS:
+        for second in ACTIVATIONS:
+            if network.embed and attention.V is not None:
+                both = _attention(_embedding(model, first), activation=second)
+                yield f"two activations: load with embed_activation={first!r}, activation={second!r}", both, bag
+    if yours.size > 1:  # with one logit some temperature would always fit
+        value = _fitted_temperature(model, bag, yours)
+        cause = f"the temperature of the attention: load with attention_temperature={value:.6g}"
+        yield cause, _attention(model, temperature=value), bag
+
+
+def _fitted_temperature(model: BagClassifier, bag: Bag, yours: Array) -> float:
+    """The temperature whose logits are nearest: the best of a grid over four decades, then a golden section."""
+    scores = model.network.scores(bag.features)
+
+    def distance(log_value: float) -> float:
+        scaled = scores._replace(s=scores.s / np.exp(log_value), s_background=scores.s_background / np.exp(log_value))
+        return float(np.abs(pooled_logits(model.network, scaled) - yours).max())
+
+    grid = np.linspace(-4.6, 4.6, 185)
+    centre = float(grid[int(np.argmin([distance(value) for value in grid]))])
+    low, high = centre - 0.05, centre + 0.05
+    for _ in range(60):
+        third = (high - low) * 0.381966
+        if distance(low + third) < distance(high - third):
+            high -= third
+        else:
+            low += third
+    return float(np.exp((low + high) / 2)) * model.network.attention.temperature
+
+
+def _head_counts(model: BagClassifier, bag: Bag) -> Iterator[tuple[str, BagClassifier, Bag]]:
+    if model.other_heads is None:
+        return
+    for count in range(1, model.network.readout.shape[1] + 1):
+        try:
+            other = model.other_heads(num_heads=count)
+        except ValueError:  # no divisor of the width
+            continue
+        yield f"the number of heads: load with num_heads={count}", other, bag
+
+
+def _attention(model: BagClassifier, **changes: Any) -> BagClassifier:
+    return replace(model, network=replace(model.network, attention=replace(model.network.attention, **changes)))
+
+
+def _embedding(model: BagClassifier, name: str) -> BagClassifier:
+    """Every activation of the embedding replaced; a last layer without one keeps none."""
+    layers = model.network.embed
+    kept = [
+        len(layers) > 1 and at == len(layers) - 1 and layer.activation == "identity" for at, layer in enumerate(layers)
+    ]
+    embed = tuple(layer if keep else replace(layer, activation=name) for layer, keep in zip(layers, kept, strict=True))
+    return replace(model, network=replace(model.network, embed=embed))

@@ -1,0 +1,275 @@
+"""Damaged and hostile model files, at least 100 of them. Every one that could run code would leave a file behind."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+import pickletools
+import struct
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MAGIC = 0x1950A86A20F9469CFC6C
+FLOAT = "ctorch\nFloatStorage\n"
+
+
+def build_files(folder: Path, trap: Path) -> list[Path]:
+    """Write the files; each path's name says what is wrong with it."""
+    paths = []
+    for number, (name, suffix, data) in enumerate(_files(str(trap))):
+        path = folder / f"{number:03d}-{name}{suffix}"
+        path.write_bytes(data)
+        paths.append(path)
+    return paths
+
+
+def good_pickle() -> bytes:
+    """The pickle of a small CLAM state dict: one float storage of 4 numbers under each name."""
+    return tensor_pickle()
+
+
+def tensor_pickle(
+    numel: str = "4",
+    offset: str = "0",
+    size: str = "(I2\nI2\nt",
+    stride: str = "(I2\nI1\nt",
+    storage: str = FLOAT,
+    key: str = "0",
+    rebuild: str = "ctorch._utils\n_rebuild_tensor_v2\n",
+) -> bytes:
+    """{"classifier.weight": tensor} in the text instructions of pickle protocol 0."""
+    persistent = f"(S'storage'\n{storage}S'{key}'\nS'cpu'\nI{numel}\ntQ"
+    tensor = f"{rebuild}({persistent}I{offset}\n{size}{stride}I00\n(dtR"
+    return f"(dS'classifier.weight'\n{tensor}s.".encode()
+
+
+def zipped(pickle_bytes: bytes, members: dict[str, bytes] | None = None, **options: Any) -> bytes:
+    """A file in PyTorch's zip format."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", **options) as archive:
+        archive.writestr("archive/data.pkl", pickle_bytes)
+        for name, data in (members or {"archive/data/0": np.ones(4, "<f4").tobytes()}).items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def legacy(pickle_bytes: bytes, keys: Any = ("0",), data: bytes | None = None) -> bytes:
+    """A file in the format before PyTorch 1.6."""
+    head = b"".join(pickle.dumps(part, 2) for part in (MAGIC, 1001, {"little_endian": True, "protocol_version": 1001}))
+    tail = struct.pack("<q", 4) + np.ones(4, "<f4").tobytes() if data is None else data
+    return head + pickle_bytes + pickle.dumps(list(keys), 2) + tail
+
+
+def payloads(trap: str) -> dict[str, bytes]:
+    """Pickles that would write a file if a name in them were called."""
+    touch = f"touch '{trap}'"
+    code = f"open({trap!r}, 'w').close()"
+
+    def call(module: str, name: str, *args: str) -> bytes:
+        strings = "".join(f"S{arg!r}\n" for arg in args)
+        return f"c{module}\n{name}\n({strings}tR.".encode()
+
+    inner = call("os", "system", touch)[:-1]
+    stack_global = b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c" + bytes([len(touch)]) + touch.encode() + b"\x85R."
+    return {
+        "os.system": call("os", "system", touch),
+        "posix.system": call("posix", "system", touch),
+        "nt.system": call("nt", "system", touch),
+        "subprocess.call": f"csubprocess\ncall\n((S'touch'\nS{trap!r}\nltR.".encode(),
+        "subprocess.Popen": f"csubprocess\nPopen\n((S'touch'\nS{trap!r}\nltR.".encode(),
+        "builtins.eval": call("builtins", "eval", code),
+        "builtins.exec": call("builtins", "exec", code),
+        "builtins.open": call("builtins", "open", trap, "w"),
+        "builtins.getattr": b"cbuiltins\ngetattr\n(cos\nopen\nS'__call__'\ntR.",
+        "builtins.__import__": call("builtins", "__import__", "antigravity"),
+        "__builtin__.eval": call("__builtin__", "eval", code),
+        "io.open": call("io", "open", trap, "w"),
+        "pathlib.Path.touch": b"cpathlib\nPath.touch\n(cpathlib\nPath\n(S'" + trap.encode() + b"'\ntRtR.",
+        "importlib": call("importlib", "import_module", "antigravity"),
+        "runpy": call("runpy", "run_path", trap),
+        "pty.spawn": call("pty", "spawn", touch),
+        "shutil.rmtree": call("shutil", "rmtree", trap),
+        "timeit": call("timeit", "timeit", code),
+        "code.interact": call("code", "interact"),
+        "webbrowser": call("webbrowser", "open", "file:///"),
+        "pickle.loads": b"cpickle\nloads\n(S" + repr(inner.decode() + ".").encode() + b"\ntR.",
+        "torch.load": call("torch", "load", trap),
+        "torch.hub": call("torch.hub", "load", trap, "x"),
+        "torch.storage": call("torch.storage", "_load_from_bytes", inner.decode() + "."),
+        "torch.jit": call("torch.jit", "load", trap),
+        "numpy.load": call("numpy", "load", trap),
+        "numpy.frompickle": call("numpy", "loads", trap),
+        "numpy.runstring": call("numpy.testing._private.utils", "runstring", code, "{}"),
+        "operator.methodcaller": call("operator", "methodcaller", "system", touch),
+        "functools.partial": b"cfunctools\npartial\n(cos\nsystem\nS" + repr(touch).encode() + b"\ntR(tR.",
+        "asyncio": call("asyncio.unix_events", "_UnixSubprocessTransport", trap),
+        "dotted name": call("collections", "OrderedDict.fromkeys.__self__", trap),
+        "model class": call("models.model_clam", "CLAM_SB"),
+        "STACK_GLOBAL": stack_global,
+        "INST": f"(S{touch!r}\nios\nsystem\n.".encode(),
+        "OBJ": f"(cos\nsystem\nS{touch!r}\no.".encode(),
+        "EXT1": b"\x80\x02\x82\x01.",
+        "NEWOBJ_EX": b"\x80\x04\x8c\x02os\x8c\x06system\x93)}\x92.",
+        "BYTEARRAY8": b"\x80\x05\x96\x04\x00\x00\x00\x00\x00\x00\x00abcd.",
+        "NEXT_BUFFER": b"\x80\x05\x97.",
+        "PERSID": b"P" + trap.encode() + b"\n.",
+        "in a value": b"(dS'classifier.weight'\n" + inner + b"s.",
+        "in a key": b"(d" + inner + b"I1\ns.",
+        "in a state": b"ccollections\nOrderedDict\n(tR" + inner + b"b.",
+        "in a tensor": b"ctorch._utils\n_rebuild_tensor_v2\n(" + inner + b"I0\n(t(tI00\n(dtR.",
+        "in a parameter": b"ctorch._utils\n_rebuild_parameter\n(" + inner + b"I00\n(dtR.",
+        "by type": b"ctorch._tensor\n_rebuild_from_type_v2\n(cos\nsystem\ncos\nsystem\n(S"
+        + touch.encode().join([b"'", b"'"])
+        + b"\nt(dtR.",
+        "called twice": b"ccollections\nOrderedDict\n(tR(S" + repr(touch).encode() + b"\ntR.",
+        "state of a name": b"ctorch._utils\n_rebuild_tensor_v2\n(dS'__globals__'\nI1\nsb.",
+    }
+
+
+def _files(trap: str) -> Iterator[tuple[str, str, bytes]]:
+    for name, data in payloads(trap).items():
+        safe = name.replace(" ", "_")
+        yield f"zip-{safe}", ".pt", zipped(data)
+        yield f"legacy-{safe}", ".pt", legacy(data)
+    yield from _damaged()
+    yield from _impossible()
+    yield from _zips()
+    yield from _other_files(trap)
+
+
+def _damaged() -> Iterator[tuple[str, str, bytes]]:
+    for kind, data in (("zip", zipped(tensor_pickle())), ("legacy", legacy(tensor_pickle()))):
+        for part in range(1, 10):
+            yield f"{kind}-cut-at-{part}-tenths", ".pt", data[: len(data) * part // 10]
+    good = bytearray(zipped(tensor_pickle()))
+    at = good.index(b"classifier")
+    good[at] ^= 0xFF
+    yield "zip-flipped-byte-in-pickle", ".pt", bytes(good)
+    yield "legacy-wrong-magic", ".pt", pickle.dumps(MAGIC + 1, 2) + legacy(tensor_pickle())[20:]
+    yield "legacy-wrong-protocol", ".pt", pickle.dumps(MAGIC, 2) + pickle.dumps(1002, 2)
+    yield "legacy-no-keys", ".pt", legacy(tensor_pickle(), keys=())
+    yield "legacy-other-keys", ".pt", legacy(tensor_pickle(), keys=("1",))
+
+
+def _impossible() -> Iterator[tuple[str, str, bytes]]:
+    """Sizes that a file cannot hold."""
+    variants: dict[str, dict[str, str]] = {
+        "huge-size": {"size": "(L1099511627776L\nI2\nt"},
+        "huge-size-without-stride": {"size": "(L1099511627776L\nI2\nt", "stride": "(I0\nI0\nt"},
+        "negative-size": {"size": "(I-2\nI2\nt"},
+        "float-size": {"size": "(F2.5\nI2\nt"},
+        "many-axes": {"size": "(" + "I2\n" * 70 + "t", "stride": "(" + "I0\n" * 70 + "t"},
+        "stride-outside": {"stride": "(I1000000\nI1\nt"},
+        "negative-stride": {"stride": "(I-2\nI1\nt"},
+        "offset-outside": {"offset": "4000000000"},
+        "negative-offset": {"offset": "-1"},
+        "huge-storage": {"numel": "4611686018427387904"},
+        "negative-storage": {"numel": "-4"},
+        "sizes-and-strides-differ": {"stride": "(I1\nt"},
+        "missing-storage": {"key": "../../../../etc/passwd"},
+        "unknown-storage-type": {"storage": "ctorch\nQInt8Storage\n"},
+        "storage-of-a-function": {"storage": "ctorch._utils\n_rebuild_tensor_v2\n"},
+        "sparse-tensor": {"rebuild": "ctorch._utils\n_rebuild_sparse_tensor\n"},
+    }
+    for name, options in variants.items():
+        yield f"zip-{name}", ".pt", zipped(tensor_pickle(**options))
+    yield "legacy-huge-storage", ".pt", legacy(tensor_pickle(), data=struct.pack("<q", 1 << 60))
+    yield "legacy-negative-storage", ".pt", legacy(tensor_pickle(), data=struct.pack("<q", -1))
+    yield "bytes-of-2-to-60", ".pt", zipped(b"\x80\x04\x8e" + struct.pack("<Q", 1 << 60) + b"x.")
+    yield "text-of-2-to-31", ".pt", zipped(b"\x80\x02X" + struct.pack("<I", (1 << 31) - 1) + b"x.")
+    yield "deep-lists", ".pt", zipped(b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".")
+    laughs = (
+        b"\x80\x02]q\x00"
+        + b"".join(b"](" + b"h" + bytes([i]) * 1 + (b"h" + bytes([i])) * 99 + b"eq" + bytes([i + 1]) for i in range(40))
+        + b"."
+    )
+    yield "billion-laughs", ".pt", zipped(laughs)
+    yield "contains-itself", ".pt", zipped(b"\x80\x02}q\x00X\x05\x00\x00\x00modelh\x00s.")
+    yield "far-memo", ".pt", zipped(b"\x80\x02]r\xff\xff\xff\xff.")
+    yield "missing-memo", ".pt", zipped(b"\x80\x02h\x07.")
+    yield "empty-stack", ".pt", zipped(b"\x80\x02.")
+    yield "unhashable-key", ".pt", zipped(b"(d]I1\ns.")
+
+
+def _zips() -> Iterator[tuple[str, str, bytes]]:
+    bomb = zipped(tensor_pickle(), {"archive/data/0": bytes(8_000_000)}, compression=zipfile.ZIP_DEFLATED)
+    yield "compressed-bomb", ".pt", bomb
+    yield "compressed-pickle", ".pt", zipped(b"\x80\x02" + b"N0" * 100_000 + b"N.", compression=zipfile.ZIP_LZMA)
+    yield "path-traversal", ".pt", zipped(tensor_pickle(key="../../evil"), {"archive/../../evil": b"x" * 16})
+    yield "no-pickle", ".pt", _zip({"archive/data/0": b"1234"})
+    yield "two-pickles", ".pt", _zip({"a/data.pkl": tensor_pickle(), "b/data.pkl": tensor_pickle()})
+    yield "torchscript", ".pt", _zip({"a/data.pkl": b"N.", "a/constants.pkl": b"N.", "a/code/x.py": b"import os"})
+    yield "short-storage", ".pt", zipped(tensor_pickle(), {"archive/data/0": b"1234"})
+    lying = bytearray(zipped(tensor_pickle()))
+    at = lying.rindex(b"PK\x01\x02")
+    lying[at + 24 : at + 28] = struct.pack("<I", 1 << 30)  # the size that the directory claims
+    yield "lying-directory", ".pt", bytes(lying)
+    encrypted = bytearray(zipped(tensor_pickle()))
+    for start in (encrypted.index(b"PK\x01\x02") + 8, 6):
+        encrypted[start] |= 1
+    yield "encrypted", ".pt", bytes(encrypted)
+
+
+def _zip(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def _npy(array: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    return buffer.getvalue()
+
+
+class Bomb:
+    """An object whose unpickling writes the trap."""
+
+    def __init__(self, trap: str) -> None:
+        self.trap = trap
+
+    def __reduce__(self) -> Any:
+        return open, (self.trap, "w")
+
+
+def _other_files(trap: str) -> Iterator[tuple[str, str, bytes]]:
+    objects = _npy(np.array([Bomb(trap)], dtype=object))
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("storages"))
+    header = b'{"classifier.weight":{"dtype":"F32","shape":[1000000,1000000],"data_offsets":[0,4000000000000]}}'
+    yield "empty", ".pt", b""
+    yield "text", ".pt", b"a model of great promise\n"
+    yield "html", ".pt", b"<!DOCTYPE html><html><body>404</body></html>"
+    yield "png", ".pt", b"\x89PNG\r\n\x1a\n" + bytes(64)
+    yield "elf", ".pt", b"\x7fELF" + bytes(64)
+    yield "gzip", ".pt", gzip.compress(tensor_pickle(), mtime=0)
+    yield "tar", ".tar", tar.getvalue()
+    yield "git-lfs-pointer", ".pt", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n"
+    yield "plain-pickle", ".pkl", pickle.dumps({"classifier.weight": [1.0, 2.0]})
+    yield "pickled-bomb", ".pkl", pickle.dumps(Bomb(trap))
+    yield "zeros", ".pt", bytes(4096)
+    yield "noise", ".pt", np.random.default_rng(0).bytes(4096)
+    yield "pickle-of-noise", ".pt", b"\x80\x02" + np.random.default_rng(1).bytes(4096)
+    yield "objects-in-npz", ".npz", _zip({"classifier.weight.npy": objects})
+    yield "cut-npz", ".npz", _zip({"classifier.weight.npy": _npy(np.ones(9))})[:60]
+    yield "text-in-npz", ".npz", b"PK\x03\x04 but no more"
+    yield "npz-of-huge-shape", ".npz", _zip({"w.npy": _npy(np.ones(2)).replace(b"(2,)", b"(9999999999,)"[:13])})
+    yield "safetensors-of-huge-shape", ".safetensors", struct.pack("<Q", len(header)) + header
+    yield "safetensors-of-huge-header", ".safetensors", struct.pack("<Q", 1 << 62) + b"{}"
+    yield "safetensors-no-json", ".safetensors", struct.pack("<Q", 4) + b"abcd"
+    yield "safetensors-cut", ".safetensors", b"\x01\x02"
+    yield "unknown-suffix", ".exe", zipped(tensor_pickle())
+
+
+def instructions(data: bytes) -> list[str]:
+    """Names of a pickle's instructions, to show that a payload is well formed."""
+    return [opcode.name for opcode, _, _ in pickletools.genops(data)]

@@ -1,0 +1,351 @@
+"""Networks of every layout, built in torch the way their own code names its parts, as witnesses of the loaders.
+
+They import nothing from the core. Widths are different primes, so that a transposed axis cannot pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the witnesses of the layouts need torch (extra bench)")
+nn = torch.nn
+torch.set_num_threads(1)  # these networks are tiny, and threads that wait for each other are slow
+
+D, E, K, C = 11, 7, 5, 3
+
+
+class Case(NamedTuple):
+    """A network, the layout that must be recognised, and what its file does not say."""
+
+    layout: str
+    network: Any
+    options: dict[str, Any] = {}  # noqa: RUF012
+    columns: int = D
+
+
+class Gated(nn.Module):
+    def __init__(self, width: int, hidden: int, branches: int, dropout: bool = False) -> None:
+        super().__init__()
+        rest = [nn.Dropout(0.25)] if dropout else []
+        self.attention_a = nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), *rest)
+        self.attention_b = nn.Sequential(nn.Linear(width, hidden), nn.Sigmoid(), *rest)
+        self.attention_c = nn.Linear(hidden, branches)
+
+    def forward(self, h: Any) -> Any:
+        return self.attention_c(self.attention_a(h) * self.attention_b(h))
+
+
+class Ungated(nn.Module):
+    def __init__(self, width: int, hidden: int, branches: int, dropout: bool = False) -> None:
+        super().__init__()
+        rest = [nn.Dropout(0.25)] if dropout else []
+        self.module = nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), *rest, nn.Linear(hidden, branches))
+
+    def forward(self, h: Any) -> Any:
+        return self.module(h)
+
+
+class Clam(nn.Module):
+    def __init__(self, gate: bool, dropout: bool, multiple: bool, parallel: bool = False) -> None:
+        super().__init__()
+        kind = Gated if gate else Ungated
+        drop = [nn.Dropout(0.25)] if dropout else []
+        parts = nn.Sequential(nn.Linear(D, E), nn.ReLU(), *drop, kind(E, K, C if multiple else 1, dropout))
+        self.attention_net = nn.DataParallel(parts) if parallel else parts
+        self.multiple = multiple
+        heads = [nn.Linear(E, 1) for _ in range(C)]
+        self.classifiers = nn.ModuleList(heads) if multiple else nn.Linear(E, C)
+        self.instance_classifiers = nn.ModuleList([nn.Linear(E, 2) for _ in range(C)])
+
+    def forward(self, x: Any) -> Any:
+        net = getattr(self.attention_net, "module", self.attention_net)
+        h = net[:-1](x)
+        pooled = torch.softmax(net[-1](h).T, dim=1) @ h
+        if self.multiple:
+            return torch.cat([layer(row[None])[0] for layer, row in zip(self.classifiers, pooled, strict=True)])
+        return self.classifiers(pooled)[0]
+
+
+class Abmil(nn.Module):
+    def __init__(self, gated: bool) -> None:
+        super().__init__()
+        self.feature_extractor_part1 = nn.Sequential(nn.Conv2d(1, 2, kernel_size=5), nn.ReLU())
+        self.feature_extractor_part2 = nn.Sequential(nn.Linear(D, E), nn.ReLU())
+        self.gated = gated
+        if gated:
+            self.attention_V = nn.Sequential(nn.Linear(E, K), nn.Tanh())
+            self.attention_U = nn.Sequential(nn.Linear(E, K), nn.Sigmoid())
+            self.attention_w = nn.Linear(K, 1)
+        else:
+            self.attention = nn.Sequential(nn.Linear(E, K), nn.Tanh(), nn.Linear(K, 1))
+        self.classifier = nn.Sequential(nn.Linear(E, 1), nn.Sigmoid())
+
+    def forward(self, x: Any) -> Any:
+        h = self.feature_extractor_part2(x)
+        s = self.attention_w(self.attention_V(h) * self.attention_U(h)) if self.gated else self.attention(h)
+        return self.classifier[0](torch.softmax(s.T, dim=1) @ h)[0]
+
+
+class MilBaseline(nn.Module):
+    def __init__(self, gated: bool) -> None:
+        super().__init__()
+        self.feature = nn.Sequential(nn.Linear(D, E), nn.ReLU())
+        self.gated = gated
+        if gated:
+            self.attention_a = nn.Sequential(nn.Linear(E, K, bias=False), nn.ReLU())
+            self.attention_b = nn.Sequential(nn.Linear(E, K, bias=False), nn.Sigmoid())
+            self.attention_c = nn.Linear(K, 1, bias=False)
+        else:
+            self.attention = nn.Sequential(nn.Linear(E, K), nn.Tanh(), nn.Linear(K, 1))
+        self.classifier = nn.Sequential(nn.Linear(E, C))
+
+    def forward(self, x: Any) -> Any:
+        h = self.feature(x)
+        s = self.attention_c(self.attention_a(h) * self.attention_b(h)) if self.gated else self.attention(h)
+        return self.classifier(torch.softmax(s.T, dim=1) @ h)[0]
+
+
+class MilLab(nn.Module):
+    def __init__(self, gated: bool) -> None:
+        super().__init__()
+        hidden = [nn.Linear(D, E), nn.ReLU(), nn.Dropout(0.25)]
+        self.patch_embed = nn.Sequential(*hidden, nn.Linear(E, E), nn.ReLU())
+        self.global_attn = (Gated if gated else Ungated)(E, K, 1, dropout=True)
+        self.classifier = nn.Linear(E, C)
+
+    def forward(self, x: Any) -> Any:
+        h = self.patch_embed(x)
+        return self.classifier(torch.softmax(self.global_attn(h).T, dim=1) @ h)[0]
+
+
+class Wrapped(nn.Module):
+    """A network under the name `model`, as Hugging Face and Lightning files have it."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.model = network
+
+    def forward(self, x: Any) -> Any:
+        return self.model(x)
+
+
+class Lazy(nn.Module):
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.module = nn.Linear(inputs, outputs)
+
+    def forward(self, x: Any) -> Any:
+        return self.module(x)
+
+
+class TorchmilPool(nn.Module):
+    def __init__(self, width: int, act: Any, gated: bool) -> None:
+        super().__init__()
+        self.fc1, self.fc2, self.act = Lazy(width, K), nn.Linear(K, 1, bias=False), act
+        self.fc_gated = Lazy(width, K) if gated else None
+
+    def forward(self, x: Any) -> Any:
+        hidden = self.act(self.fc1(x))
+        if self.fc_gated is not None:
+            hidden = hidden * torch.sigmoid(self.fc_gated(x))
+        return torch.softmax(self.fc2(hidden).T, dim=1) @ x
+
+
+class Torchmil(nn.Module):
+    def __init__(self, act: Any, gated: bool, extractor: bool) -> None:
+        super().__init__()
+        parts = [nn.Linear(D, E), nn.ReLU(), nn.Linear(E, E)] if extractor else []
+        self.feat_ext = nn.Sequential(*parts)
+        width = E if extractor else D
+        self.pool, self.classifier = TorchmilPool(width, act, gated), Lazy(width, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.classifier(self.pool(self.feat_ext(x)))[0]
+
+
+class Xmil(nn.Module):
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        widths = [D] + [E] * layers
+        blocks = [nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in pairwise(widths)]
+        self.linear_layers = nn.Sequential(*blocks)
+        self.attention = nn.Sequential(nn.Linear(E, K), nn.Tanh(), nn.Linear(K, 1))
+        self.classifier = nn.Linear(E, C)
+
+    def forward(self, x: Any) -> Any:
+        h = self.linear_layers(x)
+        return self.classifier(torch.softmax(self.attention(h).T, dim=1) @ h)[0]
+
+
+class TwoLinear(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear1, self.linear2 = nn.Linear(E, K), nn.Linear(K, 1)
+
+    def forward(self, h: Any) -> Any:
+        return self.linear2(torch.tanh(self.linear1(h)))
+
+
+class EncoderHead(nn.Module):
+    """HistoBistro (two named layers, no normalisation), marugoto and slideflow (batch normalisation in the head)."""
+
+    def __init__(self, attention: Any, norm: bool, temperature: float = 1.0) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(D, E), nn.ReLU())
+        self.attention, self.temperature = attention, temperature
+        self.head = nn.Sequential(nn.Flatten(), *([nn.BatchNorm1d(E)] if norm else []), nn.Dropout(), nn.Linear(E, C))
+
+    def forward(self, x: Any) -> Any:
+        h = self.encoder(x)
+        return self.head(torch.softmax(self.attention(h).T / self.temperature, dim=1) @ h)[0]
+
+
+class OwkinAttention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.att, self.gate, self.w = nn.Linear(E, E), nn.Linear(E, E), nn.Linear(E, 1)
+
+
+class OwkinTiles(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden_layers = nn.ModuleList([nn.Linear(D, K), nn.Sigmoid(), nn.Linear(K, E)])
+
+
+class OwkinAbmil(nn.Module):
+    def __init__(self, temperature: float) -> None:
+        super().__init__()
+        self.tiles_emb, self.attention_layer = OwkinTiles(), OwkinAttention()
+        self.mlp, self.temperature = nn.Sequential(nn.Linear(E, C)), temperature
+
+    def forward(self, x: Any) -> Any:
+        h = x[:, 3:]
+        for layer in self.tiles_emb.hidden_layers:
+            h = layer(h)
+        a = self.attention_layer
+        s = a.w(torch.tanh(a.att(h)) * torch.sigmoid(a.gate(h))) / self.temperature
+        return self.mlp(torch.softmax(s.T, dim=1) @ h)[0]
+
+
+class OwkinMean(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(D, C))
+
+    def forward(self, x: Any) -> Any:
+        return self.mlp(x[:, 3:].mean(dim=0))
+
+
+class Aim(nn.Module):
+    """AIM's probe with 3 heads of width 4 and 2 queries."""
+
+    def __init__(self, queries: int = 2, heads: int = 3, width: int = 12) -> None:
+        super().__init__()
+        self.heads = heads
+        self.k, self.v = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        self.cls_token = nn.Parameter(torch.randn(1, queries, width))
+        self.linear = nn.Linear(width, C, bias=False)
+        self.bn = nn.BatchNorm1d(width, affine=False, eps=1e-6)
+
+    def forward(self, x: Any) -> Any:
+        x = self.bn(x)
+        split = lambda t: t.reshape(len(t), self.heads, -1).transpose(0, 1)  # noqa: E731
+        out = nn.functional.scaled_dot_product_attention(split(self.cls_token[0]), split(self.k(x)), split(self.v(x)))
+        return self.linear(out.transpose(0, 1).reshape(self.cls_token.shape[1], -1).mean(dim=0))
+
+
+class AttentionPoolLatent(nn.Module):
+    """What timm's module of this name computes with `out_features=0`, under its names."""
+
+    def __init__(self, width: int, heads: int, latents: int = 1, pool: str = "token", q_proj: bool = True) -> None:
+        super().__init__()
+        self.heads, self.pool = heads, pool
+        self.latent = nn.Parameter(torch.randn(1, latents, width))
+        self.q = nn.Linear(width, width) if q_proj else nn.Identity()
+        self.kv = nn.Linear(width, 2 * width)
+        self.pos_embed = None
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        n, width = x.shape
+        x = x if self.pos_embed is None else x + self.pos_embed
+        split = lambda t: t.reshape(len(t), self.heads, width // self.heads).transpose(0, 1)  # noqa: E731
+        key, value = self.kv(x).reshape(n, 2, width).unbind(1)
+        logits = split(self.q(self.latent[0])) @ split(key).transpose(1, 2) / (width // self.heads) ** 0.5
+        if mask is not None:
+            logits = logits.masked_fill(~mask, -torch.inf)
+        out = (torch.softmax(logits, dim=-1) @ split(value)).transpose(0, 1).reshape(-1, width)
+        return out[0] if self.pool == "token" else out.mean(dim=0)
+
+
+class TimmPool(nn.Module):
+    """timm's pooling of 3 heads under a linear head."""
+
+    def __init__(self, width: int = 12, heads: int = 3, **options: Any) -> None:
+        super().__init__()
+        self.attn_pool = AttentionPoolLatent(width, heads, **options)
+        self.head = nn.Linear(width, C)
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        return self.head(self.attn_pool(x, mask))
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "abmil": lambda: Case("abmil", Abmil(gated=False)),
+    "abmil-gated": lambda: Case("abmil", Abmil(gated=True)),
+    "mil-baseline": lambda: Case("mil_baseline", MilBaseline(gated=False)),
+    "mil-baseline-gated": lambda: Case("mil_baseline", MilBaseline(gated=True)),
+    "clam-sb": lambda: Case("clam", Clam(gate=True, dropout=False, multiple=False)),
+    "clam-sb-dropout": lambda: Case("clam", Clam(gate=True, dropout=True, multiple=False)),
+    "clam-sb-parallel": lambda: Case("clam", Clam(gate=True, dropout=True, multiple=False, parallel=True)),
+    "clam-sb-ungated": lambda: Case("clam", Clam(gate=False, dropout=True, multiple=False)),
+    "clam-sb-ungated-parallel": lambda: Case("clam", Clam(gate=False, dropout=False, multiple=False, parallel=True)),
+    "clam-mb": lambda: Case("clam", Clam(gate=True, dropout=True, multiple=True)),
+    "clam-mb-ungated": lambda: Case("clam", Clam(gate=False, dropout=False, multiple=True)),
+    "mil-lab": lambda: Case("mil_lab", MilLab(gated=True)),
+    "mil-lab-ungated": lambda: Case("mil_lab", MilLab(gated=False)),
+    "feather": lambda: Case("mil_lab", Wrapped(MilLab(gated=True))),
+    "torchmil": lambda: Case("torchmil", Torchmil(torch.tanh, gated=False, extractor=False)),
+    "torchmil-gated-gelu": lambda: Case(
+        "torchmil", Torchmil(nn.functional.gelu, gated=True, extractor=False), {"activation": "gelu"}
+    ),
+    "torchmil-extractor": lambda: Case(
+        "torchmil", Torchmil(torch.relu, True, extractor=True), {"activation": "relu", "last_activation": "identity"}
+    ),
+    "xmil": lambda: Case("xmil", Xmil(layers=1)),
+    "xmil-deep": lambda: Case("xmil", Xmil(layers=3)),
+    "histobistro": lambda: Case("histobistro", EncoderHead(TwoLinear(), norm=False)),
+    "marugoto": lambda: Case(
+        "marugoto", EncoderHead(nn.Sequential(nn.Linear(E, K), nn.Tanh(), nn.Linear(K, 1)), norm=True)
+    ),
+    "slideflow": lambda: Case(
+        "marugoto", EncoderHead(nn.Linear(E, 1), norm=True, temperature=0.5), {"attention_temperature": 0.5}
+    ),
+    "owkin": lambda: Case("owkin", OwkinAbmil(temperature=2.0), {"attention_temperature": 2.0}, D + 3),
+    "owkin-mean": lambda: Case("owkin", OwkinMean(), {}, D + 3),
+    "aim": lambda: Case("aim", Aim(), {"num_heads": 3}, 12),
+    "timm": lambda: Case("timm", TimmPool(), {"num_heads": 3}, 12),
+    "timm-mean-of-latents": lambda: Case(
+        "timm", TimmPool(latents=2, pool="avg"), {"num_heads": 3, "pool_type": "avg"}, 12
+    ),
+    "timm-no-query-layer": lambda: Case("timm", TimmPool(q_proj=False), {"num_heads": 3}, 12),
+}
+
+
+def case(name: str, seed: int = 0) -> Case:
+    """The network in float64 with random weights of size 1 and random running statistics, in evaluation."""
+    torch.manual_seed(seed)
+    found = CASES[name]()
+    network = found.network.double().eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randn_like(parameter) * (0.7 if parameter.ndim > 1 else 0.3))
+        for key, buffer in network.named_buffers():
+            if key.endswith("running_mean"):
+                buffer.copy_(torch.randn_like(buffer))
+            elif key.endswith("running_var"):
+                buffer.copy_(torch.rand_like(buffer) + 0.5)
+    return found

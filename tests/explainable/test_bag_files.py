@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_closed_form import Bag, load_bag
+
+N, D = 7, 5
+FEATURES = np.random.default_rng(0).normal(size=(N, D)).astype(np.float32)
+COORDS = np.array([[0, 0], [512, 0], [1024, 0], [0, 512], [512, 512], [9216, 0], [9216, 512]])
+
+
+def write_h5(path: Path, **datasets: Any) -> None:
+    h5py = pytest.importorskip("h5py", reason="HDF5 files need h5py (extra bags)")
+    attributes = datasets.pop("attrs", {})
+    with h5py.File(path, "w") as file:
+        for name, value in datasets.items():
+            file[name] = value
+        for owner, values in attributes.items():
+            (file if owner == "" else file[owner]).attrs.update(values)
+
+
+def test_clam(tmp_path: Path) -> None:
+    path = tmp_path / "slide_7.h5"
+    attrs = {"coords": {"patch_size": 256, "patch_level": 1, "downsample": np.array([2.0, 2.0]), "name": "slide 7"}}
+    write_h5(path, features=FEATURES, coords=COORDS, attrs=attrs)
+    bag = load_bag(path)
+    assert np.array_equal(bag.features, FEATURES) and bag.features.dtype == np.float32
+    assert np.array_equal(bag.coords, COORDS)
+    assert bag.patch_size == 512.0 and bag.attrs["name"] == "slide 7"
+
+
+def test_trident_three_axes(tmp_path: Path) -> None:
+    path = tmp_path / "slide.h5"
+    attrs = {"coords": {"patch_size_level0": 512, "level0_magnification": 40, "target_magnification": 20}}
+    write_h5(path, features=FEATURES[None], coords=COORDS[None], attrs=attrs)
+    bag = load_bag(path)
+    assert bag.features.shape == (N, D) and bag.coords is not None and bag.coords.shape == (N, 2)
+    assert bag.patch_size == 512.0 and bag.attrs["level0_magnification"] == 40 and bag.attrs["name"] == "slide"
+
+
+def test_stamp(tmp_path: Path) -> None:
+    path = tmp_path / "slide.h5"
+    attrs = {"": {"unit": "um", "tile_size_um": 256.0, "tile_size_px": 224}}
+    write_h5(path, feats=FEATURES.astype(np.float16), coords=COORDS / 2.0, attrs=attrs)
+    bag = load_bag(path)
+    assert bag.features.dtype == np.float16 and bag.patch_size == 256.0 and bag.attrs["unit"] == "um"
+
+
+def test_npy_npz_safetensors(tmp_path: Path) -> None:
+    np.save(tmp_path / "bag.npy", FEATURES)
+    assert np.array_equal(load_bag(tmp_path / "bag.npy").features, FEATURES)
+    np.savez(
+        tmp_path / "bag.npz", feats=FEATURES, coords=COORDS, ids=np.array(list("abcdefg")), regions=[1] * 3 + [0] * 4
+    )
+    bag = load_bag(tmp_path / "bag.npz")
+    assert bag.ids == tuple("abcdefg") and bag.regions is not None and bag.regions.tolist() == [1, 1, 1, 0, 0, 0, 0]
+    np.savez(tmp_path / "odd.npz", my_vectors=FEATURES, coords=COORDS)
+    assert np.array_equal(load_bag(tmp_path / "odd.npz").features, FEATURES)  # the only other matrix
+    assert np.array_equal(load_bag(tmp_path / "odd.npz", features="my_vectors").features, FEATURES)
+    safetensors = pytest.importorskip("safetensors.numpy", reason="needs safetensors (extra io)")
+    safetensors.save_file({"features": FEATURES}, tmp_path / "bag.safetensors")
+    assert np.array_equal(load_bag(tmp_path / "bag.safetensors").features, FEATURES)
+
+
+def test_pt(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch writes the file (extra bench)")
+    torch.save(torch.from_numpy(FEATURES), tmp_path / "bag.pt")
+    assert np.array_equal(load_bag(tmp_path / "bag.pt").features, FEATURES)
+    torch.save({"feats": torch.from_numpy(FEATURES)[None], "coords": torch.from_numpy(COORDS)}, tmp_path / "both.pt")
+    both = load_bag(tmp_path / "both.pt")
+    assert np.array_equal(both.features, FEATURES) and np.array_equal(both.coords, COORDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.h5", b"no HDF5", "expected a readable HDF5 file"),
+        ("a.npy", b"no array", "expected a readable .npy file"),
+        ("a.npz", b"PK\x03\x04", "expected a readable .npz file"),
+        ("a.pt", b"nothing", "expected a PyTorch file"),
+        ("a.safetensors", b"nothing", "expected a readable .safetensors file"),
+        ("a.csv", b"1,2", "expected a bag in a file ending in .h5"),
+        ("a.npy", "vector", "expected real numbers of shape"),
+        ("a.npy", "text", "expected real numbers of shape"),
+        ("a.npz", "two matrices", "expected an array called features or feats, got only"),
+        ("a.npz", "coords of another bag", r"coords: expected finite numbers of shape \(7, 2\)"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(name: str, content: bytes | str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else _wrong(content))
+    if name.endswith(".h5"):
+        pytest.importorskip("h5py", reason="HDF5 files need h5py (extra bags)")
+    with pytest.raises(ValueError, match=message) as caught:
+        load_bag(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def _wrong(kind: str) -> bytes:
+    buffer = io.BytesIO()
+    if kind == "vector":
+        np.save(buffer, np.ones(3))
+    elif kind == "text":
+        np.save(buffer, np.array([["a", "b"]]))
+    elif kind == "two matrices":
+        np.savez(buffer, a=FEATURES, b=FEATURES)
+    else:
+        np.savez(buffer, features=FEATURES, coords=COORDS[:3])
+    return buffer.getvalue()
+
+
+def test_truncated_h5_files(tmp_path: Path) -> None:
+    write_h5(tmp_path / "whole.h5", features=FEATURES, coords=COORDS)
+    data = (tmp_path / "whole.h5").read_bytes()
+    for part in range(1, 20):
+        path = tmp_path / "cut.h5"
+        path.write_bytes(data[: len(data) * part // 20])
+        with pytest.raises(ValueError, match=r"cut\.h5: expected"):
+            load_bag(path)
+
+
+def test_regions_from_coordinates_and_given() -> None:
+    bag = Bag(FEATURES, COORDS)
+    assert bag.patch_size == 512.0
+    found = bag.region_numbers()  # squares of 16 x 16 patches of 512: 8192
+    assert found is not None and found[0].tolist() == [0, 0, 0, 0, 0, 1, 1]
+    assert bag.in_regions(1024).regions.tolist() == [0, 0, 1, 0, 0, 2, 2]  # type: ignore[union-attr]
+    named = Bag(FEATURES, regions=np.array(list("bbaabbc"))).region_numbers()
+    assert named is not None and named[0].tolist() == [0, 0, 1, 1, 0, 0, 2] and named[1] == ("b", "a", "c")
+    assert Bag(FEATURES).region_numbers() is None
+    with pytest.raises(ValueError, match="expected coordinates"):
+        Bag(FEATURES).in_regions(3)
+
+
+def test_subset_takes_everything_along() -> None:
+    bag = Bag(FEATURES, COORDS, tuple("abcdefg"), {"name": "x"}, np.arange(N))
+    part = bag.subset([4, 1])
+    assert part.ids == ("e", "b") and part.regions.tolist() == [4, 1] and part.attrs == {"name": "x"}  # type: ignore[union-attr]
+    assert np.array_equal(part.features, FEATURES[[4, 1]]) and np.array_equal(part.coords, COORDS[[4, 1]])
+    assert len(bag.subset(np.arange(N) > 4)) == 2
