@@ -10,7 +10,7 @@ import numpy as np
 from .cli.main import main, piped
 from .explainable.model_file import load_demo_model
 from .explanations.explanation import Explanation
-from .show.terminal import headline, table, use_colour
+from .show.terminal import answer, use_colour
 
 SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."
 
@@ -44,15 +44,11 @@ def demo() -> int:
     found = model.explain(SENTENCE)
     columns = shutil.get_terminal_size((100, 24)).columns
     shapley = found["shapley"]
-    print(
-        f"The shipped sentiment model ({model.weights.K} heads, {model.weights.D:,} words), explained without sampling"
-    )
-    print(f"in {len(found)} ways, words coloured or marked by what they do to the prediction.")
-    print(f"\n{SENTENCE}\n{headline(found)}\n")
-    print(table(found, columns, use_colour(sys.stdout)))
+    print(f"The shipped sentiment model reads: {SENTENCE}\n")
+    print(answer(found, columns, use_colour(sys.stdout)))
     gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()
-    print(f"\nShapley values against all {2 ** len(shapley.labels)} coalitions: largest difference {gap:.1e}")
-    print('next: attn-closed-form explain "your own text" --html report.html')
+    print(f"\nExact Shapley values: against all {2 ** len(shapley.labels):,} coalitions, largest difference {gap:.1e}.")
+    print('next: attn-closed-form explain "your own text" --compare --html report.html')
     return 0
 
 

@@ -11,9 +11,10 @@ from typing import Any
 from ..explanations.explain import explain
 from ..explanations.explanation import Explanations
 from ..explanations.methods import METHODS
+from ..show.exports import write_csv
 from ..show.plots import FIGURES, save_figure
 from ..show.report import report, write_page
-from ..show.terminal import headline, numbers, table, use_colour
+from ..show.terminal import answer, numbers, table, use_colour
 from .source import (
     add_model_option,
     add_settings_options,
@@ -27,12 +28,12 @@ from .source import (
 EXAMPLES = """\
 examples:
   attn-closed-form explain "A slow start, but a wonderful film."
-  attn-closed-form explain review.txt --method shapley,lime
+  attn-closed-form explain review.txt --compare
   cat review.txt | attn-closed-form explain - --json | jq .methods.shapley.scores
   attn-closed-form explain review.txt --html report.html --plot figure.png
   attn-closed-form explain review.txt --method shapley --top 10
 
-With colour, blue words raise the prediction, orange words lower it, purple has no sign. Without (NO_COLOR, a pipe):
+With colour, orange words raise the prediction, blue words lower it, grey has no sign. Without (NO_COLOR, a pipe):
 ++++ to + raise it, - to ---- lower it, * has no sign. Run `attn-closed-form methods` for what each method means.
 """
 
@@ -57,6 +58,8 @@ def add_parser(subparsers: Any) -> None:
     )
     add_settings_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, to standard output")
+    parser.add_argument("--compare", action="store_true", help="also print what every other method says, by family")
+    parser.add_argument("--csv", metavar="FILE", help="write one row per player with its scores (.csv, .tsv)")
     parser.add_argument("--html", metavar="FILE", help="write a self-contained report")
     parser.add_argument("--plot", metavar="FILE", help="write a figure (.png, .svg, .pdf; needs matplotlib)")
     parser.add_argument("--figure", choices=tuple(FIGURES), help="which figure --plot draws (default: table)")
@@ -84,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     """Do what the arguments say: read once, explain once, and show what was found."""
     if args.figure and not args.plot:
         raise argparse.ArgumentTypeError("--figure: expected --plot FILE beside it, which says where the figure goes")
-    check_target(args, args.html, args.plot)
+    check_target(args, args.html, args.plot, args.csv)
     settings = read_settings(args)
     text = read_text(args)
     asked = [name for names in args.method for name in names] if args.method else None
@@ -96,6 +99,9 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         path = save_figure(found, figure, args.plot)
         print(f"wrote {path}", file=sys.stderr)
+    if args.csv:
+        write_csv(found, args.csv)
+        print(f"wrote {args.csv}", file=sys.stderr)
     if args.html:
         _write(args.html, report(found))
     if args.json:
@@ -114,8 +120,14 @@ def _write(path: str, page: str) -> None:
 
 
 def _print_table(found: Explanations, args: argparse.Namespace) -> None:
-    columns = shutil.get_terminal_size((100, 24)).columns
-    print(headline(found) + "\n")
-    print(table(found, columns, use_colour(sys.stdout, args.color)))
+    columns, colour = shutil.get_terminal_size((100, 24)).columns, use_colour(sys.stdout, args.color)
+    print(answer(found, columns, colour))
+    if args.method or args.compare:
+        print("\n" + table(found, columns, colour))
+    else:
+        errors = [e.error for e in found.values() if e.error is not None]
+        print(
+            f"\nexact Shapley values, guaranteed to {max(errors):.0e}; --compare shows {len(found) - 1} other methods"
+        )
     if args.top:
         print("\n" + numbers(found, args.top, columns))

@@ -4,17 +4,6 @@
 more entry. A method scores the *players* of an `Evidence`. Game methods (LIME, Shapley values, ...) need nothing but
 the game, so every explainable model has them. The others need the inside of the model (attention, gradients), which
 scores units, and a player's score is the sum over its units.
-
-**SLALOM of several heads.** The model of Leemann et al. 2025, F = sum_j softmax(s)_j v_j, is a game with one head,
-whose values and importances are read off. With K heads we report the one SLALOM that gives every player its true
-share of this prediction: with alpha_j^(i) the share of player j in head i and v_j^(i) its value there,
-
-    importance_j = log (1/K) sum_i alpha_j^(i)   (centred, sum s = 0)      value_j = sum_i alpha v / sum_i alpha + b
-    linear_j     = (1/K) sum_i alpha_j^(i) (v_j^(i) - f_i),
-
-with b the bias of the output (softmax weights add up to one, so a SLALOM carries it in its values). The last is the
-derivative of f by the weight of player j in the softmax, and needs no pooling of the heads. It is the true derivative,
-not Eq. 65 as printed, which leaves out f.
 """
 
 from __future__ import annotations
@@ -26,14 +15,44 @@ from typing import Literal
 import numpy as np
 
 from .._types import Array
-from ..game.pooled_game import PooledGame
-from ..game.shapley import banzhaf, leave_one_out, shapley
-from ..lime.limit import lime_limit
+from ..game.shapley import banzhaf, shapley
 from .evidence import Evidence, Scored
+from .scoring import (
+    guaranteed,
+    inside,
+    leave_one_out_scores,
+    lime,
+    sampled_lime,
+    slalom_importance,
+    slalom_linear,
+    slalom_value,
+)
 
 Kind = Literal["signed", "unsigned", "log"]
 Accuracy = Literal["closed form", "guaranteed", "estimate", "sampled"]
 Family = Literal["attention", "derivatives", "attributions", "slalom"]
+
+
+# What the methods of a family have in common: a title, what their numbers mean, and when not to trust them.
+FAMILIES: dict[Family, tuple[str, str]] = {
+    "attributions": (
+        "Exact attributions",
+        "What adding or removing a player does to the prediction, averaged over coalitions of the others. Where "
+        "players need each other, one number per player cannot tell the whole story.",
+    ),
+    "derivatives": (
+        "Derivatives",
+        "What a small change of an embedding does. A removal is no small change: do not read these as its effect.",
+    ),
+    "attention": (
+        "Attention",
+        "Where the model looks. It has no sign and knows no class: it does not say what a player argues for.",
+    ),
+    "slalom": (
+        "SLALOM",
+        "What a player says (value) and how loudly it says it (importance, a logarithm). Neither alone is its effect.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -77,60 +96,6 @@ class Method:
         return scores / most if most > 0 else np.zeros_like(scores)
 
 
-def _inside(name: str) -> Callable[[Evidence], Scored | None]:
-    """What the model says of each unit under this name, summed over the units of a player."""
-
-    def score(evidence: Evidence) -> Scored | None:
-        found = evidence.inside(name)
-        if found is None:
-            return None
-        scores, base = found if isinstance(found, tuple) else (found, evidence.absent_value)
-        return Scored(evidence.pool(scores), base)
-
-    return score
-
-
-def _guaranteed(name: str, function: Callable[[PooledGame, float], Array]) -> Callable[[Evidence], Scored]:
-    def score(evidence: Evidence) -> Scored:
-        scores, error = evidence.guaranteed(function, name)
-        return Scored(scores, evidence.absent_value, error)
-
-    return score
-
-
-def _lime(evidence: Evidence) -> Scored:
-    fit, error = evidence.guaranteed(lambda game, tol: lime_limit(game, tol=tol), "lime")
-    return Scored(fit.coef, float(fit.intercept), error)
-
-
-def _lime_sampled(evidence: Evidence) -> Scored:
-    fit = evidence.sampled_lime(1)[0]
-    return Scored(fit.coef, float(fit.intercept))
-
-
-def _slalom_value(evidence: Evidence) -> Scored:
-    # Shares among the heads, from logs: a player whose attention underflows in every head has a value all the same.
-    logs = evidence.shares
-    share = np.exp(logs - logs.max(axis=0))
-    share /= share.sum(axis=0)
-    values = len(share) * (share * evidence.game.v).sum(axis=0) + evidence.game.bias
-    return Scored(values, evidence.absent_value)
-
-
-def _slalom_importance(evidence: Evidence) -> Scored:
-    logs = evidence.shares
-    most = logs.max(axis=0)
-    s = most + np.log(np.exp(logs - most).mean(axis=0))
-    return Scored(s - s.mean(), evidence.absent_value)
-
-
-def _slalom_linear(evidence: Evidence) -> Scored:
-    game, alpha = evidence.game, np.exp(evidence.shares)
-    rest = 1.0 - alpha.sum(axis=1, keepdims=True)
-    f = (alpha * game.v).sum(axis=1, keepdims=True) + rest * game.v_background[:, None]
-    return Scored((alpha * (game.v - f)).sum(axis=0), evidence.prediction)
-
-
 _P1 = "Lopardo et al. 2024"
 _P2 = "Leemann et al. 2025"
 
@@ -145,7 +110,7 @@ METHODS: dict[str, Method] = {
             "closed form",
             "inside",
             f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and knows no class",
-            _inside("alpha-avg"),
+            inside("alpha-avg"),
         ),
         Method(
             "alpha-max",
@@ -155,7 +120,7 @@ METHODS: dict[str, Method] = {
             "closed form",
             "inside",
             f"attention, largest over heads ({_P1}, Eq. 11); it has no sign and knows no class",
-            _inside("alpha-max"),
+            inside("alpha-max"),
         ),
         Method(
             "g-avg",
@@ -165,7 +130,7 @@ METHODS: dict[str, Method] = {
             "closed form",
             "inside",
             f"mean coordinate of the gradient by the embedding ({_P1}, Theorem 4.1)",
-            _inside("g-avg"),
+            inside("g-avg"),
         ),
         Method(
             "g-l1",
@@ -175,7 +140,7 @@ METHODS: dict[str, Method] = {
             "closed form",
             "inside",
             f"L1 norm of the gradient ({_P1}, section 4.1); it has no sign",
-            _inside("g-l1"),
+            inside("g-l1"),
         ),
         Method(
             "g-l2",
@@ -185,7 +150,7 @@ METHODS: dict[str, Method] = {
             "closed form",
             "inside",
             f"L2 norm of the gradient ({_P1}, section 4.1); it has no sign",
-            _inside("g-l2"),
+            inside("g-l2"),
         ),
         Method(
             "gxi",
@@ -195,7 +160,7 @@ METHODS: dict[str, Method] = {
             "closed form",
             "inside",
             f"gradient times input ({_P1}, section 4.1); says what a small change does, not a removal",
-            _inside("gxi"),
+            inside("gxi"),
         ),
         Method(
             "ig",
@@ -205,7 +170,7 @@ METHODS: dict[str, Method] = {
             "estimate",
             "inside",
             "integrated gradients from the document of [UNK] (Sundararajan et al. 2017)",
-            _inside("ig"),
+            inside("ig"),
             forecasts=True,
         ),
         Method(
@@ -216,7 +181,7 @@ METHODS: dict[str, Method] = {
             "guaranteed",
             "game",
             "what LIME with 5000 samples converges to when absent words become [UNK] in place (lime's bow=False)",
-            _lime,
+            lime,
             forecasts=True,
         ),
         Method(
@@ -227,7 +192,7 @@ METHODS: dict[str, Method] = {
             "sampled",
             "game",
             "LIME with 5000 random samples, as the lime package draws them with bow=False",
-            _lime_sampled,
+            sampled_lime,
             forecasts=True,
         ),
         Method(
@@ -238,7 +203,7 @@ METHODS: dict[str, Method] = {
             "guaranteed",
             "game",
             "exact Shapley value: mean change over all orders of adding the players",
-            _guaranteed("shapley", shapley),
+            guaranteed("shapley", shapley),
             forecasts=True,
         ),
         Method(
@@ -249,7 +214,7 @@ METHODS: dict[str, Method] = {
             "guaranteed",
             "game",
             "exact Banzhaf value: mean change over all subsets of the other players",
-            _guaranteed("banzhaf", banzhaf),
+            guaranteed("banzhaf", banzhaf),
             forecasts=True,
         ),
         Method(
@@ -260,7 +225,7 @@ METHODS: dict[str, Method] = {
             "closed form",
             "game",
             "change of the prediction when this player alone goes",
-            lambda evidence: Scored(leave_one_out(evidence.game), evidence.absent_value),
+            leave_one_out_scores,
             forecasts=True,
         ),
         Method(
@@ -271,7 +236,7 @@ METHODS: dict[str, Method] = {
             "closed form",
             "game",
             f"what the player says on its own ({_P2}, Eq. 6, v)",
-            _slalom_value,
+            slalom_value,
         ),
         Method(
             "slalom-importance",
@@ -281,7 +246,7 @@ METHODS: dict[str, Method] = {
             "closed form",
             "game",
             f"how loudly it says it: log of its weight in the softmax ({_P2}, Eq. 6, s)",
-            _slalom_importance,
+            slalom_importance,
         ),
         Method(
             "slalom-linear",
@@ -291,7 +256,7 @@ METHODS: dict[str, Method] = {
             "closed form",
             "game",
             f"derivative of the prediction by the player's weight ({_P2}, section 5.4, corrected)",
-            _slalom_linear,
+            slalom_linear,
             forecasts=True,
         ),
     )

@@ -1,9 +1,9 @@
 """A report as one HTML file: self-contained, escaped, light, readable on a phone, by the colour-blind and offline.
 
-`report` makes the page from what `explain` found: Figure 1 of Lopardo et al. 2024 with every method, the numbers of the
-strongest players, the SLALOM plane (Leemann et al. 2025, Figure 5), the attention heads, exact LIME over the spread of
-sampled LIME, and how far the methods agree. `fragment` makes the first table alone, for a notebook cell. Figures are in
-`report_figures.py`, style and script in `report_assets.py`.
+`report` puts the answer first: what the model says, the text coloured by the exact Shapley values, how the words add
+up, and the reasons. What the other methods say follows, folded, by family. `fragment` makes the coloured words alone,
+for a notebook cell. Parts of the answer are in `report_answer.py`, figures in `report_figures.py`, style and script in
+`report_assets.py`.
 """
 
 from __future__ import annotations
@@ -16,20 +16,24 @@ from typing import Any
 import numpy as np
 
 from ..explanations.explanation import Explanation, Explanations
-from .palette import levels
-from .report_assets import PAGE_CSS, SCRIPT, WORDS_CSS
+from ..explanations.methods import FAMILIES, METHODS
+from .answer import families, leader
+from .report_answer import answer_section, coloured, facts, players_of
+from .report_assets import page_css, page_script, words_css
 from .report_bag import bag_report
 from .report_figures import agreement, attention_heads, lime_spread, slalom_plane
 from .sanitize import elide, escape, script_json, visible
 
-# Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
 LONGEST_WORD = 60
-LONGEST_GAP = 48
-LONGEST_TEXT = 4000
 TOP_WORDS = 12
-MOST_CLASSES = 6
 # Models whose units are instances of a bag get the report of a bag, with a map instead of a text.
 BAG_GROUPING = "instances"
+REFERENCES = (
+    "Lopardo, Precioso, Garreau: Attention Meets Post-hoc Interpretability: A Mathematical Perspective, ICML 2024 "
+    "(arXiv 2402.03485)",
+    "Leemann, Fastowski, Pfeiffer, Kasneci: Attention Mechanisms Don't Learn Additive Models, 2025 (arXiv 2405.13536)",
+    "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017 (arXiv 1703.01365)",
+)
 
 
 def fragment(explanations: Sequence[Explanation]) -> str:
@@ -40,43 +44,20 @@ def fragment(explanations: Sequence[Explanation]) -> str:
     >>> "<b>fine" in page, "&lt;b&gt;" in page
     (False, True)
     """
-    return f'<style>{WORDS_CSS}</style><div class="acf">{_words_table(explanations, hover=True)}</div>'
+    rows = [(e.info.label, f"{e.info.summary}; {e.info.accuracy}", e) for e in explanations]
+    first = explanations[0]
+    base = f"{first.output} {first.prediction:+.4f}, {first.evidence.absent_value:+.4f} with every player absent"
+    note = "orange raises it, blue (underlined) lowers it, grey has no sign"
+    shown = f"<p>{escape(base)}; {note}</p>{_words_table(rows, hover=True)}"
+    return f'<style>{words_css()}</style><div class="acf">{shown}</div>'
 
 
-def _words_table(explanations: Sequence[Explanation], hover: bool) -> str:
-    rows = []
-    for e in explanations:
-        tip = f"{e.info.summary}; {e.info.accuracy}"
-        rows.append(
-            f'<tr><th scope=row title="{escape(tip)}">{escape(e.info.label)}</th><td>{_words(e, hover)}</td></tr>'
-        )
-    return f'<table class="words"><tbody>{"".join(rows)}</tbody></table>'
-
-
-def _words(e: Explanation, hover: bool) -> str:
-    """The text with an <i> a seen token; what is not seen is named after it, not shown again and again."""
-    level = levels(e.strength)
-    signed = e.info.kind == "signed"
-    parts, end = [], 0
-    for place in e.occurrences:
-        j = place.player
-        parts.append(escape(e.text[end : place.start], LONGEST_GAP))
-        names = []
-        if level[j]:
-            names.append(f"{'u' if not signed else 'p' if level[j] > 0 else 'n'}{abs(level[j])}")
-        if e.unknown[j]:
-            names.append("k")
-        mark = f' class="{" ".join(names)}"' if len(names) > 1 else f" class={names[0]}" if names else ""
-        if hover:
-            unknown = ", not in the vocabulary" if e.unknown[j] else ""
-            mark += f' title="{e.scores[j]:.4g}{unknown}"'
-        parts.append(f"<i{mark}>{escape(e.text[place.start : place.end], LONGEST_WORD)}</i>")
-        end = place.end
-    if e.unseen:
-        parts.append(f" <small>… {len(e.unseen):,} more not seen</small>")
-    else:
-        parts.append(escape(e.text[end:], LONGEST_GAP))
-    return "".join(parts)
+def _words_table(rows: Sequence[tuple[str, str, Explanation]], hover: bool) -> str:
+    body = "".join(
+        f'<tr><th scope=row title="{escape(tip)}">{escape(label)}</th><td dir="auto">{coloured(e, hover)}</td></tr>'
+        for label, tip, e in rows
+    )
+    return f'<table class="words"><tbody>{body}</tbody></table>'
 
 
 def report(found: Explanations, runs: int = 5) -> str:
@@ -100,34 +81,112 @@ def report(found: Explanations, runs: int = 5) -> str:
     """
     if found.evidence.model.groupings[0] == BAG_GROUPING:
         return bag_report(found)
-    leader = _leader(list(found.values()))
-    sections = [
-        _section("What each method says", _words_note(found), _live_table(found)),
-        _section(
-            "The strongest players in numbers",
-            f"At most {TOP_WORDS}, the strongest by {leader.info.label} first.",
-            f'<div class="scroll">{_numbers(found, leader)}</div>',
-        ),
-        '<div class="two">',
-    ]
+    parts = [answer_section(found)]
+    if len(found) > 1:
+        parts += [_methods(found), _numbers(found), *_figures(found, runs)]
+    parts.append(_details("What was explained, and how", facts(found) + _list(_summaries(found)) + _list(REFERENCES)))
+    return _page(found, "".join(parts))
+
+
+def _page(found: Explanations, body: str) -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<title>Explanation report</title><style>{page_css()}</style></head><body class="acf">'
+        f'{body}<div id="tip" aria-live="polite"></div>'
+        f'<script type="application/json" id="data">{script_json(_data(found))}</script>'
+        f"<script>{page_script()}</script></body></html>\n"
+    )
+
+
+def _details(title: str, body: str, open_: bool = False) -> str:
+    return f"<details{' open' if open_ else ''}><summary>{escape(title)}</summary>{body}</details>"
+
+
+def _section(title: str, note: str, body: str) -> str:
+    return f'<section><h3>{escape(title)}</h3><p class="note">{escape(note)}</p>{body}</section>'
+
+
+def _list(items: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
+
+
+def _summaries(found: Explanations) -> list[str]:
+    return [f"{e.info.label} ({e.info.accuracy}): {e.info.summary}" for e in found.values()]
+
+
+def _methods(found: Explanations) -> str:
+    """What every method says, by family; methods that look alike share a row."""
+    parts = []
+    for family, rows in families(found).items():
+        title, meaning = FAMILIES[family]
+        shown = [
+            (", ".join(METHODS[name].label for name in row.methods), row.explanation.info.summary, row.explanation)
+            for row in rows
+        ]
+        parts.append(_section(title, meaning, f'<div class="live">{_words_table(shown, hover=False)}</div>'))
+    return _details("What other methods say", "".join(parts))
+
+
+def _numbers(found: Explanations) -> str:
+    rows, first = list(found.values()), leader(found)
+    order = np.argsort(-np.abs(first.strength), kind="stable")[:TOP_WORDS]
+    head = "".join(f"<th scope=col>{escape(e.info.label)}</th>" for e in rows)
+    body = "".join(
+        f"<tr><th scope=row>{escape(first.labels[j], 24)}</th>"
+        + "".join(f"<td>{_number(e.scores[j])}</td>" for e in rows)
+        + "</tr>"
+        for j in order
+    )
+    table = f'<table class="n"><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>'
+    note = f"The {len(order)} strongest {players_of(found)} by {first.info.label}; scroll sideways for more methods."
+    return _details("The numbers", f'<p class="note">{escape(note)}</p><div class="scroll" tabindex=0>{table}</div>')
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}".replace("-", "−")
+
+
+def _figures(found: Explanations, runs: int) -> list[str]:
+    sections = []
     if {"slalom-value", "slalom-importance", "slalom-linear"} <= set(found):
         plane = slalom_plane(found["slalom-value"], found["slalom-importance"], found["slalom-linear"].scores)
         note = "What a player says (value) against how loudly it says it (importance). Those at the right decide."
         sections.append(_section("SLALOM plane", note, plane))
     if runs and "lime" in found:
         sections.append(_lime_section(found["lime"], runs))
-    sections.append("</div>")
+    parts = [_details("Figures", f'<div class="two">{"".join(sections)}</div>')] if sections else []
     heads = found.evidence.inside("attention-heads")
     if heads is not None and {"alpha-avg", "alpha-max"} & set(found):
-        note = "What the query attends to in each head, from the first unit to the last; shades are square roots."
+        note = "Where each head looks, from the first unit to the last; shades are square roots."
         words = [found.evidence.units.shown_text[a:b] for a, b in found.evidence.units.shown_spans]
-        sections.append(_section("Attention heads", note, attention_heads(heads, words)))
-    if len(found) > 1:
-        note = "Spearman's rank correlation of the scores; of their magnitudes where one method has no sign."
-        matrix = f'<div class="scroll">{agreement(list(found.values()))}</div>'
-        sections.append(_section("Agreement between methods", note, matrix))
-    sections.append(_methods_section(found))
-    return _page(_header(found), "".join(sections), _data(found))
+        parts.append(_details("Attention heads", f'<p class="note">{note}</p>{attention_heads(heads, words)}'))
+    note = "Spearman's rank correlation of the scores; of their magnitudes where one method has no sign."
+    matrix = f'<p class="note">{escape(note)}</p><div class="scroll" tabindex=0>{agreement(list(found.values()))}</div>'
+    return [*parts, _details("Agreement between methods", matrix)]
+
+
+def _lime_section(exact: Explanation, runs: int) -> str:
+    sampled = np.stack([run.coef for run in exact.evidence.sampled_lime(runs)])
+    most = np.abs(exact.scores).max()
+    off = f", off by up to {np.abs(sampled - exact.scores).max() / most:.1%} of the largest coefficient" if most else ""
+    return _section(
+        "LIME: exact and sampled",
+        f"Crosses: what LIME (bow=False) converges to. Dots: {runs} runs of 5000 samples on the same text{off}.",
+        lime_spread(exact, sampled),
+    )
+
+
+def _data(found: Explanations) -> dict[str, Any]:
+    """Scores to four digits, for the panel that follows the pointer."""
+    rows = list(found.values())
+    return {
+        "labels": [e.info.label for e in rows],
+        "signed": [int(e.info.kind == "signed") for e in rows],
+        "players": [elide(visible(label), LONGEST_WORD) for label in rows[0].labels],
+        "player": [place.player for place in rows[0].occurrences],
+        "scores": [[float(f"{score:.4g}") for score in e.scores] for e in rows],
+    }
 
 
 def write_page(path: str | os.PathLike[str], page: str) -> None:
@@ -141,104 +200,3 @@ def write_page(path: str | os.PathLike[str], page: str) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _page(header: str, body: str, data: dict[str, Any]) -> str:
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>Explanation report</title><style>{PAGE_CSS}\n{WORDS_CSS}</style></head><body>"
-        f'{header}{body}<div id="tip" aria-live="polite"></div>'
-        f'<script type="application/json" id="data">{script_json(data)}</script>'
-        f"<script>{SCRIPT}</script></body></html>\n"
-    )
-
-
-def _section(title: str, note: str, body: str) -> str:
-    return f'<section><h2>{escape(title)}</h2><p class="note">{escape(note)}</p>{body}</section>'
-
-
-def _header(found: Explanations) -> str:
-    evidence = found.evidence
-    units, settings = evidence.units, evidence.settings
-    errors = [e.error for e in found.values() if e.error is not None]
-    facts = {f"explained: {settings.output}": f"{evidence.prediction:+.4f}"}
-    if evidence.probabilities:
-        chances = sorted(evidence.probabilities.items(), key=lambda item: -item[1])[:MOST_CLASSES]
-        facts |= {f"probability of {name}": f"{chance:.1%}" for name, chance in chances}
-    facts |= {
-        "with every player absent": f"{evidence.absent_value:+.4f}",
-        "guaranteed error": f"≤ {max(errors):.1e}" if errors else "–",
-        "units read": f"{len(units.labels):,} of {len(units.labels) + len(units.unseen):,}",
-        "players": f"{len(evidence.labels):,} {settings.players}",
-        "absent means": "[UNK] in its place" if settings.absent == "unk" else settings.absent,
-    }
-    listed = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
-    shown = escape(units.shown_text, LONGEST_TEXT)
-    return f'<h1>Explanation report</h1><blockquote dir="auto">{shown}</blockquote><dl class="facts">{listed}</dl>'
-
-
-def _words_note(found: Explanations) -> str:
-    note = "Blue raises the prediction, orange (underlined) lowers it, purple has no sign; stronger is darker. "
-    note += "Hover or tap a word for its numbers."
-    if any(any(e.unknown) for e in found.values()):
-        note += " Dotted words are not in the vocabulary: the model reads them as [UNK]."
-    return note
-
-
-def _live_table(found: Explanations) -> str:
-    return f'<div class="acf live">{_words_table(list(found.values()), hover=False)}</div>'
-
-
-def _leader(rows: Sequence[Explanation]) -> Explanation:
-    """The explanation that orders the words: Shapley's, or the first one with a sign."""
-    ranked = sorted(rows, key=lambda e: (e.method != "shapley", e.info.kind != "signed"))
-    return ranked[0]
-
-
-def _numbers(found: Explanations, leader: Explanation) -> str:
-    rows = list(found.values())
-    order = np.argsort(-np.abs(leader.strength), kind="stable")[:TOP_WORDS]
-    head = "".join(f"<th scope=col>{escape(e.info.label)}</th>" for e in rows)
-    body = "".join(
-        f"<tr><th scope=row>{escape(leader.labels[j], 24)}</th>"
-        + "".join(f"<td>{_number(e.scores[j])}</td>" for e in rows)
-        + "</tr>"
-        for j in order
-    )
-    return f'<table class="n"><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−")
-
-
-def _lime_section(exact: Explanation, runs: int) -> str:
-    sampled = np.stack([run.coef for run in exact.evidence.sampled_lime(runs)])
-    most = np.abs(exact.scores).max()
-    off = f", off by up to {np.abs(sampled - exact.scores).max() / most:.1%} of the largest coefficient" if most else ""
-    return _section(
-        "LIME: exact and sampled",
-        f"Crosses: what LIME converges to. Dots: {runs} runs of LIME with 5000 samples each, on the same text{off}.",
-        lime_spread(exact, sampled),
-    )
-
-
-def _methods_section(found: Explanations) -> str:
-    items = "".join(
-        f"<li><b>{escape(e.info.label)}</b> ({escape(e.info.accuracy)}): {escape(e.info.summary)}</li>"
-        for e in found.values()
-    )
-    return f"<details><summary>The methods</summary><ul>{items}</ul></details>"
-
-
-def _data(found: Explanations) -> dict[str, Any]:
-    """Scores to four digits, for the panel that follows the pointer."""
-    rows = list(found.values())
-    return {
-        "labels": [e.info.label for e in rows],
-        "signed": [int(e.info.kind == "signed") for e in rows],
-        "players": [elide(visible(label), LONGEST_WORD) for label in rows[0].labels],
-        "player": [place.player for place in rows[0].occurrences],
-        "scores": [[float(f"{score:.4g}") for score in e.scores] for e in rows],
-    }

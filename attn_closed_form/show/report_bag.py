@@ -27,7 +27,7 @@ from .bag_scores import (
     tile_scores,
 )
 from .palette import UNSIGNED
-from .report_assets import PAGE_CSS
+from .report_assets import page_css
 from .sanitize import escape
 from .tiles import AGAINST, FOR, ZERO, picture, png, rasterise, scale_end
 
@@ -61,7 +61,7 @@ def bag_report(found: Explanations, method: str | None = None, top: int = TOP) -
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(bag_name(found), 80)}: explanation report</title><style>{PAGE_CSS}\n{MAP_CSS}</style></head>"
+        f"<title>{escape(bag_name(found), 80)}: explanation report</title><style>{page_css()}\n{MAP_CSS}</style></head>"
         f'<body><h1>{escape(bag_name(found), 80)}</h1><dl class="facts">{facts}</dl>'
         f"{bag_section(found, method, top)}{_methods(found)}</body></html>\n"
     )

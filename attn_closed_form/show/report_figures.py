@@ -12,17 +12,13 @@ import numpy as np
 from .._types import Array
 from ..evaluate.faithfulness import spearman
 from ..explanations.explanation import Explanation
-from .palette import AGAINST, FOR
+from .palette import AGAINST, FOR, css
 from .sanitize import escape
 
 WIDTH = 480
 # Words named in the SLALOM plane and rows of the LIME figure.
 MOST_NAMES = 26
 MOST_ROWS = 30
-
-
-def _css(colour: tuple[int, int, int]) -> str:
-    return f"rgb({colour[0]},{colour[1]},{colour[2]})"
 
 
 def _svg(width: float, height: float, body: Iterable[str], label: str, extra: str = "") -> str:
@@ -80,7 +76,7 @@ def slalom_plane(value: Explanation, importance: Explanation, linear: Array) -> 
             for j in range(len(x))
             if (value.scores[j] >= 0) == (sign > 0)
         )
-        body.append(f'<g class="f" fill="{_css(colour)}">{points}</g>')
+        body.append(f'<g class="f" fill="{css(colour)}">{points}</g>')
     body += _names(value.labels, x, y, np.abs(linear), WIDTH - right)
     return _svg(WIDTH, height, body, "Value of each word against its importance")
 
@@ -134,12 +130,11 @@ def lime_spread(exact: Explanation, sampled: Array) -> str:
             f'<text x="{left - 6}" y="{y + 4:g}" text-anchor="end">{escape(exact.labels[j], 17)}'
             f"<title>{escape(exact.labels[j], 60)}: {tip}</title></text>"
         )
-    blue, orange = _css(FOR), _css(AGAINST)
-    body.append(f'<path d="{"".join(ranges)}" stroke="{blue}" stroke-opacity=".35" stroke-width="5"/>')
-    body.append(
-        f'<path d="{"".join(dots)}" stroke="{blue}" stroke-opacity=".8" stroke-width="5" stroke-linecap="round"/>'
-    )
-    body.append(f'<path d="{"".join(crosses)}" stroke="{orange}" stroke-width="1.8" fill="none"/>')
+    sampled_colour, exact_colour = css(AGAINST), css(FOR)
+    body.append(f'<path d="{"".join(ranges)}" stroke="{sampled_colour}" stroke-opacity=".35" stroke-width="5"/>')
+    dotted = f'stroke="{sampled_colour}" stroke-opacity=".8" stroke-width="5" stroke-linecap="round"'
+    body.append(f'<path d="{"".join(dots)}" {dotted}/>')
+    body.append(f'<path d="{"".join(crosses)}" stroke="{exact_colour}" stroke-width="1.8" fill="none"/>')
     body.append(f'<text x="{(left + WIDTH) / 2}" y="{height - 3}" text-anchor="middle">LIME coefficient</text>')
     return _svg(WIDTH, height, body, "Exact LIME coefficients over the spread of sampled ones")
 
@@ -192,7 +187,7 @@ def agreement(explanations: Sequence[Explanation]) -> str:
                 cells.append("<td>–</td>")
                 continue
             colour = FOR if rho > 0 else AGAINST
-            shade = f"rgba({colour[0]},{colour[1]},{colour[2]},{0.65 * abs(rho):.2f})"
+            shade = css(colour, round(0.65 * abs(rho), 2))
             shown = f"{rho:.2f}".replace("-", "−")
             cells.append(f'<td style="background:{shade}">{shown}</td>')
         rows.append(f"<tr><th scope=row>{escape(a.info.label)}</th>{''.join(cells)}</tr>")

@@ -1,24 +1,28 @@
-"""Explanations in a terminal: Figure 1 of Lopardo et al. 2024, one row per method, in colour or in marks.
+"""Explanations in a terminal: the answer first, then one row per method, in colour or in marks.
 
-With colour, a word's background is blue (for), orange (against) or purple (no sign), stronger for stronger words.
-Without, marks follow the word: +, ++, +++, ++++ for, - to ---- against, * to **** without sign. Both use one scale.
+With colour, a word's background is vermilion (raises the prediction), blue (lowers it) or grey (no sign), stronger for
+stronger words. Without, marks follow the word: +, ++, +++, ++++ for, - to ---- against, * to **** without sign. Both
+use one scale.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from ..explanations.explanation import Explanation, Explanations
-from ..explanations.methods import METHODS
-from .palette import AGAINST, FOR, OPACITY, UNSIGNED, levels, mix
+from ..explanations.methods import FAMILIES, METHODS
+from .answer import families, leader, verdict, waterfall
+from .palette import TERMINAL, levels
 from .sanitize import elide, visible, width
 
 RESET = "\x1b[0m"
 LABEL_COLUMNS = 15
 LONGEST_WORD = 40
 NUMBER_COLUMNS = 17
+NARROWEST = 36
+BAR = "█"
 
 
 def use_colour(stream: TextIO, choice: str = "auto") -> bool:
@@ -37,45 +41,93 @@ def headline(found: Explanations) -> str:
 
     >>> from attn_closed_form import load_demo_model
     >>> print(headline(load_demo_model().explain("A fine film", "loo")))
-    positive, 65 % (logit +0.6245; -0.0176 with every player absent)
+    positive, 65 % (logit +0.6245)
     """
-    evidence = found.evidence
-    values = f"{evidence.prediction:+.4f}; {evidence.absent_value:+.4f} with every player absent"
-    chances = evidence.probabilities
-    if chances is None:
-        return f"{visible(found.output)} {values}"
-    best = max(chances, key=lambda name: chances[name])
-    explained = "logit" if found.output == best else f"explained: {visible(found.output)}, logit"
-    return f"{visible(best)}, {chances[best]:.0%} ({explained} {values})".replace("%", " %", 1)
+    said = verdict(found)
+    if said.probability is None:
+        return f"{visible(said.name)} {said.logit:+.4f}"
+    explained = "logit" if said.output == said.name else f"explained: {visible(said.output)}, logit"
+    return f"{visible(said.name)}, {100 * said.probability:.0f} % ({explained} {said.logit:+.4f})"
+
+
+def answer(found: Explanations, columns: int = 80, colour: bool = False) -> str:
+    """The answer: what the model said, the words that made it, and how they add up.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> print(answer(load_demo_model().explain("A fine film", "shapley"), columns=60))
+    positive, 65 % (logit +0.6245)
+    <BLANKLINE>
+    A fine++++ film+
+    <BLANKLINE>
+    no word known  -0.0176
+    fine           +0.4954  ++++++++++++++++++++++++++++++++++
+    film           +0.1255  +++++++++
+    a              +0.0213  +
+    positive       +0.6245
+    """
+    e = leader(found)
+    blocks = [headline(found), "\n".join(_wrap(_pieces(e, colour), columns))]
+    if e.method == "shapley":
+        blocks.append("\n".join(_waterfall(e, columns, colour)))
+    return "\n\n".join(blocks)
+
+
+def _waterfall(e: Explanation, columns: int, colour: bool) -> list[str]:
+    steps = waterfall(e)
+    names = [elide(visible(step.label), 24) for step in steps]
+    pad = max(map(width, names))
+    room = min(40, max(4, columns - pad - 13))
+    most = max(abs(step.change) for step in steps) or 1.0
+    lines = []
+    for name, step in zip(names, steps, strict=True):
+        shown = step.change if step.players else step.end
+        length = round(room * abs(step.change) / most)
+        bar = _bar(length, step.change > 0, colour) if step.players and length else ""
+        lines.append(f"{name}{' ' * (pad - width(name))}  {shown:+.4f}  {bar}".rstrip())
+    return lines
+
+
+def _bar(length: int, raises: bool, colour: bool) -> str:
+    if not colour:
+        return ("+" if raises else "-") * length
+    return f"\x1b[38;5;{TERMINAL['for' if raises else 'against'][3]}m{BAR * length}{RESET}"
 
 
 def table(found: Explanations, columns: int = 80, colour: bool = False) -> str:
-    r"""One row per method, wrapped to `columns`, with a legend.
+    r"""One row per method, by family, wrapped to `columns`, with a legend; methods that look alike share a row.
 
     >>> from attn_closed_form import Scores
-    >>> found = Scores().explain({"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -2.0]}, ["shapley", "alpha-avg"])
+    >>> found = Scores().explain({"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -2.0]}, ["shapley", "banzhaf"])
     >>> print(table(found).split("\n\n")[0])
-    Shapley          x++ y----
-    α-avg            x** y****
+    Shapley, Banzhaf
+                     x++ y----
     """
-    rows = list(found.values())
-    lines = [line for row in rows for line in _row(row, max(columns, LABEL_COLUMNS + 20), colour)]
-    return "\n".join([*lines, "", *_legend(rows, colour)])
+    blocks = []
+    grouped = families(found)
+    for family, rows in grouped.items():
+        title, meaning = FAMILIES[family]
+        lines = _prose(f"{title}. {meaning}", columns) if len(grouped) > 1 else []
+        for row in rows:
+            label = ", ".join(METHODS[name].label for name in row.methods)
+            lines += _labelled(label, _pieces(row.explanation, colour), max(columns, NARROWEST))
+        blocks.append("\n".join(lines))
+    blocks.append("\n".join(_legend(list(found.values()), colour, columns)))
+    return "\n\n".join(blocks)
 
 
-def _row(row: Explanation, columns: int, colour: bool) -> list[str]:
-    signed = row.info.kind == "signed"
-    level = levels(row.strength)
+def _pieces(e: Explanation, colour: bool) -> list[tuple[str, int]]:
+    """The words as they are printed, each with the columns that it takes."""
+    signed = e.info.kind == "signed"
+    level = levels(e.strength)
     pieces = []
-    for place in row.occurrences:
-        word = elide(visible(row.text[place.start : place.end]), LONGEST_WORD)
-        if row.unknown[place.player]:
+    for place in e.occurrences:
+        word = elide(visible(e.text[place.start : place.end]), LONGEST_WORD)
+        if e.unknown[place.player]:
             word += "[UNK]"
         pieces.append(_piece(word, int(level[place.player]), signed, colour))
-    if row.unseen:
-        more = f"… {len(row.unseen)} more not seen"
-        pieces += [(part, width(part)) for part in more.split(" ")]
-    return _wrap(row.info.label, pieces, columns)
+    if e.unseen:
+        pieces += [(part, width(part)) for part in f"… {len(e.unseen)} more not seen".split(" ")]
+    return pieces
 
 
 def _piece(word: str, level: int, signed: bool, colour: bool) -> tuple[str, int]:
@@ -99,23 +151,13 @@ def paint(word: str, level: int, signed: bool) -> str:
     """The word on a background of its level; black on a light colour reads on dark and light terminals alike."""
     if level == 0:
         return word
-    hue = UNSIGNED if not signed else FOR if level > 0 else AGAINST
-    red, green, blue = mix(hue, OPACITY[abs(level)])
-    return f"\x1b[38;5;16;48;5;{_nearest(red, green, blue)}m{word}{RESET}"
+    scale = TERMINAL["unsigned" if not signed else "for" if level > 0 else "against"]
+    return f"\x1b[38;5;16;48;5;{scale[abs(level) - 1]}m{word}{RESET}"
 
 
-def _nearest(red: int, green: int, blue: int) -> int:
-    """The nearest of the 6 x 6 x 6 colours that every 256-colour terminal has."""
-    steps = (0, 95, 135, 175, 215, 255)
-    r, g, b = (min(range(6), key=lambda i: abs(steps[i] - c)) for c in (red, green, blue))
-    return 16 + 36 * r + 6 * g + b
-
-
-def _wrap(label: str, pieces: Sequence[tuple[str, int]], columns: int) -> list[str]:
-    """Words in lines of at most `columns`, indented under the label."""
-    indent = LABEL_COLUMNS + 2
-    lines, used = [label + " " * (indent - width(label))], indent
-    fresh = True
+def _wrap(pieces: Iterable[tuple[str, int]], columns: int, indent: int = 0) -> list[str]:
+    """Words in lines of at most `columns`."""
+    lines, used, fresh = [" " * indent], indent, True
     for printed, taken in pieces:
         if not fresh and used + 1 + taken > columns:
             lines.append(" " * indent)
@@ -126,32 +168,49 @@ def _wrap(label: str, pieces: Sequence[tuple[str, int]], columns: int) -> list[s
     return lines
 
 
-def _legend(rows: Sequence[Explanation], colour: bool) -> list[str]:
-    def sample(level: int, signed: bool) -> str:
-        return paint(" word ", level, signed) if colour else mark(level, signed)
+def _prose(text: str, columns: int) -> list[str]:
+    return _wrap([(word, width(word)) for word in text.split()], columns)
 
-    parts = []
+
+def _labelled(label: str, pieces: Sequence[tuple[str, int]], columns: int) -> list[str]:
+    """Words behind a label; under it where the label is long or the terminal narrow."""
+    indent = LABEL_COLUMNS + 2 if columns >= 2 * LABEL_COLUMNS + 20 else 2
+    lines = _wrap(pieces, columns, indent)
+    if width(label) > indent - 2:
+        return [*_prose(label, columns), *lines]
+    return [label + " " * (indent - width(label)) + lines[0][indent:], *lines[1:]]
+
+
+def _legend(rows: Sequence[Explanation], colour: bool, columns: int) -> list[str]:
+    def sample(level: int, signed: bool) -> tuple[str, int]:
+        plain = " word " if colour else mark(level, signed)
+        return (paint(plain, level, signed) if colour else plain), width(plain)
+
+    def words(text: str) -> list[tuple[str, int]]:
+        return [(word, width(word)) for word in text.split()]
+
+    pieces = []
     if any(row.info.kind == "signed" for row in rows):
-        parts.append(f"{sample(4, True)} raises the prediction, {sample(-4, True)} lowers it")
+        pieces += [sample(4, True), *words("raises the prediction,"), sample(-4, True), *words("lowers it")]
     if any(row.info.kind != "signed" for row in rows):
-        parts.append(f"{sample(4, False)} strong, without sign")
-    lines = ["; ".join(parts)]
+        pieces += [sample(4, False), *words("strong, without sign")]
+    lines = _wrap(pieces, columns)
     bounds = {row.error for row in rows if row.error is not None}
     if bounds:
         names = ", ".join(row.info.label for row in rows if row.error is not None)
-        lines.append(f"guaranteed error: {max(bounds):.0e} ({names})")
+        lines += _prose(f"guaranteed error: {max(bounds):.0e} ({names})", columns)
     if any(any(row.unknown) for row in rows):
-        lines.append("[UNK]: not in the vocabulary; the model cannot tell these words apart")
+        lines += _prose("[UNK]: not in the vocabulary; the model cannot tell these words apart", columns)
     return lines
 
 
 def numbers(found: Explanations, top: int, columns: int = 80) -> str:
-    """The `top` strongest players of the first method, with their scores in every method: plain columns.
+    """The `top` strongest players of the leading method, with their scores in every method: plain columns.
 
     Where the methods do not fit side by side in `columns`, blocks of them follow each other.
     """
     explanations = list(found.values())
-    first = explanations[0]
+    first = leader(found)
     order = sorted(range(len(first.labels)), key=lambda j: -abs(first.strength[j]))[:top]
     names = [elide(visible(first.labels[j]), 24) for j in order]
     pad = max(map(width, names))

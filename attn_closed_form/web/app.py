@@ -24,8 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..explainable.protocol import Explainable
-from ..show.palette import AGAINST, FOR, UNSIGNED
-from ..show.report_assets import WORDS_CSS
+from ..show.report_assets import words_css
 from .answers import explain_answer, interactions_answer, model_answer
 from .fields import MAX_BYTES, Question, Refusal, question, read_json
 from .guard import Guard
@@ -192,14 +191,3 @@ def _constant(content: bytes, media_type: str) -> Callable[[Request], Awaitable[
         return Response(content, media_type=media_type)
 
     return respond
-
-
-def words_css() -> str:
-    """The report's colours of words, and the palette as variables.
-
-    >>> "--for:rgb(33,113,181)" in words_css()
-    True
-    """
-    names = {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}
-    variables = ";".join(f"--{name}:rgb({r},{g},{b})" for name, (r, g, b) in names.items())
-    return f":root{{{variables}}}\n{WORDS_CSS}\n"

@@ -96,13 +96,13 @@ def test_the_interaction_map_is_the_interactions_without_the_diagonal(model):
     assert labels(ax.yaxis) == [e.labels[j] for j in order]
 
 
-def test_the_table_is_blue_for_and_orange_against(model):
+def test_the_table_is_orange_for_and_blue_against(model):
     ax = plots.plot_table(explain(model, REVIEW, ["shapley", "alpha-avg"]))
     cells = ax.images[0].get_array()
     scores = explain(model, REVIEW, "shapley")["shapley"].scores
     red, blue = cells[0, np.argmax(scores), 0], cells[0, np.argmax(scores), 2]
-    assert blue > red
-    assert cells[0, np.argmin(scores), 0] > cells[0, np.argmin(scores), 2] or scores.min() >= 0
+    assert red > blue
+    assert cells[0, np.argmin(scores), 2] > cells[0, np.argmin(scores), 0] or scores.min() >= 0
     assert labels(ax.yaxis) == ["Shapley", "α-avg"]
 
 

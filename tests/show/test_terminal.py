@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from attn_closed_form import METHODS, explain
+from attn_closed_form.explanations.methods import FAMILIES
 from attn_closed_form.show.palette import levels
 from attn_closed_form.show.sanitize import escape, visible, width
-from attn_closed_form.show.terminal import mark, numbers, table, use_colour
+from attn_closed_form.show.terminal import answer, headline, mark, numbers, table, use_colour
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -43,11 +44,36 @@ def test_colours_paint_the_same_words_and_leave_no_marks():
 @pytest.mark.parametrize("colour", [False, True])
 def test_lines_are_wrapped_and_lose_no_word(columns, colour):
     text = long_text(40)
-    found = found_for(text, ["shapley", "alpha-avg"])
-    body = ANSI.sub("", table(found, columns, colour)).split("\n\n")[0]
-    assert max(map(width, body.splitlines())) <= columns
-    words = [re.sub(r"[-+*]+$", "", word) for word in body.split()]
-    assert words == ["Shapley", *text.split(), "α-avg", *text.split()]
+    found = found_for(text, ["shapley", "loo"])
+    shown = ANSI.sub("", table(found, columns, colour))
+    assert max(map(width, shown.splitlines())) <= columns
+    words = [re.sub(r"[-+*]+$", "", word) for word in shown.split("\n\n")[0].split()]
+    assert words == ["Shapley", *text.split(), "Leave-one-out", *text.split()]
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_everything_fits_forty_columns(colour):
+    found = found_for(REVIEW)
+    for shown in (table(found, 40, colour), answer(found, 40, colour), numbers(found, 5, 40)):
+        assert max(map(width, ANSI.sub("", shown).splitlines())) <= 40
+
+
+def test_the_answer_says_what_adds_up_to_the_prediction():
+    found = found_for(REVIEW, "shapley")
+    top, words, bars = answer(found, 100).split("\n\n")
+    assert top == headline(found) and words.split()[0].startswith("A")
+    numbers_shown = [float(line.split("  ")[1]) for line in (re.sub("   +", "  ", line) for line in bars.splitlines())]
+    assert numbers_shown[-1] == pytest.approx(sum(numbers_shown[:-1]), abs=2e-3)
+    assert numbers_shown[-1] == pytest.approx(found.prediction, abs=1e-4)
+
+
+def test_methods_that_look_alike_share_a_row_and_families_explain_themselves():
+    found = found_for(REVIEW, ["shapley", "lime", "alpha-avg"])
+    shown = " ".join(table(found, 80).split())
+    for family in ("attributions", "attention"):
+        assert FAMILIES[family][1] in shown
+    same = np.array_equal(levels(found["shapley"].strength), levels(found["lime"].strength))
+    assert ("Shapley, LIME" in shown) == same
 
 
 def test_unknown_and_unseen_words_are_named():
