@@ -26,6 +26,7 @@ from .explainable.bag import Bag
 from .explainable.bag_classifier import BagClassifier
 from .explainable.bag_files import load_bag
 from .explainable.black_box import game_from_black_box
+from .explainable.mean_text import MeanPooledText
 from .explainable.model_file import load_demo_model, load_model, save_model
 from .explainable.protocol import Explainable, Units
 from .explainable.scores import Scores
@@ -68,6 +69,7 @@ __all__ = [
     "IntegratedGradients",
     "LimeCoefficients",
     "LimeSample",
+    "MeanPooledText",
     "PooledGame",
     "Scores",
     "Settings",

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..classifier.files import read_arrays
 from .bag_classifier import BagClassifier
+from .fasttext_files import is_fasttext, load_fasttext
 from .model_file import load_demo_model, load_model
 from .protocol import Explainable
 from .scores import Scores
@@ -19,7 +20,8 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Ex
     Parameters
     ----------
     path : a model file that `train` or `save` wrote; the state dict of an attention-pooling network (`.pt`, `.pth`,
-        `.npz`, `.safetensors`); "scores" for tables of log-masses and values; None for the shipped sentiment model
+        `.npz`, `.safetensors`); a fastText classifier (`.bin`); "scores" for tables of log-masses and values; None for
+        the shipped sentiment model
     **options : what the file does not say, for `BagClassifier.from_state_dict`
 
     Examples
@@ -35,6 +37,8 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Ex
         return Scores()
     if Path(path).suffix.lower() in (".npz", ".safetensors") and is_text_model(path):
         return load_model(path)
+    if Path(path).suffix.lower() == ".bin" and Path(path).is_file() and is_fasttext(path):
+        return load_fasttext(path)
     return BagClassifier.from_state_dict(path, **options)
 
 

@@ -78,6 +78,11 @@ def _recognise(state: State) -> str:
         return found[0]
     if found:
         raise ValueError(f"{state.source}: expected one layout, got {found}; name one with layout=")
+    if any("embedding" in key for key in state.arrays):
+        raise ValueError(
+            f"{state.source}: looks like a text model, an embedding and a linear layer ({state.summary()}): use "
+            "MeanPooledText.from_state_dict, which also takes the words"
+        )
     raise ValueError(
         f"{state.source}: no layout of {', '.join(LAYOUTS)} fits; it has {state.summary()}. Any network that pools "
         "with one softmax can be given by BagClassifier.from_attention or game_from_black_box"
