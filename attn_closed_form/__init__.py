@@ -39,11 +39,14 @@ from .explanations.explain import explain
 from .explanations.explanation import Explanation, Explanations
 from .explanations.methods import DEFAULT_METHODS, METHODS
 from .game.by_size import expected_value_by_size
+from .game.indices import Interactions, interactions
 from .game.interactions import interactions_of, shapley_interactions
+from .game.owen import owen
 from .game.pooled_game import PooledGame, merge_tokens
 from .game.quadrature import ToleranceError
 from .game.reasons.bounds import Bounds, bounds
 from .game.reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
+from .game.semivalues import semivalue, semivalue_by_size, weighted_banzhaf
 from .game.shapley import banzhaf, leave_one_out, shapley
 from .lime.limit import LimeCoefficients, lime_features, lime_limit
 from .lime.sampled import LimeSample, lime_sample, lime_samples_needed
@@ -67,6 +70,7 @@ __all__ = [
     "Explanation",
     "Explanations",
     "IntegratedGradients",
+    "Interactions",
     "LimeCoefficients",
     "LimeSample",
     "MeanPooledText",
@@ -104,6 +108,7 @@ __all__ = [
     "heat_map",
     "integrated_gradients",
     "integrated_gradients_report",
+    "interactions",
     "interactions_of",
     "leave_one_out",
     "lime_features",
@@ -118,12 +123,15 @@ __all__ = [
     "load_model",
     "load_weights",
     "merge_tokens",
+    "owen",
     "pooled_game",
     "predict",
     "predict_many",
     "random_weights",
     "save_model",
     "save_weights",
+    "semivalue",
+    "semivalue_by_size",
     "shapley",
     "shapley_interactions",
     "sinusoidal_positions",
@@ -135,4 +143,5 @@ __all__ = [
     "slalom_to_weights",
     "sufficient_reason",
     "tokenize",
+    "weighted_banzhaf",
 ]

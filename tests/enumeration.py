@@ -6,6 +6,7 @@ scores of 1e4 are no trouble.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -70,6 +71,48 @@ def by_size(game):
     """E[f | s players absent], s = 0..d."""
     f, absent = values(game), game.d - coalitions(game.d).sum(axis=1)
     return np.array([f[absent == s].mean() for s in range(game.d + 1)])
+
+
+def semivalue(game, q):
+    """Weight q_s on the coalitions of s others, alike within a size."""
+    d, f, masks = game.d, values(game), coalitions(game.d)
+    size = masks.sum(axis=1)
+    weight = np.array([LD(q[s]) / math.comb(d - 1, s) for s in range(d)])
+    return np.array([(weight[size[w]] * (f[w | (1 << j)] - f[w])).sum() for j, w in _without(masks)])
+
+
+def owen_by_orders(game, groups):
+    """Mean change over all orders of the groups and of the members within them: what Owen's value is defined as."""
+    f = values(game)
+    total, orders = np.zeros(game.d, dtype=LD), 0
+    for arrival in itertools.permutations(groups):
+        for within in itertools.product(*(itertools.permutations(group) for group in arrival)):
+            here = 0
+            for j in itertools.chain(*within):
+                total[j] += f[here | (1 << j)] - f[here]
+                here |= 1 << j
+            orders += 1
+    return total / orders
+
+
+def owen(game, groups):
+    """The same as a sum over sets of other groups and sets of other members."""
+    f, M = values(game), len(groups)
+    out = np.zeros(game.d, dtype=LD)
+    for g, group in enumerate(groups):
+        others = [sum(1 << int(j) for j in other) for k, other in enumerate(groups) if k != g]
+        for j in group:
+            rest = [1 << int(k) for k in group if k != j]
+            for wholes in _subsets(others):
+                for members in _subsets(rest):
+                    S = sum(wholes) + sum(members)
+                    weight = LD(M) * math.comb(M - 1, len(wholes)) * len(group) * math.comb(len(rest), len(members))
+                    out[j] += (f[S | (1 << int(j))] - f[S]) / weight
+    return out
+
+
+def _subsets(items):
+    return itertools.chain.from_iterable(itertools.combinations(items, k) for k in range(len(items) + 1))
 
 
 def _without(masks):

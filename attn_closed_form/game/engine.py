@@ -271,7 +271,7 @@ def integrate(game: PooledGame, goal: Budget, plan: Plan) -> tuple[Array, Array]
             if not delta.shape[0] and not mean.size:
                 mean, delta = np.zeros(len(batch.w_mean)), np.zeros((len(batch.w_delta), game.d))
             for part in parts(batch, game.d):
-                one_mean, one_delta = _evaluate(rows, part, goal.precise)
+                one_mean, one_delta = evaluate(rows, part, goal.precise)
                 mean += one_mean
                 delta += one_delta
     return np.ldexp(mean, game.exponent), np.ldexp(delta, game.exponent)
@@ -290,7 +290,7 @@ def parts(batch: Batch, d: int) -> Iterator[Batch]:
         yield Batch(batch.rows, batch.p[part], batch.w_mean[:, part], batch.w_delta[:, part])
 
 
-def _evaluate(rows: Rows, batch: Batch, precise: bool) -> tuple[Array, Array]:
+def evaluate(rows: Rows, batch: Batch, precise: bool) -> tuple[Array, Array]:
     """The sums of `integrate` over one batch."""
     P, num, sigma = flip(rows, batch.rows, batch.p, precise)
     Pn = P * num

@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from .._types import Array, Ids
-from .budget import budget
-from .engine import Rows, change, flip, parts, rows_of
+from .budget import Budget, budget
+from .engine import Plan, Rows, change, flip, parts, rows_of
 from .node_counts import uniform_plan
 from .pooled_game import PooledGame
 from .shapley import shapley
@@ -48,22 +48,31 @@ def shapley_interactions(game: PooledGame, tol: float = 1e-10) -> Array:
     goal = budget(game, tol, AMPLIFICATION)
     out = np.zeros((d, d))
     if d > 1:
-        plan = uniform_plan(d, goal.p_error)
-        for rows in rows_of(game, goal):
-            for batch in plan(rows.sums):
-                for part in parts(batch, d):
-                    P, num, sigma = flip(rows, part.rows, part.p, goal.precise)
-                    P = P * part.w_delta[0]
-                    X, Z = _signed(rows, part.rows, sigma)
-                    right = X * (P * num / 2)[:, :, None]
-                    Z *= P[:, :, None]
-                    right += Z
-                    out += X.reshape(-1, d).T @ right.reshape(-1, d)
-        out += out.T
-        out = np.ldexp(out, game.exponent)
+        out = integrate_pairs(game, goal, uniform_plan(d, goal.p_error))
         out += game.empty_excess / (d - 1)
     np.fill_diagonal(out, shapley(game, tol))
     return out
+
+
+def integrate_pairs(game: PooledGame, goal: Budget, plan: Plan) -> Array:
+    """(d, d) weighted sums over p of the mean second differences, with the plan's first weights for differences.
+
+    The diagonal means nothing, and nobody without any mass counts as `game.base`: the caller puts that right.
+    """
+    d = game.d
+    out = np.zeros((d, d))
+    for rows in rows_of(game, goal):
+        for batch in plan(rows.sums):
+            for part in parts(batch, d):
+                P, num, sigma = flip(rows, part.rows, part.p, goal.precise)
+                P = P * part.w_delta[0]
+                X, Z = _signed(rows, part.rows, sigma)
+                right = X * (P * num / 2)[:, :, None]
+                Z *= P[:, :, None]
+                right += Z
+                out += X.reshape(-1, d).T @ right.reshape(-1, d)
+    out += out.T
+    return np.ldexp(out, game.exponent)
 
 
 def interactions_of(game: PooledGame, player: int, tol: float = 1e-10) -> Array:

@@ -1,0 +1,208 @@
+"""Owen values: Shapley values where the players of a group (the words of a sentence) come one after another.
+
+Owen (1977) lets the groups arrive in a uniform order, and within each group its members: the other groups are there
+as wholes or not at all. In coin flips, every other group is present with probability p, every other member of j's own
+group with probability q, both uniform on [0, 1]. With 1/D = sum_l w_l e^(-lam_l D) the mean of a product is the
+product of the means, and p occurs in the other groups alone, q in j's own group alone. So the double integral falls
+apart into one over p, which leaves two numbers per group and node lam, and one over q, which is that of `engine.py`
+for the members of the group:
+
+    Y_T(p) = p a_T + (1-p) b_T,            n_T(p) = p a_T alpha_T + (1-p) b_T beta_T
+    Q_g = int_0^1 prod_{T != g} Y_T dp,    R_g = int_0^1 sum_{T != g} n_T prod_{U != g, T} Y_U dp
+    Owen_j = sum_l int_0^1 [ Delta_j of the engine for the members of g alone, with the probability q,
+                             the weight w e^(-lam D_0) Q_g, and N_0 + R_g / Q_g in the place of N_0 ] dq
+
+with a_T and b_T the product of e^(-lam gap) over the members of T that are heavy when present, or when absent, and
+alpha_T, beta_T what those members' heavy states add to the numerator. All of it costs O(L (m_p M + m_q d)) for M
+groups.
+
+Nodes: prod Y_T has degree M - 1 in p, so ceil(M/2) Gauss-Legendre nodes are exact; for q the bound of `node_counts.py`,
+applied to the members of the group with |N_0 + R_g/Q_g| as the background, or ceil(n_g/2), which is exact.
+
+The members of a group add up to the group's Shapley value in the game of groups, `game.merge(groups)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._types import Array, Ids
+from .budget import PRECISE, budget
+from .engine import Rows, RowSums, evaluate, parts, rows_of
+from .node_counts import uniform_plan
+from .pooled_game import PooledGame
+from .quadrature import legendre_rule
+
+# Rounding of a step of the product over groups, in ulps.
+STEP = 8.0
+# Elements of one working array of the integral over p.
+ELEMENTS = 1 << 20
+
+
+def owen(game: PooledGame, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1e-10) -> Array:
+    """Owen values of a partition of the players, |error| <= tol * max|f| guaranteed.
+
+    Parameters
+    ----------
+    game : PooledGame
+    groups : a partition of the players such as [[0, 2], [1]], or the group number of each player such as [0, 1, 0]
+    tol : relative accuracy; a looser one is faster
+
+    Returns
+    -------
+    (d,) float64; the values of a group's members add up to the Shapley value of the group in `game.merge`
+
+    Raises
+    ------
+    ToleranceError
+        if float64 cannot keep `tol` for this game
+
+    Examples
+    --------
+    >>> from .shapley import shapley
+    >>> game = PooledGame.from_scores([0.0, 1.0, -1.0], [1.0, -1.0, 4.0], s_background=0.5, v_background=0.0)
+    >>> phi = owen(game, [[0, 2], [1]])
+    >>> bool(np.allclose([phi[0] + phi[2], phi[1]], shapley(game.merge([[0, 2], [1]])), rtol=0, atol=1e-9))
+    True
+    """
+    members = as_groups(groups, game.d)
+    M = len(members)
+    # The product over groups adds its own rounding to the engine's.
+    goal = budget(game, tol, 1 + STEP * M / PRECISE)
+    order = np.concatenate(members)
+    starts = np.cumsum([0, *map(len, members)])
+    out = np.zeros(game.d)
+    for rows in rows_of(game, goal):
+        rest = _other_groups(rows, order, starts)
+        for g, group in enumerate(members):
+            inner = _members_alone(rows, group, rest.Q[:, g], rest.R[:, g])
+            for batch in uniform_plan(group.size, goal.p_error)(inner.sums):
+                for part in parts(batch, group.size):
+                    out[group] += evaluate(inner, part, goal.precise)[1][0]
+    first = np.concatenate([np.full(group.size, 1 / (M * group.size)) for group in members])
+    out = np.ldexp(out, game.exponent)
+    out[order] -= game.empty_excess * first
+    return out
+
+
+def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
+    """A partition of d players as index arrays, from lists of players or from group numbers.
+
+    >>> as_groups([0, 1, 0], 3)
+    [array([0, 2]), array([1])]
+    """
+    given: list = list(groups)  # type: ignore[arg-type]
+    if given and all(np.ndim(entry) == 0 for entry in given):
+        numbers = np.asarray(given)
+        if numbers.shape != (d,) or numbers.dtype.kind not in "iu":
+            raise ValueError(f"groups: expected {d} group numbers, one per player, got {len(given)} of {numbers.dtype}")
+        return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
+    members = [np.asarray(entry, dtype=np.intp).reshape(-1) for entry in given]
+    listed = np.sort(np.concatenate(members)) if members else np.zeros(0)
+    if not np.array_equal(listed, np.arange(d)) or not all(group.size for group in members):
+        shown = [group.tolist() for group in members]
+        raise ValueError(f"groups: expected each player 0..{d - 1} in exactly one group, got {str(shown)[:200]}")
+    return members
+
+
+class _Rest(NamedTuple):
+    """For every row and group: the means Q and R of the other groups, (r, M)."""
+
+    Q: Array
+    R: Array
+
+
+def _other_groups(rows: Rows, order: Ids, starts: Ids) -> _Rest:
+    """Integrals over p of the products of all groups but one, from both sides, so that nothing is divided."""
+    M = starts.size - 1
+    p, w = legendre_rule((M + 1) // 2)
+    (a, alpha), (b, beta) = _wholes(rows, order, starts)
+    r = len(a)
+    Q, R = np.empty((r, M)), np.empty((r, M))
+    step = max(1, ELEMENTS // (p.size * M))
+    for begin in range(0, r, step):
+        part = slice(begin, begin + step)
+        Q[part], R[part] = _products(p[:, None, None], w, a[part], alpha[part], b[part], beta[part])
+    return _Rest(Q, R)
+
+
+def _products(p: Array, w: Array, a: Array, alpha: Array, b: Array, beta: Array) -> tuple[Array, Array]:
+    """The integrals of `_other_groups` for some rows, from the groups' factors (r, M)."""
+    Y = p * a + (1 - p) * b
+    n = p * (a * alpha) + (1 - p) * (b * beta)
+    before, after = _running(Y, n), _running(Y[:, :, ::-1], n[:, :, ::-1])
+    Q_before, R_before = before
+    Q_after, R_after = after[0][:, :, ::-1], after[1][:, :, ::-1]
+    Q = np.einsum("m,mrg->rg", w, Q_before * Q_after)
+    R = np.einsum("m,mrg->rg", w, Q_before * R_after + R_before * Q_after)
+    return Q, R
+
+
+def _running(Y: Array, n: Array) -> tuple[Array, Array]:
+    """Products of the groups before each one, and of those with one numerator in place, (m, r, M)."""
+    Q, R = np.ones_like(Y), np.zeros_like(Y)
+    for g in range(1, Y.shape[2]):
+        Q[:, :, g] = Q[:, :, g - 1] * Y[:, :, g - 1]
+        R[:, :, g] = R[:, :, g - 1] * Y[:, :, g - 1] + Q[:, :, g - 1] * n[:, :, g - 1]
+    return Q, R
+
+
+def _wholes(rows: Rows, order: Ids, starts: Ids) -> Iterator[tuple[Array, Array]]:
+    """Factor and numerator (r, M) of every group as a whole: present, then absent."""
+    dV = (rows.masses.V_hi - rows.masses.V_lo)[rows.own]
+    # Logarithms of the factors: their rounding is relative to the logarithm.
+    with np.errstate(divide="ignore"):
+        log_E = np.where(rows.G < 0.5, np.log1p(-rows.G), np.log(rows.E))
+    light = np.zeros(dV.shape, dtype=bool) if rows.light is None else rows.light
+    for heavy in (~light, light):
+        log_factor = np.add.reduceat(np.where(heavy, log_E, 0.0)[:, order], starts[:-1], axis=1)
+        shift = np.add.reduceat(np.where(heavy, dV, 0.0)[:, order], starts[:-1], axis=1)
+        yield np.exp(log_factor), shift
+
+
+def _members_alone(rows: Rows, group: Ids, Q: Array, R: Array) -> Rows:
+    """The rows for the members of one group, with the other groups as part of the background."""
+    counts = Q > 0
+    shift = np.divide(R, Q, out=np.zeros_like(R), where=counts)
+    lo, hi = (rows.masses.lo[:, group], (rows.masses.lo + rows.masses.gap)[:, group])
+    N_0 = rows.N_0 + shift
+    weight = rows.weight * Q
+    E, G = rows.E[:, group], rows.G[:, group]
+    light = None if rows.light is None else rows.light[:, group]
+    half_range = rows.masses.half_range[rows.own]
+    constant = N_0 - rows.masses.V_lo[:, group].sum(axis=1)[rows.own]
+    sums = _group_sums(E, G, light)
+    return rows._replace(
+        weight=weight,
+        N_0=N_0,
+        E=E,
+        G=G,
+        S_heavy=rows.S_heavy[:, group],
+        S_light=None if rows.S_light is None else rows.S_light[:, group],
+        light=light,
+        sums=RowSums(
+            weight=weight * half_range,
+            background=np.abs(constant) / half_range,
+            players=(lo[rows.own] + hi[rows.own] * E).sum(axis=1),
+            share=rows.sums.share,
+            **sums,
+        ),
+    )
+
+
+def _group_sums(E: Array, G: Array, light: NDArray[np.bool_] | None) -> dict[str, Array]:
+    """The sums of 1 - E over the players that are heavy, and light, when present."""
+    is_light = np.zeros(G.shape) if light is None else light.astype(np.float64)
+    is_heavy = 1 - is_light
+    return {
+        "heavy": (G * is_heavy).sum(axis=1),
+        "heavy_squares": (G * G * is_heavy).sum(axis=1),
+        "light": (G * is_light).sum(axis=1),
+        "light_squares": (G * G * is_light).sum(axis=1),
+        "players_heavy": is_heavy.sum(axis=1),
+        "players_light": is_light.sum(axis=1),
+    }

@@ -1,0 +1,89 @@
+"""Interaction indices of order two: shapiq's exact computer, and the fits that the faithful ones are defined as."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from attn_closed_form import PooledGame, ToleranceError
+from attn_closed_form.game.indices import INDICES, interactions
+from tests import enumeration
+from tests.problems import games
+
+GAMES = {name: game for name, game in games().items() if 3 <= game.d <= 9}
+
+
+def fit(game, index):
+    """The best approximation of order two: least squares over all coalitions, or as KernelSHAP weights them."""
+    d = game.d
+    masks, f = enumeration.coalitions(d), enumeration.values(game).astype(float)
+    sets = [(), *((i,) for i in range(d)), *itertools.combinations(range(d), 2)]
+    A = np.stack([masks[:, list(S)].all(axis=1) for S in sets], axis=1).astype(float)
+    if index == "FBII":
+        return dict(zip(sets, np.linalg.lstsq(A, f, rcond=None)[0], strict=True))
+    size = masks.sum(axis=1)
+    w = np.array([(d - 1) / (math.comb(d, k) * k * (d - k)) if 0 < k < d else 0.0 for k in size])
+    ends = A[[0, -1]]  # nobody and everybody are met exactly
+    system = np.block([[A.T @ (w[:, None] * A), ends.T], [ends, np.zeros((2, 2))]])
+    solved = np.linalg.solve(system, np.concatenate([A.T @ (w * f), f[[0, -1]]]))
+    return dict(zip(sets, solved[: len(sets)], strict=True))
+
+
+def assert_same(game, found, expected, tol):
+    bound = tol * float(np.abs(enumeration.values(game)).max())
+    pairs = itertools.combinations(range(game.d), 2)
+    assert max(abs(found.pairs[pair] - expected[pair]) for pair in pairs) <= bound
+    assert max(abs(found.singles[i] - expected[(i,)]) for i in range(game.d)) <= bound
+    assert (found.pairs == found.pairs.T).all() and not np.diagonal(found.pairs).any()
+
+
+@pytest.mark.parametrize("index", ["FSII", "FBII"])
+@pytest.mark.parametrize("name", list(GAMES))
+def test_faithful_indices_are_the_best_fit(name, index):
+    game = GAMES[name]
+    found, expected = interactions(game, index), fit(game, index)
+    assert_same(game, found, expected, 1e-10)
+    assert abs(found.constant - expected[()]) <= 1e-10 * game.d * np.abs(enumeration.values(game)).max()
+
+
+@pytest.mark.parametrize("index", INDICES)
+@pytest.mark.parametrize("name", [name for name in GAMES if "spread 2" in name or "model" in name])
+def test_shapiq(name, index):
+    exact = pytest.importorskip("shapiq.game_theory.exact", reason="needs the extra 'interop'")
+    game = GAMES[name]
+    expected = exact.ExactComputer(n_players=game.d, game=lambda masks: game.value(np.asarray(masks, dtype=bool)))
+    # shapiq meets the two ends of FSII by a large weight, to about 1e-9.
+    assert_same(game, interactions(game, index), expected(index, order=2), 1e-8 if index == "FSII" else 1e-10)
+
+
+@pytest.mark.parametrize("index", ["STII", "FSII"])
+@pytest.mark.parametrize("name", list(GAMES))
+def test_efficiency(name, index):
+    game = GAMES[name]
+    found = interactions(game, index)
+    total = found.constant + found.singles.sum() + found.pairs.sum() / 2
+    assert abs(total - game.value(np.ones(game.d, dtype=bool))) <= 1e-9 * np.abs(enumeration.values(game)).max()
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_small_games(index):
+    one = interactions(PooledGame.from_scores([1.0], [2.0], empty_value=-4.0), index)
+    assert one.singles == pytest.approx([6.0]) and one.pairs.tolist() == [[0.0]]
+    game = PooledGame.from_scores([0.0, 0.0], [1.0, 3.0], s_background=0.0, v_background=0.0)
+    assert interactions(game, index).pairs[0, 1] == pytest.approx(4 / 3 - 1 / 2 - 3 / 2)
+
+
+def test_a_wrong_index_is_seen():
+    game = GAMES["deleted, 5 heads, spread 0.1"]
+    with pytest.raises(AssertionError):
+        assert_same(game, interactions(game, "BII"), fit(game, "FBII"), 1e-10)
+
+
+def test_errors():
+    game = PooledGame.from_scores([0.0, 1.0, 2.0], [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="index: expected one of SII, BII"):
+        interactions(game, "sii")
+    for index in INDICES:
+        with pytest.raises(ToleranceError, match="cannot be guaranteed"):
+            interactions(game, index, tol=1e-17)
