@@ -40,7 +40,7 @@ def write_model(path: Path, rng: np.random.Generator) -> None:
         arrays[f"{name}.bias"] = np.zeros(rows, dtype=np.float32)
     arrays["attention_net.2.attention_c.weight"] *= 8  # attention that is as uneven as a trained one
     with path.open("wb") as stream:
-        np.savez(stream, **arrays)  # type: ignore[arg-type]
+        np.savez(stream, **arrays)
 
 
 def write_bag(path: Path, n: int, rng: np.random.Generator) -> None:

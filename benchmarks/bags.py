@@ -2,10 +2,10 @@
 
 Gated-attention networks are trained on bags, and held-out bags are explained by every method. Three questions:
 
-- **Truth** (slides of digits, whose evidence is known): does the score find the tiles that make the label? AU-ROC of the
-  tiles for the label against all others, of the tiles against it, and of the first against the second ("sign").
-- **Patch flipping**: the probability of the predicted class as instances leave, highest score first (`drop`, the mean fall,
-  high is good) and lowest score first (`loss`, low is good).
+- **Truth** (slides of digits, whose evidence is known): does the score find the tiles that make the label? AU-ROC of
+  the tiles for the label against all others, of the tiles against it, and of the first against the second ("sign").
+- **Patch flipping**: the probability of the predicted class as instances leave, highest score first (`drop`, the mean
+  fall, high is good) and lowest score first (`loss`, low is good).
 - **Time** per bag; permutation sampling of Shapley values gets the time that the exact ones took in the same run.
 
 Data: `presence`, slides that are positive if any tile shows a nine (Ilse et al. 2018, section 4.2); `for and against`,
@@ -86,15 +86,11 @@ def ucsb_cases(data: str) -> Iterator[Case]:
 def gradient_times_input(case: Case, direction: float) -> Array:
     """Autodiff of the logit by the features as they are, times the features, summed over them."""
     state = case.trained.state_dict()
-    short = {
-        "L": "attention_net.0.weight",
-        "l": "attention_net.0.bias",
-        "W": "classifiers.weight",
-        "b": "classifiers.bias",
-    }
     gate = "attention_net.2.attention_"
-    short |= {"V": f"{gate}a.0.weight", "v": f"{gate}a.0.bias", "U": f"{gate}b.0.weight", "u": f"{gate}b.0.bias"}
-    params = {name: jnp.asarray(state[key], jnp.float32) for name, key in (short | {"w": f"{gate}c.weight"}).items()}
+    keys = {"L": "attention_net.0", "V": f"{gate}a.0", "U": f"{gate}b.0", "W": "classifiers"}
+    arrays = {name: state[f"{key}.weight"] for name, key in keys.items()} | {"w": state[f"{gate}c.weight"]}
+    arrays |= {"b" if name == "W" else name.lower(): state[f"{key}.bias"] for name, key in keys.items()}
+    params = {name: jnp.asarray(array, jnp.float32) for name, array in arrays.items()}
     x = jnp.asarray(case.bag, jnp.float32)
     slope = _slope(params, x)
     return np.asarray((slope * x).sum(axis=1), dtype=np.float64) * direction

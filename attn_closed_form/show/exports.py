@@ -17,8 +17,9 @@ import numpy as np
 from .._types import Array
 from ..explanations.explanation import Explanations
 from .bag_scores import ATTENTION, attention, leading, place, player_attention, player_places, tile_scores
+from .palette import AGAINST, FOR
 from .sanitize import visible
-from .tiles import AGAINST, FOR, colours, scale_end
+from .tiles import colours, scale_end
 
 PARTIAL = ".partial"
 

@@ -15,10 +15,10 @@ import numpy as np
 from .._types import Array
 from ..explanations.explanation import Explanations
 from .bag_scores import attention, bag_name, leading, place, tile_scores
-from .palette import UNSIGNED
+from .palette import AGAINST, FOR, UNSIGNED
 from .plots import import_matplotlib
 from .sanitize import elide, visible
-from .tiles import AGAINST, FOR, ZERO, picture, rasterise, scale_end
+from .tiles import ZERO, picture, rasterise, scale_end
 
 # Opacity of the tiles over a thumbnail.
 OVER_THUMBNAIL = 0.6

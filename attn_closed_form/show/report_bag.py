@@ -26,10 +26,10 @@ from .bag_scores import (
     strongest,
     tile_scores,
 )
-from .palette import UNSIGNED
+from .palette import AGAINST, FOR, UNSIGNED
 from .report_assets import page_css
 from .sanitize import escape
-from .tiles import AGAINST, FOR, ZERO, picture, png, rasterise, scale_end
+from .tiles import ZERO, picture, png, rasterise, scale_end
 
 TOP = 10
 MOST_CLASSES = 8

@@ -15,11 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._types import Array
-from .palette import UNSIGNED
+from .palette import AGAINST, FOR, UNSIGNED
 
-# Warm colours speak for and cold ones against, as in shap, lime and TRIDENT's maps; the colour-blind tell them apart.
-FOR = (217, 95, 2)
-AGAINST = (33, 113, 181)
 # Colour of a score of zero: grey enough to be told from the page, where there is no tile.
 ZERO = (236, 236, 236)
 # The scale ends at this quantile of the magnitudes, so that one extreme tile does not wash out all the others.

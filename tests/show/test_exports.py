@@ -9,7 +9,7 @@ import pytest
 from attn_closed_form import Bag
 from attn_closed_form.show.bag_scores import disagreement, spearman, strongest
 from attn_closed_form.show.exports import columns, write_csv, write_geojson, write_h5, write_parquet
-from attn_closed_form.show.tiles import AGAINST, FOR
+from attn_closed_form.show.palette import AGAINST, FOR
 from tests.bags import bag_model, slide
 
 

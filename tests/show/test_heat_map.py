@@ -5,7 +5,8 @@ import pytest
 
 from attn_closed_form import Bag
 from attn_closed_form.explanations.each_output import explain_outputs
-from attn_closed_form.show.tiles import AGAINST, FOR, colours
+from attn_closed_form.show.palette import AGAINST, FOR
+from attn_closed_form.show.tiles import colours
 from tests.bags import bag_model, slide
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")

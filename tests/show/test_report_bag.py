@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag
+from attn_closed_form.show.palette import FOR
 from attn_closed_form.show.report import report
 from attn_closed_form.show.report_bag import bag_report
-from attn_closed_form.show.tiles import FOR
 from tests.bags import bag_model, slide
 from tests.texts import HOSTILE
 

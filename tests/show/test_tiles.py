@@ -5,8 +5,8 @@ import io
 import numpy as np
 import pytest
 
-from attn_closed_form.show.palette import UNSIGNED
-from attn_closed_form.show.tiles import AGAINST, FOR, MOST_CELLS, ZERO, colours, picture, png, rasterise, scale_end
+from attn_closed_form.show.palette import AGAINST, FOR, UNSIGNED
+from attn_closed_form.show.tiles import MOST_CELLS, ZERO, colours, picture, png, rasterise, scale_end
 
 
 def test_tiles_on_a_grid_get_one_cell_each():
