@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from attn_closed_form import attention, load_demo_model
 from attn_closed_form._types import Array
 from attn_closed_form.evaluate.datasets import load_imdb
-from attn_closed_form.show.plots import plot_attention, plot_table
+from attn_closed_form.show.plots import plot_attention_matrices, plot_table
 
 from .correlations import pearson
 from .reproduction import Row, Run, claim, mean_row
@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
     plot_table(found, ax=ax)
     run.save(drawn)
     drawn, axes = run.figure(nrows=2, ncols=3, figsize=(9, 6.4))
-    plot_attention(found, axes.ravel())
+    plot_attention_matrices(found, axes.ravel())
     run.save(drawn, "_heads")
     return run.finish({"reviews": tested})
 

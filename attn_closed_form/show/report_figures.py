@@ -12,8 +12,9 @@ import numpy as np
 from .._types import Array
 from ..evaluate.faithfulness import spearman
 from ..explanations.explanation import Explanation
+from .labels import place_labels
 from .palette import AGAINST, FOR, css
-from .sanitize import escape
+from .sanitize import elide, escape, visible
 
 WIDTH = 480
 # Words named in the SLALOM plane and rows of the LIME figure.
@@ -77,28 +78,11 @@ def slalom_plane(value: Explanation, importance: Explanation, linear: Array) -> 
             if (value.scores[j] >= 0) == (sign > 0)
         )
         body.append(f'<g class="f" fill="{css(colour)}">{points}</g>')
-    body += _names(value.labels, x, y, np.abs(linear), WIDTH - right)
+    names = [elide(visible(label), 18) for label in value.labels]
+    for label in place_labels(names, x, y, linear, (left, 0, WIDTH - right, height - bottom), MOST_NAMES):
+        word = escape(names[label.point])
+        body.append(f'<text x="{label.x:.1f}" y="{label.y:.1f}" text-anchor="{label.anchor}">{word}</text>')
     return _svg(WIDTH, height, body, "Value of each word against its importance")
-
-
-def _names(tokens: Sequence[str], x: Array, y: Array, weight: Array, right: float) -> list[str]:
-    """Labels of the weightiest points, each beside its point where it hides no other label."""
-    taken = [(a - 3, b - 3, a + 3, b + 3) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
-    out = []
-    for j in np.argsort(-weight, kind="stable"):
-        name = escape(tokens[j], 18)
-        size = 7.2 * min(len(tokens[j]), 18)
-        for dx, dy, anchor in ((7, 4, "start"), (-7, 4, "end"), (7, -7, "start"), (7, 14, "start"), (-7, -7, "end")):
-            x0 = x[j] + dx if anchor == "start" else x[j] + dx - size
-            box = (x0, y[j] + dy - 10, x0 + size, y[j] + dy + 3)
-            free = all(box[2] < t[0] or t[2] < box[0] or box[3] < t[1] or t[3] < box[1] for t in taken)
-            if free and box[2] < right and box[0] > 44 and box[1] > 0:
-                taken.append(box)
-                out.append(f'<text x="{x[j] + dx:.1f}" y="{y[j] + dy:.1f}" text-anchor="{anchor}">{name}</text>')
-                break
-        if len(out) == MOST_NAMES:
-            break
-    return out
 
 
 def lime_spread(exact: Explanation, sampled: Array) -> str:

@@ -37,7 +37,7 @@ def labels(axis):
 def test_attention_matrices_stand_in_their_panels(model):
     weights, vocabulary = model.weights, model.vocabulary
     found = explain(model, REVIEW, "alpha-avg", output=0)
-    axes = plots.plot_attention(found)
+    axes = plots.plot_attention_matrices(found)
     assert axes.shape == (weights.K,)
     ids = vocabulary.encode(REVIEW)
     A = acf.attention_matrices(weights, ids)
@@ -45,9 +45,39 @@ def test_attention_matrices_stand_in_their_panels(model):
         assert np.array_equal(ax.images[0].get_array(), A[i, : ids.size + 1, : ids.size + 1])
         assert labels(ax.xaxis)[:2] == ["[CLS]", "A"]
     given = plt.figure().subplots(1, weights.K)
-    assert plots.plot_attention(found, axes=given)[2] is given[2]
+    assert plots.plot_attention_matrices(found, axes=given)[2] is given[2]
     with pytest.raises(ValueError, match="axes: expected 4, one per head, got 1"):
-        plots.plot_attention(found, axes=given[:1])
+        plots.plot_attention_matrices(found, axes=given[:1])
+
+
+def test_attention_has_one_row_per_head_and_a_name_under_every_column(model):
+    found = explain(model, REVIEW, "alpha-avg")
+    ax = plots.plot_attention(found)
+    ids = model.vocabulary.encode(REVIEW)
+    assert np.array_equal(ax.images[0].get_array(), acf.attention(model.weights, ids)[:, 1 : ids.size + 1])
+    assert len(labels(ax.xaxis)) == ids.size and labels(ax.yaxis)[0] == "head 1"
+
+
+def test_the_waterfall_adds_up(model):
+    found = explain(model, REVIEW, "shapley")
+    ax = plots.plot_waterfall(found, top=4)
+    bars = [(bar.get_x(), bar.get_width()) for bar in ax.patches]
+    assert len(bars) == 5 and labels(ax.yaxis)[0] == "no word known"
+    assert bars[0][0] == pytest.approx(found["shapley"].base_value)
+    assert bars[-1][0] + bars[-1][1] == pytest.approx(found.prediction)
+
+
+def test_the_text_has_every_word_inside_its_column():
+    text = long_text(100)
+    found = explain(model_for(text, T_max=128), text, "shapley")
+    figure = plots.make_figure(found, "text")
+    ax = figure.axes[0]
+    assert [note.get_text() for note in ax.texts] == text.split()
+    figure.canvas.draw()
+    boxes = [note.get_window_extent() for note in ax.texts]
+    assert max(box.x1 for box in boxes) <= figure.bbox.x1 + 1
+    crossing = [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :] if a.overlaps(b)]
+    assert not crossing
 
 
 def test_the_gradient_map_is_the_gradient(model):
@@ -125,14 +155,16 @@ def test_hostile_texts_are_drawn(tmp_path, name):
 
 
 def test_dollars_are_not_mathematics():
-    assert plots._named(["$x^2$"]) == [r"\$x^2\$"]
+    assert plots.named(["$x^2$"]) == [r"\$x^2\$"]
 
 
-def test_long_texts_leave_names_out():
+def test_long_texts_show_the_strongest_and_name_each():
     text = long_text(200)
     model = model_for(text, T_max=256)
     ax = plots.plot_table(explain(model, text, "alpha-avg"))
-    assert 40 < len(labels(ax.xaxis)) <= plots.MOST_NAMES
+    shown = labels(ax.xaxis)
+    assert 20 < len(shown) < 60 and all(shown)
+    assert f"the {len(shown)} strongest of" in ax.get_title(loc="right")
 
 
 def test_a_figure_that_the_model_or_the_methods_cannot_give_is_an_error():
@@ -145,7 +177,7 @@ def test_a_figure_that_the_model_or_the_methods_cannot_give_is_an_error():
 
 def test_an_unknown_figure_and_a_missing_matplotlib_are_errors(model, monkeypatch):
     found = explain(model, REVIEW, "shapley")
-    with pytest.raises(ValueError, match=r"figure: expected one of table, .*got 'pie'"):
+    with pytest.raises(ValueError, match=r"figure: expected one of text, .*got 'pie'"):
         save_figure(found, "pie", "x.png")
 
     def missing(name):
