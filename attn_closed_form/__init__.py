@@ -52,9 +52,11 @@ from .lime.limit import LimeCoefficients, lime_features, lime_limit
 from .lime.sampled import LimeSample, lime_sample, lime_samples_needed
 from .lime.theory import lime_first_order, lime_mean_field, lime_theorem_5_1
 from .show.heat_map import heat_map
-from .slalom.fit import SlalomFit, SlalomWarning, slalom_fit_eff, slalom_fit_fidel
+from .slalom.fit import slalom_fit_classes, slalom_fit_eff, slalom_fit_fidel
+from .slalom.fitted import SlalomFit, SlalomWarning
 from .slalom.readoff import SlalomReadoff, slalom_from_weights, slalom_to_weights
-from .slalom.slalom import Slalom, slalom_linearized, slalom_recover
+from .slalom.recover import slalom_recover
+from .slalom.slalom import Slalom, slalom_linearized
 
 __version__ = "0.1.0"
 
@@ -135,6 +137,7 @@ __all__ = [
     "shapley",
     "shapley_interactions",
     "sinusoidal_positions",
+    "slalom_fit_classes",
     "slalom_fit_eff",
     "slalom_fit_fidel",
     "slalom_from_weights",

@@ -1,10 +1,57 @@
-"""A progress bar on standard error for long work: shown on a terminal that has rich, silent everywhere else."""
+"""Progress on standard error, over rich: shown on a terminal that has it, silent everywhere else.
+
+`bar` counts one thing of known number, `stages` serves work that reports (stage, done, total) and shows nothing while
+it is quick. Both are made of `rich_progress`, which long loops with a display of their own may use as well.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+#: Called with (stage, done, total).
+Report = Callable[[str, int, int], None]
+# Seconds of silence before the bars of `stages` appear.
+PATIENCE = 1.0
+
+
+def rich_progress(unit: str | None = None, always: bool = False) -> Any:
+    """A bar of rich's with time and, if `unit` is given, count and rate; None without rich or without a terminal.
+
+    Parameters
+    ----------
+    unit : what is counted, in the plural
+    always : do not ask whether standard error is a terminal
+    """
+    if not (always or sys.stderr.isatty()):
+        return None
+    try:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            ProgressColumn,
+            Task,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+        from rich.text import Text
+    except ImportError:
+        return None
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text(f"{speed:,.0f} {unit}/s" if speed else "")
+
+    counted = [MofNCompleteColumn(), Rate()] if unit else [TimeElapsedColumn()]
+    columns = [TextColumn("{task.description}"), BarColumn(), *counted, TimeRemainingColumn()]
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 @contextmanager
@@ -15,31 +62,50 @@ def bar(title: str, total: int, unit: str, done: int = 0) -> Iterator[Callable[[
     ...     for _ in range(3):
     ...         advance(1)
     """
-    try:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            ProgressColumn,
-            Task,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-        from rich.text import Text
-    except ImportError:
+    progress = rich_progress(unit)
+    if progress is None:
         yield lambda n: None
         return
-    if not sys.stderr.isatty():
-        yield lambda n: None
-        return
-
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text(f"{speed:,.0f} {unit}/s" if speed else "")
-
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with progress:
         task = progress.add_task(title, total=total, completed=done)
         yield lambda n: progress.advance(task, n)
+
+
+@contextmanager
+def stages(title: str, progress: Report | bool | None = None) -> Iterator[Report]:
+    """What work of several stages reports to: the caller's own function, bars that wait a second, or nothing.
+
+    Parameters
+    ----------
+    title : in front of the stages' names
+    progress : a function to call instead; True for bars, False for none, None for bars on a terminal
+
+    Examples
+    --------
+    >>> with stages("work", progress=print) as report:
+    ...     report("model", 1, 2)
+    model 1 2
+    """
+    if callable(progress):
+        yield progress
+        return
+    bars = None if progress is False else rich_progress(always=progress is True)
+    if bars is None:
+        yield lambda stage, done, total: None
+        return
+    begin = time.monotonic()
+    tasks: dict[str, Any] = {}
+
+    def report(stage: str, done: int, total: int) -> None:
+        if time.monotonic() - begin < PATIENCE:
+            return
+        if not tasks:
+            bars.start()
+        if stage not in tasks:
+            tasks[stage] = bars.add_task(f"{title}: {stage}", total=total)
+        bars.update(tasks[stage], completed=done)
+
+    try:
+        yield report
+    finally:
+        bars.stop()

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form._types import Array
-from attn_closed_form.evaluate.faithfulness import ranks
+from attn_closed_form.evaluate.ranks import ranks
 
 
 def pearson(scores: Array) -> Array:

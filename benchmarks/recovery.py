@@ -22,7 +22,7 @@ from attn_closed_form import Slalom, load_demo_model
 from attn_closed_form._types import Array
 from attn_closed_form.evaluate.datasets import load_imdb
 from attn_closed_form.evaluate.faithfulness import naive_bayes_scores
-from attn_closed_form.slalom.fit import fit_sequences
+from attn_closed_form.slalom.fitted import fit_sequences
 from jax_model.training.fit import cross_entropy, fit
 from jax_model.transformers.transformer import Config, Tree, forward, init_transformer, pad_documents, predict_documents
 

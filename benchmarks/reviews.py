@@ -22,14 +22,13 @@ from attn_closed_form.evaluate.datasets import load_imdb, load_yelp_hat
 from attn_closed_form.evaluate.faithfulness import (
     Value,
     aopc,
-    auroc,
     class_probability,
     deletion_curve,
     insertion_curve,
     naive_bayes_scores,
-    spearman,
     strict_fidelity,
 )
+from attn_closed_form.evaluate.ranks import auroc, spearman
 from attn_closed_form.game.pooled_game import PooledGame
 
 from .paper_tables import TABLE_9, TABLE_10, TABLE_11, TABLE_14

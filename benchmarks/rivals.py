@@ -16,7 +16,7 @@ from attn_closed_form._types import Array
 from attn_closed_form.evaluate.faithfulness import Value, linear_surrogate, slalom_surrogate
 from attn_closed_form.game.pooled_game import PooledGame
 from attn_closed_form.slalom.design import deletions
-from attn_closed_form.slalom.fit import fit_sequences
+from attn_closed_form.slalom.fitted import fit_sequences
 
 from .shapley import kernel_shap
 from .text_models import Ids, Subject

@@ -1,6 +1,6 @@
 """Weights to and from files, and from the authors' PyTorch state dict. No pickle is ever executed.
 
-A file holds one array a field of `AttentionWeights`, under the field's name, and the ids `cls` and `unk` as
+A file holds one array per field of `AttentionWeights`, under the field's name, and the ids `cls` and `unk` as
 zero-dimensional integers. Model files (`explainable/model_file.py`) have two more arrays, `vocabulary` and `about`.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._files import replacing
 from .positions import sinusoidal_positions
 from .weights import AXES, BIASES, AttentionWeights
 
@@ -91,15 +92,11 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
             raise ValueError(f"{name}: expected an array of plain data, got dtype {array.dtype}, which needs pickle")
     # safetensors' NumPy interface writes the buffer as it lies in memory, so a transposed view would be scrambled.
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
-    partial = path.with_name(f".{path.name}.partial{suffix}")
-    try:
+    with replacing(path) as partial:
         if suffix == ".npz":
             np.savez_compressed(partial, **contiguous)  # type: ignore[arg-type]  # takes any name as an array
         else:
             _safetensors().save_file(contiguous, partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:

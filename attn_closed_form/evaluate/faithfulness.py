@@ -3,7 +3,7 @@
 *Removal.* Tokens are taken away in the order of their scores (`deletion_curve`) or put back into nothing
 (`insertion_curve`); the area over the curve, `aopc`, is the mean fall of the output. *Strict fidelity.* An explanation
 that claims to predict the model must predict what happens when a few tokens go (`strict_fidelity`). *Agreement* with
-Naive Bayes scores (`naive_bayes_scores`, `spearman`) and with the words that people chose (`auroc`).
+Naive Bayes scores (`naive_bayes_scores`, `ranks.spearman`) and with the words that people chose (`ranks.auroc`).
 
 Whatever is removed from is either a `PooledGame`, whose curves come from running sums in O(d log d) without one call
 of a model, or a function of masks, (n, d) bool -> (n,), such as `removal(f, tokens)` for any black box f.
@@ -25,7 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._types import Array, Ids, Tokens
 from ..game.pooled_game import LOG_RANGE_PLAIN, PooledGame
-from ..slalom.slalom import BlackBox, Slalom, as_ids
+from ..slalom.black_box import BlackBox
+from ..slalom.slalom import Slalom, as_ids
 
 Masks = NDArray[np.bool_]
 Value = Callable[[Masks], Array]
@@ -284,53 +285,3 @@ def naive_bayes_scores(documents: Sequence[Tokens], labels: ArrayLike, D: int, a
             raise ValueError(f"documents: expected ids in 0..{D - 1}, got {ids.min()}..{ids.max()}")
         n.append(np.bincount(ids, minlength=D))
     return np.log(n[1] + alpha) - np.log(n[0] + alpha)
-
-
-def ranks(x: ArrayLike) -> Array:
-    """Ranks from 1, equal numbers sharing their mean rank.
-
-    >>> ranks([10.0, 30.0, 10.0])
-    array([1.5, 3. , 1.5])
-    """
-    values = np.asarray(x, dtype=np.float64)
-    if values.ndim != 1 or np.isnan(values).any():
-        raise ValueError(f"x: expected one-dimensional numbers, got shape {values.shape} or NaN")
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-
-
-def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    """Spearman's rank correlation; NaN if either is constant.
-
-    >>> spearman([1.0, 2.0, 3.0], [10.0, 100.0, 50.0])
-    0.5
-    """
-    a, b = ranks(x), ranks(y)
-    if a.shape != b.shape:
-        raise ValueError(f"y: expected shape {a.shape} like x, got {b.shape}")
-    a, b = a - a.mean(), b - b.mean()
-    size = np.sqrt((a @ a) * (b @ b))
-    return float(a @ b / size) if size > 0 else float("nan")
-
-
-def auroc(chosen: ArrayLike, scores: ArrayLike) -> float:
-    """Area under the ROC curve of scores that predict a choice (P2, E.3): P(score of a chosen > of another), ties half.
-
-    Parameters
-    ----------
-    chosen : (T,) bool, such as human attention; some must be chosen and some not
-    scores : (T,) unsigned scores, such as absolute attributions
-
-    Examples
-    --------
-    >>> auroc([True, False, False], [0.5, 0.5, 0.1])
-    0.75
-    """
-    picked, r = np.asarray(chosen), ranks(scores)
-    if picked.shape != r.shape or (picked.dtype.kind != "b" and not np.isin(picked, (0, 1)).all()):
-        raise ValueError(f"chosen: expected {r.size} booleans like scores, got {picked.dtype} {picked.shape}")
-    picked = picked.astype(bool)
-    n1, n0 = int(picked.sum()), int((~picked).sum())
-    if n1 == 0 or n0 == 0:
-        raise ValueError(f"chosen: expected some tokens chosen and some not, got {n1} of {picked.size}")
-    return float((r[picked].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from .._types import Array
-from ..evaluate.faithfulness import spearman
+from ..evaluate.ranks import spearman
 from ..explanations.explanation import Explanation
 from .labels import place_labels
 from .palette import AGAINST, FOR, css

@@ -6,13 +6,14 @@ waste model calls: some repeat each other and some tokens are hardly ever seen (
 two tokens out). The default, `design="balanced"`, draws from the same populations without replacement, in rounds
 that treat every token alike:
 
-- short sequences: a random circle of the V tokens and a shift vector a round; one round has every token once in each
-  place. All V^(n-1) rounds together are the whole population. The first round repeats one token n times, which shows
-  its value (P2, Eq. 44); the second joins neighbours of the circle, which links all importances (Eq. 52).
+- short sequences: a random circle of the V tokens, and one shift vector per round; one round has every token once in
+  each place. All V^(n-1) rounds together are the whole population. The first round repeats one token n times, which
+  shows its value (P2, Eq. 44); the second joins neighbours of the circle, which links all importances (Eq. 52).
 - deletions: one round cuts a random order of the T positions into blocks of k, and deletes a block at a time. Every
   size k has one round before any has two; then the sizes even out towards Algorithm 2's uniform ones.
 
-Samples that coincide are put to the model once and counted as often as they were drawn.
+Subsets of any size (`any_size`) are not P2's: they say what the document's neighbourhood cannot, namely what a token
+does when few others are left. Samples that coincide are put to the model once and counted as often as they were drawn.
 """
 
 from __future__ import annotations
@@ -83,19 +84,29 @@ def deletions(T: int, num_samples: int, max_deletions: int, design: str, rng: np
     return keep
 
 
+def any_size(T: int, num_samples: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Subsets of all sizes alike: (num_samples, T) masks with 1 to T - 1 positions kept (one if T is 1).
+
+    >>> np.sort(any_size(5, 8, np.random.default_rng(0)).sum(axis=1))
+    array([1, 1, 2, 2, 3, 3, 4, 4])
+    """
+    kept = 1 + np.floor(rng.permutation(np.arange(num_samples)) * max(T - 1, 1) / max(num_samples, 1))
+    order = rng.random((num_samples, T)).argsort(axis=1).argsort(axis=1)
+    mask: NDArray[np.bool_] = order < kept[:, None]
+    return mask
+
+
 def distinct(sequences: list[Ids]) -> tuple[list[Ids], NDArray[np.intp]]:
-    """Different sequences in order of appearance, and how often each occurs.
+    """Different sequences in order of appearance, and which of them each sequence is.
 
     >>> distinct([np.array([1, 2]), np.array([3]), np.array([1, 2])])
-    ([array([1, 2]), array([3])], array([2, 1]))
+    ([array([1, 2]), array([3])], array([0, 1, 0]))
     """
     seen: dict[bytes, int] = {}
     first: list[Ids] = []
-    counts: list[int] = []
-    for sequence in sequences:
-        at = seen.setdefault(sequence.tobytes(), len(first))
-        if at == len(first):
+    which = np.empty(len(sequences), dtype=np.intp)
+    for i, sequence in enumerate(sequences):
+        which[i] = seen.setdefault(sequence.tobytes(), len(first))
+        if which[i] == len(first):
             first.append(sequence)
-            counts.append(0)
-        counts[at] += 1
-    return first, np.array(counts, dtype=np.intp)
+    return first, which

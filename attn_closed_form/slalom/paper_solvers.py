@@ -1,4 +1,7 @@
-"""P2's own solvers for SLALOM, for comparison with the optimum (`slalom_solvers.py`).
+"""P2's own loops for SLALOM: Algorithms 1 and 2.
+
+They are offered as solvers (`solvers.py`); the end of `alternate` is also one of the starts of the optimum without
+penalty (`least_squares.py`).
 
 `sgd` is the loop of Algorithm 1, plain gradient steps on minibatches. The paper names its learning rate, batch size
 and number of steps but not their values; the defaults here are ours. (The authors' package replaces SGD by Adam.)
@@ -12,8 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._progress import Report
 from .._types import Array
-from .samples import Progress, Samples, Solution, mean_squared_error, values_for
+from .samples import Samples, Solution, mean_squared_error, values_for
 
 # A mass of zero has no logarithm; it becomes this share of the largest.
 MASS_FLOOR = 1e-8
@@ -23,7 +27,7 @@ def sgd(
     samples: Samples,
     f: Array,
     weight: Array,
-    progress: Progress,
+    report: Report,
     rng: np.random.Generator,
     learning_rate: float = 0.5,
     batch_size: int = 128,
@@ -35,7 +39,7 @@ def sgd(
     draws = rng.choice(len(f), size=(steps, batch_size), p=weight)
     for step, rows in enumerate(draws):
         if step % 100 == 0:
-            progress("fit", step, steps)
+            report("fit", step, steps)
         batch = samples.take(rows)
         alpha = batch.alpha(s)
         ds, dv = np.zeros(V), np.zeros((V, C))
@@ -52,14 +56,14 @@ def sgd(
     return Solution(s - s.mean(), v, mean_squared_error(samples, f, weight, s, v), steps, False)
 
 
-def alternate(samples: Samples, f: Array, weight: Array, progress: Progress, rounds: int = 20) -> Solution:
+def alternate(samples: Samples, f: Array, weight: Array, report: Report, rounds: int = 20) -> Solution:
     """Algorithm 2 with Eq. 74 (values by least squares) and Eq. 77 to 79 (masses), until the MSE stops falling."""
     s = np.zeros(samples.V)
     v = values_for(samples, f, weight, s)
     mse = mean_squared_error(samples, f, weight, s, v)
     n = samples.counts() * np.sqrt(weight)[:, None]
     for count in range(rounds):
-        progress("fit", count, rounds)
+        report("fit", count, rounds)
         G = np.zeros((samples.V, samples.V))
         for c in range(f.shape[1]):
             E = n * (samples.at(v[:, c]) - f[:, c : c + 1])

@@ -1,12 +1,12 @@
 """Between attention weights and SLALOMs: read one off, or build weights that compute it.
 
-**Reading off.** After the collapse (`collapse.py`) a head without positions *is* a SLALOM: s(token) = s_tok and
-v(token) = u_tok, on the sequence that the model sees, which is [CLS], the document and [UNK] up to T_max. So the
-sequence, not the document, is the argument: `SlalomReadoff.sequence` writes it out. One head and no positions: the
-model is a SLALOM, exactly. K heads: the mean of K SLALOMs, exactly. Positions that matter: a SLALOM a document, whose
-tokens are the T_max positions, exactly. In the last two cases a *single* SLALOM on token ids can only be fitted. It is
-fitted without [CLS]: as every padded document has T_max - 1 other tokens, giving each of them its share of the mass of
-[CLS] changes no output, and no sample could tell the two apart.
+**Reading off.** In terms of its score tables (`classifier/score_tables.py`) a head without positions *is* a SLALOM:
+s(token) = s_tok and v(token) = u_tok, on the sequence that the model sees, which is [CLS], the document and [UNK] up to
+T_max. So the sequence, not the document, is the argument: `SlalomReadoff.sequence` writes it out. One head and no
+positions: the model is a SLALOM, exactly. K heads: the mean of K SLALOMs, exactly. Positions that matter: one SLALOM
+per document, whose tokens are the T_max positions, exactly. In the last two cases a *single* SLALOM on token ids can
+only be fitted. It is fitted without [CLS]: as every padded document has T_max - 1 other tokens, giving each of them its
+share of the mass of [CLS] changes no output, and no sample could tell the two apart.
 
 **Building.** P2, Prop. 5.1, whose printed construction does not compute what it says: with W_k = 0 and W_q = I the
 logit is the *query's* importance, the same for every key; the value stands in the second coordinate while W_class
@@ -25,8 +25,9 @@ from ..classifier.predict import predict_many
 from ..classifier.score_tables import as_tokens, pad
 from ..classifier.weights import AttentionWeights
 from .design import deletions, distinct
-from .fit import fit_sequences
+from .fitted import fit_sequences
 from .slalom import Slalom, as_ids
+from .solvers import Optimum
 
 # exp(-MARGIN) is below half a unit in the last place of 1 even when thousands of tokens share it.
 MARGIN = 60.0
@@ -82,7 +83,7 @@ def slalom_from_weights(
     gamma: float = 0.0,
     num_samples: int = 2000,
     max_deletions: int = 5,
-    max_spread: float = 6.0,
+    max_spread: float = 30.0,
     seed: int = 0,
 ) -> SlalomReadoff:
     """SLALOMs of an attention classifier: exact where there are any, the best fit for a document otherwise.
@@ -93,7 +94,8 @@ def slalom_from_weights(
     tokens : a document. Needed where positions matter; with several heads it adds the best single SLALOM, fitted as
         by Algorithm 2 to the model with up to `max_deletions` tokens replaced by [UNK]
     gamma : sum of the importances, over the ids of each SLALOM
-    num_samples, max_deletions, max_spread, seed : of that fit, see `slalom_fit_fidel`
+    num_samples, max_deletions, seed : of that fit, see `slalom_fit_fidel`
+    max_spread : bound on the difference between the largest and the smallest importance of the fitted SLALOM
 
     Returns
     -------
@@ -153,8 +155,15 @@ def _best(
     """Best single SLALOM for a document, and its MSE and R^2 on fresh samples."""
     rng = np.random.default_rng(seed)
     keep = deletions(ids.size, num_samples, max_deletions, "balanced", rng)
-    masked, counts = distinct(list(np.where(keep, ids, weights.unk)))
-    fit = fit_sequences(_squeeze(predict_many(weights, masked)), list(pad(weights, masked)[:, 1:]), counts, gamma=gamma)
+    masked, which = distinct(list(np.where(keep, ids, weights.unk)))
+    fit = fit_sequences(
+        _squeeze(predict_many(weights, masked)),
+        list(pad(weights, masked)[:, 1:]),
+        np.bincount(which),
+        gamma=gamma,
+        solver=Optimum(background=False, max_spread=max_spread),
+        seed=seed,
+    )
     fresh = np.where(deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng), ids, weights.unk)
     f = predict_many(weights, list(fresh))
     error = f - fit.slalom.predict_many(list(pad(weights, list(fresh))[:, 1:])).reshape(f.shape)
@@ -174,9 +183,10 @@ def slalom_to_weights(slalom: Slalom, T_max: int = 256, d_att: int = 4) -> Atten
     bias; a key is [s, 0, ...], so that the logit is sqrt(d_att) s / sqrt(d_att) = s; W_v and W_l pass the values on.
 
     [CLS] and padding cannot be masked in P1's model, so they are made too light to be felt: their importance is 60 + ln
-    T_max below the smallest, and their value is the middle of the values. All of them together hold less than e^-60 <
-    1e-26 of the attention, which rounding removes. They get two fresh ids behind the largest id of the SLALOM. Ids in
-    between that the SLALOM does not know are embedded like [UNK]: they, too, are ignored.
+    T_max below the smallest, and their value is the middle of the values. (If the SLALOM has a background, it is
+    [CLS].) All of them together hold less than e^-60 < 1e-26 of the attention, which rounding removes. They get two
+    fresh ids behind the largest id of the SLALOM. Ids in between that the SLALOM does not know are embedded like
+    [UNK]: they, too, are ignored.
 
     Parameters
     ----------
@@ -211,6 +221,8 @@ def slalom_to_weights(slalom: Slalom, T_max: int = 256, d_att: int = 4) -> Atten
     W_e[:, 0] = slalom.s.min() - MARGIN - np.log(T_max)
     W_e[:, 1:] = (v.max(axis=0) + v.min(axis=0)) / 2
     W_e[slalom.ids] = np.column_stack([slalom.s, v])
+    if slalom.s_background > -np.inf:
+        W_e[cls] = np.r_[slalom.s_background, np.atleast_1d(slalom.v_background)]
     b_q = np.zeros((1, d_att))
     b_q[0, 0] = np.sqrt(d_att)
     W_k = np.zeros((1, d_att, 1 + C))

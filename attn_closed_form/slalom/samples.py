@@ -1,35 +1,52 @@
 """Samples for a SLALOM fit: sums over the tokens of each sample, and what follows from them at once.
 
 A sample i is a sequence in which token j occurs n_ij times and has the weight
-alpha_ij = n_ij e^{s_j} / sum_k n_ik e^{s_k}. Both solvers (`slalom_solvers.py`, `slalom_paper.py`) need only products
-of such tables. `LongSamples` keeps them dense, (n, V); `ShortSamples` keeps the L places of each sample, (n, L), which
-makes SLALOM-eff independent of V: "entries" below are either.
+alpha_ij = n_ij e^{s_j} / sum_k n_ik e^{s_k}. All solvers need only products of such tables. `LongSamples` keeps them
+dense, (n, V); `ShortSamples` keeps the L places of each sample, (n, L), which makes SLALOM-eff independent of V. An
+"entry" below is either: a number for a sample and a token, or for a sample and a place in it. A background is one more
+token, the last one, which occurs once in every sample.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._types import Array, Ids
 
-Progress = Callable[[str, int, int], None]
+# Up to this length a sequence is stored as indices, and a sample costs its length squared; else as a row of counts.
+SHORT = 4
 
 
 class Solution(NamedTuple):
-    """s (V,), v (V, C), the weighted MSE, the number of steps, and whether it stopped by itself."""
+    """What a solver found.
+
+    Attributes
+    ----------
+    s, v : (V,) importances and (V, C) values; with a background both have one more row, the last
+    mse : weighted mean squared error on the samples
+    iterations : number of steps
+    converged : whether it stopped by itself
+    background : whether the last row of s and v is a background
+    penalty : with which the fit was made
+    undetermined : (V,) whether an importance comes from the penalty rather than from the samples
+    """
 
     s: Array
     v: Array
     mse: float
     iterations: int
     converged: bool
+    background: bool = False
+    penalty: float = 0.0
+    undetermined: NDArray[np.bool_] | None = None
 
 
 class Samples(Protocol):
-    """Sums over the tokens of each sample; an entry array has a row a sample."""
+    """Sums over the tokens of each sample; an array of entries has one row per sample."""
 
     V: int
 
@@ -37,19 +54,33 @@ class Samples(Protocol):
         """Softmax weights as entries."""
 
     def at(self, x: Array) -> Array:
-        """(V,) numbers a token, where they meet the entries."""
+        """(V,) numbers, one per token, at every entry."""
 
     def gram(self, x: Array, y: Array) -> Array:
         """(V, V) products x^T y of entry arrays."""
 
     def columns(self, x: Array, r: Array) -> Array:
-        """(V,) products x^T r with (n,) numbers a sample."""
+        """(V,) products x^T r with one number per sample, (n,)."""
 
     def counts(self) -> Array:
         """Entries of the counts n_ij."""
 
     def take(self, rows: Ids) -> Samples:
         """Some of the samples."""
+
+    def with_background(self) -> Samples:
+        """The same samples with one more token, which occurs once in each."""
+
+
+def count_tokens(ids: Ids, sequences: Sequence[Ids]) -> Samples:
+    """Samples of sequences whose tokens are all among the sorted `ids`."""
+    lengths = np.array([len(sequence) for sequence in sequences])
+    index = np.searchsorted(ids, np.concatenate(list(sequences)))
+    if lengths.max() <= SHORT and (lengths == lengths[0]).all():
+        return ShortSamples(index.reshape(len(sequences), -1), ids.size)
+    cells = np.repeat(np.arange(len(sequences)), lengths) * ids.size + index
+    counts = np.bincount(cells, minlength=len(sequences) * ids.size)
+    return LongSamples(counts.reshape(-1, ids.size).astype(np.float64))
 
 
 class LongSamples:
@@ -88,6 +119,10 @@ class LongSamples:
         """Rows of the table."""
         return LongSamples(self.n[rows])
 
+    def with_background(self) -> LongSamples:
+        """A column of ones."""
+        return LongSamples(np.column_stack([self.n, np.ones(len(self.n))]))
+
 
 class ShortSamples:
     """Samples of one short length as (n, L) indices: every product costs n L^2, whatever V is."""
@@ -96,7 +131,7 @@ class ShortSamples:
         self.index, self.V = index, V
 
     def alpha(self, s: Array) -> Array:
-        """Softmax a row."""
+        """Softmax of each row."""
         score = s[self.index]
         mass = np.exp(score - score.max(axis=1, keepdims=True))
         return mass / mass.sum(axis=1, keepdims=True)
@@ -117,16 +152,22 @@ class ShortSamples:
         return np.bincount(self.index.ravel(), (x * r[:, None]).ravel(), self.V).astype(np.float64, copy=False)
 
     def counts(self) -> Array:
-        """One a place."""
+        """One per place."""
         return np.ones(self.index.shape)
 
     def take(self, rows: Ids) -> ShortSamples:
         """Rows of the index."""
         return ShortSamples(self.index[rows], self.V)
 
+    def with_background(self) -> ShortSamples:
+        """One more place."""
+        return ShortSamples(np.column_stack([self.index, np.full(len(self.index), self.V)]), self.V + 1)
 
-def values_for(samples: Samples, f: Array, weight: Array, s: Array) -> Array:
-    """Best values for given importances, Eq. 74: (V, C)."""
+
+def values_for(
+    samples: Samples, f: Array, weight: Array, s: Array, ridge: float = 0.0, target: Array | float = 0.0
+) -> Array:
+    """Best values for given importances, Eq. 74: (V, C). With a ridge, `ridge` |v - target|^2 is added to the MSE."""
     root = np.sqrt(weight)[:, None]
     alpha = samples.alpha(s) * root
     H = samples.gram(alpha, alpha)
@@ -134,7 +175,8 @@ def values_for(samples: Samples, f: Array, weight: Array, s: Array) -> Array:
     scale = np.sqrt(np.diag(H))
     scale = np.where(scale > 0, scale, 1.0)
     H = H / scale / scale[:, None]
-    H[np.diag_indices_from(H)] += 1e-13
+    H[np.diag_indices_from(H)] += 1e-13 + ridge / scale**2
+    rhs = rhs + ridge * target
     return np.linalg.solve(H, rhs / scale[:, None]) / scale[:, None]
 
 

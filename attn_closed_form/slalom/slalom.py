@@ -1,17 +1,20 @@
 """SLALOM, the softmax-linked additive log-odds model of P2 (Leemann et al.), section 5.
 
-Every token has an importance s and a value v (one a class), and a sequence t of tokens has the output
+Every token has an importance s and a value v (one per class), and a sequence t of tokens has the output
 
     F(t) = sum_i alpha_i(t) v(t_i),   alpha(t) = softmax(s(t_1), ..., s(t_T))                        (P2, Eq. 4),
 
 with sum s = gamma, because adding a constant to s changes nothing. A token that occurs twice counts twice. A SLALOM is
-a softmax-pooled game without background (`Slalom.game`), so that its Shapley values, LIME coefficients and
-interactions are exact and fast, which P2 (B.7) calls intractable.
+a softmax-pooled game (`Slalom.game`), so that its Shapley values, LIME coefficients and interactions are exact and
+fast, which P2 (B.7) calls intractable.
 
 Where this departs from P2:
 
-- Eq. 55: the sign is wrong, log(1/g - 1) is s(tau^) - s(tau). Eq. 56 needs plus d(theta^, theta). Eq. 58 must read
-  (gamma - sum eta)/|V|. `slalom_recover` has them right, and picks its references for accuracy.
+- A *background* of importance s_0 and value v_0 may be present in every sequence, as special tokens or padding are:
+
+      F(t) = (e^{s_0} v_0 + sum_i e^{s(t_i)} v(t_i)) / (e^{s_0} + sum_i e^{s(t_i)}).
+
+  P2's SLALOM is the case s_0 = -infinity, the default. With a background the empty sequence has the output v_0.
 - Eq. 65: the derivative (Eq. 64) is alpha_i (v_i - F), proportional to v_i e^{s_i} only if F = 0.
   `slalom_linearized` gives the derivative, and the printed score on request.
 - Eq. 71 (values of the classes sum to zero) is a choice of representative, as Eq. 73 does not see what all classes
@@ -21,7 +24,8 @@ Where this departs from P2:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,8 +38,6 @@ from ..classifier.document_game import word_groups
 from ..classifier.score_tables import softmax
 from ..game.pooled_game import PooledGame
 
-BlackBox = Callable[[list[Ids]], Any]
-
 
 @dataclass(frozen=True, eq=False)
 class Slalom:
@@ -46,7 +48,9 @@ class Slalom:
     ids : (V,) distinct token ids, any integers
     s : (V,) importances, shared by the classes; shifted on the way in, so that they sum to `gamma`
     v : (V,) values, or (V, C) values of C classes
-    gamma : sum of the importances
+    gamma : sum of the importances of the tokens
+    s_background : importance of what is present in every sequence, shifted with `s`; -infinity if nothing is
+    v_background : its value, or (C,) values
 
     Examples
     --------
@@ -65,6 +69,8 @@ class Slalom:
     s: Array
     v: Array
     gamma: float = 0.0
+    s_background: float = -np.inf
+    v_background: ArrayLike = 0.0
 
     def __post_init__(self) -> None:
         ids = as_ids("ids", self.ids)
@@ -73,17 +79,25 @@ class Slalom:
         if np.unique(ids).size != ids.size:
             values, counts = np.unique(ids, return_counts=True)
             raise ValueError(f"ids: expected distinct token ids, got {values[counts.argmax()]} {counts.max()} times")
-        s, v = _finite("s", self.s), _finite("v", self.v)
+        s, v = finite("s", self.s), finite("v", self.v)
         if s.shape != ids.shape:
-            raise ValueError(f"s: expected shape {ids.shape}, one an id, got {s.shape}")
+            raise ValueError(f"s: expected shape {ids.shape}, one per id, got {s.shape}")
         if v.ndim not in (1, 2) or v.shape[0] != ids.size or v.size == 0:
             raise ValueError(f"v: expected shape ({ids.size},) or ({ids.size}, C), got {v.shape}")
-        gamma = float(_finite("gamma", self.gamma))
-        s = s - s.mean() + gamma / ids.size
-        for name, value in (("ids", ids), ("s", s), ("v", v)):
+        gamma = float(finite("gamma", self.gamma))
+        shift = gamma / ids.size - s.mean()
+        s_background = float(self.s_background)
+        if not s_background < np.inf:
+            raise ValueError(f"s_background: expected a number or -inf, got {self.s_background!r}")
+        v_background = finite("v_background", self.v_background)
+        if v_background.shape not in ((), v.shape[1:]):
+            raise ValueError(f"v_background: expected one value per class, {v.shape[1:]}, got {v_background.shape}")
+        v_background = np.broadcast_to(v_background, v.shape[1:])
+        for name, value in (("ids", ids), ("s", s + shift), ("v", v), ("v_background", v_background)):
             value.flags.writeable = False
             object.__setattr__(self, name, value)
         object.__setattr__(self, "gamma", gamma)
+        object.__setattr__(self, "s_background", s_background + shift)
 
     @property
     def V(self) -> int:
@@ -116,7 +130,7 @@ class Slalom:
     def predict(self, tokens: Tokens) -> Array:
         """F(t), Eq. 4 and 72: a scalar array () for v of shape (V,), else (C,).
 
-        An empty sequence has no output, and is an error.
+        Without background an empty sequence has no output, and is an error.
         """
         return self.predict_many([tokens])[0]
 
@@ -124,13 +138,19 @@ class Slalom:
         """Outputs of B sequences of any lengths: (B,) for v of shape (V,), else (B, C)."""
         rows = [as_ids("documents", document) for document in documents]
         lengths = np.array([row.size for row in rows], dtype=np.intp)
-        if (empty := np.flatnonzero(lengths == 0)).size:
+        background = self.s_background > -np.inf
+        if not background and (empty := np.flatnonzero(lengths == 0)).size:
             raise ValueError(f"tokens: expected at least one token, got an empty document (number {empty[0]})")
         if not rows:
             return np.zeros((0, *self.v.shape[1:]))
         index = self.index(np.concatenate(rows))
-        starts = np.r_[0, np.cumsum(lengths)[:-1]]
         s, v = self.s[index], self.v[index]
+        starts = np.r_[0, np.cumsum(lengths)[:-1]]
+        if background:  # one more token in front of every sequence
+            s = np.insert(s, starts, self.s_background)
+            v = np.insert(v, starts, self.v_background, axis=0)
+            lengths = lengths + 1
+            starts = np.r_[0, np.cumsum(lengths)[:-1]]
         mass = np.exp(s - np.repeat(np.maximum.reduceat(s, starts), lengths))
         total = np.add.reduceat(mass, starts)
         if v.ndim == 1:
@@ -146,17 +166,19 @@ class Slalom:
         """The same probabilities with values that sum to zero over the classes (Eq. 71)."""
         if self.v.ndim == 1:
             raise ValueError(f"v: expected several classes, shape ({self.V}, C), got {self.v.shape}")
-        return Slalom(self.ids, self.s, self.v - self.v.mean(axis=1, keepdims=True), self.gamma)
+        centre = self.v.mean(axis=1, keepdims=True)
+        v_background = np.asarray(self.v_background)
+        return dataclasses.replace(self, v=self.v - centre, v_background=v_background - v_background.mean())
 
     def game(self, tokens: Tokens, players: str = "positions", output: int = 0, empty_value: float = 0.0) -> PooledGame:
-        """Game of a document: an absent player is deleted, and there is no background.
+        """Game of a document: an absent player is deleted.
 
         Parameters
         ----------
         tokens : T ids, at least one
-        players : "positions", a player each token; "words", one each distinct id
+        players : "positions" makes every token a player; "words" makes every distinct id a player
         output : which class is explained
-        empty_value : the value of the empty document, which Eq. 4 leaves open
+        empty_value : the value of the empty document, which Eq. 4 leaves open; a background has its own
 
         Examples
         --------
@@ -172,34 +194,44 @@ class Slalom:
         index = self.index(tokens)
         if index.size == 0:
             raise ValueError("tokens: expected at least one token, got an empty document")
-        v = self._class_values(output)[index]
+        v, v_background = self._class_values(output)
+        background = {} if self.s_background == -np.inf else {"s_background": self.s_background}
         game = PooledGame.from_scores(
-            self.s[index], v, empty_value=empty_value, labels=[str(i) for i in self.ids[index]]
+            self.s[index],
+            v[index],
+            **background,
+            v_background=v_background if background else None,
+            empty_value=empty_value,
+            labels=[str(i) for i in self.ids[index]],
         )
         return game if players == "positions" else game.merge(word_groups(index))
 
-    def _class_values(self, output: int) -> Array:
+    def _class_values(self, output: int) -> tuple[Array, float]:
+        """Values of the tokens, (V,), and of the background, for one class."""
         if isinstance(output, bool) or not isinstance(output, int | np.integer) or not 0 <= output < self.C:
             raise ValueError(f"output: expected an index in 0..{self.C - 1}, got {output!r}")
-        return self.v if self.v.ndim == 1 else self.v[:, output]
+        if self.v.ndim == 1:
+            return self.v, float(self.v_background)  # type: ignore[arg-type]  # an array () by now
+        return self.v[:, output], float(np.asarray(self.v_background)[output])
 
     def __repr__(self) -> str:
-        return f"Slalom(V={self.V}, C={self.C}, gamma={self.gamma})"
+        background = "" if self.s_background == -np.inf else f", s_background={self.s_background:.4g}"
+        return f"Slalom(V={self.V}, C={self.C}, gamma={self.gamma}{background})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
 
 def slalom_linearized(slalom: Slalom, tokens: Tokens, as_printed: bool = False, output: int = 0) -> Array:
-    """One score a token, from importance and value (P2, section 5.4 and B.7).
+    """One score per token, from importance and value (P2, section 5.4 and B.7).
 
     Parameters
     ----------
     slalom : Slalom
     tokens : T ids, at least one
     as_printed : False gives the derivative of F by the soft presence of each token at full presence,
-        alpha_i (v_i - F) (Eq. 64), which sums to zero. True gives v_i e^{s_i} (Eq. 65), which the paper holds
-        proportional to it; it is so only if F = 0. e^s overflows to infinity beyond s = 709.
+        alpha_i (v_i - F) (Eq. 64), which sums to zero without a background. True gives v_i e^{s_i} (Eq. 65), which the
+        paper holds proportional to it; it is so only if F = 0. e^s overflows to infinity beyond s = 709.
     output : class
 
     Returns
@@ -217,101 +249,34 @@ def slalom_linearized(slalom: Slalom, tokens: Tokens, as_printed: bool = False, 
     index = slalom.index(tokens)
     if index.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
-    s, v = slalom.s[index], slalom._class_values(output)[index]
+    values, v_background = slalom._class_values(output)
+    s, v = slalom.s[index], values[index]
     if as_printed:
         with np.errstate(over="ignore"):
             # log|v| inside, so that a value of zero stays zero where e^s is infinite.
             return np.sign(v) * np.exp(s + np.log(np.abs(v), where=v != 0, out=np.full(v.shape, -np.inf)))
-    alpha = softmax(s)
-    return alpha * (v - alpha @ v)
-
-
-def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
-    """SLALOM of a black box that is one, from 2|V| - 1 sequences (P2, Prop. 5.2, corrected).
-
-    A token alone shows its value (Eq. 44). A pair (tau, ref) of different values shows a difference of importances:
-    s(tau) - s(ref) = log((F - v(ref))/(v(tau) - F)). Two references of very different values are enough: each token
-    is paired with the one further from its own value, and the two with each other.
-
-    Parameters
-    ----------
-    f : takes a list of id arrays, returns (n,) outputs, or (n, C) of several classes; asked twice, for |V| single
-        tokens and for |V| - 1 pairs
-    ids : (V,) distinct ids
-    gamma : sum of the importances
-
-    Returns
-    -------
-    Slalom
-
-    Raises
-    ------
-    ValueError
-        if all values are equal (importances have no effect then), or if a pair's output does not lie strictly between
-        its tokens' values: then f is no SLALOM, or one importance is lost in the rounding of the other (a difference
-        above about 36).
-
-    Examples
-    --------
-    >>> truth = Slalom(ids=[10, 20, 30], s=[-1.0, 0.0, 1.0], v=[1.0, 1.0, 0.5])
-    >>> found = slalom_recover(truth.predict_many, [10, 20, 30])
-    >>> bool(np.allclose(found.s, truth.s) and np.allclose(found.v, truth.v))
-    True
-    """
-    tokens = as_ids("ids", ids)
-    if tokens.size == 0 or np.unique(tokens).size != tokens.size:
-        raise ValueError(f"ids: expected at least one id, all distinct, got {tokens.tolist()}")
-    v = ask(f, [tokens[i : i + 1] for i in range(tokens.size)])
-    flat = v.reshape(tokens.size, -1)
-    if tokens.size == 1:
-        return Slalom(tokens, np.array([gamma]), v, gamma)
-    first = int(((flat - flat.mean(axis=0)) ** 2).sum(axis=1).argmax())
-    from_first = ((flat - flat[first]) ** 2).sum(axis=1)
-    second = int(from_first.argmax())
-    if from_first[second] == 0:
-        raise ValueError(
-            f"f: expected a SLALOM that is not constant, got the same output for all {tokens.size} single tokens; "
-            "its importances have no effect and cannot be recovered"
-        )
-    from_second = ((flat - flat[second]) ** 2).sum(axis=1)
-    partner = np.where(from_first >= from_second, first, second)
-    partner[second] = first
-    others = np.flatnonzero(np.arange(tokens.size) != first)
-    pairs = ask(f, [tokens[[i, partner[i]]] for i in others]).reshape(others.size, -1)
-    apart = flat[others] - flat[partner[others]]
-    share = ((pairs - flat[partner[others]]) * apart).sum(axis=1)
-    rest = ((flat[others] - pairs) * apart).sum(axis=1)
-    if (bad := np.flatnonzero(~((share > 0) & (rest > 0)))).size:
-        i = others[bad[0]]
-        raise ValueError(
-            f"f: expected the output of the pair [{tokens[i]}, {tokens[partner[i]]}] strictly between those of its "
-            f"tokens, {flat[i]} and {flat[partner[i]]}, got {pairs[bad[0]]}: no SLALOM, or importances too far apart"
-        )
-    s = np.zeros(tokens.size)
-    s[others] = np.log(share) - np.log(rest)  # relative to the partner
-    s[others] += np.where(partner[others] == second, s[second], 0.0)
-    return Slalom(tokens, s, v, gamma)
-
-
-def ask(f: BlackBox, sequences: list[Ids]) -> Array:
-    """Outputs of a black box, (n,) or (n, C), checked."""
-    raw = np.asarray(f(sequences))
-    if raw.ndim not in (1, 2) or len(raw) != len(sequences) or raw.size == 0:
-        raise ValueError(f"f: expected ({len(sequences)},) or ({len(sequences)}, C) outputs, got shape {raw.shape}")
-    return _finite("f", raw)
+    alpha = softmax(np.r_[s, slalom.s_background])
+    F = alpha @ np.r_[v, v_background]
+    return alpha[:-1] * (v - F)
 
 
 def as_ids(name: str, value: ArrayLike | Tokens) -> Ids:
-    """One-dimensional array of integer ids, an own copy."""
+    """One-dimensional array of integer ids, a copy."""
     raw: NDArray[Any] = np.asarray(value)
     if raw.ndim != 1:
         raise ValueError(f"{name}: expected a one-dimensional sequence of ids, got shape {raw.shape}")
     if raw.size and raw.dtype.kind not in "iu":
-        raise ValueError(f"{name}: expected integer ids, got dtype {raw.dtype}")
+        hint = ""
+        if raw.dtype.kind in "UO":
+            hint = (
+                "; number the tokens first, e.g. number = {token: i for i, token in enumerate(dict.fromkeys(tokens))}"
+            )
+        raise ValueError(f"{name}: expected integer ids, got dtype {raw.dtype}{hint}")
     return raw.astype(np.intp)
 
 
-def _finite(name: str, value: ArrayLike) -> Array:
+def finite(name: str, value: ArrayLike) -> Array:
+    """Array of finite real numbers, a copy."""
     raw = np.asarray(value)
     if raw.dtype.kind not in "fiub":
         raise ValueError(f"{name}: expected real numbers, got dtype {raw.dtype}")

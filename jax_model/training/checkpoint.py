@@ -9,24 +9,20 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from attn_closed_form._files import replacing
+
 
 def save_checkpoint(path: str | os.PathLike[str], state: Any, notes: dict[str, Any]) -> None:
     """Write a pytree of arrays and JSON-able notes; a run killed in the middle leaves the previous file intact."""
-    path = Path(path)
     leaves: dict[str, Any] = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
     encoded = np.frombuffer(json.dumps(notes).encode("utf-8"), dtype=np.uint8)
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as stream:
+    with replacing(path) as partial, partial.open("wb") as stream:
         np.savez(stream, notes=encoded, **leaves)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(partial, path)
 
 
 def load_checkpoint(path: str | os.PathLike[str], like: Any) -> tuple[Any, dict[str, Any]]:

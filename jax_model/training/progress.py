@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a bar on a terminal that has rich, otherwise a line an epoch."""
+"""Progress of a run on stderr: a bar on a terminal that has rich, otherwise one line per epoch."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
+from attn_closed_form._progress import rich_progress
+
 
 class Progress:
     """A context that hears of steps and epochs.
 
     Parameters
     ----------
-    epochs, steps : how many, and steps an epoch
-    log : called with a line an epoch; None means stderr
+    epochs, steps : number of epochs, and of steps in each
+    log : called with one line per epoch; None means stderr
 
     Examples
     --------
@@ -29,7 +31,7 @@ class Progress:
     def __init__(self, epochs: int, steps: int, log: Callable[[str], None] | None = None) -> None:
         self.epochs, self.steps = epochs, steps
         self._log = log or (lambda line: print(line, file=sys.stderr, flush=True))
-        self._bar = _rich_bar() if log is None and sys.stderr.isatty() else None
+        self._bar = rich_progress() if log is None else None
         if self._bar is not None:
             self._task = self._bar.add_task("training", total=epochs * steps)
             self._log = self._bar.console.print
@@ -57,14 +59,3 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.stop()
-
-
-def _rich_bar() -> Any:
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as RichProgress
-    except ImportError:
-        return None
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    return RichProgress(*columns, console=Console(stderr=True), transient=True)

@@ -9,18 +9,16 @@ from scipy import stats
 from attn_closed_form import PooledGame, Slalom, pooled_game, predict, random_weights, shapley
 from attn_closed_form.evaluate.faithfulness import (
     aopc,
-    auroc,
     class_probability,
     deletion_curve,
     insertion_curve,
     linear_surrogate,
     naive_bayes_scores,
-    ranks,
     removal,
     slalom_surrogate,
-    spearman,
     strict_fidelity,
 )
+from attn_closed_form.evaluate.ranks import auroc, ranks, spearman
 from tests.tolerances import assert_algebraic
 
 TOKENS = [5, 7, 5, 11, 13, 2, 3]

@@ -49,6 +49,34 @@ class Counted:
 # --- the model
 
 
+@pytest.mark.parametrize("C", [None, 2])
+def test_a_background_is_one_more_token_in_every_sequence(C):
+    plain_one = toy(11, V=5, C=C)
+    bias = 0.7 if C is None else np.array([0.7, -2.0])
+    slalom = dataclasses.replace(plain_one, s_background=0.4, v_background=bias)
+    spelt_out = Slalom(np.r_[slalom.ids, 5000], np.r_[slalom.s, slalom.s_background], np.r_[slalom.v, [bias]])
+    documents = [[], slalom.ids[:1], slalom.ids[[2, 2, 3]], slalom.ids]
+    expected = spelt_out.predict_many([np.r_[np.asarray(d, dtype=int), 5000] for d in documents])
+    np.testing.assert_allclose(slalom.predict_many(documents), expected, atol=ALGEBRA)
+    game = slalom.game(slalom.ids)
+    assert game.value([False] * 5) == pytest.approx(np.ravel(bias)[0], abs=ALGEBRA)
+    assert game.value([True] * 5) == pytest.approx(np.ravel(slalom.predict(slalom.ids))[0], abs=ALGEBRA)
+    weights = slalom_to_weights(slalom, T_max=9)
+    np.testing.assert_allclose(predict_many(weights, documents[1:]), expected[1:].reshape(3, -1), atol=1e-10)
+    derivative = slalom_linearized(slalom, slalom.ids)
+    assert derivative.sum() == pytest.approx(-slalom_linearized(spelt_out, [*slalom.ids, 5000])[-1], abs=ALGEBRA)
+
+
+def test_a_background_shifts_with_the_importances_and_is_checked():
+    shifted = Slalom([1, 2], [10.0, 12.0], [1.0, 2.0], s_background=11.0, v_background=3.0)
+    assert shifted.s_background == pytest.approx(0.0)
+    assert "s_background=0" in repr(shifted)
+    with pytest.raises(ValueError, match="s_background: expected a number or -inf, got nan"):
+        Slalom([1], [0.0], [1.0], s_background=np.nan)
+    with pytest.raises(ValueError, match=r"v_background: expected one value per class, \(\), got \(2,\)"):
+        Slalom([1], [0.0], [1.0], s_background=0.0, v_background=[1.0, 2.0])
+
+
 @pytest.mark.parametrize("C", [None, 3])
 def test_predict_is_equation_4_with_multiplicity(C):
     slalom = toy(0, C=C)
@@ -59,7 +87,7 @@ def test_predict_is_equation_4_with_multiplicity(C):
     assert slalom.predict([a]).shape == (() if C is None else (C,))
 
 
-def test_predict_many_has_a_row_a_document():
+def test_predict_many_has_one_row_per_document():
     slalom = toy(1, C=2)
     documents = [slalom.ids[:1], slalom.ids[[2, 2, 3]], slalom.ids]
     out = slalom.predict_many(documents)
@@ -365,7 +393,7 @@ def test_several_heads_are_a_mean_of_slaloms():
     assert mean == pytest.approx(predict(weights, [5, 8, 5])[0], abs=ALGEBRA)
 
 
-def test_positions_make_a_slalom_a_document():
+def test_positions_make_one_slalom_per_document():
     weights = random_weights(seed=3, K=2, C=2, T_max=13)
     readoff = slalom_from_weights(weights, [5, 8, 5, 9], num_samples=200)
     assert readoff.by_position
@@ -377,6 +405,7 @@ def test_positions_make_a_slalom_a_document():
         slalom_from_weights(weights, [])
 
 
+@pytest.mark.filterwarnings("ignore::attn_closed_form.SlalomWarning")
 def test_best_slalom_of_a_document_and_its_fidelity():
     weights = random_weights(seed=4, K=3, T_max=40, d_e=12)
     tokens = np.random.default_rng(0).integers(2, 50, size=25)
