@@ -151,6 +151,16 @@ def first_appearance(rows: NDArray[Any]) -> tuple[Ids, Ids]:
     return rank[inverse.reshape(-1)], first[order]
 
 
+def members(numbers: Ids) -> list[list[int]]:
+    """Instances of each group, from the group of each instance.
+
+    >>> members(np.array([0, 1, 0]))
+    [[0, 2], [1]]
+    """
+    order = np.argsort(numbers, kind="stable")
+    return [group.tolist() for group in np.split(order, np.cumsum(np.bincount(numbers))[:-1])]
+
+
 def as_bag(raw: Any) -> Bag:
     """A bag from a bag, an array of features (n, D) or (1, n, D), or the path of a file."""
     if isinstance(raw, Bag):

@@ -23,22 +23,27 @@ from numpy.typing import ArrayLike
 
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
-from .bag import Bag, as_bag
+from .bag import Bag, as_bag, members
 from .bag_check import BagCheck, check
 from .bag_gradient import SCORES, gradient_scores
-from .bag_network import BagNetwork, InstanceScores, pooled_logits, softmax_with, table_network
+from .bag_network import BagNetwork, InstanceScores, pooled_logits, softmax_with
+from .bag_scores import as_scores, table_network
 from .black_box import BATCH, CHECKS, DEVIATION, SubBags, measure_deviation
 from .layouts import network_from_state
 from .protocol import Explains, Units, probabilities
 from .settings import Resolved
 from .state_files import read_state, stored_outputs
 
+# What the value of a bag without instances is, for views.
+EMPTY = "the bias of the last layer"
+
 
 class BagData(NamedTuple):
-    """What the classifier keeps of a bag: the bag, and the scores of its instances."""
+    """What the classifier keeps of a bag: the bag, the scores of its instances, and gradients once asked for."""
 
     bag: Bag
     scores: InstanceScores
+    gradients: dict[tuple[float, ...], dict[str, Array]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,19 +186,12 @@ class BagClassifier(Explains):
         >>> bool(model.deviation < 1e-12), model.predict_logits(model.bag).round(3)
         (True, array([-0.341]))
         """
-        s = np.atleast_2d(np.asarray(raw_attention, dtype=np.float64))
-        v = np.asarray(instance_logits, dtype=np.float64)
-        v = v[:, None] if v.ndim == 1 else v
-        if v.ndim != 2 or s.ndim != 2 or s.shape[1] != len(v) or len(s) not in (1, v.shape[1]):
-            raise ValueError(
-                f"raw_attention: expected shape (n,) or (C, n) for instance_logits (n, C) = {v.shape}, got {s.shape}"
-            )
+        s, v = as_scores(raw_attention, instance_logits)
         network, table = table_network(s, v, bias)
-        heads = network.value_head
-        deviation = None if f is None else measure_deviation(f, s, v, heads, batch_size, checks, tol, seed)
-        bag = Bag(
-            table, None if coords is None else np.asarray(coords, dtype=np.float64), None if ids is None else tuple(ids)
-        )
+        rest = (network.value_head, batch_size, checks, tol, seed)
+        deviation = None if f is None else measure_deviation(f, s, v, *rest)
+        places = None if coords is None else np.asarray(coords, dtype=np.float64)
+        bag = Bag(table, places, None if ids is None else tuple(ids))
         return cls(network, tuple(outputs or ()), layout="attention", deviation=deviation, bag=bag)
 
     def read(self, raw: Any) -> Units:
@@ -206,9 +204,9 @@ class BagClassifier(Explains):
         return Units(
             labels=bag.labels,
             groups=groups,
-            data=BagData(bag, self.network.scores(bag.features)),
+            data=BagData(bag, self.network.scores(bag.features), {}),
             coords=bag.coords,
-            attrs={**bag.attrs, "patch_size": bag.patch_size},
+            attrs={**bag.attrs, "patch_size": bag.patch_size, "empty": EMPTY},
             group_labels=names,
         )
 
@@ -231,17 +229,9 @@ class BagClassifier(Explains):
         """Name of the most probable class of a bag."""
         return self.outputs[int(self.predict_proba(raw).argmax())]
 
-    def heads(self, coefficients: Sequence[float]) -> tuple[Ids, Array]:
-        """Heads that a direction needs, (h,), and its mixture of the rows of the readout in each, (h, R)."""
-        network = self.network
-        assert network.value_class is not None and network.value_head is not None
-        weight = np.asarray(coefficients, dtype=np.float64)[network.value_class]
-        used = np.unique(network.value_head[weight != 0])
-        return used, np.where(network.value_head == used[:, None], weight, 0.0)
-
     def game(self, units: Units, settings: Resolved) -> PooledGame:
         """Game of a bag in the direction `settings.coefficients`, with instances or regions as players."""
-        used, mixture = self.heads(settings.coefficients)
+        used, mixture = self.network.heads(settings.coefficients)
         scores: InstanceScores = units.data.scores
         bias = float(np.dot(settings.coefficients, self.network.bias))
         present = not np.isneginf(scores.s_background).all()
@@ -258,14 +248,11 @@ class BagClassifier(Explains):
             return game
         if settings.players not in units.groups:
             raise ValueError("players: expected 'instances' for a bag without coordinates and regions, got 'regions'")
-        numbers = units.groups[settings.players]
-        order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers)
-        members = [group.tolist() for group in np.split(order, np.cumsum(sizes)[:-1])]
-        return game.merge(members, units.group_labels[settings.players])
+        return game.merge(members(units.groups[settings.players]), units.group_labels[settings.players])
 
     def attention(self, units: Units, coefficients: Sequence[float] | None = None) -> Array:
         """(h, n) attention of the heads that a direction needs, all heads without one."""
-        used = np.arange(self.network.H) if coefficients is None else self.heads(coefficients)[0]
+        used = np.arange(self.network.H) if coefficients is None else self.network.heads(coefficients)[0]
         return softmax_with(units.data.scores.s[used], units.data.scores.s_background[used])[0]
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Array | None:
@@ -275,7 +262,10 @@ class BagClassifier(Explains):
             pooled = {"alpha-avg": attention.mean(axis=0), "alpha-max": attention.max(axis=0)}
             return pooled.get(name, attention)
         if name in SCORES and self.bag is None:  # features that are scores have no gradient of interest
-            return gradient_scores(self, units, settings.coefficients, name)
+            gradients = units.data.gradients
+            if settings.coefficients not in gradients:  # all four in one pass over the features
+                gradients[settings.coefficients] = gradient_scores(self, units, settings.coefficients)
+            return gradients[settings.coefficients][name]
         return None
 
     def check(self, raw: Any, logits: ArrayLike, tol: float = 1e-4) -> BagCheck:

@@ -34,17 +34,17 @@ SCORES: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def gradient_scores(model: BagClassifier, units: Units, coefficients: Sequence[float], name: str) -> Array:
-    """(n,) one score per instance from the gradient of the direction `coefficients` by its features.
+def gradient_scores(model: BagClassifier, units: Units, coefficients: Sequence[float]) -> dict[str, Array]:
+    """Scores of the instances from the gradient of the direction `coefficients` by their features, in one pass.
 
-    Parameters
-    ----------
-    name : "g-avg" (mean coordinate), "g-l1", "g-l2" (norms) or "gxi" (gradient times input)
+    Returns
+    -------
+    dict of (n,) arrays: "g-avg" (mean coordinate), "g-l1", "g-l2" (norms) and "gxi" (gradient times input)
     """
     network = model.network
     features = units.data.bag.features
     weight, slope, by_value = _instance_weights(model, units.data.scores, coefficients)
-    scores = np.empty(len(features))
+    scores = {name: np.empty(len(features)) for name in SCORES}
     for rows in network.chunks(len(features)):
         x = network.inputs(features, rows)
         below = [x]
@@ -54,7 +54,9 @@ def gradient_scores(model: BagClassifier, units: Units, coefficients: Sequence[f
         g = weight[:, rows].T @ by_value + _attention_gradient(network.attention, h, slope[:, rows].T)
         for layer, entered in zip(network.embed[::-1], below[-2::-1], strict=True):
             g = _layer_gradient(layer, entered, g)
-        scores[rows] = SCORES[name](np.asarray(features[rows], dtype=np.float64), g)
+        x = np.asarray(features[rows], dtype=np.float64)
+        for name, score in SCORES.items():
+            scores[name][rows] = score(x, g)
     return scores
 
 
@@ -62,7 +64,7 @@ def _instance_weights(
     model: BagClassifier, scores: InstanceScores, coefficients: Sequence[float]
 ) -> tuple[Array, Array, Array]:
     """Per head and instance alpha (h, n) and alpha (v - f) (H, n, zero where a head is not used), and dv/dh (h, E)."""
-    used, mixture = model.heads(coefficients)
+    used, mixture = model.network.heads(coefficients)
     alpha, rest = softmax_with(scores.s[used], scores.s_background[used])
     v = mixture @ scores.v
     f = (alpha * v).sum(axis=1) + rest * (mixture @ scores.v_background)

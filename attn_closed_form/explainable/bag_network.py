@@ -19,6 +19,7 @@ Features keep their type (float32, float16); chunks of rows are scored in float6
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -121,6 +122,13 @@ class BagNetwork:
         """Number of logits."""
         return self.bias.size
 
+    def heads(self, coefficients: Sequence[float]) -> tuple[Ids, Array]:
+        """Heads that a direction over the classes needs, (h,), and its mixture of the readout rows in each, (h, R)."""
+        assert self.value_class is not None and self.value_head is not None
+        weight = np.asarray(coefficients, dtype=np.float64)[self.value_class]
+        used = np.unique(self.value_head[weight != 0])
+        return used, np.where(self.value_head == used[:, None], weight, 0.0)
+
     def embedded(self, x: NDArray[Any]) -> Array:
         """(n, D) features -> (n, E) float64."""
         h = np.asarray(x, dtype=np.float64)
@@ -208,16 +216,3 @@ def softmax_with(s: Array, s_background: Array) -> tuple[Array, Array]:
     mass, rest = np.exp(s - top[:, None]), np.exp(s_background - top)
     total = mass.sum(axis=1) + rest
     return mass / total[:, None], rest / total
-
-
-def table_network(s: Array, v: Array, bias: Any = 0.0) -> tuple[BagNetwork, Array]:
-    """A network whose features are the scores themselves, and the features: log-masses (H, n), values (n, C) with bias.
-
-    H is 1, or C where every class has an attention of its own.
-    """
-    H, C = len(s), v.shape[1]
-    shift = np.broadcast_to(np.asarray(bias, dtype=np.float64), (C,))
-    eye = np.eye(H + C)
-    heads = np.zeros(C, dtype=np.intp) if H == 1 else np.arange(C)
-    network = BagNetwork(Attention(eye[:H]), eye[H:], shift, value_head=heads)
-    return network, np.concatenate([s.T, v - shift], axis=1)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .._types import Array
 from ..game.pooled_game import PooledGame
-from .bag import first_appearance
+from .bag import first_appearance, members
 from .protocol import Explains, Units, probabilities
 from .settings import Resolved
 from .state_files import read_state
@@ -245,8 +245,7 @@ class MeanPooledText(Explains):
         )
         if settings.players == "positions":
             return game
-        numbers = units.groups["words"]
-        return game.merge([np.flatnonzero(numbers == j).tolist() for j in range(int(numbers.max()) + 1)])
+        return game.merge(members(units.groups["words"]))
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Array | None:
         """The share of each token in the mean, as attention."""
