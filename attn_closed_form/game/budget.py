@@ -72,16 +72,20 @@ def budget(game: PooledGame, tol: float, amplification: float = 1.0) -> Budget:
         raise ValueError(f"tol: expected a positive number, got {tol}")
     spread = float(game.half_range.sum()) * (1 + 1e-12)
     scale = largest_known_value(game)
-    if spread == 0 and tol > OUTPUT:
+    # The last additions, relative to max|f|, and what they lose among the smallest numbers that float64 has.
+    output = OUTPUT + (8 * math.ldexp(1.0, -1074 - game.exponent) / scale if scale else 0.0)
+    if spread == 0 and tol > output:
         return Budget(EPS_LOOSE, 1.0, scale, spread, False)
-    smallest = _smallest_tol(spread, scale, amplification)
+    smallest = _smallest_tol(spread, scale, amplification, output)
     if not tol >= smallest:
+        if smallest == math.inf:
+            raise ToleranceError(f"tol: {tol:g} cannot be guaranteed for this game: f is 0 wherever it was tried")
         raise ToleranceError(
             f"tol: {tol:g} cannot be guaranteed for this game in float64 (its values spread over "
             f"{_shown(2 * spread, game.exponent)}, max|f| is at least {_shown(scale, game.exponent)}); "
             f"the smallest possible tol is {smallest_text(smallest)}"
         )
-    part = (tol - OUTPUT) * scale / amplification
+    part = (tol - output) * scale / amplification
     total = part / (4 * spread)
     rounding = ULP * (PRECISE + FACTOR * game.d)
     precise = rounding > total / 4
@@ -101,11 +105,11 @@ def guaranteed_error(game: PooledGame, tol: float) -> float:
     return math.inf if scale == LARGE else float(np.ldexp(tol * scale, game.exponent))
 
 
-def _smallest_tol(spread: float, scale: float, amplification: float) -> float:
+def _smallest_tol(spread: float, scale: float, amplification: float, output: float) -> float:
     """A tol that can be kept: what `budget` needs, a little more, and rounded up to two digits, as it is printed."""
     if scale == 0:
         return math.inf
-    need = OUTPUT + amplification * 4 * spread * (EPS_MIN + ULP * PRECISE) / scale
+    need = output + amplification * 4 * spread * (EPS_MIN + ULP * PRECISE) / scale
     return float(smallest_text(need * (1 + 1e-9)))
 
 

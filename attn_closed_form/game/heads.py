@@ -213,7 +213,7 @@ def exp_difference(s: Array, unit: Array) -> Array:
         high = s - unit
         back = high - s
         low = (s - (high - back)) - (unit + back)
-    low = np.where(np.isfinite(low), low, 0.0)
+    low = np.where(np.abs(high) < 2 * LOG_MASS_MAX, low, 0.0)  # beyond, e^high is 0 or capped
     return np.exp(np.minimum(high, LOG_MASS_MAX)) * (1 + low)
 
 

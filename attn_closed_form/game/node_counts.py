@@ -40,6 +40,8 @@ COSH = np.cosh(THETA)
 LOG_FACTOR = log_legendre_factor(THETA)
 # Part of a row's error that what lies outside of its interval may make.
 OUTSIDE = 0.125
+# Shortest interval: shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
+SHORTEST = 1e-6
 TINY = np.finfo(float).tiny
 # Rows with like numbers of nodes go through together: each number is rounded up to one of these.
 LEVELS = np.unique(np.round(np.geomspace(1, 4000, 60)).astype(int))
@@ -140,10 +142,10 @@ def relevant_interval(sums: RowSums, log_allowed: float) -> Interval:
     size = np.log(np.maximum(sums.weight * (sums.background + sums.players), TINY)) + 2
     tau = np.maximum(size - log_allowed, 0.0)
     slope = sums.heavy - sums.light
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         cross = (tau - sums.light) / slope
-    first = np.where((sums.light > tau) & (slope < 0), np.clip(cross, 0.0, 1.0), 0.0)
-    last = np.where((sums.heavy > tau) & (slope > 0), np.clip(cross, 0.0, 1.0), 1.0)
+    first = np.where((sums.light > tau) & (slope < 0), np.clip(cross, 0.0, 1 - SHORTEST), 0.0)
+    last = np.where((sums.heavy > tau) & (slope > 0), np.clip(cross, SHORTEST, 1.0), 1.0)
     nowhere = (sums.light >= tau) & (sums.heavy >= tau)
     return Interval(np.where(nowhere, 0.0, first), np.where(nowhere, 0.0, last))
 

@@ -5,7 +5,7 @@ rule is a set of nodes and weights, all positive, with
 
     | D sum_l w_l e^(-lam_l D) - 1 | <= eps        for every D in [1, R].
 
-*Short sums* serve up to R = e^14: a table of nearly best sums of exponentials (Braess and Hackbusch, 2005), made by
+*Short sums* serve up to R = e^12: a table of nearly best sums of exponentials (Braess and Hackbusch, 2005), made by
 `benchmarks/exponential_sums.py`. The bound of each entry is proved in ball arithmetic by
 `tests/game/test_exponential_sums.py`.
 
@@ -14,7 +14,7 @@ steps h = pi^2 / ln(1400 / eps) in t leaves three errors:
 1. Steps. With t -> t - ln D the integrand depends on the one number c = e^(1/2) D/R in (0, e^(1/2)]: it is g = phi'
    e^(-phi), phi = exp(t - c e^(-t)), an entire function. On the line Im t = a < pi/2 the integral of |g| is some N(a,
    c), and the trapezoidal rule errs by at most 2 N / (e^(2 pi a / h) - 1) (Trefethen and Weideman, 2014, theorem
-   5.1). `tests/game/trapezoid_proof.py` evaluates this in ball arithmetic for every eps in use and every c: at most
+   5.1). `proofs_check/trapezoid.py` evaluates this in ball arithmetic for every eps in use and every c: at most
    0.5 eps.
 2. Right end. Nodes with lam > cut, e^cut = (8/eps) ln(8/eps), are dropped: at most 0.26 eps (same place).
 3. Left end. Weights fall doubly exponentially; all that lie below w R = eps/16 add up to less than 0.07 eps.

@@ -17,12 +17,15 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-DEGREE, POINTS = 26, 78
-PRECISION = 96
+# Bits of the balls, and Chebyshev points per degree.
+PRECISION, OVERSAMPLING = 96, 3
 
 
-def proved_bound(lam: Sequence[float], w: Sequence[float], log_range: float) -> float:
-    """Upper bound, proved, of |x sum w e^(-lam x) - 1| for x in [1, e^log_range]; lam, w are exact float64 numbers."""
+def proved_bound(lam: Sequence[float], w: Sequence[float], log_range: float, expected: float = 1e-15) -> float:
+    """Upper bound, proved, of |x sum w e^(-lam x) - 1| for x in [1, e^log_range]; lam, w are exact float64 numbers.
+
+    `expected` is a guess at the bound, which sets the degree; a wrong one makes the bound larger, not wrong.
+    """
     from flint import arb, ctx
 
     before, ctx.prec = ctx.prec, PRECISION
@@ -30,16 +33,18 @@ def proved_bound(lam: Sequence[float], w: Sequence[float], log_range: float) -> 
         nodes = [arb(float(x)) for x in lam]
         weights = [arb(float(x)) for x in w]
         e_theta = arb(5) / 2 + (arb(25) / 4 - 1).sqrt()
-        slack = 1 / (arb.pi() * DEGREE / (2 * POINTS)).cos()
-        points = [(arb.pi() * (2 * i + 1) / (2 * POINTS)).cos() for i in range(POINTS)]
-        count = max(1, math.ceil(log_range / math.log(2) + 1e-9))
-        edges = [(arb(log_range) * k / count).exp() for k in range(count + 1)]
+        degree = math.ceil(math.log(1e4 / expected) / math.acosh(2.5))
+        count = OVERSAMPLING * degree
+        slack = 1 / (arb.pi() * degree / (2 * count)).cos()
+        points = [(arb.pi() * (2 * i + 1) / (2 * count)).cos() for i in range(count)]
+        pieces = max(1, math.ceil(log_range / math.log(2) + 1e-9))
+        edges = [(arb(log_range) * k / pieces).exp() for k in range(pieces + 1)]
         worst = arb(0)
         for a, b in pairwise(edges):
             middle, half = (a + b) / 2, (b - a) / 2
             least, most = middle - arb(5) / 2 * half, middle + arb(5) / 2 * half
             M = most * sum((u * (-y * least).exp() for y, u in zip(nodes, weights, strict=True)), arb(0)) + 1
-            rest = 2 * M / e_theta**DEGREE / (e_theta - 1)
+            rest = 2 * M / e_theta**degree / (e_theta - 1)
             largest = arb(0)
             for point in points:
                 x = middle + half * point

@@ -1,0 +1,117 @@
+"""Random and adversarial games for the attack on the guarantee: the families, and what is asked of each game."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attn_closed_form import PooledGame
+
+FAMILIES = (
+    "plain",
+    "spread",
+    "ties",
+    "dominating",
+    "dominated",
+    "mixed absence",
+    "cancelling heads",
+    "constants",
+    "constant heads",
+    "scales",
+    "offset",
+    "head scales",
+    "empty huge",
+    "masked",
+)
+
+
+class Trial(NamedTuple):
+    """A game, its family, and the accuracy that is asked for."""
+
+    family: str
+    game: PooledGame
+    tol: float
+
+
+def random_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:
+    """One game of a random family with a random tolerance between 1e-13 and 1e-1."""
+    family = str(rng.choice(FAMILIES))
+    d, H = int(rng.integers(1, most_players + 1)), int(rng.integers(1, 4))
+    return Trial(family, _game(rng, family, d, H), float(10 ** rng.uniform(-13, -1)))
+
+
+def _game(rng: np.random.Generator, family: str, d: int, H: int) -> PooledGame:
+    spread = float(rng.choice([0.1, 1.0, 3.0, 10.0]))
+    if family in ("spread", "masked"):
+        spread = float(rng.choice([30.0, 100.0, 300.0, 700.0]))
+    kind = int(rng.integers(4))
+    a = _arrays(rng, d, H, spread)
+    if family == "ties":
+        for name in ("s", "v", "s_absent", "v_absent"):
+            a[name] = rng.integers(-2, 3, (H, d)).astype(float)
+    if family in ("dominating", "dominated"):
+        a["s"][:, rng.integers(d)] += float(rng.choice([20.0, 40.0, 80.0])) * (1 if family == "dominating" else -1)
+    if family == "masked":
+        a["s"][:, rng.integers(d)] = float(rng.choice([-1e9, -65504.0, -1e4, -3.4e38]))
+    if family == "constant heads":
+        a["v"][:] = a["v_absent"][:] = a["v_background"][:, None] + float(rng.choice([0.0, 1e-9])) * a["v"]
+    if family == "head scales":
+        scale = 10.0 ** rng.uniform(-6, 6, H)
+        for name in ("v", "v_absent"):
+            a[name] *= scale[:, None]
+        a["v_background"] *= scale
+    if family == "scales":
+        scale = 10.0 ** rng.uniform(-300, 300)
+        for name in ("v", "v_absent", "v_background", "bias", "empty_value"):
+            a[name] = a[name] * scale
+    if family == "offset":
+        offset = rng.normal(size=H) * float(rng.choice([1e2, 1e4, 1e8, 1e12]))
+        for name in ("s", "s_absent"):
+            a[name] = a[name] + offset[:, None]
+        a["s_background"] = a["s_background"] + offset
+    if family == "cancelling heads" and H > 1:
+        large = 10.0 ** rng.uniform(2, 12)
+        for name in ("v", "v_absent"):
+            a[name][0] *= large
+            a[name][1] = -a[name][0] + rng.normal(size=d)
+        a["s"][1], a["s_absent"][1], a["s_background"][1] = a["s"][0], a["s_absent"][0], a["s_background"][0]
+        a["v_background"][1] = -a["v_background"][0]
+    if family == "constants":
+        large = 10.0 ** rng.uniform(2, 16)
+        for name in ("v", "v_absent", "v_background"):
+            a[name] = a[name] - large / H
+        a["bias"] = large
+    if family == "empty huge":
+        a["empty_value"] = 10.0 ** rng.uniform(2, 12)
+        kind = 0
+    return _make(rng, a, kind, family == "mixed absence")
+
+
+def _arrays(rng: np.random.Generator, d: int, H: int, spread: float) -> dict[str, Any]:
+    s, s_absent = rng.normal(size=(2, H, d)) * spread
+    v, v_absent = rng.normal(size=(2, H, d)) + float(rng.choice([0.0, 1.0]))
+    s_background, v_background = rng.normal(size=(2, H))
+    bias, empty_value = float(rng.normal()), float(rng.normal())
+    return {
+        "s": s,
+        "v": v,
+        "s_absent": s_absent,
+        "v_absent": v_absent,
+        "s_background": s_background,
+        "v_background": v_background,
+        "bias": bias,
+        "empty_value": empty_value,
+    }
+
+
+def _make(rng: np.random.Generator, a: dict[str, Any], kind: int, mixed: bool) -> PooledGame:
+    more: dict[str, Any] = {}
+    if kind in (1, 3):
+        s_absent = np.where(rng.random(a["s"].shape) < 0.5, -np.inf, a["s_absent"]) if mixed else a["s_absent"]
+        if mixed:
+            s_absent[:, 0] = a["s_absent"][:, 0]  # all heads have mass when everybody is absent
+        more |= {"s_absent": s_absent, "v_absent": a["v_absent"]}
+    if kind in (2, 3):
+        more |= {"s_background": a["s_background"], "v_background": a["v_background"]}
+    return PooledGame.from_scores(a["s"], a["v"], **more, bias=a["bias"], empty_value=a["empty_value"])

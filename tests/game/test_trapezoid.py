@@ -1,0 +1,42 @@
+"""The trapezoidal rule for 1/x keeps its error: proved in ball arithmetic for a sample of its steps, and measured."""
+
+import math
+
+import pytest
+
+from attn_closed_form.game import quadrature
+
+pytest.importorskip("flint")
+
+from proofs_check import trapezoid
+
+
+@pytest.mark.parametrize("k", [8, 33, 62, 87, 110])
+def test_the_error_is_proved(k):
+    """Nine tenths of eps; the rest is for the rounding of nodes. All k: python -m proofs_check.trapezoid."""
+    assert trapezoid.step_bound(k) + sum(trapezoid.ends_bound(k)) <= 0.9
+
+
+def test_the_ends_are_proved():
+    for k in trapezoid.LEVELS:
+        right, left = trapezoid.ends_bound(k)
+        assert right <= 0.27 and left <= 0.09
+
+
+def test_the_proof_speaks_of_the_rule_in_use():
+    assert quadrature.STEP_CONSTANT == trapezoid.CONSTANT
+    for eps in (quadrature.EPS_MIN, 1e-10, 0.1):
+        _, rounded = quadrature._rounded(20.0, eps)
+        k = round(-8 * math.log10(rounded))
+        assert (
+            k in trapezoid.LEVELS
+            and rounded == pytest.approx(10 ** (-k / 8), rel=1e-13)
+            and rounded <= eps * (1 + 1e-13)
+        )
+        *_, h = quadrature._trapezoid(20.0, rounded)
+        assert h <= float(trapezoid.step(k)) < h * (1 + 1e-5)
+
+
+def test_the_proof_can_fail(monkeypatch):
+    monkeypatch.setattr(trapezoid, "CONSTANT", 260)
+    assert trapezoid.step_bound(87) > 1
