@@ -97,7 +97,7 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
     n = len(texts)
     lengths = [len(tokenize(text)) for text in texts[:: -(-n // SAMPLE)]]
     T_max = int(np.clip(-(-(np.quantile(lengths, 0.95) + 1) // 32) * 32, SHORTEST, LONGEST))
-    batch_size = changes.get("batch_size", int(2 ** np.clip(np.log2(max(n, 1) / 20) + 0.5, 2, 6).astype(int)))
+    batch_size = changes.get("batch_size", min(n, int(2 ** np.clip(np.log2(max(n, 1) / 20) + 0.5, 2, 6).astype(int))))
     steps = max(n // batch_size, 1)
     epochs = changes.get("epochs", int(np.clip(round(STEPS / steps), 8, 60)))
     chosen = {
