@@ -33,6 +33,7 @@ from .explainable.scores import Scores
 from .explainable.settings import Settings
 from .explainable.text import Vocabulary, tokenize
 from .explainable.text_classifier import TextClassifier
+from .explanations.answers import GroupScores, Reasons
 from .explanations.each_output import explain_outputs
 from .explanations.evidence import ToleranceWarning
 from .explanations.explain import explain
@@ -71,12 +72,14 @@ __all__ = [
     "Explainable",
     "Explanation",
     "Explanations",
+    "GroupScores",
     "IntegratedGradients",
     "Interactions",
     "LimeCoefficients",
     "LimeSample",
     "MeanPooledText",
     "PooledGame",
+    "Reasons",
     "Scores",
     "Settings",
     "Slalom",

@@ -13,6 +13,7 @@ from ..explanations.explanation import Explanations
 from ..explanations.methods import METHODS
 from ..show.exports import write_csv
 from ..show.plots import FIGURES, save_figure
+from ..show.reasons_text import reasons_text
 from ..show.report import report, write_page
 from ..show.terminal import answer, numbers, table, use_colour
 from .source import (
@@ -32,6 +33,7 @@ examples:
   cat review.txt | attn-closed-form explain - --json | jq .methods.shapley.scores
   attn-closed-form explain review.txt --html report.html --plot figure.png
   attn-closed-form explain review.txt --method shapley --top 10
+  attn-closed-form explain review.txt --reasons
 
 With colour, orange words raise the prediction, blue words lower it, grey has no sign. Without (NO_COLOR, a pipe):
 ++++ to + raise it, - to ---- lower it, * has no sign. Run `attn-closed-form methods` for what each method means.
@@ -59,6 +61,12 @@ def add_parser(subparsers: Any) -> None:
     add_settings_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, to standard output")
     parser.add_argument("--compare", action="store_true", help="also print what every other method says, by family")
+    parser.add_argument(
+        "--reasons",
+        action="store_true",
+        help="also say which words suffice whatever becomes of the others, which flip the prediction, and the scores "
+        "of the sentences",
+    )
     parser.add_argument("--csv", metavar="FILE", help="write one row per player with its scores (.csv, .tsv)")
     parser.add_argument("--html", metavar="FILE", help="write a self-contained report")
     parser.add_argument("--plot", metavar="FILE", help="write a figure (.png, .svg, .pdf; needs matplotlib)")
@@ -105,7 +113,8 @@ def run(args: argparse.Namespace) -> int:
     if args.html:
         _write(args.html, report(found))
     if args.json:
-        print(json.dumps(found.to_dict(), allow_nan=False))
+        more = {"reasons": found.reasons().to_dict(), "sentences": found.sentences().to_dict()} if args.reasons else {}
+        print(json.dumps({**found.to_dict(), **more}, allow_nan=False))
     elif args.html != "-":
         _print_table(found, args)
     return 0
@@ -129,5 +138,7 @@ def _print_table(found: Explanations, args: argparse.Namespace) -> None:
         print(
             f"\nexact Shapley values, guaranteed to {max(errors):.0e}; --compare shows {len(found) - 1} other methods"
         )
+    if args.reasons:
+        print("\n" + reasons_text(found, columns))
     if args.top:
         print("\n" + numbers(found, args.top, columns))

@@ -12,10 +12,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._types import Array, Span
 from ..game.interactions import shapley_interactions
 from ..game.pooled_game import PooledGame
+from .answers import GroupScores, Reasons, group_scores, reasons
 from .evidence import Evidence
 from .methods import METHODS, Method
 
@@ -159,11 +161,11 @@ class Explanation:
 
         return to_lime(self)
 
-    def to_shapiq(self, order: int = 1) -> Any:
-        """A `shapiq.InteractionValues` of order 1, or 2 for Shapley interactions; needs the `interop` extra."""
+    def to_shapiq(self, order: int = 1, index: str | None = None) -> Any:
+        """A `shapiq.InteractionValues` of order 1 or 2, by any of our indices; needs the `interop` extra."""
         from ..show.interop import to_shapiq
 
-        return to_shapiq(self, order)
+        return to_shapiq(self, order, index)
 
     def _repr_html_(self) -> str:
         from ..show.report import fragment
@@ -215,6 +217,18 @@ class Explanations(dict[str, Explanation]):
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, with what all methods share said once."""
         return {**shared_dict(self.evidence), "methods": {name: e.own_dict() for name, e in self.items()}}
+
+    def reasons(self, threshold: float = 0.0, cost: ArrayLike | None = None) -> Reasons:
+        """What suffices for the prediction, and what its flip would take, proved; see `explanations/answers.py`."""
+        return reasons(self.evidence, threshold, cost)
+
+    def sentences(self) -> GroupScores:
+        """Scores of the sentences of a text, with the words inside adding up to them; see `explanations/answers.py`."""
+        return group_scores(self.evidence, "sentences")
+
+    def grouped(self, grouping: str) -> GroupScores:
+        """Scores of groups such as "regions", with the units inside adding up to them."""
+        return group_scores(self.evidence, grouping)
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """The report as one HTML page, written to `path` if there is one; see `show/report.py`."""

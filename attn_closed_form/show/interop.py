@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..game.indices import interactions
 from .sanitize import visible
 
 if TYPE_CHECKING:
@@ -109,38 +110,52 @@ def _utf16(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
 
 
-def to_shapiq(explanation: Explanation, order: int = 1) -> Any:
+# Indices of order two that shapiq knows, by the method that their single players belong to.
+SHAPIQ_INDICES = {"shapley": ("SV", "SII", "STII", "FSII"), "banzhaf": ("BV", "BII", "FBII")}
+
+
+def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None) -> Any:
     """A `shapiq.InteractionValues` of the players.
 
     Parameters
     ----------
     explanation : Shapley ("SV" in shapiq) or Banzhaf ("BV") values
-    order : 2 adds the exact Shapley interactions of all pairs (index "SII"), for Shapley explanations
+    order : 2 adds the exact interactions of all pairs
+    index : of order two: "SII" (the default), "STII" or "FSII" of a Shapley explanation, "BII" (the default) or "FBII"
+        of a Banzhaf one; single players get what the index gives them (`game/indices.py`)
     """
-    index = {"shapley": "SV", "banzhaf": "BV"}.get(explanation.method)
-    if index is None:
+    known = SHAPIQ_INDICES.get(explanation.method)
+    if known is None:
         raise ValueError(
             f"explanation: expected method 'shapley' or 'banzhaf', which shapiq has an index for, "
             f"got {explanation.method!r}"
         )
-    if order not in (1, 2) or (order == 2 and explanation.method != "shapley"):
-        raise ValueError(
-            f"order: expected 1, or 2 for an explanation by 'shapley', got {order} for {explanation.method!r}"
-        )
+    if order not in (1, 2):
+        raise ValueError(f"order: expected 1 or 2, got {order}")
+    name = known[order - 1] if index is None else index
+    if name not in (known[:1] if order == 1 else known[1:]):
+        expected = known[0] if order == 1 else ", ".join(known[1:])
+        raise ValueError(f"index: expected {expected} for order {order} of {explanation.method!r}, got {index!r}")
     shapiq = _package("shapiq")
     d = len(explanation.labels)
-    values: dict[tuple[int, ...], float] = {(): explanation.base_value}
-    values |= {(j,): float(score) for j, score in enumerate(explanation.scores)}
+    base, singles = explanation.base_value, explanation.scores
+    pairs: dict[tuple[int, ...], float] = {}
     if order == 2:
-        pairs = explanation.interactions()
-        values |= {(i, j): float(pairs[i, j]) for i in range(d) for j in range(i + 1, d)}
+        found = interactions(explanation.game, name)
+        base, singles = found.constant, found.singles
+        pairs = {(i, j): float(found.pairs[i, j]) for i in range(d) for j in range(i + 1, d)}
+    values: dict[tuple[int, ...], float] = {
+        (): base,
+        **{(j,): float(score) for j, score in enumerate(singles)},
+        **pairs,
+    }
     return shapiq.InteractionValues(
         values=np.array(list(values.values())),
-        index=index if order == 1 else "SII",
+        index=name,
         max_order=order,
         min_order=0,
         n_players=d,
         interaction_lookup={players: i for i, players in enumerate(values)},
         estimated=False,
-        baseline_value=explanation.base_value,
+        baseline_value=base,
     )

@@ -111,10 +111,26 @@ def test_shapiq_agrees_with_its_own_exact_computer(absent):
 def test_shapiq_is_refused_what_it_has_no_name_for():
     with pytest.raises(ValueError, match=r"expected method 'shapley' or 'banzhaf'.*got 'gxi'"):
         explained(method="gxi").to_shapiq()
-    with pytest.raises(ValueError, match=r"order: expected 1, or 2.*got 3"):
+    with pytest.raises(ValueError, match=r"order: expected 1 or 2, got 3"):
         explained().to_shapiq(3)
-    with pytest.raises(ValueError, match=r"order: .*got 2 for 'banzhaf'"):
-        explained(method="banzhaf").to_shapiq(2)
+    with pytest.raises(ValueError, match=r"index: expected BII, FBII for order 2 of 'banzhaf', got 'SII'"):
+        explained(method="banzhaf").to_shapiq(2, "SII")
+
+
+@needs("shapiq")
+@pytest.mark.parametrize(
+    ("method", "index"), [("shapley", "STII"), ("shapley", "FSII"), ("banzhaf", "BII"), ("banzhaf", "FBII")]
+)
+def test_every_index_of_order_two(method, index):
+    import shapiq
+
+    e = explained("a fine film but not good", method)
+    exact = shapiq.ExactComputer(lambda masks: e.game.value(masks.astype(bool)), n_players=len(e.labels))
+    theirs, ours = exact(index, order=2), e.to_shapiq(2, index)
+    assert ours.index == index
+    for players in theirs.interaction_lookup:
+        if players:
+            assert ours[players] == pytest.approx(theirs[players], abs=1e-7), players
 
 
 @pytest.mark.parametrize("package", ["shap", "lime", "shapiq"])

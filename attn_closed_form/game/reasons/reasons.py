@@ -66,10 +66,14 @@ class Reason:
         """Number of players of the set."""
         return len(self.players or ())
 
-    @property
-    def side(self) -> str:
-        """Where the prediction is: "positive", "negative", "above 1.5" or "below 1.5"."""
-        return _side(self.prediction, self.threshold)
+    def _side(self, value: float, sides: tuple[str, str] | None) -> str:
+        """The name of the side that a value is on; without names "positive", "negative", "above 1.5" or "below 1.5"."""
+        above = value > self.threshold
+        if sides is not None:
+            return sides[above]
+        if self.threshold == 0:
+            return "positive" if above else "negative"
+        return f"{'above' if above else 'below'} {self.threshold:g}"
 
     def _names(self, labels: Sequence[str] | None) -> str:
         names = self.labels if labels is None else labels
@@ -97,16 +101,19 @@ class SufficientReason(Reason):
 
     worst: float
 
-    def sentence(self, labels: Sequence[str] | None = None, things: str = "words") -> str:
+    def sentence(
+        self, labels: Sequence[str] | None = None, things: str = "words", sides: tuple[str, str] | None = None
+    ) -> str:
         """The reason in plain English.
 
         Parameters
         ----------
         labels : names of the players; those of the game by default
         things : what the players are, in the plural
+        sides : names of the two sides, below the threshold and above it, such as ("ham", "spam")
         """
         limit = "at least" if self.prediction > self.threshold else "at most"
-        stays = f"the prediction stays {self.side} ({limit} {self.worst:+.2f})"
+        stays = f"the prediction stays {self._side(self.prediction, sides)} ({limit} {self.worst:+.2f})"
         if not self.players:
             return f"None of the {self.d} {things} is needed: whatever becomes of them, {stays}."
         verb = "These" if self.size > 1 else "This"
@@ -130,13 +137,16 @@ class ContrastiveReason(Reason):
 
     after: float
 
-    def sentence(self, labels: Sequence[str] | None = None, things: str = "words") -> str:
+    def sentence(
+        self, labels: Sequence[str] | None = None, things: str = "words", sides: tuple[str, str] | None = None
+    ) -> str:
         """The reason in plain English; arguments as for `SufficientReason.sentence`."""
         if self.players is None:
+            here = self._side(self.prediction, sides)
             if self.minimal:
-                return f"No removal of {things} takes the prediction to the other side: it stays {self.side}."
+                return f"No removal of {things} takes the prediction to the other side: it stays {here}."
             return f"No removal of {things} that takes the prediction to the other side was found."
-        side = _side(self.after, self.threshold)
+        side = self._side(self.after, sides)
         those = f"these {self.size}" if self.size > 1 else "this one"
         text = f"Without {those} of {self.d} {things} the prediction is {side} ({self.after:+.2f}): "
         return f"{text}{self._names(labels)}. {_smaller(self, 'does that')}"
@@ -144,12 +154,6 @@ class ContrastiveReason(Reason):
     def to_dict(self) -> dict[str, object]:
         """Plain numbers for JSON."""
         return {"kind": "contrastive", **self._fields(), "after": self.after}
-
-
-def _side(value: float, threshold: float) -> str:
-    if threshold == 0:
-        return "positive" if value > 0 else "negative"
-    return f"{'above' if value > threshold else 'below'} {threshold:g}"
 
 
 def _smaller(reason: Reason, does: str) -> str:

@@ -1,0 +1,210 @@
+"""Answers beyond scores: reasons that are proved, and scores of sentences with their words inside.
+
+**Reasons** (`game/reasons/`) are about the side that the prediction is on. Of a model with one logit that is its
+sign. Of a model with several classes it is whether the explained class stays ahead of the strongest other one, so the
+game is that of the margin between the two; with three classes or more a third one may overtake, which the names in
+the sentences say.
+
+**Groups.** Owen values (`game/owen.py`) of the finest players (tokens, instances), where the players of a group (the
+sentence of a token, the region of an instance) come and go together for all others. A group's score is the sum over its
+members, which is its Shapley value in the game of groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._types import Array, Ids, Span
+from ..explainable.sentences import sentence_numbers
+from ..game.owen import owen
+from ..game.pooled_game import PooledGame
+from ..game.reasons.bounds import Bounds, bounds
+from ..game.reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
+from .evidence import Evidence
+
+
+@dataclass(frozen=True, eq=False)
+class Reasons:
+    """What holds whatever becomes of the other players.
+
+    Attributes
+    ----------
+    bounds : the least and the greatest prediction over all coalitions
+    sufficient, contrastive : None where the prediction is the threshold itself, up to rounding
+    sides : names of the sides below and above the threshold
+    things : what the players are, in the plural
+    threshold : what the prediction is compared with
+    """
+
+    bounds: Bounds
+    sufficient: SufficientReason | None
+    contrastive: ContrastiveReason | None
+    sides: tuple[str, str] | None
+    things: str
+    threshold: float
+
+    def sentences(self) -> list[str]:
+        """The reasons in plain English, one string each."""
+        if self.sufficient is None or self.contrastive is None:
+            return [f"The prediction is {self.threshold:g}, on neither side, so there is no reason for a side."]
+        return [reason.sentence(None, self.things, self.sides) for reason in (self.sufficient, self.contrastive)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers for JSON."""
+        return {
+            "threshold": self.threshold,
+            "sides": None if self.sides is None else list(self.sides),
+            "bounds": self.bounds.to_dict(),
+            "sufficient": None if self.sufficient is None else self.sufficient.to_dict(),
+            "contrastive": None if self.contrastive is None else self.contrastive.to_dict(),
+            "sentences": self.sentences(),
+        }
+
+
+def reasons(evidence: Evidence, threshold: float = 0.0, cost: ArrayLike | None = None) -> Reasons:
+    """Bounds, a sufficient and a contrastive reason of the prediction.
+
+    Parameters
+    ----------
+    evidence : of an explanation
+    threshold : which side of it the prediction is on
+    cost : (d,) cost of each player, such as its number of characters; one each by default
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> found = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")
+    >>> print(found.reasons().sentences()[1])  # doctest: +ELLIPSIS
+    Without this one of 6 words the prediction is negative (...): wonderful. No smaller set does that.
+    """
+    game, sides = _directed(evidence)
+    sufficient, contrastive = None, None
+    try:
+        sufficient, contrastive = sufficient_reason(game, threshold, cost), contrastive_reason(game, threshold, cost)
+    except ValueError as error:
+        if "neither side" not in str(error):
+            raise
+    return Reasons(bounds(game), sufficient, contrastive, sides, evidence.settings.players, float(threshold))
+
+
+def _directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
+    """The game whose sign is the side of the prediction, and the names of the two sides."""
+    outputs, logits = evidence.model.outputs, evidence.logits
+    direction = np.asarray(evidence.settings.coefficients)
+    if len(outputs) == 1:
+        return evidence.game, None
+    if len(logits) == 1:
+        return evidence.game, (outputs[0], outputs[1]) if direction[0] > 0 else (outputs[1], outputs[0])
+    if np.count_nonzero(direction) == 1:
+        own = int(np.argmax(direction))
+        rival = int(np.argmax(np.where(np.arange(len(logits)) == own, -np.inf, logits)))
+        direction = direction.copy()
+        direction[rival] = -1.0
+        settings = replace(evidence.settings, coefficients=tuple(direction.tolist()))
+        game = replace(evidence.model.game(evidence.units, settings), labels=evidence.labels)
+    else:
+        game = evidence.game
+    above, below = outputs[int(np.argmax(direction))], outputs[int(np.argmin(direction))]
+    return game, (f"{below} over {above}", f"{above} over {below}") if len(outputs) > 2 else (below, above)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupScores:
+    """Scores of groups of units, with the units' own scores adding up to them.
+
+    Attributes
+    ----------
+    labels : the groups' names; of a sentence, its text
+    scores : (M,) score of each group: its Shapley value in the game of groups
+    numbers : (n,) the group of each unit
+    unit_scores : (n,) Owen values of the units
+    base_value : the prediction with every unit absent
+    error : guaranteed bound of the error of each unit's score
+    spans : where each group stands in the text; None for what is no text
+    """
+
+    labels: tuple[str, ...]
+    scores: Array
+    numbers: Ids
+    unit_scores: Array
+    base_value: float
+    error: float
+    spans: tuple[Span, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers for JSON."""
+        return {
+            "labels": list(self.labels),
+            "scores": self.scores.tolist(),
+            "numbers": self.numbers.tolist(),
+            "unit_scores": self.unit_scores.tolist(),
+            "base_value": self.base_value,
+            "error": self.error,
+            "spans": None if self.spans is None else [list(span) for span in self.spans],
+        }
+
+
+def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores:
+    """Owen values of the units in groups.
+
+    Parameters
+    ----------
+    evidence : of an explanation
+    grouping : "sentences" of a text, or a grouping of the model such as "regions"
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> scores = load_demo_model().explain("A slow start. A wonderful film!", "shapley").sentences()
+    >>> scores.labels, bool(scores.scores[1] > 0 > scores.scores[0])
+    (('A slow start.', 'A wonderful film!'), True)
+    """
+    units = evidence.units
+    spans = None
+    if grouping in units.groups:
+        numbers = np.asarray(units.groups[grouping])
+        first = np.unique(numbers, return_index=True)[1]
+        labels = tuple(units.group_labels.get(grouping, tuple(units.labels[i] for i in first)))
+    elif grouping == "sentences" and units.text is not None and units.spans is not None:
+        numbers, found = sentence_numbers(units.text, units.spans)
+        spans, labels = tuple(found), tuple(units.text[start:end] for start, end in found)
+    else:
+        known = [*units.groups, *(["sentences"] if units.text is not None else [])]
+        raise ValueError(f"grouping: expected one of {', '.join(known)}, got {grouping!r}")
+    fine = _finest(evidence)
+    members, error = fine.guaranteed(lambda game, tol: owen(game, _of_players(numbers, fine.player_of), tol), grouping)
+    # A unit that shares its player with others of the same group gets an equal part.
+    unit_scores = (members / np.bincount(fine.player_of))[fine.player_of]
+    return GroupScores(
+        labels=labels,
+        scores=np.bincount(numbers, weights=unit_scores, minlength=len(labels)).astype(np.float64),
+        numbers=numbers,
+        unit_scores=unit_scores,
+        base_value=fine.absent_value,
+        error=error,
+        spans=spans,
+    )
+
+
+def _finest(evidence: Evidence) -> Evidence:
+    """The same input with as many players as there can be."""
+    groups = evidence.units.groups
+    name = max(
+        (name for name in evidence.model.groupings if name in groups), key=lambda name: int(np.max(groups[name]))
+    )
+    if name == evidence.settings.players:
+        return evidence
+    return Evidence(evidence.model, evidence.units, replace(evidence.settings, players=name), evidence.logits)
+
+
+def _of_players(numbers: Ids, player_of: Ids) -> Ids:
+    """The group of each player; all units of a player must be in one group."""
+    first = np.unique(player_of, return_index=True)[1]
+    groups = numbers[first]
+    if not np.array_equal(groups[player_of], numbers):
+        raise ValueError("grouping: a player has units in several groups; expected players inside of groups")
+    return groups
