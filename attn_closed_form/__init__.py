@@ -49,7 +49,8 @@ from .game.reasons.bounds import Bounds, bounds
 from .game.reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
 from .game.semivalues import semivalue, semivalue_by_size, weighted_banzhaf
 from .game.shapley import banzhaf, leave_one_out, shapley
-from .lime.limit import LimeCoefficients, lime_features, lime_limit
+from .lime.features import lime_features
+from .lime.limit import LimeCoefficients, lime_limit
 from .lime.sampled import LimeSample, lime_sample, lime_samples_needed
 from .lime.theory import lime_first_order, lime_mean_field, lime_theorem_5_1
 from .show.heat_map import heat_map

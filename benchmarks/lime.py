@@ -34,8 +34,11 @@ from attn_closed_form import (
     random_weights,
 )
 from attn_closed_form._types import Array
-from attn_closed_form.lime.kernel_rule import size_moments, size_rule
-from attn_closed_form.lime.limit import lime_regression, moments_by_recursion
+from attn_closed_form.lime.hahn import size_moments
+from attn_closed_form.lime.kernel import Settings
+from attn_closed_form.lime.kernel_rule import ladder, size_rule
+from attn_closed_form.lime.moments import moments_by_recursion
+from attn_closed_form.lime.regression import regression
 
 from .harness import Bar, Row, best_of, relative_error, report
 from .models import benchmark_model, random_document
@@ -130,8 +133,8 @@ def processor_seconds(function: Callable[[], Any]) -> tuple[float, Any]:
 
 def reference(game: PooledGame, num_samples: int) -> Array:
     """The limit by the recursion over sizes."""
-    regression = lime_regression(game.d, 25.0, 1.0, num_samples, game.d)
-    return regression.solve(moments_by_recursion(game, regression, 1e-10), np.arange(game.d))[0]
+    found = regression(game.d, Settings(25.0, 1.0, num_samples), game.d)
+    return found.solve(moments_by_recursion(game, found, 1e-10), np.arange(game.d))[0]
 
 
 def cold(game: PooledGame) -> float:
@@ -140,6 +143,7 @@ def cold(game: PooledGame) -> float:
     for _ in range(5):
         size_moments.cache_clear()
         size_rule.cache_clear()
+        ladder.cache_clear()
         start = time.perf_counter()
         lime_limit(game)
         times.append(time.perf_counter() - start)

@@ -45,9 +45,10 @@ class Budget(NamedTuple):
     scale: float  # lower bound of max|f|
     spread: float  # B of the module docstring
     precise: bool  # whether products are taken through logarithms
+    amplification: float = 1.0  # as given to `budget`
 
 
-def budget(game: PooledGame, tol: float, amplification: float = 1.0) -> Budget:
+def budget(game: PooledGame, tol: float, amplification: float = 1.0, plain: bool = False) -> Budget:
     """The accuracy that the parts of a computation must keep.
 
     Parameters
@@ -55,6 +56,7 @@ def budget(game: PooledGame, tol: float, amplification: float = 1.0) -> Budget:
     game : PooledGame
     tol : what the caller promises, relative to max|f|
     amplification : what an error of a mean difference is multiplied by on the way to the caller's result
+    plain : whether the computation cannot take products through logarithms, as the recursion over sizes
 
     Raises
     ------
@@ -75,8 +77,9 @@ def budget(game: PooledGame, tol: float, amplification: float = 1.0) -> Budget:
     # The last additions, relative to max|f|, and what they lose among the smallest numbers that float64 has.
     output = OUTPUT + (8 * math.ldexp(1.0, -1074 - game.exponent) / scale if scale else 0.0)
     if spread == 0 and tol > output:
-        return Budget(EPS_LOOSE, 1.0, scale, spread, False)
-    smallest = _smallest_tol(spread, scale, amplification, output)
+        return Budget(EPS_LOOSE, 1.0, scale, spread, False, amplification)
+    floor = ULP * (PRECISE + (FACTOR * game.d if plain else 0.0))
+    smallest = _smallest_tol(spread, scale, amplification, output, floor)
     if not tol >= smallest:
         if smallest == math.inf:
             raise ToleranceError(f"tol: {tol:g} cannot be guaranteed for this game: f is 0 wherever it was tried")
@@ -88,10 +91,10 @@ def budget(game: PooledGame, tol: float, amplification: float = 1.0) -> Budget:
     part = (tol - output) * scale / amplification
     total = part / (4 * spread)
     rounding = ULP * (PRECISE + FACTOR * game.d)
-    precise = rounding > total / 4
+    precise = not plain and rounding > total / 4
     if precise:
         rounding = ULP * PRECISE
-    return Budget(min(EPS_LOOSE, total - rounding), part / 2, scale, spread, precise)
+    return Budget(min(EPS_LOOSE, total - rounding), part / 2, scale, spread, precise, amplification)
 
 
 def guaranteed_error(game: PooledGame, tol: float) -> float:
@@ -105,11 +108,11 @@ def guaranteed_error(game: PooledGame, tol: float) -> float:
     return math.inf if scale == LARGE else float(np.ldexp(tol * scale, game.exponent))
 
 
-def _smallest_tol(spread: float, scale: float, amplification: float, output: float) -> float:
+def _smallest_tol(spread: float, scale: float, amplification: float, output: float, rounding: float) -> float:
     """A tol that can be kept: what `budget` needs, a little more, and rounded up to two digits, as it is printed."""
     if scale == 0:
         return math.inf
-    need = output + amplification * 4 * spread * (EPS_MIN + ULP * PRECISE) / scale
+    need = output + amplification * 4 * spread * (EPS_MIN + rounding) / scale
     return float(smallest_text(need * (1 + 1e-9)))
 
 

@@ -56,7 +56,7 @@ def expected_value_by_size(game: PooledGame, tol: float = 1e-10) -> Array:
     >>> expected_value_by_size(game).round(6)      # 4/3; the mean of 1/2 and 3/2; 0
     array([1.333333, 1.      , 0.      ])
     """
-    goal = budget(game, tol)
+    goal = budget(game, tol, plain=True)
     out = np.zeros(game.d + 1)
     for rows in rows_of(game, goal):
         *_, (_, N) = _forward(*_factors(rows))
@@ -92,7 +92,7 @@ def moments_by_size(game: PooledGame, q: ArrayLike, tol: float = 1e-10) -> tuple
     d = game.d
     if q.shape != (d + 1,):
         raise ValueError(f"q: expected shape ({d + 1},), a weight for 0..{d} players absent, got {q.shape}")
-    (mean,), present = centred_moments(game, q[None], budget(game, tol))
+    (mean,), present = centred_moments(game, q[None], budget(game, tol, plain=True))
     return float(mean + game.base * q.sum()), present + game.base * (q @ (d - np.arange(d + 1))) / d
 
 

@@ -1,15 +1,18 @@
 """LIME as the lime package samples it, vectorised on a game, and how many samples it would take.
 
-The algorithm is that of `lime.py`'s head, with draws instead of expectations: a row a sample, weighted ridge regression
-with a free intercept (as scikit-learn's `Ridge`: centre by weighted means, penalise all but the intercept).
+Which LIME: that of the package with `bow=False` and [UNK] in the place of removed words (see `limit.py`), not its
+default `bow=True`, which deletes words and moves the rest up. The algorithm is that of `limit.py` with draws instead
+of expectations: one row per sample, weighted ridge regression with a free intercept (as scikit-learn's `Ridge`: centre
+by weighted means, penalise all but the intercept).
 
 **How far off.** The estimate solves weighted normal equations, so for n samples its covariance is, to leading order,
-the sandwich V/n of an M-estimator (White, 1980; with z_bar = alpha_1/alpha_0 and r = f - intercept - beta . Z):
+the sandwich V/n of an M-estimator (White, 1980; z_bar the weighted mean of Z_j and r = f - intercept - beta . Z):
 
-    V = S^-1 E[pi^2 r^2 (Z - z_bar)(Z - z_bar)^T] S^-1,  S = (alpha_1 - alpha_2) I + (alpha_2 - alpha_1^2/alpha_0) 11^T.
+    V = S^-1 E[pi^2 r^2 (Z - z_bar)(Z - z_bar)^T] S^-1,   S = E[pi (Z - z_bar)(Z - z_bar)^T].
 
-S and beta are known (`lime.py`); the expectation in the middle is quadratic in f, which has no cheap closed form, and
-is estimated with a seed. It needs no great accuracy: an error of 5 % in V is one of 2.5 % in the standard error.
+S and beta are known (`regression.py`); the expectation in the middle is quadratic in f, which has no cheap closed
+form, and is estimated with a seed. It needs no great accuracy: an error of 5 % in V is one of 2.5 % in the standard
+error.
 """
 
 from __future__ import annotations
@@ -21,14 +24,16 @@ from numpy.typing import NDArray
 
 from .._types import Array
 from ..game.pooled_game import PooledGame
-from .kernel_rule import kernel
-from .limit import Features, Regression, as_features, lime_limit, lime_regression
+from .features import Features, as_features
+from .kernel import check_settings, kernel
+from .limit import lime_limit
+from .regression import Regression, regression
 
 # Elements of a block of samples as float64: 16 MB.
 BLOCK_ELEMENTS = 1 << 21
-# Samples for the middle of the sandwich, at least and a player; and draws of the largest of d Gaussians.
+# Samples for the middle of the sandwich, at least and per player; and draws of the largest of d Gaussians.
 PILOT_SAMPLES = 4000
-PILOT_SAMPLES_A_PLAYER = 20
+PILOT_SAMPLES_PER_PLAYER = 20
 GAUSSIAN_DRAWS = 2000
 
 
@@ -69,7 +74,9 @@ def lime_sample(
     True
     """
     chosen = as_features(features, game.d)
-    lime_regression(game.d, kernel_width, ridge, num_samples, chosen.size)  # checks the arguments
+    settings = check_settings(kernel_width, ridge, num_samples)
+    if settings.num_samples is None:
+        raise ValueError("num_samples: expected an integer of at least 2, got None")
     masks, sizes = _draw(np.random.default_rng(seed), num_samples, game.d)
     weights = kernel(game.d, kernel_width)[sizes]
     f = game.value(masks)
@@ -101,8 +108,8 @@ def lime_samples_needed(
     """How many samples LIME needs for a mean error of `accuracy` on this document.
 
     The error of a run is its largest deviation from the limit over the largest coefficient, max_j |b_j - beta_j| /
-    max_j |beta_j|, and its mean over runs is what is asked to be `accuracy`. To leading order it falls like
-    1/sqrt(n): this is where it gets there, from the sandwich of the module's head, with the expectation in its middle
+    max_j |beta_j|, and its mean over runs is what is asked to be `accuracy`. To leading order it falls like 1/sqrt(n):
+    this is where it gets there, from the sandwich of the module docstring, with the expectation in its middle
     estimated from max(4,000, 20 d) seeded coalitions, and the mean of the largest of d Gaussians from 2,000 draws.
     That is right within some 10 %; below some 10 d samples LIME is worse than its leading order.
 
@@ -133,8 +140,8 @@ def lime_samples_needed(
     largest = float(np.abs(limit.coef).max())
     if largest == 0:
         return 2
-    regression = lime_regression(game.d, kernel_width, ridge, None, game.d)
-    root = _sandwich_root(game, limit.coef, limit.intercept, regression, kernel_width, rng)
+    found = regression(game.d, check_settings(kernel_width, ridge, None), game.d)
+    root = _sandwich_root(game, limit.coef, limit.intercept, found, kernel_width, rng)
     # Rows of `root` are independent contributions: V = root^T root.
     deviations = np.abs(rng.normal(size=(GAUSSIAN_DRAWS, len(root))) @ root).max(axis=1)
     return max(2, int(np.ceil((deviations.mean() / (accuracy * largest)) ** 2)))
@@ -144,22 +151,24 @@ def _sandwich_root(
     game: PooledGame,
     beta: Array,
     intercept: float,
-    regression: Regression,
+    found: Regression,
     kernel_width: float,
     rng: np.random.Generator,
 ) -> Array:
     """Matrix (d, d) with root^T root = V, the covariance of the coefficients times n."""
     d = game.d
-    count = max(PILOT_SAMPLES, PILOT_SAMPLES_A_PLAYER * d)
+    count = max(PILOT_SAMPLES, PILOT_SAMPLES_PER_PLAYER * d)
     masks, sizes = _draw(rng, count, d)
     masks, sizes = masks[1:], sizes[1:]  # no row for the document: its share vanishes
-    pull = kernel(d, kernel_width)[sizes] * (game.value(masks) - intercept - masks @ beta)
+    pull = (
+        kernel(d, kernel_width)[sizes] * (d / np.exp(found.log_unit)) * (game.value(masks) - intercept - masks @ beta)
+    )
     middle = np.zeros((d, d))
     for rows in _blocks(masks):
-        scores = (masks[rows] - regression.alpha_1 / regression.alpha_0) * pull[rows, None]
-        # S^-1 x = (x - mean x) / within + mean x / between
+        scores = (masks[rows] - (1 - found.absent_share)) * pull[rows, None]
+        # S has an eigenvalue for what is common to all players, and one for the rest.
         mean = scores.mean(axis=1, keepdims=True)
-        influence = (scores - mean) / regression.within + mean / regression.between
+        influence = (scores - mean) / found.individual_denominator + mean / found.shared_denominator
         middle += influence.T @ influence
     values, vectors = np.linalg.eigh(middle / len(masks))
     return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T

@@ -59,7 +59,7 @@ class _Totals(NamedTuple):
 
 
 def lime_theorem_5_1(game: PooledGame) -> Array:
-    """Theorem 5.1 (P1 Eq. 19) **as printed**, (d,). It is wrong: see the module's head. Kept to show by how much.
+    """Theorem 5.1 (P1 Eq. 19) **as printed**, (d,). It is wrong: see the module docstring. Kept to show by how much.
 
     Its sum over u of g_h includes [UNK] at the place of [CLS]; a game does not know that mass, and [CLS] itself stands
     for it: one of T_max terms.
@@ -97,9 +97,10 @@ def lime_first_order(game: PooledGame) -> Array:
 def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
     """Mean-field form of LIME's limit, (d,): the theorem's integral form, corrected.
 
-    With `kernel_width` inf it is in closed form (module's head). Else the kernel k(p) = exp(-(100 (1 - sqrt(1-p)))^2 /
-    (2 width^2)) weighs the differences between players by k p (1-p), and what they have in common is the slope of the
-    regression of f on the share present, Cov_k(1-p, N/D) / (d Var_k(p)); both by Gauss-Legendre in sqrt(1-p).
+    With `kernel_width` inf it is in closed form (module docstring). Else the kernel k(p) = exp(-(100 (1 -
+    sqrt(1-p)))^2 / (2 width^2)) weighs the differences between players by k p (1-p), and what they have in common is
+    the slope of the regression of f on the share present, Cov_k(1-p, N/D) / (d Var_k(p)); both by Gauss-Legendre in
+    sqrt(1-p).
 
     Trust it where no token holds more than a few per cent of a head's attention; `lime_limit` needs no such thing.
 

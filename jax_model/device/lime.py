@@ -16,8 +16,10 @@ import numpy as np
 
 from attn_closed_form import LimeCoefficients
 from attn_closed_form._types import Array
-from attn_closed_form.lime.kernel_rule import NoRuleError, size_count, size_rule
-from attn_closed_form.lime.limit import Regression, lime_regression, mend_moments
+from attn_closed_form.lime.kernel import check_settings
+from attn_closed_form.lime.kernel_rule import NoRuleError, ladder
+from attn_closed_form.lime.moments import finish, rule_amplification
+from attn_closed_form.lime.regression import Regression, regression
 
 from .exact import HALF, Summary, _chunk, _map, _sums, lambda_nodes, summary
 from .game_batch import GameBatch, log_bound
@@ -47,67 +49,63 @@ def lime_limit(
     chunk = _chunk(batch, chunk)
     about = summary(batch, tol)
     sizes = np.asarray(batch.players)
-    share = 1.0 if num_samples is None else (num_samples - 1) / num_samples
-    regressions = [lime_regression(int(d), kernel_width, ridge, num_samples, int(d)) if d > 1 else None for d in sizes]
-    lam, w = lambda_nodes(batch, about.log_range.max(), _eps(about, regressions, share, tol))
+    settings = check_settings(kernel_width, ridge, num_samples)
+    regressions = [regression(int(d), settings, int(d)) if d > 1 else None for d in sizes]
+    lam, w = lambda_nodes(batch, about.log_range.max(), _eps(about, regressions, kernel_width, tol))
     bounds = np.asarray(_map(log_bound, chunk, batch, lam, w), np.float64)
     rules = [
-        _rule(regression, kernel_width, bound, half_range, tol * scale) if regression else None
-        for regression, bound, half_range, scale in zip(regressions, bounds, about.half_range, about.scale, strict=True)
+        _rule(found, kernel_width, bound, half_range, tol * scale) if found else None
+        for found, bound, half_range, scale in zip(regressions, bounds, about.half_range, about.scale, strict=True)
     ]
     longest = max((rule[0].size for rule in rules if rule), default=1)
     m = -(-longest // NODES) * NODES
     p, w_E, w_D = np.full((sizes.size, m), 0.5), np.zeros((sizes.size, m, 2)), np.zeros((sizes.size, m))
-    for i, (rule, regression) in enumerate(zip(rules, regressions, strict=True)):
-        if rule and regression:
+    for i, (rule, found) in enumerate(zip(rules, regressions, strict=True)):
+        if rule and found:
             nodes, weights = rule
-            a = regression.alpha_1 / regression.alpha_0
             p[i, : nodes.size] = nodes
-            w_E[i, : nodes.size] = np.stack([weights, weights * (nodes - a)], axis=1)
+            w_E[i, : nodes.size] = np.stack([weights, weights * (1 - nodes - found.absent_share)], axis=1)
             w_D[i, : nodes.size] = weights * nodes * (1 - nodes)
     own = (jnp.asarray(x, batch.s.dtype) for x in (p, w_E, w_D))
     level, delta = (np.asarray(x, np.float64) for x in _map_own(chunk, batch, lam, w, *own))
     return [
-        _finish(regression, share, level[i], delta[i, : sizes[i]], about, i) if rule and regression else None
-        for i, (rule, regression) in enumerate(zip(rules, regressions, strict=True))
+        _finish(found, level[i], delta[i, : sizes[i]], about, i) if rule and found else None
+        for i, (rule, found) in enumerate(zip(rules, regressions, strict=True))
     ]
 
 
-def _eps(about: Summary, regressions: list[Regression | None], share: float, tol: float) -> float:
+def _eps(about: Summary, regressions: list[Regression | None], kernel_width: float, tol: float) -> float:
     """The lambda rule's error that keeps half of `tol` for every game."""
     spread = about.half_range.sum(axis=1)
     needed = [0.01]
-    for regression, scale, width in zip(regressions, about.scale, spread, strict=True):
-        if regression is not None and width > 0:
-            smooth = regression.q.copy()
-            smooth[0] = max(share / (smooth.size - 1), smooth[0])
-            needed.append(HALF * tol * scale / (regression.norm(smooth) * width))
+    for found, scale, width in zip(regressions, about.scale, spread, strict=True):
+        if found is not None and width > 0:
+            needed.append(HALF * tol * scale / (2 * rule_amplification(found, kernel_width) * width))
     return min(needed)
 
 
 def _rule(
-    regression: Regression, kernel_width: float, bound: Array, half_range: Array, error: float
+    found: Regression, kernel_width: float, bound: Array, half_range: Array, error: float
 ) -> tuple[Array, Array] | None:
     """Nodes and weights in p that keep half of `error` for one game; None if there is no rule to vouch for."""
-    d, spread = regression.q.size - 1, float(half_range.sum())
-    m = 1
+    spread, unit = float(half_range.sum()), found.d * np.exp(-found.log_unit)
+    longest = 0
     try:
+        rules = ladder(found.d, kernel_width)
         for own, B in zip(bound, half_range, strict=True):
             if B > 0:
-                allowed = HALF * error / regression.amplification * B / spread
-                m = max(m, size_count(d, kernel_width, own + np.log(B), B, allowed))
+                allowed = HALF * error / (unit * found.moment_factor()) * B / spread
+                errors = rules.errors((own + np.log(B))[None], np.array([B]))[0]
+                if not (errors <= allowed).any():
+                    return None
+                longest = max(longest, int(np.argmax(errors <= allowed)))
     except NoRuleError:
         return None
-    found = size_rule(d, kernel_width, m)
-    return None if found is None else (found.p, found.weights)
+    return rules.rules[longest].p, rules.rules[longest].weights
 
 
-def _finish(
-    regression: Regression, share: float, level: Array, delta: Array, about: Summary, i: int
-) -> LimeCoefficients:
-    base = float(about.base[i])
-    moments = mend_moments(
-        regression, share, level, delta[None], float(about.everyone[i]) - base, float(about.nobody[i])
-    )
-    coef, intercept = regression.solve(moments, np.arange(delta.size))
-    return LimeCoefficients(coef, intercept + base)
+def _finish(found: Regression, level: Array, delta: Array, about: Summary, i: int) -> LimeCoefficients:
+    unit = found.d * float(np.exp(-found.log_unit))
+    rest = float(about.everyone[i]), float(about.base[i]), float(about.nobody[i])
+    moments = finish(found, unit, unit * level, unit * delta, *rest)
+    return LimeCoefficients(*found.solve(moments, np.arange(delta.size)))

@@ -1,4 +1,4 @@
-"""The rule in p: its moments, its exactness, and whether its error bound tells the truth."""
+"""The rules in p: their moments, their exactness, and whether their error bounds tell the truth."""
 
 from fractions import Fraction
 from math import comb, inf
@@ -6,32 +6,64 @@ from math import comb, inf
 import numpy as np
 import pytest
 
-from attn_closed_form.game.budget import Budget
+from attn_closed_form.game.budget import budget
 from attn_closed_form.game.by_size import centred_moments
-from attn_closed_form.game.engine import integrate, rows_of
-from attn_closed_form.game.node_counts import fixed_plan, total_log_bound
-from attn_closed_form.lime.kernel_rule import kernel, size_error, size_moments, size_rule
+from attn_closed_form.game.engine import evaluate, rows_of
+from attn_closed_form.game.node_counts import log_bound
+from attn_closed_form.lime import hahn
+from attn_closed_form.lime.hahn import size_moments
+from attn_closed_form.lime.kernel import kernel, log_kernel
+from attn_closed_form.lime.kernel_rule import ladder, size_rule
+from attn_closed_form.lime.moments import _batch, _largest
 from tests.lime_games import score_game
 
 
-@pytest.mark.parametrize("kernel_width", [25.0, 5.0, inf])
-@pytest.mark.parametrize("d", [1, 2, 7, 20])
-def test_moments_in_exact_arithmetic(d, kernel_width):
+def exact_moment(q, n):
     """nu_n from P_n(1 - 2p) = sum_k (-1)^k C(n,k) C(n+k,k) p^k and p^k -> (s)_k / (d)_k."""
-    q = [Fraction(float(x)) / d for x in kernel(d, kernel_width)]
-    moments = size_moments(d, kernel_width)
-    assert moments.nu.size == d + 1
-    for n in range(d + 1):
-        exact = sum(
-            (-1) ** k * comb(n, k) * comb(n + k, k) * q[s] * Fraction(comb(s, k), comb(d, k))
-            for k in range(n + 1)
-            for s in range(d + 1)
-        )
-        assert abs(moments.nu[n] - float(exact)) <= 1e-16 + moments.loss[n] * moments.nu[0]
+    d = len(q) - 1
+    return sum(
+        (-1) ** k * comb(n, k) * comb(n + k, k) * q[s] * Fraction(comb(s, k), comb(d, k))
+        for k in range(n + 1)
+        for s in range(d + 1)
+    )
+
+
+def rational(x):
+    """An extended-precision number as a fraction."""
+    high = float(x)
+    return Fraction(high) + Fraction(float(x - high))
 
 
 @pytest.mark.parametrize("kernel_width", [25.0, 5.0, inf])
-@pytest.mark.parametrize(("d", "m"), [(5, 2), (5, 6), (50, 7), (106, 12), (106, 40), (1000, 9)])
+@pytest.mark.parametrize("d", [1, 2, 7, 26])
+def test_moments_in_exact_arithmetic(d, kernel_width):
+    q = [rational(x) for x in np.exp(log_kernel(d, kernel_width)) / d]
+    moments = size_moments(d, kernel_width)
+    left = sum(x * x for x in q)
+    for n in range(moments.nu.size):
+        exact = exact_moment(q, n)
+        assert abs(rational(moments.nu[n]) - exact) <= moments.error[n]
+        norm = Fraction(d + 1, 2 * n + 1)
+        for k in range(1, n + 1):
+            norm *= Fraction(d + 1 + k, d + 1 - k)
+        left -= exact**2 / norm
+        assert float(norm) == pytest.approx(np.exp(2 * moments.log_norm[n]), rel=1e-12)
+    assert moments.residual >= 0.999 * float(left) ** 0.5
+    assert moments.residual <= 1.001 * float(left) ** 0.5 + 1e-15
+
+
+@pytest.mark.parametrize("kernel_width", [25.0, 4.0])
+@pytest.mark.parametrize("d", [120, 250])
+def test_the_two_ways_to_the_moments_agree_within_their_errors(d, kernel_width):
+    q = np.exp(log_kernel(d, kernel_width)) / d
+    exact, extended = hahn._exact(q, 96), hahn._extended(q, 96)
+    N = min(exact[0].size, extended[0].size)
+    assert (np.abs(exact[0][:N] - extended[0][:N]) <= exact[1][:N] + extended[1][:N]).all()
+    assert extended[1][20] < 1e-14, "a bound that says something"
+
+
+@pytest.mark.parametrize("kernel_width", [25.0, 5.0, inf])
+@pytest.mark.parametrize(("d", "m"), [(5, 2), (5, 6), (50, 7), (106, 12), (106, 30), (1000, 9)])
 def test_polynomials_of_low_degree_are_exact(d, m, kernel_width):
     rule = size_rule(d, kernel_width, m)
     q = kernel(d, kernel_width) / d
@@ -39,7 +71,7 @@ def test_polynomials_of_low_degree_are_exact(d, m, kernel_width):
     product = np.ones(d + 1)
     for k in range(m):
         # (d-s)_k / (d)_k is what p^k, p the probability of being present, stands for.
-        np.testing.assert_allclose(rule.weights @ rule.p**k, q @ product, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(rule.weights @ rule.p**k, q @ product, rtol=1e-13, atol=1e-15)
         product = product * (d - s - k) / max(d - k, 1)
     assert ((rule.p >= 0) & (rule.p <= 1)).all()
 
@@ -50,21 +82,21 @@ def test_the_bound_holds_and_means_something(kind, kernel_width):
     d = 60
     game = score_game(d, H=1, kind=kind, spread=0.7)
     q = kernel(d, kernel_width) / d
-    goal = Budget(eps=1e-13, p_error=1.0, scale=1.0, spread=1.0, precise=False)
+    goal = budget(game, 1e-11, plain=True)
     (mean,), present = centred_moments(game, q[None], goal)
     mean -= q[d] * game.empty_excess
+    rules = ladder(d, kernel_width)
     (rows,) = rows_of(game, goal)
-    B = float(np.ldexp(game.half_range[0], game.exponent))
-    bound = total_log_bound(rows.sums) + game.exponent * np.log(2)
-    bounds, errors = [], []
-    for m in (2, 4, 7, 11, 17, 26, 40):
-        rule = size_rule(d, kernel_width, m)
-        p, w = rule.p, rule.weights
-        (E, level), (delta,) = integrate(game, goal, fixed_plan(p, [w, w * p], [w * p * (1 - p)]))
-        bounds.append(size_error(rule, bound, B))
-        errors.append(max(abs(E - mean), np.abs(level + delta - present).max()))
-    rounding = 1e-13 * B
-    assert (np.array(errors) <= np.array(bounds) + rounding).all()
+    bounds = np.ldexp(rules.errors(log_bound(rows.sums), _largest(rows)).sum(axis=0), game.exponent)
+    errors = []
+    for rule in rules.rules:
+        p, w = rule.p[:, None], rule.weights[:, None]
+        level, delta = evaluate(rows, _batch(np.arange(rows.weight.size), p, w * np.ones(rows.weight.size), 0.0), False)
+        by_p, _ = evaluate(rows, _batch(np.arange(rows.weight.size), p, w * p * np.ones(rows.weight.size), 0.0), False)
+        moment = np.ldexp(by_p[0] + delta[0], game.exponent)
+        errors.append(max(abs(np.ldexp(level[0], game.exponent) - mean), np.abs(moment - present).max()))
+    rounding = 1e-11 * float(game.half_range.sum()) * 2.0**game.exponent
+    assert (np.array(errors) <= bounds + rounding).all()
     assert errors[0] > 1e-9, "so easy that any bound holds"
     assert min(bounds) < 1e-9, "a bound that never gets small"
 

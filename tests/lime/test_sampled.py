@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, lime_limit, lime_sample, lime_samples_needed
-from attn_closed_form.lime.kernel_rule import kernel
+from attn_closed_form.lime.kernel import kernel
 from attn_closed_form.lime.sampled import _draw
 from tests.lime_games import score_game
 

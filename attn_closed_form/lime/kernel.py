@@ -1,0 +1,83 @@
+"""LIME's settings: the kernel that weighs the samples, and the checks of `kernel_width`, `ridge` and `num_samples`.
+
+The lime package weighs a sample with s of d features absent by its cosine distance to the document, times 100:
+
+    pi(s) = exp(-D^2 / (2 kernel_width^2)),    D = 100 (1 - sqrt(1 - s/d)) = 100 (s/d) / (1 + sqrt(1 - s/d)).
+
+The second form of D does not cancel. Logarithms are kept in extended precision where the platform has it, because a
+narrow kernel has logarithms of thousands, whose last digit would be the twelfth of the weight.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._types import Array
+
+EXTENDED = np.longdouble
+
+
+class Settings(NamedTuple):
+    """Checked settings of LIME's regression."""
+
+    kernel_width: float
+    ridge: float
+    num_samples: int | None
+
+
+def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> Settings:
+    """The three settings as numbers; the error names the one that is wrong.
+
+    >>> check_settings(25, 1, 5000)
+    Settings(kernel_width=25.0, ridge=1.0, num_samples=5000)
+    >>> check_settings(25, 1, 2.5)
+    Traceback (most recent call last):
+    ValueError: num_samples: expected an integer of at least 2, or None, got 2.5
+    """
+    width = _number("kernel_width", kernel_width, "a positive number or inf")
+    if not width > 0:
+        raise ValueError(f"kernel_width: expected a positive number or inf, got {kernel_width}")
+    penalty = _number("ridge", ridge, "a finite number >= 0")
+    if not (math.isfinite(penalty) and penalty >= 0):
+        raise ValueError(f"ridge: expected a finite number >= 0, got {ridge}")
+    if num_samples is None:
+        return Settings(width, penalty, None)
+    if not isinstance(num_samples, Integral) or isinstance(num_samples, bool) or num_samples < 2:
+        raise ValueError(f"num_samples: expected an integer of at least 2, or None, got {num_samples!r}")
+    return Settings(width, penalty, int(num_samples))
+
+
+def check_tol(tol: Any) -> float:
+    """`tol` as a positive, finite number."""
+    value = _number("tol", tol, "a positive number")
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"tol: expected a positive number, got {tol}")
+    return value
+
+
+def _number(name: str, value: Any, expected: str) -> float:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+    return float(value)
+
+
+def kernel(d: int, kernel_width: float) -> Array:
+    """Weight of a sample with s = 0..d of d features absent, (d+1,).
+
+    >>> kernel(2, 25.0).round(3)
+    array([1.   , 0.503, 0.   ])
+    """
+    return np.exp(log_kernel(d, kernel_width)).astype(np.float64)
+
+
+def log_kernel(d: int, kernel_width: float) -> NDArray[Any]:
+    """Logarithm of `kernel` in extended precision, (d+1,)."""
+    share = np.arange(d + 1, dtype=EXTENDED) / d
+    distance = 100 * share / (1 + np.sqrt(1 - share))
+    exponent: NDArray[Any] = -((distance / EXTENDED(kernel_width)) ** 2) / 2
+    return exponent

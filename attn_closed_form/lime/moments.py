@@ -1,0 +1,268 @@
+"""The moments of f that LIME's regression needs (`regression.py`), good enough for `tol`: three ways to them.
+
+1. **A rule in p for the kernel**, O(L m d). The engine's sums of E_p[f] and Delta_j(p), p the probability of being
+present, make
+
+       E_p[f Z_j] = p (E_p[f] + (1-p) Delta_j(p)),   Z_j = 1 - W_j,
+
+   and `kernel_rule.py` turns sums over sizes into sums over nodes p, with a number of nodes of its own for every row
+   (a node lam of a head). A row that has no such rule, which happens where thousands of players are deleted, gets one
+   made for it by `tilted_rule.py`.
+2. **The recursion over sizes** (`game/by_size.py`), O(L d^2), where a row has neither, or the kernel is so narrow that
+   nothing but it keeps the digits.
+3. **One player**: two values of f.
+
+**Errors.** A coefficient is E[psi f'] with a known function psi, so a relative error eps of 1/D, and the rounding of
+the sums, are multiplied by `Regression.value_factor` or `rounding_factor`; `budget` gives them half of `tol`. The rule
+in p has the other half, and its errors of different moments share nothing (`moment_factor`). For the rules in p the
+sums of moduli that the rounding is relative to are those of the rules' weights, which are positive or nearly so.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from functools import lru_cache
+
+import numpy as np
+
+from .._types import Array, Ids
+from ..game.budget import ULP, Budget, budget
+from ..game.by_size import centred_moments
+from ..game.engine import Batch, Rows, evaluate, parts, rows_of
+from ..game.node_counts import log_bound
+from ..game.pooled_game import PooledGame
+from ..game.quadrature import ToleranceError
+from .hahn import UNIT
+from .kernel import Settings, kernel
+from .kernel_rule import Ladder, NoRuleError, ladder
+from .regression import Moments, Regression
+from .tilted_rule import MIXED_SIGNS, TiltedTerm, tilted_rule
+
+# Players from which the recursion over sizes says how long it will take, and its time for a row and a pair of players.
+WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
+# A rule with more nodes than this over the number of players is long: making one for the row costs less.
+LONG_RULE = 25_000
+# Logarithm of pi(1) below which no rule in p can have the digits that a narrow kernel needs.
+NARROWEST = -25.0
+
+
+def find_moments(game: PooledGame, found: Regression, settings: Settings, tol: float) -> Moments:
+    """The moments, good enough for `tol`, by the cheapest way that is."""
+    try:
+        return moments_by_rule(game, found, settings, tol)
+    except (NoRuleError, ToleranceError):
+        return moments_by_recursion(game, found, tol)
+
+
+def moments_by_recursion(game: PooledGame, found: Regression, tol: float) -> Moments:
+    """The moments by the recursion over sizes: O(L d^2), whatever the kernel."""
+    weights = np.stack([found.drawn, found.drawn * found.deviation])
+    level, deviation = np.abs(weights).sum(axis=1).tolist()
+    factor = max(found.value_factor(), found.rounding_factor(level, deviation, 2 * level))
+    goal = budget(game, tol, _amplification(found, factor), plain=True)
+    if game.d >= WARN_FROM:
+        _warn(game, goal)
+    (mean, shared), present = centred_moments(game, weights, goal)
+    # E[pi W_j f] = E[pi f] - E[pi Z_j f], and what all players have in common drops out of `individual`.
+    everyone = float(game.value(np.ones(game.d, dtype=bool)))
+    above = everyone - game.base
+    return Moments(
+        mean=float(mean) - above * level,
+        shared=float(shared) - above * float(weights[1].sum()),
+        individual=present.mean() - present,
+        everyone=everyone,
+    )
+
+
+def moments_by_rule(game: PooledGame, found: Regression, settings: Settings, tol: float) -> Moments:
+    """The moments by rules in p: O(L m d). NoRuleError if one is missing."""
+    d, width = game.d, settings.kernel_width
+    if found.log_unit < NARROWEST:
+        raise NoRuleError
+    rules = ladder(d, width)
+    unit = d * math.exp(-found.log_unit)  # from weights kernel(s) / d to those in units of pi(1)
+    w = found.absent_share
+    goal = budget(game, tol, rule_amplification(found, width))
+    # In units of the rule's weights: what the moments may be wrong by.
+    allowed = goal.p_error * goal.amplification / (unit * found.moment_factor())
+    total, delta = np.zeros(2), np.zeros((1, d))
+    for rows in rows_of(game, goal):
+        for batch in _batches(rows, rules, d, width, w, allowed):
+            for part in parts(batch, d):
+                one_total, one_delta = evaluate(rows, part, goal.precise)
+                total += one_total
+                delta += one_delta
+    total, delta = np.ldexp(unit * total, game.exponent), np.ldexp(unit * delta[0], game.exponent)
+    everyone = float(game.value(np.ones(d, dtype=bool)))
+    return finish(found, unit, total, delta, everyone, game.base, game.empty_excess)
+
+
+def finish(
+    found: Regression, unit: float, total: Array, delta: Array, everyone: float, base: float, empty_excess: float
+) -> Moments:
+    """Moments from the sums of a rule, with what is known of everyone and nobody put right.
+
+    Parameters
+    ----------
+    unit : weight of s = 0 in the rule, times d
+    total : (2,) sums of E_p[f] - base with the weights w and w (1 - p - absent_share)
+    delta : (d,) sum of Delta_j(p) with the weights w p (1 - p)
+    everyone, base, empty_excess : f(everyone), and `PooledGame.base` and `PooledGame.empty_excess`
+    """
+    above, at_all, w = everyone - base, unit / delta.size, found.absent_share
+    nobody = float(found.drawn[-1]) * empty_excess
+    middle = float(delta.mean())
+    off = w * at_all - float(found.drawn @ found.deviation)
+    return Moments(
+        mean=float(total[0]) + nobody - above * (at_all + float(found.drawn.sum())),
+        shared=float(total[1]) - middle + (1 - w) * nobody + above * off,
+        individual=middle - delta,
+        everyone=everyone,
+    )
+
+
+@lru_cache(maxsize=512)
+def _kernel_moments(d: int, width: float) -> tuple[Array, Array]:
+    """The weights kernel(s) / d of a rule and the same times s (d-s) / (d (d-1))."""
+    q, s = kernel(d, width) / d, np.arange(d + 1)
+    return q, q * (s * (d - s) / (d * max(d - 1, 1)))
+
+
+def rule_amplification(found: Regression, width: float) -> float:
+    """What `budget` is told for sums by a rule in p with the weights kernel(s) / d."""
+    unit = found.d * math.exp(-found.log_unit)
+    return _amplification(found, unit * _rule_factor(found.d, width, found))
+
+
+def _rule_factor(d: int, width: float, found: Regression) -> float:
+    """What a relative error of f, or of the sums over nodes, is multiplied by, in units of the rule's weights."""
+    q, mixed = _kernel_moments(d, width)
+    # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of |s/d - w| at most.
+    level, difference = float(q.sum()), 2 * float(mixed.sum())
+    spread = math.sqrt(level * float(q @ found.deviation**2))
+    rounding = MIXED_SIGNS * found.rounding_factor(level, spread + difference, 2 * difference)
+    return max(found.value_factor(q), rounding)
+
+
+def _amplification(found: Regression, factor: float) -> float:
+    """What `budget` is told: it reckons with twice the error of f. A narrow kernel's own rounding is added."""
+    return factor / 2 * max(1.0, -found.log_unit * UNIT / (64 * ULP))
+
+
+def _batches(rows: Rows, rules: Ladder, d: int, width: float, absent_share: float, allowed: float) -> list[Batch]:
+    """Every row with the nodes and weights of the shortest rule that is good enough for it."""
+    sums = rows.sums
+    share = allowed * sums.share
+    each = share / sums.weight.size
+    real = _largest(rows)
+    errors = rules.errors(log_bound(sums), real)
+    good = errors <= each
+    # The shortest rule that is good enough, or the best one; the total decides about those.
+    index = np.where(good.any(axis=1), good.argmax(axis=1), errors.argmin(axis=1))
+    needed = real * rules.total > each
+    found: list[Batch] = []
+    if rows.light is None:
+        own = needed & ((index > rules.last_within(LONG_RULE / d)) | ~good.any(axis=1))
+        if own.any():
+            found, made = _tilted_batches(rows, np.flatnonzero(own), d, width, absent_share, each)
+            needed[made] = False
+    left_out = rows.sums.weight.size - int(needed.sum())
+    if errors[needed, index[needed]].sum() + left_out * each > share:
+        raise NoRuleError
+    for i in np.unique(index[needed]).tolist():
+        rule = rules.rules[i]
+        which = np.flatnonzero(needed & (index == i))
+        found.append(_batch(which, rule.p[:, None], rule.weights[:, None], absent_share))
+    return found
+
+
+def _largest(rows: Rows) -> Array:
+    """(r,) a bound of each row of E_p[f] and of E_p[f Z_j] for p in [0, 1].
+
+    Every player left out of the product costs at most a factor e beside e^(-p G), G the sum of 1 - E. Where all
+    players are heavier when present, their masses come with a factor p, and p e^(-p G) <= min(1, 1/G).
+    """
+    sums = rows.sums
+    if rows.light is not None:
+        return math.exp(2) * sums.weight * (sums.background + sums.players)
+    always = rows.masses.D_0[rows.own]
+    moving = np.maximum(sums.background + sums.players - always, 0.0)
+    return math.exp(2) * sums.weight * (always + moving * np.minimum(1.0, 1 / np.maximum(sums.heavy, 1e-300)))
+
+
+def _tilted_batches(
+    rows: Rows, which: Ids, d: int, width: float, absent_share: float, allowed: float
+) -> tuple[list[Batch], list[int]]:
+    """Batches of rows that have a rule of their own, and which rows they are."""
+    q = np.ascontiguousarray(_kernel_moments(d, width)[0][::-1])
+    by_count: dict[int, list[tuple[int, Array, Array]]] = {}
+    for i in which.tolist():
+        rule = tilted_rule(q, _term(rows, i), allowed)
+        if rule is not None:
+            by_count.setdefault(rule.p.size, []).append((i, rule.p, rule.weights * np.exp(rule.log_factor)))
+    batches = [
+        _batch(
+            np.array([i for i, _, _ in group]),
+            np.stack([p for _, p, _ in group], axis=1),
+            np.stack([w for _, _, w in group], axis=1),
+            absent_share,
+        )
+        for group in by_count.values()
+    ]
+    return batches, [i for group in by_count.values() for i, _, _ in group]
+
+
+def _term(rows: Rows, i: int) -> TiltedTerm:
+    """What the bound of `tilted_rule.py` needs of one row."""
+    E, piece, weight = rows.E[i], int(rows.own[i]), float(rows.weight[i])
+    t = float(E.mean())
+    lo = float(rows.masses.lo[piece].sum())
+    relative = E / t if t > 0 else E
+    return TiltedTerm(
+        t=t,
+        S=float(((relative - 1) ** 2).sum()) * (1 + 1e-9),
+        largest=float(relative.max()),
+        background=weight * float(rows.masses.background[piece]),
+        light=weight * lo,
+        heavy=weight * max(0.0, float(rows.sums.players[i]) - lo),
+        B=float(rows.masses.half_range[piece]),
+    )
+
+
+def _batch(which: Ids, p: Array, weights: Array, absent_share: float) -> Batch:
+    mean = np.stack([weights, weights * (1 - p - absent_share)])
+    return Batch(which, p, mean, (weights * p * (1 - p))[None])
+
+
+def _warn(game: PooledGame, goal: Budget) -> None:
+    count = sum(rows.weight.size for rows in rows_of(game, goal, 1 << 16))
+    seconds = count * game.d**2 * SECONDS_PER_STEP
+    warnings.warn(
+        f"no rule in p can be vouched for with these settings, so LIME's limit takes the recursion over all pairs of "
+        f"{game.d:,} players: about {seconds:,.0f} seconds and {game.d**2 * 16 / 1e9:.1f} GB",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+
+
+def single_player(game: PooledGame, settings: Settings, tol: float) -> tuple[float, float]:
+    """Coefficient and intercept for d = 1: a regression through two values of f.
+
+    In units of 1/n the document has weight 1, the other row some u = (n-1) pi(1), so coef = (f(all) - f(none)) u /
+    (u + ridge (1 + u)); for n to infinity u is infinite. f(all) and f(none) are right to a few ulps of max|f| and of
+    the heads' spread, which `budget` bounds.
+    """
+    budget(game, tol, 0.5)
+    everyone, nobody = (float(x) for x in game.value([[True], [False]]))
+    change = everyone - nobody
+    ridge = settings.ridge
+    if settings.num_samples is None:
+        coef = change / (1 + ridge)
+        return coef, nobody
+    inverse = float(np.exp(min(5000.0 / settings.kernel_width / settings.kernel_width, 600.0))) / (
+        settings.num_samples - 1
+    )  # 1 / u
+    coef = change / (1 + ridge * (1 + inverse))
+    # The mean of f less coef times the mean of Z, both about f(none): weights inverse and 1.
+    return coef, nobody + (change - coef) * (inverse / (1 + inverse))

@@ -1,0 +1,109 @@
+"""|error| <= tol * max|f| or ToleranceError, whatever the settings: against an oracle of many digits."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from attn_closed_form import PooledGame, ToleranceError, lime_limit
+from tests.lime.oracle import lime
+
+G = PooledGame.from_scores
+
+
+def ratio(game, tol=1e-10, **arguments):
+    """Largest error over what is promised."""
+    coef, intercept, largest = lime(game, **arguments)
+    got = lime_limit(game, tol=tol, **arguments)
+    error = max(np.abs(got.coef - coef).max(), abs(got.intercept - intercept))
+    return error / (tol * largest) if largest else error
+
+
+NARROW = {
+    "a narrow kernel": (
+        G([0.0, 1.0], [1.0, -1.0], s_background=0.0, v_background=0.2),
+        {"kernel_width": 3.0, "ridge": 0.0},
+    ),
+    "a constant model": (G([0.0, 0.3], [0.1, 0.1]), {"kernel_width": 10.0, "num_samples": None}),
+    "weights below float64": (
+        G([0.0, 1.0, -1.0, 0.5, 2.0], [1.0, 2.0, -1.0, 0.0, 3.0], s_background=0.0, v_background=0.5),
+        {"kernel_width": 1.0, "ridge": 0.0},
+    ),
+    "one player, narrow": (G([0.0], [2.0], s_background=1.0, v_background=0.5), {"kernel_width": 6.0, "ridge": 0.0}),
+    "one player": (G([0.0], [2.0], s_background=1.0, v_background=0.5), {}),
+    "one player, a small share": (G([0.0], [1.0], s_background=12.0, v_background=0.0), {"tol": 1e-6}),
+    "offsets": (
+        G([0.0, 0.3], [-1e8 + 0.25, -1e8 + 0.75], s_background=0.0, v_background=-1e8, bias=1e8),
+        {"tol": 1e-7},
+    ),
+}
+
+
+@pytest.mark.parametrize(("game", "arguments"), NARROW.values(), ids=NARROW.keys())
+def test_cases_that_were_wrong_in_silence(game, arguments):
+    assert ratio(game, **arguments) <= 1
+
+
+def test_a_narrow_kernel_is_leave_one_out():
+    """Only the document and the samples with one word missing have a weight that counts."""
+    game = G([0.0, 1.0, -1.0], [1.0, 2.0, -1.0], s_background=0.0, v_background=0.5)
+    found = lime_limit(game, kernel_width=0.01, ridge=0.0)
+    everyone = np.ones(3, dtype=bool)
+    differences = [game.value(everyone) - game.value(everyone & (np.arange(3) != j)) for j in range(3)]
+    np.testing.assert_allclose(found.coef, differences, atol=1e-12)
+
+
+def random_game(draw):
+    d, H = draw(st.integers(1, 5)), draw(st.integers(1, 2))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    spread = draw(st.sampled_from([0.0, 0.5, 3.0, 30.0]))
+    size = 10.0 ** draw(st.sampled_from([-200, -3, 0, 5, 200]))
+    offset = draw(st.sampled_from([0.0, 1.0, 1e3]))
+    s, v = rng.normal(size=(H, d)) * spread, (rng.normal(size=(H, d)) + offset) * size
+    kind = draw(st.sampled_from(["deleted", "background", "replaced", "mixed"]))
+    more = {}
+    if kind != "deleted":
+        more = {"s_background": rng.normal(size=H) * spread, "v_background": rng.normal(size=H) * size}
+    if kind in ("replaced", "mixed"):
+        s_absent = rng.normal(size=(H, d)) * spread
+        if kind == "mixed":
+            s_absent = np.where(rng.random(d) < 0.5, -np.inf, s_absent)
+        more |= {"s_absent": s_absent, "v_absent": rng.normal(size=(H, d)) * size}
+    return G(s, v, bias=float(rng.normal() * size), empty_value=float(rng.normal() * size), **more)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+def test_any_game_any_setting(data):
+    game = random_game(data.draw)
+    arguments = {
+        "kernel_width": data.draw(st.sampled_from([25.0, 25.0, 100.0, np.inf, 10.0, 6.0])),
+        "ridge": data.draw(st.sampled_from([0.0, 1.0, 50.0])),
+        "num_samples": data.draw(st.sampled_from([2, 50, 5000, 10**9, None])),
+    }
+    if game.d == 1 and arguments["num_samples"] is None:
+        arguments["num_samples"] = 5000
+    tol = 10.0 ** data.draw(st.integers(-13, -2))
+    if data.draw(st.booleans()) and game.d > 1:
+        arguments["features"] = list(range(0, game.d, 2))
+    try:
+        assert ratio(game, tol, **arguments) <= 1
+    except ToleranceError as error:
+        named = re.search(r"smallest possible tol is (\S+)", str(error)).group(1)
+        if named != "inf":
+            assert ratio(game, float(named), **arguments) <= 1, "the named tol works"
+
+
+@pytest.mark.parametrize("kind", ["deleted", "replaced"])
+@pytest.mark.parametrize("arguments", [{}, {"kernel_width": 4.0}, {"num_samples": None, "kernel_width": np.inf}])
+def test_the_named_tol_works(kind, arguments):
+    rng = np.random.default_rng(0)
+    s, v, s_absent, v_absent = rng.normal(size=(4, 2, 5))
+    absent = {} if kind == "deleted" else {"s_absent": s_absent, "v_absent": v_absent}
+    game = G(s, v, **absent)
+    with pytest.raises(ToleranceError, match="smallest possible tol is") as caught:
+        lime_limit(game, tol=1e-16, **arguments)
+    named = float(str(caught.value).rsplit(maxsplit=1)[-1])
+    assert ratio(game, named, **arguments) <= 1
