@@ -9,7 +9,7 @@ import numpy as np
 from ..explainable.protocol import Explainable
 from ..explanations.explain import explain_units
 from ..explanations.explanation import Explanation, Explanations, shared_dict
-from ..explanations.methods import METHODS, Method
+from ..explanations.methods import FAMILIES, METHODS, Method
 from ..game.interactions import interactions_of
 from ..show.palette import levels
 from .fields import MAX_BYTES, MAX_CHARACTERS, Question, Refusal, find_player
@@ -24,6 +24,7 @@ def model_answer(model: Explainable, name: str) -> dict[str, Any]:
         "players": list(model.groupings),
         "absent": list(model.absences),
         "limits": {"bytes": MAX_BYTES, "characters": MAX_CHARACTERS},
+        "families": FAMILIES,
         "methods": [method_answer(method) for method in METHODS.values()],
     }
 
@@ -63,7 +64,7 @@ def _found(model: Explainable, asked: Question) -> Explanations:
 
 
 def _method_scores(e: Explanation) -> dict[str, Any]:
-    return {**e.own_dict(), "kind": e.info.kind, "levels": levels(e.strength).tolist()}
+    return {**e.own_dict(), "kind": e.info.kind, "family": e.info.family, "levels": levels(e.strength).tolist()}
 
 
 def _removal(found: Explanations, removed: list[int]) -> dict[str, Any]:

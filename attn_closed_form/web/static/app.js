@@ -2,28 +2,38 @@
 // link keeps it after the #, which browsers send to nobody.
 
 import { drawFigure, drawNumbers, drawStrip, fixed, name, strongest } from "./words.js";
-import { drawForecasts, drawPairs, drawPlane } from "./figures.js";
+import { drawClasses, drawForecasts, drawPairs, drawPlane, drawWaterfall, drawWhy } from "./figures.js";
 
 const at = (id) => document.getElementById(id);
-const DEBOUNCE = 60; // ms after the last key
+const PATIENCE = 400; // ms until a waiting page says so
+const GIVE_UP = 8000; // ms until a question is asked anew
+const RETRY = 1500; // ms between tries when the server does not answer
 const QUIET = 700; // ms until a screen reader hears the result
 const START = "The plot is a mess and the ending is terrible, but the acting is wonderful and I never once felt bored!";
 
 const state = { players: "words", absent: "unk", output: null, wanted: null, removed: new Set(), chosen: null, answer: null };
 let summaries = new Map();
 let outputs = [];
+let families = {};
+let most = 20000; // characters that the server takes
 
-// One question at a time to each address: a new one ends the one before it.
+// One question at a time to each address: a new one ends the one before it, and none waits for ever.
 const running = {};
 async function ask(path, question) {
   running[path]?.abort();
   const control = (running[path] = new AbortController());
-  const body = JSON.stringify(question);
-  const headers = { "Content-Type": "application/json" };
-  const response = await fetch(path, { method: "POST", headers, body, signal: control.signal });
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error);
-  return answer;
+  const clock = setTimeout(() => control.abort(new TypeError("no answer in time")), GIVE_UP);
+  try {
+    const body = JSON.stringify(question);
+    const headers = { "Content-Type": "application/json" };
+    const response = await fetch(path, { method: "POST", headers, body, signal: control.signal });
+    const answer = await response.json();
+    if (response.status === 503) throw new TypeError(answer.error);
+    if (!response.ok) throw new Error(answer.error);
+    return answer;
+  } finally {
+    clearTimeout(clock);
+  }
 }
 
 const timers = {};
@@ -32,32 +42,65 @@ function later(what, delay, action) {
   timers[what] = setTimeout(action, delay);
 }
 
+// What the server is asked about: as much of the text as it takes, which is far more than a model reads.
 function question() {
   const { players, absent, output } = state;
-  return { text: at("text").value, players, absent, output };
+  return { text: Array.from(at("text").value.slice(0, 2 * most)).slice(0, most).join(""), players, absent, output };
 }
 
+// While a question is under way the newest text waits, so that fast typing neither floods the server nor starves.
+let asking = false, again = false;
 async function update() {
-  const text = at("text").value;
-  rememberInLink();
-  if (!text.trim()) {
-    Object.values(running).forEach((control) => control.abort());
-    return showNothing("");
+  if (asking) {
+    again = true;
+    return;
   }
-  const start = performance.now();
+  asking = true;
   try {
-    state.answer = await ask("/api/explain", { ...question(), removed: [...state.removed] });
+    do {
+      again = false;
+      await updateOnce();
+    } while (again);
+  } finally {
+    asking = false;
+  }
+}
+
+async function updateOnce() {
+  rememberInLink();
+  if (!at("text").value.trim()) return showNothing("");
+  const start = performance.now();
+  later("busy", PATIENCE, () => waiting("Waiting for the server …"));
+  try {
+    const removed = [...state.removed];
+    const answer = await ask("/api/explain", { ...question(), removed });
+    clearTimeout(timers.busy);
+    clearTimeout(timers.retry);
+    delete document.body.dataset.busy;
+    if (again) return;
+    state.answer = answer;
   } catch (error) {
+    clearTimeout(timers.busy);
     if (error.name === "AbortError") return;
-    return showNothing(error instanceof TypeError ? "No answer from the server. Is it still running?" : error.message);
+    if (!(error instanceof TypeError)) return showNothing(error.message);
+    waiting("No answer from the server. This page asks again until it is back.");
+    return later("retry", RETRY, update);
   }
   at("time").textContent = `explained in ${Math.round(performance.now() - start)} ms`;
   show();
   later("pairs", 150, updatePairs);
 }
 
+// What stands on the page is about an older text: say so.
+function waiting(message) {
+  document.body.dataset.busy = "true";
+  at("time").textContent = "";
+  at("message").textContent = message;
+}
+
 function showNothing(message) {
   state.answer = null;
+  delete document.body.dataset.busy;
   clearTimeout(timers.live);
   at("message").textContent = message;
   at("results").hidden = true;
@@ -66,8 +109,8 @@ function showNothing(message) {
 
 function show() {
   const { answer, removed } = state;
-  const unseen = answer.unseen.length;
-  at("message").textContent = unseen ? `The model reads the first ${seen(answer)} words; the last ${unseen} are not seen.` : "";
+  const unseen = answer.unseen.length > 0;
+  at("message").textContent = unseen ? `The model reads the first ${seen(answer)} words; the rest is not seen.` : "";
   at("results").hidden = false;
   at("prediction").textContent = verdict(answer);
   at("prediction").dataset.value = answer.prediction;
@@ -75,7 +118,10 @@ function show() {
   at("restore").hidden = !removed.size;
   drawStrip(at("strip"), answer, removed);
   drawForecasts(at("forecasts"), answer);
-  drawFigure(at("figure").tBodies[0], answer, removed, summaries);
+  drawClasses(at("classes"), answer);
+  drawWaterfall(at("waterfall"), answer);
+  drawWhy(at("why"), at("reasons"), at("sentences"), answer);
+  drawFigure(at("figure").tBodies[0], answer, removed, summaries, families);
   drawPlane(at("plane"), answer, removed);
   drawNumbers(at("numbers"), answer);
   fillChoice();
@@ -112,6 +158,28 @@ function fillChoice() {
   const select = at("chosen");
   select.replaceChildren(...answer.labels.map((_, player) => new Option(name(answer, player), player)));
   select.value = String(state.chosen ?? strongest(answer, 1)[0]);
+  at("replaced").replaceChildren(...[...select.options].map((option) => option.cloneNode(true)));
+  at("replaced").value = select.value;
+  updateReplacement();
+}
+
+// The text with every occurrence of one player replaced, and what the model says of that one.
+async function updateReplacement() {
+  const { answer } = state;
+  const replacement = at("replacement").value.trim();
+  if (!answer || !replacement) return (at("replaced-change").textContent = "");
+  const points = Array.from(answer.text);
+  const spans = [...answer.spans[Number(at("replaced").value)]].sort((a, b) => b[0] - a[0]);
+  for (const [from, to] of spans) points.splice(from, to - from, replacement);
+  const { players, absent, output } = answer;
+  try {
+    const other = await ask("/api/explain?what-if", { text: points.join(""), players, absent, output, methods: ["loo"] });
+    const change = other.prediction - answer.prediction;
+    at("replaced-change").textContent = `${verdict(other)}, a change of ${fixed(change)}`;
+    at("replaced-change").dataset.value = other.prediction;
+  } catch (error) {
+    if (error.name !== "AbortError") at("replaced-change").textContent = error.message;
+  }
 }
 
 async function updatePairs() {
@@ -220,7 +288,7 @@ async function copy() {
 async function begin() {
   at("text").addEventListener("input", () => {
     forgetPlayers();
-    later("update", DEBOUNCE, update);
+    update();
   });
   for (const radio of document.querySelectorAll("input[type=radio]")) {
     radio.addEventListener("change", () => {
@@ -238,15 +306,25 @@ async function begin() {
   at("figure").addEventListener("click", clickWord);
   at("restore").addEventListener("click", () => (restore(), at("strip").querySelector("[tabindex='0']")?.focus()));
   at("chosen").addEventListener("change", () => ((state.chosen = Number(at("chosen").value)), updatePairs()));
+  at("replaced").addEventListener("change", updateReplacement);
+  at("replacement").addEventListener("input", () => later("replacement", 120, updateReplacement));
+  at("replace").addEventListener("submit", (event) => (event.preventDefault(), updateReplacement()));
   at("save").addEventListener("click", save);
   at("copy").hidden = !navigator.clipboard;
   at("copy").addEventListener("click", copy);
   window.addEventListener("hashchange", readLink);
-  window.addEventListener("resize", () => later("resize", 100, () => state.answer && drawPlane(at("plane"), state.answer, state.removed)));
+  window.addEventListener("resize", () => later("resize", 100, () => state.answer && show()));
   readLink();
+  await describe();
+}
+
+// What the model is called and which classes it has; asked again until the server says.
+async function describe() {
   try {
     const model = await (await fetch("/api/model")).json();
     summaries = new Map(model.methods.map((method) => [method.name, `${method.summary}; ${method.accuracy}`]));
+    families = model.families;
+    most = model.limits.characters;
     outputs = model.outputs;
     at("model").append(` Model: ${model.name}, ${model.model}.`);
     at("output").replaceChildren(new Option("the predicted class", ""), ...outputs.map((name) => new Option(name, name)));
@@ -255,7 +333,7 @@ async function begin() {
     if (state.output !== null) update();
     else if (state.answer) show(); // now with what each method means
   } catch {
-    // The first question says so.
+    later("describe", RETRY, describe); // the first question says that nobody answers
   }
 }
 

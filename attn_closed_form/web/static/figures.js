@@ -27,7 +27,7 @@ function padded(values) {
   return [low - room, high + room];
 }
 
-// P2's Figure 5: each word at (importance, value); the words that matter most are named.
+// Leemann et al. 2025, Figure 5: each word at (importance, value); the words that matter most are named.
 export function drawPlane(place, answer, removed) {
   const { "slalom-value": value, "slalom-importance": importance, "slalom-linear": linear } = answer.methods;
   if (!value || !importance || !linear) return place.replaceChildren();
@@ -127,4 +127,57 @@ export function drawPairs(place, answer, pairs, most = 10) {
     return row;
   });
   place.replaceChildren(element("table", { className: "plain" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+}
+
+// The probability of each class, the most probable first.
+export function drawClasses(place, answer, most = 6) {
+  const chances = Object.entries(answer.probabilities ?? {}).sort((a, b) => b[1] - a[1]);
+  const rows = chances.slice(0, most);
+  if (chances.length > most) rows.push([`${chances.length - most} others`, chances.slice(most).reduce((sum, [, p]) => sum + p, 0)]);
+  place.replaceChildren(
+    ...rows.flatMap(([label, chance]) => {
+      const meter = element("meter", { min: 0, max: 1, value: chance });
+      meter.setAttribute("aria-label", `probability of ${label}`);
+      return [element("strong", { textContent: elide(label, 30) }), meter, element("span", { textContent: `${(100 * chance).toFixed(1)} %` })];
+    }),
+  );
+}
+
+// From no word known to the prediction: the strongest words by name, the rest as one bar.
+export function drawWaterfall(place, answer, most = 10) {
+  const method = answer.methods.shapley;
+  if (!method) return place.replaceChildren();
+  const order = method.scores.map((score, j) => [score, j]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]));
+  const named = order.length > most + 1 ? order.slice(0, most) : order;
+  let at = answer.absent_value;
+  const steps = [[answer.absent === "unk" ? "no word known" : "nothing present", at, at, true]];
+  for (const [score, j] of named) steps.push([elide(name(answer, j), 20), at, (at += score), false]);
+  if (named.length < order.length) steps.push([`${order.length - named.length} others`, at, answer.prediction, false]);
+  steps.push([elide(answer.output, 20), answer.prediction, answer.prediction, true]);
+  const width = Math.max(320, Math.min(place.clientWidth || 560, 640)), left = 130, right = 64, row = 21;
+  const ends = steps.flatMap(([, from, to]) => [from, to]);
+  const low = Math.min(...ends), span = Math.max(...ends) - low || 1;
+  const x = (value) => left + ((value - low) / span) * (width - left - right);
+  const height = row * steps.length + 4;
+  const label = `How the words add up from ${fixed(answer.absent_value)} to ${fixed(answer.prediction)}`;
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+  picture.append(svg("path", { class: "axis", d: `M${x(answer.absent_value)} 0V${height}` }));
+  steps.forEach(([words, from, to, end], i) => {
+    const y = row * i + 3, [a, b] = [x(from), x(to)].sort((p, q) => p - q);
+    if (end) picture.append(svg("path", { class: "end", d: `M${a} ${y - 1}v${row - 4}` }));
+    else picture.append(svg("rect", { x: a, y, width: Math.max(b - a, 1), height: row - 6, class: to >= from ? "for" : "against" }));
+    picture.append(svg("text", { x: left - 8, y: y + 12, "text-anchor": "end" }, words));
+    picture.append(svg("text", { x: b + 6, y: y + 12 }, fixed(end ? to : to - from)));
+  });
+  place.replaceChildren(picture);
+}
+
+// Proved reasons in plain English, and what each sentence of the text contributes.
+export function drawWhy(section, reasons, sentences, answer) {
+  section.hidden = !answer.reasons?.length && !answer.sentences?.length;
+  reasons.replaceChildren(...(answer.reasons ?? []).map((reason) => element("li", { textContent: reason.sentence })));
+  const rows = (answer.sentences ?? []).map(({ text, score }) =>
+    element("tr", {}, element("td", { className: "r", textContent: fixed(score) }), element("td", { textContent: elide(text, 160), dir: "auto" })),
+  );
+  sentences.replaceChildren(...(rows.length > 1 ? [element("table", { className: "plain" }, element("caption", { textContent: "Sentences (Owen values)" }), element("tbody", {}, ...rows))] : []));
 }

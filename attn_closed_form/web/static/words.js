@@ -22,7 +22,7 @@ export function digits(x, signed = true) {
   return (signed ? plus(x) : "") + minus(shown);
 }
 
-// Spans count code points, JavaScript's strings UTF-16 units; the split is made once an answer.
+// Spans count code points, JavaScript's strings UTF-16 units; the split is made once per answer.
 const split = new WeakMap();
 function codePoints(answer) {
   if (!split.has(answer)) split.set(answer, Array.from(answer.text));
@@ -83,31 +83,51 @@ export function drawStrip(strip, answer, removed) {
   }
 }
 
-// P1's Figure 1: a row a method.
-export function drawFigure(body, answer, removed, summaries) {
+// One row per method, by family; methods whose colours are the same share a row.
+export function drawFigure(body, answer, removed, summaries, families) {
   const { found, rest } = pieces(answer);
-  const rows = Object.entries(answer.methods).map(([name, method]) => {
-    const cell = element("td");
-    for (const piece of found) {
-      if (piece.player === undefined) {
-        cell.append(elide(piece.text, 24));
-        continue;
-      }
-      const word = element("i", { textContent: elide(piece.text, 60) });
-      const marks = classes(answer, method, piece.player, removed);
-      if (marks) word.className = marks;
-      word.title = digits(method.scores[piece.player], method.kind !== "unsigned");
-      word.dataset.player = piece.player;
-      cell.append(word);
-    }
-    const more = answer.unseen.length;
-    cell.append(more ? element("small", { textContent: ` … ${more} more not seen` }) : elide(rest, 24));
-    const head = element("th", { scope: "row", textContent: method.label, title: summaries.get(name) ?? "" });
-    const row = element("tr", {}, head, cell);
-    row.dataset.method = name;
-    return row;
-  });
+  const rows = [];
+  for (const [family, [title, meaning]] of Object.entries(families)) {
+    const alike = groupAlike(Object.entries(answer.methods).filter(([, method]) => method.family === family));
+    if (!alike.length) continue;
+    const note = element("td", { colSpan: 2, className: "family" }, element("strong", { textContent: title }), ` ${meaning}`);
+    rows.push(element("tr", {}, note));
+    for (const group of alike) rows.push(methodRow(group, answer, removed, summaries, found, rest));
+  }
   body.replaceChildren(...rows);
+}
+
+function groupAlike(methods) {
+  const groups = new Map();
+  for (const [name, method] of methods) {
+    const key = JSON.stringify([method.kind, method.levels]);
+    groups.set(key, [...(groups.get(key) ?? []), [name, method]]);
+  }
+  return [...groups.values()];
+}
+
+function methodRow(group, answer, removed, summaries, found, rest) {
+  const [, method] = group[0];
+  const cell = element("td", { dir: "auto" });
+  for (const piece of found) {
+    if (piece.player === undefined) {
+      cell.append(elide(piece.text, 24));
+      continue;
+    }
+    const word = element("i", { textContent: elide(piece.text, 60) });
+    const marks = classes(answer, method, piece.player, removed);
+    if (marks) word.className = marks;
+    word.title = group.map(([, m]) => digits(m.scores[piece.player], m.kind !== "unsigned")).join(", ");
+    word.dataset.player = piece.player;
+    cell.append(word);
+  }
+  const more = answer.unseen.length;
+  cell.append(more ? element("small", { textContent: ` … ${more} more not seen` }) : elide(rest, 24));
+  const label = group.map(([, m]) => m.label).join(", ");
+  const title = group.map(([name]) => summaries.get(name) ?? "").join("\n");
+  const row = element("tr", {}, element("th", { scope: "row", textContent: label, title }), cell);
+  row.dataset.methods = group.map(([name]) => name).join(" ");
+  return row;
 }
 
 export function strongest(answer, most) {
