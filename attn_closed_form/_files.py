@@ -14,10 +14,11 @@ from pathlib import Path
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     """Yield the path of a partial file, which takes the place of `path` when the block ends without an error.
 
-    The partial file lies in the same folder and ends like `path`, because writers look at the ending.
+    The partial file lies in the same folder and ends like `path`, because writers look at the ending. With `folder`,
+    which must be on the same file system, it lies there and ends in ".partial", because readers look at it as well.
 
     Raises
     ------
@@ -36,7 +37,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: expected a file name in an existing folder, but {path.parent} is none")
-    partial = path.with_name(f".{path.stem}.{os.getpid()}-{uuid.uuid4().hex[:8]}.partial{path.suffix}")
+    unique = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    partial = path.with_name(f".{path.stem}.{unique}.partial{path.suffix}")
+    if folder is not None:
+        partial = Path(folder) / f"{path.name}.{unique}.partial"
     try:
         yield partial
         with partial.open("rb") as stream:

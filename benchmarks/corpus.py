@@ -20,8 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import TruncationWarning, load_demo_model, predict_many
-from attn_closed_form._progress import bar
-from attn_closed_form.corpus.run import Task, local_executor, plan, run
+from attn_closed_form.corpus.mappers import Processes
+from attn_closed_form.corpus.plan import planned
+from attn_closed_form.corpus.reporter import Meter, reported
+from attn_closed_form.corpus.run import run
+from attn_closed_form.corpus.task import Task
 from attn_closed_form.evaluate.datasets import load_imdb
 
 from .harness import Bar, report
@@ -95,15 +98,14 @@ def main(argv: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "reviews.parquet"
         pq.write_table(pa.table({"text": texts}), source, row_group_size=2000)
-        missing, _ = plan(source, Path(folder) / "out", Task(methods=("shapley",)))
         memory = Memory()
         memory.start()
         start = time.perf_counter()
-        failed = 0
-        with local_executor(WORKERS) as executor, bar("explaining", len(texts), "documents") as advance:
-            for rows, bad in run(missing, executor):
-                failed += bad
-                advance(rows)
+        task = Task(methods=("shapley",))
+        with planned(source, Path(folder) / "out", task, workers=WORKERS) as made, reported(Meter(made.rows)) as show:
+            for last in run(task, made.missing, Processes(WORKERS)):
+                show(last)
+        failed = last.failed
         seconds = time.perf_counter() - start
         memory.stop.set()
         memory.join()

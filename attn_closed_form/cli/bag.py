@@ -189,7 +189,8 @@ def explain_folder(args: argparse.Namespace) -> int:
     """Explain every bag of a folder; status 1 if none of them could be explained, now or before."""
     from .._progress import bar
     from ..corpus.bags import collect, plan_bags, run_bags
-    from ..corpus.run import dask_executor, local_executor
+    from ..corpus.cluster import Cluster
+    from ..corpus.mappers import Mapper, Processes
     from ..show.sanitize import visible
 
     if not args.out:
@@ -203,10 +204,10 @@ def explain_folder(args: argparse.Namespace) -> int:
     missing, done = plan_bags(args.bag, args.out, task)
     if done:
         print(f"{len(done)} of {len(done) + len(missing)} bags are there already", file=sys.stderr)
-    workers = dask_executor(args.scheduler) if args.scheduler else local_executor(min(args.workers, len(missing) or 1))
+    mapper: Mapper = Cluster(args.scheduler) if args.scheduler else Processes(args.workers)
     failed = 0
-    with workers as executor, bar("explaining", len(done) + len(missing), "bags", len(done)) as advance:
-        for result in run_bags(task, missing, args.out, executor):
+    with bar("explaining", len(done) + len(missing), "bags", len(done)) as advance:
+        for result in run_bags(task, missing, args.out, mapper) if missing else ():
             if result["error"]:
                 failed += 1
                 print(f"{visible(result['bag'])}: {visible(result['error'])}", file=sys.stderr)

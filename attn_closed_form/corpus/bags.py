@@ -1,4 +1,4 @@
-"""A folder of bags explained one by one, over any executor of the corpus mode.
+"""A folder of bags explained one by one, over any mapper of the corpus mode.
 
 Every bag gets the files that were asked for (`show/bag_output.py`), then one row in `OUT/rows/NAME.json`, which says
 that it is done; `collect` puts the rows together in `OUT/bags.csv`. A run that was interrupted goes on with the bags
@@ -13,12 +13,12 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, as_completed
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from .._files import replacing
 from ..explainable.bag_classifier import BagClassifier
 from ..explainable.bag_files import SUFFIXES, load_bag
 from ..explainable.settings import Settings
@@ -26,6 +26,7 @@ from ..explanations.explain import explain
 from ..explanations.explanation import Explanations
 from ..explanations.methods import as_methods
 from ..show.bag_output import KINDS, row
+from .mappers import Death, Mapper, Result, Tick, here
 
 MANIFEST = "bags.json"
 TABLE = "bags.csv"
@@ -103,9 +104,12 @@ def explain_bag_file(task: BagTask, path: str, folder: str) -> dict[str, Any]:
         result = {"bag": name, **row(found), "error": None}
     except (OSError, ValueError, MemoryError) as error:
         result = {"bag": name, "error": str(error) or type(error).__name__}
-    partial = target / ROWS / f".{name}.partial"
-    partial.write_text(json.dumps(result), encoding="utf-8")
-    os.replace(partial, target / ROWS / f"{name}.json")
+    return _write_row(folder, result)
+
+
+def _write_row(folder: str, result: dict[str, Any]) -> dict[str, Any]:
+    with replacing(Path(folder) / ROWS / f"{result['bag']}.json") as partial_file:
+        partial_file.write_text(json.dumps(result), encoding="utf-8")
     return result
 
 
@@ -158,32 +162,31 @@ def _check_manifest(folder: Path, task: BagTask) -> None:
 
 
 def run_bags(
-    task: BagTask, files: Sequence[str], folder: str | os.PathLike[str], executor: Executor | None = None
+    task: BagTask, files: Sequence[str], folder: str | os.PathLike[str], mapper: Mapper = here
 ) -> Iterator[dict[str, Any]]:
-    """Explain bags, yielding the row of each as it is finished; here without an executor, else in any order."""
+    """Explain bags, yielding the row of each as it is finished; over another mapper than `here` in any order."""
     target = str(Path(folder).resolve())
-    if executor is None:
-        for path in files:
-            yield explain_bag_file(task, path, target)
-        return
-    running = [executor.submit(explain_bag_file, task, path, target) for path in files]
-    try:
-        for future in as_completed(running):
-            yield future.result()
-    except BaseException:
-        for future in running:
-            future.cancel()
-        raise
+    for news in mapper(partial(_explain, task, target), files, partial(_give_up, target)):
+        if news.finished is not None:
+            yield news.finished[1]
+
+
+def _explain(task: BagTask, folder: str, path: str, tick: Tick) -> dict[str, Any]:
+    return explain_bag_file(task, path, folder)
+
+
+def _give_up(folder: str, path: str, death: Death) -> Result:
+    """A bag that has killed several workers is a row with an error."""
+    name = Path(path).stem
+    return Result(_write_row(folder, {"bag": name, "error": f"{death.deaths} processes ended at it ({death.reason})"}))
 
 
 def collect(folder: str | os.PathLike[str]) -> Path:
     """Write `bags.csv`, one row per bag in the order of their names, from the rows that are there."""
     target = Path(folder)
-    rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((target / ROWS).glob("*.json"))]
-    partial = target / f".{TABLE}.partial"
-    with partial.open("w", encoding="utf-8", newline="") as stream:
+    rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((target / ROWS).glob("[!.]*.json"))]
+    with replacing(target / TABLE) as partial_file, partial_file.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    os.replace(partial, target / TABLE)
     return target / TABLE

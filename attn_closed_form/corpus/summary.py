@@ -1,6 +1,8 @@
-"""The words that matter most over a corpus: totals and means of an explanation's scores, by predicted class.
+"""The words that matter most over a corpus, for each explained output: totals and means of a method's scores.
 
-Reads the parts that `corpus.py` wrote, one at a time; memory grows with the number of distinct words alone.
+Reads the parts one at a time; memory grows with the number of different words alone. A positive total says that a word
+speaks for the output in the documents where that output is explained: the predicted class, unless the run was told
+otherwise; for a model with one logit, always the class that the logit speaks for.
 """
 
 from __future__ import annotations
@@ -14,20 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array
-from .run import CorpusError, _open, _pyarrow
+from .inputs import OpenTable, pyarrow
+from .plan import read_manifest
+from .task import CorpusError
 
 
 class Word(NamedTuple):
-    """A word over the corpus: documents that have it, and its scores in them, split by the sign of the prediction."""
+    """A word over the documents of one output: how many have it, and the sum and mean of its scores in them."""
 
     word: str
     documents: int
     total: float
     mean: float
-    positive_documents: int
-    positive_mean: float
-    negative_documents: int
-    negative_mean: float
 
 
 @dataclass(frozen=True)
@@ -37,45 +37,44 @@ class Summary:
     Attributes
     ----------
     method : whose scores
-    documents, failed : rows explained, rows with an error
-    positive : documents with a prediction above zero
+    of : rows of the corpus; None where the folder has no manifest
+    failed : rows with an error
+    outputs : the O outputs that were explained
+    documents : (O,) rows explained for each output
     words : (n,) names
-    counts, sums : (n, 2) documents and sum of scores, column 0 for predictions above zero, column 1 for the others
+    counts, sums : (n, O) documents and sum of scores
     """
 
     method: str
-    documents: int
+    of: int | None
     failed: int
-    positive: int
+    outputs: tuple[str, ...]
+    documents: NDArray[np.int64]
     words: tuple[str, ...]
     counts: NDArray[np.int64]
     sums: Array
 
-    def top(self, n: int = 20, by: str = "total", least_documents: int = 1) -> list[Word]:
-        """The n strongest words by |total| or |mean|, among those in at least some documents.
+    @property
+    def rows(self) -> int:
+        """Rows that are there, with an explanation or an error."""
+        return int(self.documents.sum()) + self.failed
+
+    def top(self, output: str, n: int = 20, by: str = "total", least_documents: int = 1) -> list[Word]:
+        """The n strongest words of an output by |total| or |mean|, among those in at least some documents.
 
         A mean over one document says little; `least_documents` keeps such words out of a ranking by mean.
         """
         if by not in ("total", "mean"):
             raise ValueError(f"by: expected 'total' or 'mean', got {by!r}")
-        documents, total = self.counts.sum(axis=1), self.sums.sum(axis=1)
+        if output not in self.outputs:
+            raise ValueError(f"output: expected one of {', '.join(self.outputs)}, got {output!r}")
+        column = self.outputs.index(output)
+        documents, total = self.counts[:, column], self.sums[:, column]
         mean = total / np.maximum(documents, 1)
-        strength = np.where(documents >= least_documents, np.abs(total if by == "total" else mean), -1.0)
+        strength = np.where(documents >= max(1, least_documents), np.abs(total if by == "total" else mean), -1.0)
         order = np.argsort(-strength, kind="stable")[:n]
-        each = self.sums / np.maximum(self.counts, 1)
         return [
-            Word(
-                self.words[j],
-                int(documents[j]),
-                float(total[j]),
-                float(mean[j]),
-                int(self.counts[j, 0]),
-                float(each[j, 0]),
-                int(self.counts[j, 1]),
-                float(each[j, 1]),
-            )
-            for j in order
-            if strength[j] >= 0
+            Word(self.words[j], int(documents[j]), float(total[j]), float(mean[j])) for j in order if strength[j] >= 0
         ]
 
 
@@ -91,56 +90,79 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
     method = methods[0] if method is None else method
     if method not in methods:
         raise CorpusError(f"{folder}: expected a method among {', '.join(methods)}, got {method!r}")
-    index: dict[str, int] = {}
-    counts, sums = np.zeros((0, 2), dtype=np.int64), np.zeros((0, 2))
-    documents = failed = positive = 0
+    manifest = read_manifest(folder)
+    words: dict[str, int] = {}
+    outputs: dict[str, int] = {}
+    counts, sums = np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0))
+    documents = np.zeros(0, dtype=np.int64)
+    failed = 0
     for part in parts:
-        tokens, scores, lengths, predictions, bad = _read(part, method)
-        documents, failed, positive = documents + len(lengths), failed + bad, positive + int((predictions > 0).sum())
-        ids = np.array([index.setdefault(word, len(index)) for word in tokens], dtype=np.int64)
-        grow = len(index) - len(counts)
-        counts, sums = np.pad(counts, ((0, grow), (0, 0))), np.pad(sums, ((0, grow), (0, 0)))
-        document = np.repeat(np.arange(len(lengths)), lengths)
-        column = np.where(predictions > 0, 0, 1)
-        np.add.at(sums, (ids, column[document]), scores)
-        once = np.unique(np.stack([ids, document]), axis=1)
-        np.add.at(counts, (once[0], column[once[1]]), 1)
-    return Summary(method, documents, failed, positive, tuple(index), counts, sums)
+        read = _read(part, method, words, outputs)
+        failed += read.failed
+        grow = ((0, len(words) - counts.shape[0]), (0, len(outputs) - counts.shape[1]))
+        counts, sums, documents = np.pad(counts, grow), np.pad(sums, grow), np.pad(documents, grow[1])
+        documents += np.bincount(read.outputs, minlength=len(outputs))
+        document = np.repeat(np.arange(len(read.lengths)), read.lengths)
+        np.add.at(sums, (read.words, read.outputs[document]), read.scores)
+        once = np.unique(np.stack([read.words, document]), axis=1)
+        np.add.at(counts, (once[0], read.outputs[once[1]]), 1)
+    of = None if manifest is None else int(manifest["rows"])
+    return Summary(method, of, failed, tuple(outputs), documents, tuple(words), counts, sums)
 
 
 def _methods(part: Path) -> list[str]:
-    with _open(part) as parquet:
-        names = parquet.schema_arrow.names
-    return [name for name in names if f"{name}_base" in names]
+    with OpenTable(part) as table:
+        names = table.schema.names
+    return [name for name in names if f"{name}_base" in names and f"{name}_error" in names]
 
 
-def _read(part: Path, method: str) -> tuple[list[str], Array, NDArray[np.int64], Array, int]:
-    """Words and scores of a part's good rows in one line each, players a row, predictions, and the bad rows."""
-    pa = _pyarrow()
-    table = pa.parquet.read_table(part, columns=["labels", method, "prediction", "error"])
-    good = table.filter(pa.compute.is_null(table["error"]))
-    lengths = pa.compute.list_value_length(good["labels"]).to_numpy()
-    words = pa.compute.list_flatten(good["labels"]).to_pylist()
+class _Read(NamedTuple):
+    """Good rows of a part: ids of words and scores in one line each, players and output of each row; bad rows."""
+
+    words: NDArray[np.int64]
+    scores: Array
+    lengths: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+    failed: int
+
+
+def _read(part: Path, method: str, words: dict[str, int], outputs: dict[str, int]) -> _Read:
+    pa = pyarrow()
+    table = pa.parquet.read_table(part, columns=["labels", method, "output", "error"], partitioning=None)
+    good = table.filter(pa.compute.is_null(table["error"])).combine_chunks()
+    lengths = pa.compute.list_value_length(good["labels"]).to_numpy().astype(np.int64)
     scores = pa.compute.list_flatten(good[method]).to_numpy()
-    return words, scores, lengths.astype(np.int64), good["prediction"].to_numpy(), table.num_rows - good.num_rows
+    labels = _numbered(pa.compute.list_flatten(good["labels"]), words)
+    return _Read(labels, scores, lengths, _numbered(good["output"], outputs), table.num_rows - good.num_rows)
 
 
-def plot_summary(words: list[Word], method: str, ax: Any = None) -> Any:
-    """Bars of the words' total scores, largest first; returns the Axes. Needs the `plots` extra."""
+def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
+    """The number of each name; new ones are added, in order of first appearance."""
+    pa = pyarrow()
+    encoded = pa.concat_arrays(names.chunks).dictionary_encode() if names.num_chunks else None
+    if encoded is None or not len(encoded):
+        return np.zeros(0, dtype=np.int64)
+    numbers = np.array([index.setdefault(name, len(index)) for name in encoded.dictionary.to_pylist()], dtype=np.int64)
+    return numbers[encoded.indices.to_numpy()]
+
+
+def plot_summary(words: list[Word], title: str, by: str = "total", ax: Any = None) -> Any:
+    """Bars of what the words are ordered by, largest first; returns the Axes. Needs the `plots` extra."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
         raise ImportError("plots need matplotlib: pip install 'attn-closed-form[plots]'") from None
     from ..show.palette import AGAINST, FOR
+    from ..show.sanitize import visible
 
     if ax is None:
         _, ax = plt.subplots(figsize=(7, 0.6 + 0.26 * len(words)), layout="constrained")
     place = np.arange(len(words))[::-1]
-    total = np.array([word.total for word in words])
-    ax.barh(place, total, color=[np.divide(FOR if t > 0 else AGAINST, 255) for t in total])
-    ax.set_yticks(place, [f"{word.word}  ({word.documents})" for word in words])
+    length = np.array([getattr(word, by) for word in words])
+    ax.barh(place, length, color=[np.divide(FOR if x > 0 else AGAINST, 255) for x in length])
+    ax.set_yticks(place, [f"{visible(word.word)}  ({word.documents:,})".replace("$", r"\$") for word in words])
     ax.axvline(0, color="0.3", lw=0.8)
-    ax.set_xlabel(f"sum of {method} over the corpus")
-    ax.set_title("Words that move the predictions most (documents in brackets)", fontsize=10)
+    ax.set_xlabel(f"{by} over the documents that have the word (their number in brackets)")
+    ax.set_title(title, fontsize=10)
     ax.margins(y=0.01)
     return ax

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from attn_closed_form import BagClassifier, load_bag
 from attn_closed_form.cli import bag as command
 from attn_closed_form.cli.main import main
 from attn_closed_form.corpus.bags import BagTask, collect, plan_bags, run_bags
+from attn_closed_form.corpus.mappers import Processes, here
 from attn_closed_form.show.bag_output import KINDS
 from tests.bags import slide
 
@@ -140,15 +140,14 @@ def test_a_folder_goes_on_where_it_stopped(folder, tmp_path, capsys):
     assert "holds results of another run, with another settings" in capsys.readouterr().err
 
 
-def test_any_executor_gives_the_same_rows(folder, tmp_path):
+def test_any_mapper_gives_the_same_rows(folder, tmp_path):
     task = BagTask(str(folder / "model.npz"), "xmil", ("normal", "tumour"), files=("csv",))
     tables = []
-    for name, executor in (("here", None), ("there", ThreadPoolExecutor(2))):
+    for name, mapper in (("here", here), ("there", Processes(2))):
         missing, done = plan_bags(folder / "slides", tmp_path / name, task)
         assert len(missing) == 3 and not done
-        assert len(list(run_bags(task, missing, tmp_path / name, executor))) == 3
+        assert len(list(run_bags(task, missing, tmp_path / name, mapper))) == 3
         tables.append(collect(tmp_path / name).read_text(encoding="utf-8"))
-    executor.shutdown()
     assert tables[0] == tables[1]
 
 

@@ -1,13 +1,8 @@
-"""A corpus in Parquet: the same answers from any executor, bad rows, interruptions, a cluster that loses a worker."""
+"""A corpus: rows are `explain` itself, any format goes in, any reader reads what comes out."""
 
+import gzip
 import json
 import os
-import signal
-import subprocess
-import sys
-import threading
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,36 +10,16 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from attn_closed_form import Settings, explain, load_demo_model  # noqa: E402
-from attn_closed_form.cli.main import main  # noqa: E402
-from attn_closed_form.corpus import run as corpus  # noqa: E402
-from attn_closed_form.corpus.run import CorpusError, Task  # noqa: E402
-from attn_closed_form.corpus.summary import summarize  # noqa: E402
-
-WORDS = ["the", "film", "was", "a", "slow", "but", "wonderful", "story", "with", "bad", "acting", "so", "dull", "fine"]
-
-
-def texts(n, seed=0):
-    rng = np.random.default_rng(seed)
-    return [" ".join(rng.choice(WORDS, size=rng.integers(3, 30))) for _ in range(n)]
-
-
-def write(path, values, column="text", **options):
-    pq.write_table(pa.table({"id": pa.array(range(len(values))), column: pa.array(values)}), path, **options)
-    return path
-
-
-def read(folder):
-    return pa.concat_tables([pq.read_table(part) for part in sorted(Path(folder).glob("part-*.parquet"))])
-
-
-def run_all(source, folder, settings=None, part_rows=4, executor=None):
-    missing, _ = corpus.plan(source, folder, settings or Task(), part_rows)
-    return list(corpus.run(missing, executor))
-
-
-def part_bytes(folder):
-    return {part.name: part.read_bytes() for part in sorted(Path(folder).glob("part-*.parquet"))}
+from attn_closed_form import BagClassifier, Scores, Settings, explain, load_demo_model  # noqa: E402
+from attn_closed_form.corpus import inputs  # noqa: E402
+from attn_closed_form.corpus.mappers import Processes  # noqa: E402
+from attn_closed_form.corpus.parts import MANIFEST, explain_part  # noqa: E402
+from attn_closed_form.corpus.plan import planned  # noqa: E402
+from attn_closed_form.corpus.run import run  # noqa: E402
+from attn_closed_form.corpus.task import CorpusError, Task, explain_row  # noqa: E402
+from attn_closed_form.explainable.bag_layers import Attention  # noqa: E402
+from attn_closed_form.explainable.bag_network import BagNetwork  # noqa: E402
+from tests.corpus.corpora import part_bytes, read, run_all, texts, write  # noqa: E402
 
 
 @pytest.fixture
@@ -54,11 +29,11 @@ def source(tmp_path):
 
 
 def test_rows_are_explain_itself(source, tmp_path):
-    settings = Task(methods=("shapley", "alpha-avg"), settings=Settings(players="positions", absent="deleted"))
-    assert sum(rows for rows, _ in run_all(source, tmp_path / "out", settings)) == 23
+    task = Task(methods=("shapley", "alpha-avg"), settings=Settings(players="positions", absent="deleted"))
+    assert run_all(source, tmp_path / "out", task).rows == 23
     table = read(tmp_path / "out").to_pylist()
     model = load_demo_model()
-    assert [row["row"] for row in table] == list(range(23))
+    assert [row["row"] for row in table] == [row["id"] for row in table] == list(range(23))
     for row, text in zip(table, texts(23), strict=True):
         expected = explain(model, text, ["shapley", "alpha-avg"], players="positions", absent="deleted")
         first = expected["shapley"]
@@ -69,19 +44,33 @@ def test_rows_are_explain_itself(source, tmp_path):
         assert (row["shapley_base"], row["shapley_error"]) == (first.base_value, first.error)
         assert row["alpha-avg_error"] is None
         assert (row["prediction"], row["unseen"], row["error"]) == (first.prediction, 0, None)
+        assert row["output"] == "positive"
+        assert row["probability"] == row["probability_positive"] == expected.probabilities["positive"]
+        assert row["probability_negative"] == expected.probabilities["negative"]
+        assert {"row": row["row"], "id": row["id"], **explain_row(task, text)} == row
+
+
+def test_words_have_the_spans_of_all_their_places(tmp_path):
+    text = "A fine, fine film; fine!"
+    run_all(write(tmp_path / "in.parquet", [None, text]), tmp_path / "out")
+    row = read(tmp_path / "out").to_pylist()[1]
+    places = [[text[s["start"] : s["end"]] for s in spans] for spans in row["spans"]]
+    assert dict(zip(row["labels"], places, strict=True)) == {
+        "a": ["A"], "fine": ["fine"] * 3, "film": ["film"], "!": ["!"]
+    }  # fmt: skip
 
 
 def test_bad_rows_have_a_reason_and_the_run_goes_on(tmp_path):
     values = ["a fine film", None, "", "  \n", "x" * 101, "dull", "fine " * 20]
     source = write(tmp_path / "in.parquet", values)
-    counts = run_all(source, tmp_path / "out", Task(max_chars=100))
-    assert [sum(c) for c in zip(*counts, strict=True)] == [7, 4]
+    last = run_all(source, tmp_path / "out", Task(max_chars=100))
+    assert (last.rows, last.failed) == (7, 4)
     table = read(tmp_path / "out").to_pylist()
     assert [row["error"] is None for row in table] == [True, False, False, False, False, True, True]
     assert "null" in table[1]["error"]
     assert "at least one word" in table[2]["error"]
     assert "at most 100 characters, got 101" in table[4]["error"]
-    assert table[1]["shapley"] is None
+    assert table[1]["shapley"] is None and table[1]["spans"] is None and table[1]["labels"] is None
     numbers = write(tmp_path / "numbers.parquet", [1, 2])
     run_all(numbers, tmp_path / "numbers")
     assert all("got int" in row["error"] for row in read(tmp_path / "numbers").to_pylist())
@@ -96,87 +85,183 @@ def test_a_text_longer_than_the_model_counts_what_is_unseen(tmp_path):
     assert len(row["spans"][0]) == weights.T_max - 1
 
 
-def test_a_folder_of_files(tmp_path):
+def test_a_folder_of_files_of_several_formats(tmp_path):
     (tmp_path / "in").mkdir()
-    for k in range(3):
+    for k in range(2):
         write(tmp_path / "in" / f"{k}.parquet", texts(5, seed=k))
+    (tmp_path / "in" / "2.jsonl").write_text("".join(json.dumps({"id": 9, "text": t}) + "\n" for t in texts(5)))
+    (tmp_path / "in" / "_notes.csv").write_text("not,a,table\n")
     run_all(tmp_path / "in", tmp_path / "out")
-    assert read(tmp_path / "out")["row"].to_pylist() == list(range(15))
+    found = read(tmp_path / "out").to_pydict()
+    assert found["row"] == list(range(15))
+    assert found["id"] == [*range(5), *range(5), *[9] * 5]
+    assert found["error"] == [None] * 15
+
+
+def as_csv(rows):
+    return "".join(f'{r["id"]},"{r["text"]}"\n' for r in [{"id": "id", "text": "text"}, *rows]).encode()
+
+
+def as_tsv(rows):
+    return "".join(f"{r['id']}\t{r['text']}\n" for r in [{"id": "id", "text": "text"}, *rows]).encode()
+
+
+def as_json(rows):
+    return "".join(json.dumps(r) + "\n" for r in rows).encode()
+
+
+@pytest.mark.parametrize(("name", "make"), [("a.csv", as_csv), ("a.tsv", as_tsv), ("a.jsonl", as_json)])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_other_formats_give_the_rows_of_parquet(tmp_path, monkeypatch, name, make, compressed):
+    monkeypatch.setattr(inputs, "BATCH", 8)  # several batches, so that parts begin in the middle of one
+    rows = [{"id": f"no. {i}", "text": text} for i, text in enumerate(texts(23))]
+    data = make(rows)
+    file = tmp_path / (name + ".gz" * compressed)
+    file.write_bytes(gzip.compress(data) if compressed else data)
+    run_all(file, tmp_path / "out", part_rows=5)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
+    run_all(tmp_path / "in.parquet", tmp_path / "expected", part_rows=5)
+    assert part_bytes(tmp_path / "out") == part_bytes(tmp_path / "expected")
+    assert sorted(os.listdir(tmp_path / "out")) == [MANIFEST, *part_bytes(tmp_path / "out")]
+
+
+def test_json_columns_of_mixed_types_become_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "BATCH", 2)
+    values = [1, 2, 2.5, None, "x", [1]]
+    lines = [json.dumps({"text": "fine", "n": i, "mixed": value}) for i, value in enumerate(values)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    run_all(tmp_path / "in.jsonl", tmp_path / "out")
+    found = read(tmp_path / "out").to_pydict()
+    assert found["n"] == list(range(6))
+    assert found["mixed"] == ["1", "2", "2.5", None, "x", "[1]"]
+
+
+def test_own_columns_travel_along(tmp_path):
+    table = {"label": ["x", "y"], "text": texts(2), "error": [0.5, None], "tags": [["a"], []], "row": [7, 8]}
+    pq.write_table(pa.table(table), tmp_path / "in.parquet")
+    run_all(tmp_path / "in.parquet", tmp_path / "all")
+    found = read(tmp_path / "all")
+    assert found.column_names[:5] == ["row", "label", "input_error", "tags", "input_row"]
+    assert found["input_error"].to_pylist() == [0.5, None]
+    assert found["tags"].to_pylist() == [["a"], []]
+    assert found["input_row"].to_pylist() == [7, 8] and found["row"].to_pylist() == [0, 1]
+    run_all(tmp_path / "in.parquet", tmp_path / "some", Task(columns=("text", "label")))
+    assert read(tmp_path / "some").column_names[:4] == ["row", "text", "label", "labels"]
+    run_all(tmp_path / "in.parquet", tmp_path / "none", Task(columns=()))
+    assert read(tmp_path / "none").column_names[:2] == ["row", "labels"]
+    with pytest.raises(CorpusError, match="--columns: expected names among label, text, error, tags, row, got 'no'"):
+        run_all(tmp_path / "in.parquet", tmp_path / "wrong", Task(columns=("no",)))
+
+
+def test_the_folder_is_a_dataset_for_every_reader(source, tmp_path):
+    run_all(source, tmp_path / "out")
+    out = str(tmp_path / "out")
+    import pyarrow.dataset as dataset
+
+    assert dataset.dataset(out).count_rows() == 23
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_parquet(out)
+    joined = frame.merge(pandas.read_parquet(source), on="id")
+    assert len(frame) == len(joined) == 23 and {"labels", "text"} <= set(joined)
+    polars = pytest.importorskip("polars")
+    assert polars.scan_parquet(out).collect().height == 23
+    duckdb = pytest.importorskip("duckdb")
+    assert duckdb.sql(f"select count(*), min(id), max(row) from '{out}/*.parquet'").fetchall() == [(23, 0, 22)]
+
+
+def test_large_parts_are_written_in_groups(source, tmp_path, monkeypatch):
+    from attn_closed_form.corpus import parts
+
+    monkeypatch.setattr(parts, "ROW_GROUP", 7)
+    monkeypatch.setattr(inputs, "BATCH", 3)
+    run_all(source, tmp_path / "out", part_rows=100)
+    file = pq.ParquetFile(tmp_path / "out" / "part-000000.parquet")
+    assert file.metadata.num_row_groups > 2 and file.metadata.num_rows == 23
+    run_all(source, tmp_path / "expected", part_rows=4)
+    assert read(tmp_path / "out").equals(read(tmp_path / "expected"))
+
+
+def test_bags_by_their_paths(tmp_path):
+    rng = np.random.default_rng(0)
+    attention = Attention(w=rng.normal(size=(1, 3)), V=rng.normal(size=(3, 5)))
+    network = BagNetwork(attention, rng.normal(size=(2, 5)), bias=[0.5, -0.5])
+    model = BagClassifier(network, ("normal", "tumour"))
+    (tmp_path / "slides").mkdir()
+    for k, n in enumerate((4, 6)):
+        np.save(tmp_path / "slides" / f"{k}.npy", rng.normal(size=(n, 5)))
+    (tmp_path / "slides" / "2.npy").write_bytes(b"damaged")
+    task = Task(column="path", model=model)
+    assert run_all(tmp_path / "slides", tmp_path / "out", task).failed == 1
+    rows = read(tmp_path / "out").to_pylist()
+    for k in range(2):
+        expected = model.explain(tmp_path / "slides" / f"{k}.npy", "shapley")
+        assert rows[k]["shapley"] == expected["shapley"].scores.tolist()
+        assert (rows[k]["spans"], rows[k]["output"]) == (None, expected.output)
+    assert "2.npy" in rows[2]["error"]
+    table = tmp_path / "slides" / "list.csv"  # paths start from where the table lies
+    table.write_text("slide,patient\n0.npy,p0\n1.npy,p1\n")
+    run_all(table, tmp_path / "listed", Task(column="slide", model=task.model))
+    listed = read(tmp_path / "listed").to_pylist()
+    assert [row["patient"] for row in listed] == ["p0", "p1"]
+    assert [row["shapley"] for row in listed] == [row["shapley"] for row in rows[:2]]
+
+
+def test_scores_in_a_column_of_structs(tmp_path):
+    values = [{"s": [0.0, 1.0], "v": [1.0, -1.0]}, {"s": [0.0], "v": [2.0]}]
+    pq.write_table(pa.table({"game": values}), tmp_path / "in.parquet")
+    run_all(tmp_path / "in.parquet", tmp_path / "out", Task(column="game", model="scores"))
+    rows = read(tmp_path / "out").to_pylist()
+    assert rows[0]["shapley"] == Scores().explain(values[0], "shapley")["shapley"].scores.tolist()
+    assert rows[1]["prediction"] == 2.0
 
 
 def test_processes_give_the_same_bits(source, tmp_path):
     run_all(source, tmp_path / "one")
-    with corpus.local_executor(4) as executor:
-        run_all(source, tmp_path / "four", executor=executor)
-    assert part_bytes(tmp_path / "one") == part_bytes(tmp_path / "four")
+    run_all(source, tmp_path / "three", mapper=Processes(3))
+    assert part_bytes(tmp_path / "one") == part_bytes(tmp_path / "three")
     assert len(part_bytes(tmp_path / "one")) == 6
 
 
-def test_an_interrupted_run_goes_on(source, tmp_path, monkeypatch):
+def test_an_interrupted_run_goes_on(source, tmp_path):
     run_all(source, tmp_path / "whole")
-    missing, _ = corpus.plan(source, tmp_path / "out", Task(), 4)
-    for _ in zip(range(2), corpus.run(missing), strict=False):
-        pass
+    task = Task()
+    with planned(source, tmp_path / "out", task, 4) as plan:
+        for _ in zip(range(2), run(task, plan.missing), strict=False):
+            pass
     before = {part: part.stat().st_mtime_ns for part in (tmp_path / "out").glob("part-*")}
     assert 2 <= len(before) < 6
-    missing, done = corpus.plan(source, tmp_path / "out", Task(), 4)
-    assert len(missing) + len(done) == 6
-    assert len(done) == len(before)
-    list(corpus.run(missing))
+    with planned(source, tmp_path / "out", task) as plan:  # the size of the parts is remembered
+        assert (len(plan.missing) + len(plan.done), len(plan.done)) == (6, len(before))
+        assert (plan.rows, plan.rows_done) == (23, 4 * len(before))
+        list(run(task, plan.missing))
     assert part_bytes(tmp_path / "out") == part_bytes(tmp_path / "whole")
     assert all(part.stat().st_mtime_ns == then for part, then in before.items())
-
-
-def test_a_failed_write_leaves_nothing(source, tmp_path, monkeypatch):
-    missing, _ = corpus.plan(source, tmp_path / "out", Task(), 4)
-    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        corpus.explain_part(missing[0])
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [corpus.MANIFEST]
-
-
-def test_a_killed_run_leaves_no_half_part(tmp_path):
-    source = write(tmp_path / "in.parquet", texts(400), row_group_size=100)
-    command = [sys.executable, "-m", "attn_closed_form", "corpus", str(source), str(tmp_path / "out")]
-    process = subprocess.Popen([*command, "--workers", "1", "--part-rows", "5"], cwd=Path(__file__).parents[2])
-    wait_for(lambda: len(list((tmp_path / "out").glob("part-*"))) >= 2)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    for part in (tmp_path / "out").glob("part-*"):
-        assert pq.read_table(part).num_rows == 5
-    missing, done = corpus.plan(source, tmp_path / "out", Task(), 5)
-    assert done
-    assert missing
-    list(corpus.run(missing))
-    assert read(tmp_path / "out")["row"].to_pylist() == list(range(400))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda folder: {"source": folder / "none.parquet"}, "no such file"),
-        (lambda folder: {"task": Task(text_column="review")}, "expected a column 'review', got id, text"),
+        (lambda folder: {"task": Task(column="review")}, "expected a column 'review', got 'id', 'text'; name it with"),
         (lambda folder: {"source": folder / "text.parquet"}, "not a readable Parquet file"),
+        (lambda folder: {"source": folder / "empty.csv"}, "at least one row"),
+        (lambda folder: {"source": folder / "nothing"}, "expected tables in this folder"),
         (lambda folder: {"folder": folder}, "expected a new or empty folder"),
+        (lambda folder: {"folder": folder / "text.parquet"}, "expected a folder for the results, got a file"),
         (lambda folder: {"part_rows": 0}, "part_rows"),
     ],
 )
-def test_what_cannot_start_says_why(source, tmp_path, change, message):
+def test_what_cannot_start_says_why_and_leaves_nothing(source, tmp_path, change, message):
     (tmp_path / "text.parquet").write_text("not parquet")
-    options = {"source": source, "folder": tmp_path / "out", "task": Task(), "part_rows": 4}
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        corpus.plan(**(options | change(tmp_path)))
-
-
-def test_results_of_another_run_are_not_mixed(source, tmp_path):
-    run_all(source, tmp_path / "out")
-    with pytest.raises(CorpusError, match="different task"):
-        corpus.plan(source, tmp_path / "out", Task(settings=Settings(absent="deleted")), 4)
-    with pytest.raises(CorpusError, match="different part_rows"):
-        corpus.plan(source, tmp_path / "out", Task(), 5)
-    write(source, texts(22))
-    with pytest.raises(CorpusError, match="different files"):
-        corpus.plan(source, tmp_path / "out", Task(), 4)
+    (tmp_path / "empty.csv").write_text("id,text\n")
+    (tmp_path / "nothing").mkdir()
+    options = {"source": source, "folder": tmp_path / "out", "task": Task(), "part_rows": 4} | change(tmp_path)
+    with (
+        pytest.raises((ValueError, FileNotFoundError), match=message),
+        planned(options["source"], options["folder"], options["task"], options["part_rows"]),
+    ):
+        pass
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("option", [{"methods": ("magic",)}, {"max_chars": 0}])
@@ -185,118 +270,6 @@ def test_bad_settings(option):
         Task(**option)
 
 
-def test_command_line_and_summary(tmp_path, capsys):
-    source = write(tmp_path / "in.parquet", [*texts(20), None], column="review")
-    out = str(tmp_path / "out")
-    assert main(["corpus", str(source), out, "--text-column", "review", "--workers", "1", "--part-rows", "7"]) == 0
-    assert "21 documents, 21 now" in (printed := capsys.readouterr().out)
-    assert "1 with an error" in printed
-    assert main(["corpus", str(source), out, "--text-column", "review", "--workers", "1", "--part-rows", "7"]) == 0
-    assert "21 documents, 0 now" in capsys.readouterr().out
-    figure = tmp_path / "words.png"
-    assert main(["corpus", "summary", out, "--json", "--top", "5", "--plot", str(figure)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["documents"], found["failed"], len(found["words"])) == (20, 1, 5)
-    assert figure.stat().st_size > 1000
-    assert main(["corpus", "summary", out]) == 0
-    assert found["words"][0]["word"] in capsys.readouterr().out
-    assert main(["corpus", "summary", str(tmp_path / "nothing")]) == 1
-    assert "expected the parts" in capsys.readouterr().err
-    assert main(["corpus", str(tmp_path / "nothing"), out]) == 1
-
-
-@pytest.mark.parametrize("players", ["words", "positions"])
-def test_summary_adds_up(tmp_path, players):
-    source = write(tmp_path / "in.parquet", texts(30))
-    run_all(source, tmp_path / "out", Task(settings=Settings(players=players)))
-    summary = summarize(tmp_path / "out")
-    table = read(tmp_path / "out").to_pylist()
-    total, documents = {}, {}
-    for row in table:
-        side = 0 if row["prediction"] > 0 else 1
-        for word in set(row["labels"]):
-            documents.setdefault(word, [0, 0])[side] += 1
-        for word, score in zip(row["labels"], row["shapley"], strict=True):
-            total.setdefault(word, [0.0, 0.0])[side] += score
-    assert summary.words == tuple(total)
-    assert np.allclose(summary.sums, list(total.values()), rtol=1e-12, atol=1e-12)
-    assert summary.counts.tolist() == [documents[word] for word in total]
-    by_mean = summary.top(3, by="mean", least_documents=5)
-    assert all(word.documents >= 5 for word in by_mean)
-    assert [abs(w.mean) for w in by_mean] == sorted((abs(w.mean) for w in by_mean), reverse=True)
-    with pytest.raises(ValueError, match="by"):
-        summary.top(by="x")
-    with pytest.raises(CorpusError, match="expected a method among shapley"):
-        summarize(tmp_path / "out", "lime")
-
-
-# --- a cluster -----------------------------------------------------------------------------------------------------
-
-
-def wait_for(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.05)
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    """A real scheduler and two real workers, as processes on loopback."""
-    pytest.importorskip("distributed", reason="needs the corpus extra")
-    info = tmp_path / "scheduler.json"
-    environment = os.environ | dict.fromkeys(corpus.THREADS, "1")
-    root = Path(__file__).parents[2]
-    logs = (tmp_path / "dask.log").open("wb")
-
-    def start(*arguments):
-        command = [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]]
-        return subprocess.Popen(command, cwd=root, env=environment, stdout=logs, stderr=logs)
-
-    scheduler = start(
-        "dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(info)
-    )
-    processes = [scheduler]
-    try:
-        wait_for(info.exists)
-        workers = [
-            start("dask_worker", "--scheduler-file", str(info), "--no-nanny", "--nthreads", "1", "--no-dashboard")
-            for _ in range(2)
-        ]
-        processes += workers
-        yield json.loads(info.read_text())["address"], workers
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-        logs.close()
-
-
-def test_a_cluster_gives_the_same_bits_and_survives_a_lost_worker(cluster, tmp_path):
-    address, workers = cluster
-    source = write(tmp_path / "in.parquet", texts(240), row_group_size=100)
-    run_all(source, tmp_path / "one", part_rows=3)
-    missing, _ = corpus.plan(source, tmp_path / "out", Task(), 3)
-
-    def kill_one_when_busy():
-        wait_for(lambda: len(list((tmp_path / "out").glob("part-*"))) >= 8)
-        workers[0].kill()
-
-    killer = threading.Thread(target=kill_one_when_busy)
-    killer.start()
-    with corpus.dask_executor(address) as executor:
-        finished = sum(rows for rows, _ in corpus.run(missing, executor))
-    killer.join()
-    assert workers[0].wait(timeout=10) != 0
-    assert finished == 240
-    assert part_bytes(tmp_path / "out") == part_bytes(tmp_path / "one")
-    assert read(tmp_path / "out")["row"].to_pylist() == list(range(240))
-
-
-def test_no_scheduler_is_a_clear_error(source, tmp_path, capsys):
-    pytest.importorskip("distributed")
-    with (
-        pytest.raises(CorpusError, match=r"scheduler tcp://127.0.0.1:9: no answer"),
-        corpus.dask_executor("tcp://127.0.0.1:9", timeout=1.0),
-    ):
-        pass
+def test_a_worker_of_another_version_refuses(source, tmp_path):
+    with planned(source, tmp_path / "out", Task(), 4) as plan, pytest.raises(CorpusError, match=r"was started by 9\.9"):
+        explain_part(Task(version="9.9"), plan.missing[0])
