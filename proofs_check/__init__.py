@@ -2,5 +2,6 @@
 
 P1 is Lopardo, Precioso, Garreau, "Attention Meets Post-hoc Interpretability" (2024); P2 is Leemann et al., "Attention
 Mechanisms Don't Learn Additive Models" (2025). Each statement that makes a claim has an entry in
-:mod:`proofs_check.registry` and a function that checks it; ``ERRATA.md`` is generated from the same entries.
+:mod:`proofs_check.registry` and a function that checks it, and so have the identities that the library itself rests on
+(:mod:`proofs_check.pooled_games`); ``ERRATA.md`` is generated from the same entries.
 """

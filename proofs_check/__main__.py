@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import errata
-from .registry import CORRECTED, HOLDS, NOT_CHECKABLE, PAPERS, VERDICTS, Result, run, statements
+from .registry import CORRECTED, HOLDS, NOT_CHECKABLE, PAPERS, SOURCES, VERDICTS, Result, run, statements
 
 WIDTH = 100
 COLUMNS = f"{'':2} {'statement':36} {'verdict':21} {'error':>8} {'printed':>8} {'tolerance':>9} {'time':>7}"
@@ -117,9 +117,13 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     command = argparse.ArgumentParser(
         prog="python -m proofs_check",
-        description="Check the statements of the two papers. P1: " + PAPERS["P1"] + ". P2: " + PAPERS["P2"] + ".",
+        description="Check the statements of the two papers, and our own. P1: "
+        + PAPERS["P1"]
+        + ". P2: "
+        + PAPERS["P2"]
+        + ".",
     )
-    command.add_argument("--paper", choices=list(PAPERS), help="one paper only")
+    command.add_argument("--paper", choices=list(SOURCES), help="one paper only, or our own statements")
     command.add_argument("--only", metavar="TEXT", help='statements whose name contains TEXT, e.g. "Theorem 5.1"')
     command.add_argument("--verbose", action="store_true", help="claim, counterexample with numbers, and details")
     command.add_argument("--json", action="store_true", help="print JSON instead of the table")
@@ -144,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for entry in entries:
         if not options.json and entry.paper != paper:
             paper = entry.paper
-            print(f"\n{paper}  {PAPERS[paper]}\n{COLUMNS}\n{'-' * len(COLUMNS)}")
+            print(f"\n{paper}  {SOURCES[paper]}\n{COLUMNS}\n{'-' * len(COLUMNS)}")
         result = run(entry)
         results.append(result)
         if not options.json:

@@ -10,7 +10,7 @@ The verdict on record is reproduced if
 - "holds with correction": ``error <= tolerance < printed_error``: the corrected form passes, the printed form fails;
 - "not machine-checkable": there is nothing to run, the entry carries the reason.
 
-A NaN error is a failure. The order of the table is the order of registration, P1 first.
+A NaN error is a failure. The order of the table is the order of registration, P1 first, our own last.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ PAPERS = {
     "P1": "Lopardo, Precioso, Garreau: Attention Meets Post-hoc Interpretability (ICML 2024)",
     "P2": "Leemann et al.: Attention Mechanisms Don't Learn Additive Models (2025)",
 }
-MODULES = ("proofs_check.lopardo2024", "proofs_check.leemann2025")
+#: Statements that the library itself rests on, beside those of the papers.
+OURS = "ours"
+SOURCES = {**PAPERS, OURS: "attn-closed-form: semivalues, Owen values, interactions and reasons of pooled games"}
+MODULES = ("proofs_check.lopardo2024", "proofs_check.leemann2025", "proofs_check.pooled_games")
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ def statement(
 
     Parameters
     ----------
-    paper : {"P1", "P2"}
+    paper : {"P1", "P2", "ours"}
     ref : str
         Where it stands, in the paper's own numbering; unique within the paper.
     claim : str
@@ -158,8 +161,8 @@ def statement(
     changes : str
         The result of the paper that changes with the correction, in one or two sentences; empty if none does.
     """
-    if paper not in PAPERS:
-        raise ValueError(f"paper must be one of {sorted(PAPERS)}, got {paper!r}")
+    if paper not in SOURCES:
+        raise ValueError(f"paper must be one of {sorted(SOURCES)}, got {paper!r}")
     if method not in METHODS:
         raise ValueError(f"method of {paper} {ref} must be one of {METHODS}, got {method!r}")
     if verdict not in VERDICTS:
@@ -209,7 +212,7 @@ def statements(paper: str | None = None, only: str | None = None) -> list[Statem
     """
     for name in MODULES:
         importlib.import_module(name)
-    entries = [entry for name in PAPERS for entry in _REGISTRY.values() if entry.paper == name]
+    entries = [entry for name in SOURCES for entry in _REGISTRY.values() if entry.paper == name]
     entries = [entry for entry in entries if paper is None or entry.paper == paper]
     if only is None:
         return entries
