@@ -1,9 +1,10 @@
 """From texts to batches: ragged documents, and batches that depend on nothing but (seed, epoch, step).
 
 A long document is cut to a random window (`crop`), and each document has its own rate, uniform in [0, max_unk], at
-which its words become [UNK]. That is a regulariser, and it keeps the masked documents that Shapley values and LIME ask
-about in distribution. A batch is a pure function of (seed, epoch, step): an interrupted run goes on with the same
-batches, and every host of a cluster makes the same ones without a word to the others.
+which its tokens become [UNK], each for itself (`unk_by` "tokens") or all occurrences of a word together ("words"). That
+is a regulariser, and it keeps the masked documents that Shapley values and LIME ask about in distribution. A batch is
+a pure function of (seed, epoch, step): an interrupted run goes on with the same batches, and every host of a cluster
+makes the same ones without a word to the others.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class Batches(NamedTuple):
     seed: int
     cls: int
     unk: int
+    unk_by: str = "tokens"
 
     @property
     def steps(self) -> int:
@@ -88,5 +90,22 @@ class Batches(NamedTuple):
         ids = pad_rows(self.documents, rows, self.T_max, self.cls, self.unk, skip)
         rate = rng.uniform(0, self.max_unk, size=(len(rows), 1)).astype(np.float32)
         body = ids[:, 1:]
-        body[rng.random(body.shape, dtype=np.float32) < rate] = self.unk
+        if self.unk_by == "words":
+            chance = _by_word(body, rng.integers(1 << 32, size=(len(rows), 1), dtype=np.uint32))
+        else:
+            chance = rng.random(body.shape, dtype=np.float32)
+        body[chance < rate] = self.unk
         return ids, self.documents.labels[rows]
+
+
+def _by_word(ids: IntArray, key: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Numbers in [0, 1) that look random and are equal for equal words of a row: a hash of word and row.
+
+    A table of random numbers would need B x D of them for every step. The mixing is that of MurmurHash3's end.
+    """
+    h = ids.astype(np.uint32) * np.uint32(0x9E3779B1) + key
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        h ^= h >> np.uint32(shift)
+        h *= np.uint32(factor)
+    h ^= h >> np.uint32(16)
+    return (h >> np.uint32(8)).astype(np.float32) * np.float32(2**-24)

@@ -24,8 +24,9 @@ from attn_closed_form.evaluate.labelled import Labelled, read_labelled, split_fi
 from attn_closed_form.show.model_card import scores_table
 from attn_closed_form.show.sanitize import elide, visible
 
-from .config import AUTOMATIC, CLASS_WEIGHTS, SETTLED_BY_TEXTS, Config, automatic
-from .devices import CHOICES, device_mesh, join_cluster
+from .config import AUTOMATIC, CHOICES, SETTLED_BY_TEXTS, Config, automatic
+from .devices import CHOICES as DEVICES
+from .devices import device_mesh, join_cluster
 from .split import Split, split_by_film, split_stratified
 from .train import Result, train
 
@@ -71,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_group.add_argument("--resume", action="store_true", help="go on from the checkpoint of an interrupted run")
     run_group.add_argument("--checkpoint", metavar="FILE", help="state of the run (default: beside --out, .checkpoint)")
     run_group.add_argument("--checkpoint-steps", type=int, metavar="N", help="also write it every N steps of an epoch")
-    run_group.add_argument("--device", choices=CHOICES, default="auto", help="default: whatever JAX finds")
+    run_group.add_argument("--device", choices=DEVICES, default="auto", help="default: whatever JAX finds")
     run_group.add_argument("--coordinator", metavar="HOST:PORT", help="several hosts: where process 0 listens")
     run_group.add_argument("--processes", type=int, metavar="N", help="several hosts: how many processes")
     run_group.add_argument("--process-id", type=int, metavar="I", help="several hosts: which one this is, from 0")
@@ -84,8 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--" + field.name.replace("_", "-").lower(),
             dest=field.name,
             type=type(field.default),
-            choices=CLASS_WEIGHTS if field.name == "class_weight" else None,
-            metavar=None if field.name == "class_weight" else "X",
+            choices=CHOICES.get(field.name),
+            metavar=None if field.name in CHOICES else "X",
             help=f"{field.metadata['help']} (default: {default})",
         )
 

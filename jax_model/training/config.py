@@ -15,19 +15,28 @@ import numpy as np
 
 from attn_closed_form.explainable.text import tokenize
 
-CLASS_WEIGHTS = ("none", "balanced")
+CHOICES = {"class_weight": ("none", "balanced"), "unk_by": ("tokens", "words")}
 # How `automatic` settles what depends on the texts; see its docstring.
 SAMPLE = 1000
 LONGEST, SHORTEST = 512, 32
-STEPS = 2400
+STEPS = 800
 # What it takes for all texts alike, and what the command line says of the rest.
-AUTOMATIC = {"D": 30_000, "d_e": 64, "K": 4, "learning_rate": 5e-3, "weight_decay": 0.1, "validation": 0.1}
+AUTOMATIC: dict[str, Any] = {
+    "D": 30_000,
+    "d_e": 64,
+    "K": 2,
+    "learning_rate": 5e-3,
+    "weight_decay": 0.1,
+    "max_unk": 0.8,
+    "unk_by": "words",
+    "validation": 0.1,
+}
 SETTLED_BY_TEXTS = {
     "T_max": f"enough to read 19 of 20 texts to their end, at most {LONGEST}",
     "batch_size": "64, fewer for less than 1,280 texts",
-    "epochs": f"8 to 60, for some {STEPS:,} steps",
-    "patience": "a fifth of the epochs",
-    "warmup_steps": "a tenth of all steps, at most 200",
+    "epochs": f"10, more if that is less than {STEPS} steps, at most 60",
+    "patience": "a fifth of the epochs, at least 2",
+    "warmup_steps": "a quarter of all steps, at most 200",
 }
 
 
@@ -54,6 +63,7 @@ class Config:
     weight_decay: float = _setting(0.3, "how strongly AdamW pulls the weights to zero")
     ema: float = _setting(0.998, "decay of the running average of the weights, which is what is kept")
     max_unk: float = _setting(1.0, "each text loses a random share, up to this one, of its words to [UNK]")
+    unk_by: str = _setting("tokens", "what is lost: single tokens, or words with all their occurrences in the text")
     crop: float = _setting(0.5, "chance that a text that is too long is read from a random place, not from its start")
     validation: float = _setting(0.2, "share of the texts that is held out, unless --valid names a file of them")
     class_weight: str = _setting("none", "balanced: classes count alike, however many texts each has; or none")
@@ -77,35 +87,36 @@ class Config:
                 raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
         if not 0 < self.validation < 1:
             raise ValueError(f"validation: expected a fraction between 0 and 1, got {self.validation}")
-        if self.class_weight not in CLASS_WEIGHTS:
-            raise ValueError(f"class_weight: expected one of {', '.join(CLASS_WEIGHTS)}, got {self.class_weight!r}")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {getattr(self, name)!r}")
 
 
 def automatic(texts: Sequence[str], **changes: Any) -> Config:
     """Settings for texts to train on; `changes` are settings that the caller has decided.
 
     T_max is enough to read 19 of 20 texts to their end (of a sample of a thousand), in steps of 32 and at most 512. A
-    batch is 64 texts, fewer below 1,280 texts, so that an epoch has some 20 steps. Training takes up to 2,400 steps, in
-    8 to 60 epochs.
+    batch is 64 texts, fewer below 1,280 texts, so that an epoch has some 20 steps. Training takes 10 epochs, more (up
+    to 60) where that is less than 800 steps.
 
     Examples
     --------
     >>> config = automatic(["a fine film"] * 100, K=2)
     >>> config.T_max, config.batch_size, config.epochs, config.K
-    (32, 4, 60, 2)
+    (32, 4, 32, 2)
     """
     n = len(texts)
     lengths = [len(tokenize(text)) for text in texts[:: -(-n // SAMPLE)]]
     T_max = int(np.clip(-(-(np.quantile(lengths, 0.95) + 1) // 32) * 32, SHORTEST, LONGEST))
     batch_size = changes.get("batch_size", min(n, int(2 ** np.clip(np.log2(max(n, 1) / 20) + 0.5, 2, 6).astype(int))))
-    steps = max(n // batch_size, 1)
-    epochs = changes.get("epochs", int(np.clip(round(STEPS / steps), 8, 60)))
+    steps = max(n // max(batch_size, 1), 1)
+    epochs = changes.get("epochs", int(np.clip(round(STEPS / steps), 10, 60)))
     chosen = {
         **AUTOMATIC,
         "T_max": T_max,
         "batch_size": batch_size,
         "epochs": epochs,
         "patience": max(2, epochs // 5),
-        "warmup_steps": min(200, epochs * steps // 10),
+        "warmup_steps": min(200, epochs * steps // 4),
     }
     return Config(**{**chosen, **changes})

@@ -28,7 +28,7 @@ from .train import train
 
 SETTINGS = (
     "T_max", "D", "d_e", "K", "d_att", "d_out", "scale", "epochs", "patience", "batch_size", "learning_rate",
-    "warmup_steps", "weight_decay", "ema", "max_unk", "crop",
+    "warmup_steps", "weight_decay", "ema", "max_unk", "unk_by", "crop",
 )  # fmt: skip
 
 
@@ -38,8 +38,8 @@ class AttentionTextClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     T_max, D, d_e, K, d_att, d_out, scale, epochs, patience, batch_size, learning_rate, warmup_steps, weight_decay, \
-ema, max_unk, crop : settings of the trainer (`attn-closed-form train --help` says what each one means); None lets the
-        trainer choose, from the texts where it depends on them
+ema, max_unk, unk_by, crop : settings of the trainer, which `attn-closed-form train --help` explains one by one; None
+        lets the trainer choose, from the texts where it depends on them
     validation_fraction : share of every class that is held out to stop by, to keep the best epoch and to fit the
         temperature
     class_weight : None, or "balanced" to count all classes alike, however many texts each has
@@ -82,6 +82,7 @@ ema, max_unk, crop : settings of the trainer (`attn-closed-form train --help` sa
         weight_decay: float | None = None,
         ema: float | None = None,
         max_unk: float | None = None,
+        unk_by: str | None = None,
         crop: float | None = None,
         validation_fraction: float = 0.1,
         class_weight: str | None = None,
@@ -104,6 +105,7 @@ ema, max_unk, crop : settings of the trainer (`attn-closed-form train --help` sa
         self.weight_decay = weight_decay
         self.ema = ema
         self.max_unk = max_unk
+        self.unk_by = unk_by
         self.crop = crop
         self.validation_fraction = validation_fraction
         self.class_weight = class_weight

@@ -137,7 +137,8 @@ def _prepare(config: Config, split: Split, mesh: Mesh) -> tuple[Run, State, dict
     held_out = encode_documents(vocabulary, split.held_out.texts, split.held_out.labels)
     if documents.size < config.batch_size:
         raise ValueError(f"batch_size: expected at most the {documents.size} training texts, got {config.batch_size}")
-    batches = Batches(documents, config.T_max, config.batch_size, config.max_unk, config.crop, config.seed, cls, unk)
+    c = config
+    batches = Batches(documents, c.T_max, c.batch_size, c.max_unk, c.crop, c.seed, cls, unk, c.unk_by)
     outputs = 1 if len(classes) == 2 else len(classes)
     fixed, trained = start_arrays(config, len(vocabulary), outputs, cls)
     optimizer = adamw(config.learning_rate, config.warmup_steps, config.epochs * batches.steps, config.weight_decay)

@@ -9,6 +9,8 @@ from attn_closed_form import load_model, load_weights
 from attn_closed_form.classifier.files import read_arrays, write_arrays
 from attn_closed_form.cli.main import main
 
+from tests.test_readme import ROOT, commands, problem, run_python
+
 pytest.importorskip("jax")
 
 WORDS = {"Lob": ["schön", "großartig", "👍"], "Frage": ["wie", "wann", "warum"], "Ärger": ["kaputt", "müde", "🙁"]}
@@ -164,3 +166,12 @@ def test_help_explains_every_setting(capsys):
     for part in ("decay of the running average of the weights", "of its words to [UNK]", "--label-column NAME"):
         assert part in shown
     assert shown.count("(default:") >= 19
+
+
+def test_the_page_about_it_runs(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "your-texts.md"
+    run_python(page.read_text(encoding="utf-8"), page)
+    assert "kaputt" in capsys.readouterr().out and (tmp_path / "model.npz").exists()
+    assert [problem(words) for _, words in commands(page.read_text(encoding="utf-8"))] == [None] * 3

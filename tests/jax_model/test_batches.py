@@ -52,3 +52,20 @@ def test_a_window_is_a_run_of_the_document():
     starts = ids[:, 1] - 2
     np.testing.assert_array_equal(ids[:, 1:], 2 + starts[:, None] + np.arange(10))
     assert starts.min() <= 3 and starts.max() >= 27 and starts.max() <= 30
+
+
+def test_unknown_words_take_all_their_occurrences_with_them():
+    texts = [" ".join(f"w{j % 30}" for j in range(i, i + 90)) for i in range(64)]
+    batches = batches_of(texts, T_max=91, batch_size=64, max_unk=1.0, unk_by="words")
+    ids, _ = batches.step_batch(0, 0, batches.order(0))
+    whole = pad_rows(batches.documents, batches.order(0), 91, cls=0, unk=1)
+    lost = (ids != whole)[:, 1:]
+    for row, words in zip(lost, whole[:, 1:], strict=True):
+        for word in set(words.tolist()):
+            assert len(set(row[words == word].tolist())) == 1
+    # Rates are uniform in [0, 1]: half of the words on average, and no word is lost more often than others.
+    assert 0.4 < lost.mean() < 0.6
+    by_word = [lost[whole[:, 1:] == word].mean() for word in range(2, 32)]
+    assert max(by_word) - min(by_word) < 0.35
+    other, _ = batches.step_batch(1, 0, batches.order(0))
+    assert not np.array_equal(ids, other)
