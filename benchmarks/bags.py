@@ -133,7 +133,7 @@ def measure(case: Case, scores: Array, game: PooledGame, towards: int) -> dict[s
             seen = good | bad
             # Attention has no sign to turn: what speaks against is found by the same high attention.
             used = scores if sign == 1 or (scores >= 0).all() else -scores
-            found[name] = auroc(used[seen], good[seen])
+            found[name] = auroc(good[seen], used[seen])
     return found
 
 
@@ -166,8 +166,8 @@ def _seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def summarise(data: str, found: dict[str, list[dict[str, float]]]) -> tuple[list[Row], list[str]]:
-    """One row per method, and one sentence per measure: who is best, and who is within two standard errors of it."""
+def summarise(data: str, found: dict[str, list[dict[str, float]]]) -> tuple[list[Row], list[Row]]:
+    """One row per method; and one row per measure: who is best, and who is within two standard errors of the best."""
     rows: list[Row] = []
     names = [name for name in BETTER if any(name in each for each in found["random"])]
     table = {
@@ -176,7 +176,7 @@ def summarise(data: str, found: dict[str, list[dict[str, float]]]) -> tuple[list
     }
     for method, columns in table.items():
         rows.append({"data": data, "method": method, **{name: float(np.nanmean(x)) for name, x in columns.items()}})
-    said = []
+    winners: list[Row] = []
     for name in names:
         sign = 1 if BETTER[name] else -1
         best = max(table, key=lambda method: sign * np.nanmean(table[method][name]))
@@ -186,8 +186,8 @@ def summarise(data: str, found: dict[str, list[dict[str, float]]]) -> tuple[list
             gap = gap[~np.isnan(gap)]
             if method != best and gap.mean() <= 2 * gap.std(ddof=1) / np.sqrt(len(gap)):
                 tied.append(method)
-        said.append(f"{data}, {name}: {best}" + (f"; within two standard errors: {', '.join(tied)}" if tied else ""))
-    return rows, said
+        winners.append({"data": data, "measure": name, "best": best, "within two standard errors": ", ".join(tied)})
+    return rows, winners
 
 
 def main() -> None:
@@ -207,18 +207,17 @@ def main() -> None:
     if args.data:
         sets["ucsb"] = ucsb_cases(args.data)
     rows: list[Row] = []
-    sentences: list[str] = []
+    winners: list[Row] = []
     settings: dict[str, Any] = {"digits": "MNIST" if args.mnist else "scikit-learn", "slides": args.slides}
     for name, cases in sets.items():
         found, sampling = run(cases)
-        more, said = summarise(name, found)
+        more, best = summarise(name, found)
         rows += more
-        sentences += said
-        settings[f"{name}: random orders in the time of the exact values"] = round(sampling["orders"], 1)
-        settings[f"{name}: largest relative error of the sampled values"] = round(sampling["error"], 4)
-    settings["who wins"] = sentences
+        winners += best
+        settings[f"{name}: sampled orders"] = round(sampling["orders"], 1)
+        settings[f"{name}: their error"] = round(sampling["error"], 3)
     report("bags", rows, seed=SEED, settings=settings)
-    print("\n" + "\n".join(sentences))
+    report("bags_winners", winners, seed=SEED, settings={"digits": settings["digits"], "slides": args.slides})
 
 
 if __name__ == "__main__":
