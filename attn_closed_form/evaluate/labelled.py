@@ -15,14 +15,14 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .tables import FORMATS, TableWarning, read_rows
+from .tables import FORMATS, MissingColumn, TableWarning, read_rows
 
 MAX_FRACTIONS = 20
 _SPLITS = {"train": "train|training", "valid": "valid|validation|val|dev", "test": "test|testing"}
@@ -69,8 +69,7 @@ def read_labelled(
     texts, raw = [], []
     left_out = 0
     for file in files:
-        for row in read_rows(file, (text_column, label_column)):
-            text, label = _as_text(row[text_column], file, text_column), row[label_column]
+        for text, label in _pairs(file, text_column, label_column):
             if text.strip() and not _absent(label):
                 texts.append(text)
                 raw.append(label)
@@ -83,6 +82,14 @@ def read_labelled(
         raise ValueError(f"{source}: expected rows with a text and a label, got none")
     names = class_names(raw, f"{source}: column {label_column!r}")
     return Labelled(texts, *_numbered(names, source, classes))
+
+
+def _pairs(file: Path, text_column: str, label_column: str) -> Iterator[tuple[str, Any]]:
+    try:
+        for row in read_rows(file, (text_column, label_column)):
+            yield _as_text(row[text_column], file, text_column), row[label_column]
+    except MissingColumn as error:
+        raise MissingColumn(f"{error}; --text-column and --label-column name others") from None
 
 
 def _numbered(

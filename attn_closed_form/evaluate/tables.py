@@ -46,6 +46,10 @@ CELL_LIMIT = 2**31 - 1
 _BLOCK = 1 << 20
 
 
+class MissingColumn(ValueError):
+    """A table without a column that was asked for; names those that it has."""
+
+
 class TableWarning(UserWarning):
     """A table was read, but not quite as it stands: another encoding, or rows left out."""
 
@@ -130,12 +134,12 @@ def table_format(path: str | os.PathLike[str]) -> str:
 
 
 def check_columns(path: str | os.PathLike[str], found: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise a ValueError that names the missing columns and those that are there."""
+    """Raise `MissingColumn`, naming what is missing and what is there, unless all that is wanted is there."""
     missing = [name for name in wanted if name not in found]
     if missing:
         shown = ", ".join(repr(name if len(name) <= 40 else name[:39] + "…") for name in found[:12])
         more = f" and {len(found) - 12} more" if len(found) > 12 else ""
-        raise ValueError(f"{path}: expected a column {' and one '.join(map(repr, missing))}, got {shown}{more}")
+        raise MissingColumn(f"{path}: expected a column {' and one '.join(map(repr, missing))}, got {shown}{more}")
 
 
 # Bytes and characters

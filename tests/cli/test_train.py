@@ -120,7 +120,7 @@ ROWS = tickets(12)
 @pytest.mark.parametrize(
     ("content", "flags", "message"),
     [
-        ("body,stars\nx,1\n", [], "expected a column 'text' and one 'label', got 'body', 'stars'"),
+        ("body,stars\nx,1\n", [], "got 'body', 'stars'; --text-column and --label-column name others"),
         ("text,label\n" + "a film,x\n" * 9, [], "expected at least two classes, got only 'x' in 9 rows"),
         ("text,label\n,x\n,y\n", [], "expected rows with a text and a label, got none"),
         ("text,label\n" + "".join(f"w,{i}.5\n" for i in range(60)) * 2, [], "60 different fractions"),
