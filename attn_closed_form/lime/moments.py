@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -35,7 +36,7 @@ from ..game.pooled_game import PooledGame
 from ..game.quadrature import ToleranceError
 from .hahn import UNIT
 from .kernel import Settings, kernel
-from .kernel_rule import Ladder, NoRuleError, ladder
+from .kernel_rule import Ladder, NoRuleError, ladder, size_rule
 from .regression import Moments, Regression
 from .tilted_rule import MIXED_SIGNS, TiltedTerm, tilted_rule
 
@@ -43,6 +44,8 @@ from .tilted_rule import MIXED_SIGNS, TiltedTerm, tilted_rule
 WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
 # A rule with more nodes than this over the number of players is long: making one for the row costs less.
 LONG_RULE = 25_000
+# Elements (rows times players times nodes) that take as long as one more call of the engine.
+GROUP_ELEMENTS = 6_000
 # Logarithm of pi(1) below which no rule in p can have the digits that a narrow kernel needs.
 NARROWEST = -25.0
 
@@ -154,27 +157,34 @@ def _batches(rows: Rows, rules: Ladder, d: int, width: float, absent_share: floa
     """Every row with the nodes and weights of the shortest rule that is good enough for it."""
     sums = rows.sums
     share = allowed * sums.share
-    each = share / sums.weight.size
+    each = share / (1.001 * sums.weight.size)
     real = _largest(rows)
-    errors = rules.errors(log_bound(sums), real)
-    good = errors <= each
-    # The shortest rule that is good enough, or the best one; the total decides about those.
-    index = np.where(good.any(axis=1), good.argmax(axis=1), errors.argmin(axis=1))
+    index, errors = rules.choose(log_bound(sums), real, each)
     needed = real * rules.total > each
     found: list[Batch] = []
     if rows.light is None:
-        own = needed & ((index > rules.last_within(LONG_RULE / d)) | ~good.any(axis=1))
+        own = needed & ((index > rules.last_within(LONG_RULE / d)) | (errors > each))
         if own.any():
             found, made = _tilted_batches(rows, np.flatnonzero(own), d, width, absent_share, each)
             needed[made] = False
-    left_out = rows.sums.weight.size - int(needed.sum())
-    if errors[needed, index[needed]].sum() + left_out * each > share:
+    # Rows that are left out or have a rule of their own may make their part of the error.
+    if errors[needed].sum() + np.count_nonzero(~needed) * each > share:
         raise NoRuleError
-    for i in np.unique(index[needed]).tolist():
-        rule = rules.rules[i]
-        which = np.flatnonzero(needed & (index == i))
-        found.append(_batch(which, rule.p[:, None], rule.weights[:, None], absent_share))
+    index[~needed] = -1
+    for m, which in _groups(index, rules, d):
+        found.append(_shared(m, d, width, absent_share)._replace(rows=which))
     return found
+
+
+def _groups(index: Ids, rules: Ladder, d: int) -> Iterator[tuple[int, Ids]]:
+    """Numbers of nodes with the rows that take them; few rows join those with more nodes: a group costs more."""
+    levels = np.unique(index[index >= 0]).tolist()
+    first = 0
+    for level, longer in zip(levels, [*levels[1:], None], strict=True):
+        which = np.flatnonzero((index >= first) & (index <= level))
+        if longer is None or which.size * d * (rules.counts[longer] - rules.counts[level]) > GROUP_ELEMENTS:
+            yield int(rules.counts[level]), which
+            first = level + 1
 
 
 def _largest(rows: Rows) -> Array:
@@ -228,6 +238,14 @@ def _term(rows: Rows, i: int) -> TiltedTerm:
         heavy=weight * max(0.0, float(rows.sums.players[i]) - lo),
         B=float(rows.masses.half_range[piece]),
     )
+
+
+@lru_cache(maxsize=4096)
+def _shared(m: int, d: int, width: float, absent_share: float) -> Batch:
+    """The rule with m nodes for any rows."""
+    rule = size_rule(d, width, m)
+    assert rule is not None
+    return _batch(np.zeros(0, dtype=np.intp), rule.p[:, None], rule.weights[:, None], absent_share)
 
 
 def _batch(which: Ids, p: Array, weights: Array, absent_share: float) -> Batch:

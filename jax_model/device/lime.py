@@ -95,10 +95,10 @@ def _rule(
         for own, B in zip(bound, half_range, strict=True):
             if B > 0:
                 allowed = HALF * error / (unit * found.moment_factor()) * B / spread
-                errors = rules.errors((own + np.log(B))[None], np.array([B]))[0]
-                if not (errors <= allowed).any():
+                index, errors = rules.choose((own + np.log(B))[None], np.array([B]), allowed)
+                if errors[0] > allowed:
                     return None
-                longest = max(longest, int(np.argmax(errors <= allowed)))
+                longest = max(longest, int(index[0]))
     except NoRuleError:
         return None
     return rules.rules[longest].p, rules.rules[longest].weights

@@ -87,7 +87,9 @@ def test_the_bound_holds_and_means_something(kind, kernel_width):
     mean -= q[d] * game.empty_excess
     rules = ladder(d, kernel_width)
     (rows,) = rows_of(game, goal)
-    bounds = np.ldexp(rules.errors(log_bound(rows.sums), _largest(rows)).sum(axis=0), game.exponent)
+    chosen = [ladder(d, kernel_width, (m,)) for m in rules.counts.tolist()]
+    bounds = [one.choose(log_bound(rows.sums), _largest(rows), 0.0)[1].sum() for one in chosen]
+    bounds = np.ldexp(np.array(bounds), game.exponent)
     errors = []
     for rule in rules.rules:
         p, w = rule.p[:, None], rule.weights[:, None]
