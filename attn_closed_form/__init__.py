@@ -7,20 +7,20 @@ explainable model. See README.md for a tour and NOTATION.md for the symbols.
 
 from .classifier.attention import alpha_avg, alpha_max, attention, attention_matrices
 from .classifier.document_game import pooled_game
-from .classifier.files import from_torch_state_dict, load_weights, save_weights
+from .classifier.files import load_weights, save_weights
 from .classifier.gradient import (
-    IntegratedGradients,
     gradient,
     gradient_l1,
     gradient_l2,
     gradient_mean,
     gradient_times_input,
-    integrated_gradients,
-    integrated_gradients_report,
 )
+from .classifier.integrated_gradients import IntegratedGradients, integrated_gradients, integrated_gradients_report
+from .classifier.lrp import classifier_lrp
 from .classifier.positions import sinusoidal_positions
 from .classifier.predict import predict, predict_many, random_weights
 from .classifier.score_tables import TruncationWarning
+from .classifier.torch_state import from_torch_state_dict
 from .classifier.weights import AttentionWeights
 from .explainable.bag import Bag
 from .explainable.bag_classifier import BagClassifier
@@ -100,6 +100,7 @@ __all__ = [
     "attention_matrices",
     "banzhaf",
     "bounds",
+    "classifier_lrp",
     "contrastive_reason",
     "expected_value_by_size",
     "explain",

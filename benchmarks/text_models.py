@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from attn_closed_form import (
     AttentionWeights,
     Vocabulary,
+    classifier_lrp,
     gradient_mean,
     integrated_gradients,
     pooled_game,
@@ -31,7 +32,6 @@ from attn_closed_form.game.pooled_game import PooledGame
 from jax_model.training.batches import Documents, encode_documents, pad_rows
 from jax_model.training.fit import cross_entropy, fit
 from jax_model.transformers.lrp import (
-    classifier_lrp,
     transformer_gradient,
     transformer_integrated_gradients,
     transformer_lrp,

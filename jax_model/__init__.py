@@ -1,8 +1,13 @@
-"""The JAX twin: the same classifier written naively from the paper, to train and to check the closed forms.
+"""The JAX side: a witness of the closed forms, and the programs that train, run on devices and try other models.
 
-`model.py` is P1's section 2, line by line; `params.py` carries weights across without loss; `oracle.py` asks
-autodiff for everything that `attn_closed_form` computes in closed form. Nothing here goes through the collapse
-(`attn_closed_form/collapse.py`), so agreement between the two is evidence and not tautology.
+- `witness/` is P1's classifier written naively from the paper (`model.py` is its section 2, line by line), with
+  autodiff for everything that `attn_closed_form` computes in closed form (`oracle.py`). It uses neither the score
+  tables (`attn_closed_form/classifier/score_tables.py`) nor the games, so that agreement between the two is evidence.
+- `device/` computes explanations of batches of documents on any device. It shares quadrature rules, bounds and score
+  tables with the core: agreement with the core shows that it is the same computation, not that it is right.
+- `training/` trains classifiers, with a forward pass through the score tables (`collapsed.py`) that a test holds to
+  the witness.
+- `transformers/` has small transformers with gradients and LRP, for comparison.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Weights to and from files, and from the authors' PyTorch state dict. No pickle is ever executed.
+"""Weights to and from files. No pickle is ever executed.
 
 A file holds one array per field of `AttentionWeights`, under the field's name, and the ids `cls` and `unk` as
 zero-dimensional integers. Model files (`explainable/model_file.py`) have two more arrays, `vocabulary` and `about`.
@@ -7,7 +7,6 @@ zero-dimensional integers. Model files (`explainable/model_file.py`) have two mo
 from __future__ import annotations
 
 import os
-import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,13 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._files import replacing
-from .positions import sinusoidal_positions
 from .weights import AXES, BIASES, AttentionWeights
 
 IDS = ("cls", "unk")
 OPTIONAL = (*BIASES, "vocabulary", "about")
-TORCH_HEAD = re.compile(r"heads\.(\d+)\.(query|key|value|classifier)\.(weight|bias)")
-TORCH_FIELDS = {"query": "q", "key": "k", "value": "v", "classifier": "l"}
 
 
 def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> None:
@@ -138,78 +134,3 @@ def _safetensors() -> Any:
             "safetensors files need the safetensors package: pip install 'attn-closed-form[io]'"
         ) from None
     return safetensors.numpy
-
-
-def from_torch_state_dict(
-    state: Mapping[str, Any],
-    W_p: Any = None,
-    T_max: int = 256,
-    base: float | None = 10000.0,
-    cls: int = 0,
-    unk: int = 1,
-) -> AttentionWeights:
-    """Weights from the state dict of P1's PyTorch code.
-
-    Parameters
-    ----------
-    state : `embedding.weight` (D, d_e) and, for heads i = 0 .. K-1, `heads.{i}.query.weight`, `.key.weight`
-        (d_att, d_e), `.value.weight` (d_out, d_e), `.classifier.weight` (C, d_out), each with an optional `.bias`.
-        Values may be torch tensors or arrays; torch itself is not needed.
-    W_p : (T_max, d_e) position embeddings, which the authors' state dict does not hold. None makes sinusoidal ones
-        from `T_max` and `base` (10000 is the authors' convention; None is P1's Eq. 3).
-    cls, unk : ids of [CLS] and [UNK]
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> shapes = {"query": (3, 4), "key": (3, 4), "value": (5, 4), "classifier": (1, 5)}
-    >>> state = {f"heads.{i}.{n}.weight": rng.normal(size=s) for i in range(2) for n, s in shapes.items()}
-    >>> state["embedding.weight"] = rng.normal(size=(9, 4))
-    >>> from_torch_state_dict(state, T_max=6)
-    AttentionWeights(D=9, d_e=4, T_max=6, K=2, d_att=3, d_out=5, C=1, cls=0, unk=1)
-    """
-    arrays = {name: _torch_to_numpy(name, value) for name, value in state.items()}
-    if "embedding.weight" not in arrays:
-        raise ValueError(f"state: expected a key 'embedding.weight', got only {sorted(arrays)}")
-    matches = {name: match for name in arrays if name != "embedding.weight" and (match := TORCH_HEAD.fullmatch(name))}
-    for name in arrays:
-        if name != "embedding.weight" and name not in matches:
-            raise ValueError(
-                f"state: unexpected key {name!r}; expected 'embedding.weight' and "
-                "'heads.I.{query,key,value,classifier}.{weight,bias}'"
-            )
-    K = 1 + max((int(match[1]) for match in matches.values()), default=-1)
-    if K == 0:
-        raise ValueError("state: expected keys 'heads.0.query.weight' and so on, got no head at all")
-    W_e = arrays["embedding.weight"]
-    fields: dict[str, Any] = {}
-    for name, letter in TORCH_FIELDS.items():
-        fields[f"W_{letter}"] = _stack(arrays, [f"heads.{i}.{name}.weight" for i in range(K)])
-        biases = [f"heads.{i}.{name}.bias" for i in range(K)]
-        if any(key in arrays for key in biases):
-            fields[f"b_{letter}"] = _stack(arrays, biases)
-    if "b_l" in fields:
-        fields["b_l"] = fields["b_l"].mean(axis=0)  # the output is the mean over heads, biases included
-    if W_p is None:
-        W_p = sinusoidal_positions(T_max, W_e.shape[-1], base)
-    return AttentionWeights(W_e=W_e, W_p=W_p, **fields, cls=cls, unk=unk)
-
-
-def _torch_to_numpy(name: str, value: Any) -> NDArray[Any]:
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().double().numpy()  # NumPy knows no bfloat16; float64 holds every type exactly
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiu":
-        raise ValueError(f"state: {name}: expected an array of numbers, got {type(value).__name__}")
-    return array
-
-
-def _stack(arrays: Mapping[str, NDArray[Any]], names: list[str]) -> NDArray[Any]:
-    for name in names:
-        if name not in arrays:
-            raise ValueError(f"state: expected a key {name!r}, got only {sorted(arrays)}")
-        if arrays[name].shape != arrays[names[0]].shape:
-            raise ValueError(
-                f"state: {name}: expected shape {arrays[names[0]].shape} as in {names[0]}, got {arrays[name].shape}"
-            )
-    return np.stack([arrays[name] for name in names])

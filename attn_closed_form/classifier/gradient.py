@@ -1,6 +1,6 @@
 """Exact gradients with respect to the embedded tokens: P1 Theorem 4.1, and the term it leaves out for [CLS].
 
-Through the collapse (`collapse.py`) Theorem 4.1 reads, with f_i the output of head i,
+In terms of the score tables (`score_tables.py`) Theorem 4.1 reads, with f_i the output of head i,
 
     grad_t = (1/K) sum_i alpha_t^(i) [ w_v^(i) + (u_t^(i) - f_i) w_k^(i) ],
 
@@ -11,9 +11,6 @@ Departure from the paper: Theorem 4.1 treats the query as a constant, which is r
 [CLS], whose embedding also makes the query. Its row has one more term,
 
     (1/K) sum_i W_q^T / sqrt(d_att) sum_s alpha_s (u_s - f_i) k_s.
-
-`integrated_gradients` goes along the straight line from the document of [UNK] tokens; on it s and u are linear in
-the path parameter, so each node costs O(K T).
 """
 
 from __future__ import annotations
@@ -21,22 +18,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._types import Array, Ids, Tokens
-from ..game.quadrature import legendre_rule
-from .score_tables import as_output, as_tokens, pad, padded_scores, scores, softmax
+from .score_tables import as_output, as_tokens, pad, padded_scores, softmax
 from .weights import AttentionWeights
-
-# Gauss-Legendre orders of the two rules that are compared on each panel of `integrated_gradients`.
-IG_COARSE, IG_FINE = 10, 20
-IG_MAX_PANELS = 4096
-# Numbers in one array of nodes: about 8 MB.
-IG_BLOCK_ELEMENTS = 1 << 20
-# A token whose logit is this far below another's holds no attention (e^-50 is 2e-22); and within a panel the logits
-# may move against each other by this much, so that a take-over fills a good part of it and no rule can miss it.
-IG_NEGLIGIBLE = 50.0
-IG_SWING = 40.0
 
 
 class _Parts(NamedTuple):
@@ -143,99 +128,3 @@ def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: int 
     e_w_v = parts.u - tables.u_const[:, output, None]
     e_w_k = parts.s - tables.s_const[:, None]
     return _document(tokens, (parts.alpha * e_w_v + parts.beta * e_w_k).sum(axis=0))
-
-
-class IntegratedGradients(NamedTuple):
-    """Scores (T,), and |sum of scores - (f(document) - f(all [UNK]))|, which is zero for the exact integral."""
-
-    scores: Array
-    completeness_error: float
-
-
-def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: int = 0, tol: float = 1e-10) -> Array:
-    """Integrated gradients (Sundararajan et al., 2017) from the document of [UNK] tokens, (T,).
-
-    The integral is done by bisection of panels until no take-over of the attention can hide between the nodes and
-    two Gauss-Legendre rules agree to `tol` (relative to the size of f on the path) in every token: an error estimate,
-    not a bound. `integrated_gradients_report` also returns the completeness error.
-
-    >>> from attn_closed_form import predict, random_weights
-    >>> weights, document = random_weights(seed=0), [2, 3, 5]
-    >>> change = predict(weights, document) - predict(weights, [weights.unk] * 3)
-    >>> bool(np.isclose(integrated_gradients(weights, document).sum(), change[0]))
-    True
-    """
-    return integrated_gradients_report(weights, tokens, output, tol).scores
-
-
-def integrated_gradients_report(
-    weights: AttentionWeights, tokens: Tokens, output: int = 0, tol: float = 1e-10
-) -> IntegratedGradients:
-    """`integrated_gradients` with its completeness error: the scores should add up to f(document) - f([UNK]s).
-
-    >>> from attn_closed_form import random_weights
-    >>> integrated_gradients_report(random_weights(seed=0), [2, 3]).completeness_error < 1e-12
-    True
-    """
-    if not (np.isfinite(tol) and tol > 0):
-        raise ValueError(f"tol: expected a positive number, got {tol}")
-    ids = as_tokens(weights, tokens)
-    output = as_output(weights, output)
-    s1, u1 = scores(weights, ids, output)
-    s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)
-    ds, du = s1 - s0, u1 - u0
-    size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
-    block = max(1, IG_BLOCK_ELEMENTS // (IG_FINE * s0.size))
-
-    def integrate(left: Array, width: Array, order: int) -> tuple[Array, Array]:
-        """Integral over each panel, of the slope and of its absolute value: (panels, T) both."""
-        x, w = legendre_rule(order)
-        tau = left[:, None] + width[:, None] * x
-        tau = tau[:, :, None, None]
-        alpha = softmax(s0 + tau * ds)
-        u = u0 + tau * du
-        f = (alpha * u).sum(axis=-1, keepdims=True)
-        slope = (alpha * (du + (u - f) * ds)).sum(axis=2)[:, :, 1 : 1 + ids.size] / weights.K
-        rule = np.multiply.outer(width, w)
-        return np.einsum("pnt,pn->pt", slope, rule), np.einsum("pnt,pn->pt", np.abs(slope), rule)
-
-    total = np.zeros(ids.size)
-    waiting = [(np.zeros(1), np.ones(1))]
-    used = 0
-    while waiting:
-        left, width = waiting.pop()
-        used += left.size
-        if used > IG_MAX_PANELS:
-            raise ValueError(f"tol: {tol} was not reached with {IG_MAX_PANELS} panels; ask for a larger tol")
-        done = ~_too_wide(s0, ds, left, width)
-        fine, variation = integrate(left[done], width[done], IG_FINE)
-        gap = np.abs(fine - integrate(left[done], width[done], IG_COARSE)[0]).max(axis=1, initial=0.0)
-        # Relative to f, and where a token takes over within a narrow panel, to what it brings.
-        allowed = tol * (size * width[done] + variation.max(axis=1, initial=0.0))
-        # A panel narrower than 2^-40 holds less than rounding can show.
-        good = (gap <= allowed) | (width[done] < 2.0**-40)
-        total += fine[good].sum(axis=0)
-        done[done] = good
-        left, half = left[~done], width[~done] / 2
-        left, half = np.concatenate([left, left + half]), np.concatenate([half, half])
-        waiting += [(left[i : i + block], half[i : i + block]) for i in range(0, left.size, block)]
-    change = (softmax(s1) * u1).sum() - (softmax(s0) * u0).sum()
-    return IntegratedGradients(total, float(abs(total.sum() - change / weights.K)))
-
-
-def _too_wide(s0: Array, ds: Array, left: Array, width: Array) -> NDArray[np.bool_]:
-    """Panels on which a take-over of the attention could hide between the nodes, (panels,).
-
-    Logits are straight lines on the path. A token that is far below the leader of the left end, or that of the right
-    end, at both ends is far below it in between, and cannot matter; what counts is how the others move.
-    """
-    ends = s0 + left[:, None, None] * ds, s0 + (left + width)[:, None, None] * ds
-    negligible = np.zeros(ends[0].shape, dtype=bool)
-    for end in ends:
-        leader = end.argmax(axis=-1, keepdims=True)
-        lead = [np.take_along_axis(s, leader, axis=-1) - s for s in ends]
-        negligible |= np.minimum(*lead) > IG_NEGLIGIBLE
-    slope = np.broadcast_to(ds, negligible.shape)
-    fastest = slope.max(axis=-1, where=~negligible, initial=-np.inf)
-    slowest = slope.min(axis=-1, where=~negligible, initial=np.inf)
-    return ((fastest - slowest) * width[:, None] > IG_SWING).any(axis=1)

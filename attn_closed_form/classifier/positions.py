@@ -38,8 +38,8 @@ def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Arr
            [0.841, 0.54 ]])
     """
     for name, value in (("T_max", T_max), ("d_e", d_e)):
-        if value < 1:
-            raise ValueError(f"{name}: expected a positive integer, got {value}")
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{name}: expected a positive integer, got {value!r}")
     if base is not None and not (np.isfinite(base) and base > 0):
         raise ValueError(f"base: expected a positive number or None, got {base}")
     coordinate = np.arange(d_e)

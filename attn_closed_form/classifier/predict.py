@@ -1,4 +1,4 @@
-"""Predictions: P1 Eq. 1 to 9, through the collapse (`collapse.py`), for one document or many."""
+"""Predictions: P1 Eq. 1 to 9, through the score tables (`score_tables.py`), for one document or many."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .positions import sinusoidal_positions
 from .score_tables import as_tokens, pad, softmax
 from .weights import AttentionWeights
 
-# Documents a block in `predict_many`: enough to amortise a call, few enough to stay in cache.
+# Numbers in one block of `predict_many`: enough to amortise a call, few enough to stay in cache.
 BLOCK_ELEMENTS = 1 << 18
 
 
@@ -58,7 +58,7 @@ def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -
     if isinstance(documents, np.ndarray) and documents.ndim == 2 and documents.dtype.kind in "iu":
         checked = _as_matrix(weights, documents)
     else:
-        checked = pad(weights, [as_tokens(weights, document) for document in documents])
+        checked = pad(weights, [as_tokens(weights, d, name=f"documents[{i}]") for i, d in enumerate(documents)])
     block = max(1, BLOCK_ELEMENTS // (weights.T_max * weights.K))
     out = np.empty((len(checked), weights.C))
     for start in range(0, len(checked), block):
@@ -69,7 +69,10 @@ def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -
 def _as_matrix(weights: AttentionWeights, documents: Ids) -> Ids:
     """A rectangular batch, checked and padded without a loop over documents."""
     if documents.size and (documents.min() < 0 or documents.max() >= weights.D):
-        raise ValueError(f"documents: expected ids in 0..{weights.D - 1}, got {documents.min()}..{documents.max()}")
+        row, column = np.argwhere((documents < 0) | (documents >= weights.D))[0]
+        raise ValueError(
+            f"documents[{row}]: expected ids in 0..{weights.D - 1}, got {documents[row, column]} at position {column}"
+        )
     if documents.shape[1] > weights.T_max - 1:
         return pad(weights, [as_tokens(weights, row, stacklevel=4) for row in documents])
     ids = np.full((len(documents), weights.T_max), weights.unk, dtype=np.intp)

@@ -1,4 +1,4 @@
-"""The collapse: a token enters the prediction through two numbers a head.
+"""Score tables: a token enters the prediction through two numbers per head.
 
 [CLS] is fixed, so its query q^(i) is a constant of the model, and so are
 
@@ -47,7 +47,23 @@ class Collapse(NamedTuple):
 
 
 def build_collapse(weights: AttentionWeights) -> Collapse:
-    """Score tables of `weights`; use the cached `weights.collapse`."""
+    """Score tables of `weights`; use the cached `weights.collapse`.
+
+    Raises
+    ------
+    ValueError
+        weights that are finite, but whose products are not
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        tables = _tables(weights)
+    for name, table in zip(Collapse._fields, tables, strict=True):
+        if not np.isfinite(table).all():
+            raise ValueError(f"weights: expected products within the range of float64, but {name} overflows")
+        table.flags.writeable = False
+    return tables
+
+
+def _tables(weights: AttentionWeights) -> Collapse:
     w = weights
     q = np.einsum("kae,e->ka", w.W_q, w.W_e[w.cls] + w.W_p[0]) + w.b_q
     scale = 1.0 / np.sqrt(w.d_att)
@@ -56,7 +72,7 @@ def build_collapse(weights: AttentionWeights) -> Collapse:
     s_const = np.einsum("ka,ka->k", w.b_k, q) * scale
     u_const = np.einsum("ko,kco->kc", w.b_v, w.W_l)
     flat_v = w_v.reshape(-1, w.d_e).T
-    tables = Collapse(
+    return Collapse(
         q=q,
         w_k=w_k,
         w_v=w_v,
@@ -67,23 +83,23 @@ def build_collapse(weights: AttentionWeights) -> Collapse:
         u_tok=(w.W_e @ flat_v).reshape(w.D, w.K, w.C),
         u_pos=(w.W_p @ flat_v).reshape(w.T_max, w.K, w.C) + u_const,
     )
-    for table in tables:
-        table.flags.writeable = False
-    return tables
 
 
-def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3) -> Ids:
+def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, name: str = "tokens") -> Ids:
     """Checked document: ids in range, at most T_max - 1 of them (longer: the end is dropped, with a warning)."""
-    raw = np.asarray(tokens)
+    try:
+        raw = np.asarray(tokens)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected a one-dimensional sequence of ids, got nested lists ({error})") from None
     if raw.size == 0 and raw.ndim == 1:
         return np.zeros(0, dtype=np.intp)
     if raw.ndim != 1:
-        raise ValueError(f"tokens: expected a one-dimensional sequence of ids, got shape {raw.shape}")
+        raise ValueError(f"{name}: expected a one-dimensional sequence of ids, got shape {raw.shape}")
     if raw.dtype.kind not in "iu":
-        raise ValueError(f"tokens: expected integer ids, got dtype {raw.dtype}")
+        raise ValueError(f"{name}: expected integer ids, got dtype {raw.dtype}")
     if raw.min() < 0 or raw.max() >= weights.D:
         bad = int(np.argmax((raw < 0) | (raw >= weights.D)))
-        raise ValueError(f"tokens: expected ids in 0..{weights.D - 1}, got {raw[bad]} at position {bad}")
+        raise ValueError(f"{name}: expected ids in 0..{weights.D - 1}, got {raw[bad]} at position {bad}")
     room = weights.T_max - 1
     if raw.size > room:
         warnings.warn(

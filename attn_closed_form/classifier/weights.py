@@ -1,13 +1,13 @@
 """The weights of an attention classifier: one frozen, validated value.
 
 The model is that of Lopardo, Precioso, Garreau (2024), section 2 ("P1"): token and position embeddings, K heads
-of scaled dot-product attention with one query each (that of [CLS]), a linear layer a head, the mean over heads:
+of scaled dot-product attention with one query each (that of [CLS]), one linear layer per head, the mean over heads:
 
     e_t = W_e[token_t] + W_p[t],   k, q, v = W e + b,   alpha = softmax(q . k_t / sqrt(d_att)),
     f   = (1/K) sum_i W_l^(i) sum_t alpha_t^(i) v_t^(i) + b_l.
 
-Departures from the paper: arrays are row-major (a row a token, so `W_e` is (D, d_e), the paper's transposed);
-`W_l` may have C rows, one an output; there may be biases.
+Departures from the paper: arrays are row-major (one row per token, so `W_e` is (D, d_e), the paper's transposed);
+`W_l` may have C rows, one per output; there may be biases.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AttentionWeights:
 
     Parameters
     ----------
-    W_e : (D, d_e) token embeddings, Eq. 2
+    W_e : (D, d_e) token embeddings, Eq. 2. All arrays may be torch tensors
     W_p : (T_max, d_e) position embeddings; row 0 belongs to [CLS]. See `sinusoidal_positions` for Eq. 3
     W_q, W_k : (K, d_att, d_e) queries and keys, Eq. 5 and 6
     W_v : (K, d_out, d_e) values, Eq. 7
@@ -138,7 +138,7 @@ class AttentionWeights:
 
     @cached_property
     def collapse(self) -> Collapse:
-        """The per-token score tables (see `collapse.py`), built on first use and kept."""
+        """The per-token score tables (see `score_tables.py`), built on first use and kept."""
         from .score_tables import build_collapse
 
         return build_collapse(self)
@@ -169,10 +169,17 @@ class AttentionWeights:
         return {name: value for name, value in self.__dict__.items() if name != "collapse"}
 
 
+def as_numpy(value: Any) -> Any:
+    """A torch tensor as an array, whatever its device, type or gradient; anything else as it is."""
+    if hasattr(value, "detach"):
+        return value.detach().cpu().double().numpy()  # NumPy knows no bfloat16; float64 holds every type exactly
+    return value
+
+
 def _as_float64(name: str, value: ArrayLike) -> Array:
-    """Own C-contiguous float64 copy of `value`, finite."""
+    """C-contiguous float64 copy of `value`, finite."""
     try:
-        raw = np.asarray(value)
+        raw = np.asarray(as_numpy(value))
     except ValueError as error:
         raise ValueError(f"{name}: expected an array of real numbers, got nested lists ({error})") from None
     if raw.dtype.kind not in "fiub":

@@ -18,8 +18,8 @@ from ..classifier.gradient import (
     gradient_l2,
     gradient_mean,
     gradient_times_input,
-    integrated_gradients,
 )
+from ..classifier.integrated_gradients import integrated_gradients
 from ..classifier.predict import predict, predict_many
 from ..classifier.weights import AttentionWeights
 from ..game.pooled_game import PooledGame

@@ -1,7 +1,7 @@
 """Documents in batches on a device: predictions, attention, gradients, and the games behind exact explanations.
 
-A model becomes a pytree of score tables (`device_tables`: the collapse of `attn_closed_form/collapse.py`, which makes
-this fast), documents a padded array of ids. Everything is jitted once a shape: documents always fill T_max positions,
+A model becomes a pytree of score tables (`device_tables`, those of `attn_closed_form/classifier/score_tables.py`), and
+documents become a padded array of ids. Everything is jitted once per shape: documents always fill T_max positions,
 games come in buckets of players (BUCKET, 2 BUCKET, ...), and batches are cut to `batch` documents, the last one padded.
 """
 

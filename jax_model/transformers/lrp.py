@@ -1,4 +1,4 @@
-"""Gradients, integrated gradients and layer-wise relevance propagation (LRP) of the transformer, and LRP of P1's model.
+"""Gradients, integrated gradients and layer-wise relevance propagation (LRP) of the transformer.
 
 LRP follows Achtibat et al. (2024), "AttnLRP", the version that P2 compares with. Its rules, with a vanishing
 stabiliser, say how the relevance R of an output is handed to inputs x; each is gradient times input of a *modified*
@@ -10,7 +10,8 @@ model with the same values, so that one backward pass does it (`RELEVANT` below)
     layer norm           the division is handed through            x / stop(deviation)
     hidden unit          handed through                            x stop(gate(x)/x)
 
-What reaches biases (and [CLS]) is lost to the tokens, so that the sum is not f; see `tests/test_transformer.py`.
+What reaches biases (and [CLS]) is lost to the tokens, so that the sum is not f; see
+`tests/jax_model/test_transformer.py`. For P1's model they have a closed form: `attn_closed_form.classifier_lrp`.
 """
 
 from __future__ import annotations
@@ -21,10 +22,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-
-from attn_closed_form._types import Tokens
-from attn_closed_form.classifier.score_tables import as_output, as_tokens, scores, softmax
-from attn_closed_form.classifier.weights import AttentionWeights
 
 from .transformer import PLAIN, Config, Steps, Tree, embed, from_embeddings
 
@@ -86,23 +83,3 @@ def transformer_integrated_gradients(
 ) -> Scores:
     """Integrated gradients from a document `baseline` (B, T) of the same length (midpoint rule): (B, T)."""
     return np.asarray(_path_slope(params, config, ids, baseline, steps), dtype=np.float64)
-
-
-def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Scores:
-    """LRP of P1's classifier by the same rules, in closed form, (T,).
-
-    Half of f goes to the values, half to the attention weights; of the latter, half to the keys (the other half goes
-    to the query, and so to [CLS]): R_t = 1/K sum_i alpha_t [ e_t.w_v / 2 + (u_t - f_i) e_t.w_k / 4 ].
-
-    >>> from attn_closed_form import random_weights
-    >>> classifier_lrp(random_weights(seed=0), [2, 3]).shape
-    (2,)
-    """
-    ids, c = as_tokens(weights, tokens), as_output(weights, output)
-    s, u = scores(weights, ids, c)
-    alpha = softmax(s)
-    tables = weights.collapse
-    e_w_v, e_w_k = u - tables.u_const[:, c, None], s - tables.s_const[:, None]
-    f = (alpha * u).sum(axis=1, keepdims=True)
-    relevance = (alpha * (e_w_v / 2 + (u - f) * e_w_k / 4)).sum(axis=0) / weights.K
-    return relevance[1 : 1 + ids.size]

@@ -1,13 +1,15 @@
 import io
 import pickle
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
-from attn_closed_form import from_torch_state_dict, load_weights, save_weights, sinusoidal_positions
+from attn_closed_form import from_torch_state_dict, load_weights, predict, save_weights, sinusoidal_positions
 from attn_closed_form.classifier import files as weights_io
+from attn_closed_form.classifier import torch_state
 from attn_closed_form.classifier.weights import AXES, BIASES
 from tests.strategies import PRIMES, make_weights
 from tests.tolerances import assert_algebraic
@@ -225,7 +227,7 @@ def state_dict(weights, bias=True):
     """The authors' names for `weights`."""
     state = {"embedding.weight": weights.W_e}
     for i in range(weights.K):
-        for name, letter in weights_io.TORCH_FIELDS.items():
+        for name, letter in torch_state.LETTERS.items():
             state[f"heads.{i}.{name}.weight"] = getattr(weights, f"W_{letter}")[i]
             if bias:
                 b = weights.b_l if letter == "l" else getattr(weights, f"b_{letter}")[i]
@@ -305,3 +307,61 @@ def test_state_dict_shapes_are_checked_across_fields():
     state["embedding.weight"] = np.zeros((17, 6))
     with pytest.raises(ValueError, match=r"W_q: expected shape \(K, d_att, d_e=6\), got \(2, 3, 7\)"):
         from_torch_state_dict(state, T_max=13)
+
+
+def authors_output(state, ids, positions, cls_at, scaled, output):
+    """The authors' forward pass, head by head; ids (T,) with [CLS] at `cls_at`."""
+    e = state["embedding.weight"][ids] + positions
+    heads = []
+    for i in range(WEIGHTS.K):
+        q, k, v, last = (state[f"heads.{i}.{name}.weight"] for name in ("query", "key", "value", "classifier"))
+        logits = (q @ e[cls_at]) @ (k @ e.T)
+        g = np.exp(logits / np.sqrt(len(q)) if scaled else logits)
+        heads.append(last @ (v @ e.T) @ (g / g.sum()))
+    return np.mean(heads, axis=0)[output]
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("positions", [True, False])
+@pytest.mark.parametrize("cls_at", [0, 3])
+def test_what_the_state_dict_does_not_say_are_arguments(scaled, positions, cls_at):
+    state = state_dict(WEIGHTS, bias=False)
+    T_max = 11
+    W_p = sinusoidal_positions(T_max, WEIGHTS.d_e, 10000.0) if positions else np.zeros((T_max, WEIGHTS.d_e))
+    weights = from_torch_state_dict(state, T_max=T_max, cls=4, unk=2, scale=scaled, pos=positions, cls_position=cls_at)
+    tokens = [6, 1, 5, 6, 3]
+    ids = np.insert(np.r_[tokens, [2] * (T_max - 1 - len(tokens))], cls_at, 4)
+    expected = [authors_output(state, ids, W_p, cls_at, scaled, c) for c in range(WEIGHTS.C)]
+    assert_algebraic(predict(weights, tokens), expected, np.abs(expected).max())
+    plain = from_torch_state_dict(state, T_max=T_max, cls=4, unk=2)
+    if not scaled or not positions or cls_at:
+        assert np.abs(predict(plain, tokens) - expected).max() > 1e-6
+
+
+class Model:
+    def state_dict(self):
+        return state_dict(WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"state": Model()}, TypeError, r"state: expected a mapping .* got Model; pass model.state_dict\(\)"),
+        ({"state": "model.pt"}, TypeError, r"state: expected a mapping .* got str; read the file first"),
+        ({"state": Path("model.pt")}, TypeError, "read the file first"),
+        ({"T_max": 6.0}, ValueError, "T_max: expected a positive integer, got 6.0"),
+        ({"T_max": 9, "W_p": WEIGHTS.W_p}, ValueError, "T_max: expected 13, the rows of W_p, got 9"),
+        ({"W_p": WEIGHTS.W_p[0]}, ValueError, r"W_p: expected shape \(T_max, 7\), got \(7,\)"),
+        ({"cls_position": 13, "T_max": 13}, ValueError, r"cls_position: expected a position in 0\.\.12, got 13"),
+        ({"cls_position": 1.0, "T_max": 13}, ValueError, "cls_position: expected an integer, got 1.0"),
+    ],
+)
+def test_arguments_of_the_state_dict_that_cannot_be(arguments, error, message):
+    with pytest.raises(error, match=message):
+        from_torch_state_dict(**({"state": state_dict(WEIGHTS)} | arguments))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_missing_folder_is_named(tmp_path, suffix):
+    with pytest.raises(FileNotFoundError, match=rf"nowhere/model{suffix}: expected a file name in an existing folder"):
+        save_weights(WEIGHTS, tmp_path / "nowhere" / f"model{suffix}")

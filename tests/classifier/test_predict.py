@@ -39,14 +39,6 @@ def test_predict_many_takes_a_matrix_and_works_in_blocks(monkeypatch):
     assert predict_many(model, ids[:0]).shape == (0, 1)
 
 
-def test_predict_many_errors():
-    model = make_weights(PRIMES, seed=1)
-    with pytest.raises(ValueError, match=r"documents: expected ids in 0\.\.16, got 0\.\.17"):
-        predict_many(model, np.array([[0, 17]]))
-    with pytest.raises(ValueError, match=r"tokens: expected ids in 0\.\.16, got -1 at position 1"):
-        predict_many(model, [[3], [4, -1]])
-
-
 def test_heads_are_averaged():
     model = make_weights(PRIMES, seed=2)
     tokens = [3, 5, 8, 5]
@@ -141,3 +133,18 @@ def test_random_weights_are_seeded():
     assert np.array_equal(random_weights(4).W_q, random_weights(4).W_q)
     assert not np.array_equal(random_weights(4).W_q, random_weights(5).W_q)
     assert random_weights(4, biases=True, C=3).b_l.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ([1, 2, 3], r"documents\[0\]: expected a one-dimensional sequence of ids, got shape \(\)"),
+        ([[1, 2], [1, 10**6]], r"documents\[1\]: expected ids in .* got 1000000 at position 1"),
+        (np.array([[1, 2], [-1, 2]]), r"documents\[1\]: expected ids in .* got -1 at position 0"),
+        ([[1], ["a"]], r"documents\[1\]: expected integer ids, got dtype"),
+        ([[1], [[1], [2, 3]]], r"documents\[1\]: expected a one-dimensional sequence of ids, got nested lists"),
+    ],
+)
+def test_predict_many_names_the_document(batch, message):
+    with pytest.raises(ValueError, match=message):
+        predict_many(make_weights(PRIMES, seed=1), batch)

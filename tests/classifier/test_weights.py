@@ -1,3 +1,4 @@
+import dataclasses
 import pickle
 
 import numpy as np
@@ -110,3 +111,24 @@ def test_pickling_leaves_the_tables_behind():
     bare = len(pickle.dumps(AttentionWeights(**ARRAYS)))
     assert len(pickle.dumps(weights)) == bare
     assert np.array_equal(predict(pickle.loads(pickle.dumps(weights)), [3, 5]), expected)
+
+
+def test_torch_tensors_of_any_kind_are_arrays():
+    torch = pytest.importorskip("torch", reason="needs torch")
+    arrays = make_weights(PRIMES, seed=3).arrays()
+    for make in (
+        torch.nn.Parameter,
+        lambda tensor: tensor.float().requires_grad_(),
+        lambda tensor: tensor.to(torch.bfloat16),
+    ):
+        tensors = {name: make(torch.tensor(array)) for name, array in arrays.items()}
+        weights = AttentionWeights(**tensors)
+        for name, tensor in tensors.items():
+            assert np.array_equal(getattr(weights, name), tensor.detach().double().numpy()), name
+
+
+def test_finite_weights_whose_products_overflow_are_named():
+    weights = make_weights(PRIMES, seed=3)
+    huge = dataclasses.replace(weights, W_q=weights.W_q * 1e160, W_k=weights.W_k * 1e160)
+    with pytest.raises(ValueError, match="weights: expected products within the range of float64, but w_k overflows"):
+        predict(huge, [2, 3])

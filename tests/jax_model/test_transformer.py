@@ -8,9 +8,9 @@ from scipy.special import erf
 
 from attn_closed_form import random_weights
 from attn_closed_form.classifier.gradient import gradient_times_input
+from attn_closed_form.classifier.lrp import classifier_lrp
 from jax_model.training.fit import cross_entropy, fit
 from jax_model.transformers.lrp import (
-    classifier_lrp,
     transformer_gradient,
     transformer_gradient_times_input,
     transformer_integrated_gradients,
