@@ -122,9 +122,11 @@ def _raised(game: PooledGame, lower: float, least: float) -> float:
     if game.d > LARGEST_BISECTED:
         return lower
     everybody, high = np.ones(game.d, dtype=bool), least
+    bound = head_minima(game, everybody[None], everybody[None]).bound[0]
     for _ in range(BISECTIONS):
         middle = (lower + high) / 2
-        lower, high = (middle, high) if proved_above(game, everybody, everybody, middle) else (lower, middle)
+        fine = proved_above(game, everybody, everybody, middle, bound=bound)
+        lower, high = (middle, high) if fine else (lower, middle)
     return lower
 
 

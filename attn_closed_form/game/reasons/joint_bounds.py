@@ -54,10 +54,12 @@ def proved_above(
     goal: float,
     limit: float | None = None,
     cost: Array | None = None,
+    bound: Array | None = None,
 ) -> bool:
     """Whether every coalition that differs from `base` (d,) in movable players only is proved to be at least `goal`.
 
-    Coalitions without any mass are left out. False means "not proved", not "false".
+    Coalitions without any mass are left out. False means "not proved", not "false". `bound` (H,) are the heads' minima
+    where they are known.
 
     Examples
     --------
@@ -66,8 +68,9 @@ def proved_above(
     >>> proved_above(game, both, both, 1.9), proved_above(game, both, both, 3.1)
     (True, False)
     """
-    limits = None if limit is None else np.array([limit])
-    bound = head_minima(game, base[None], movable[None], limits, cost).bound[0]
+    if bound is None:
+        limits = None if limit is None else np.array([limit])
+        bound = head_minima(game, base[None], movable[None], limits, cost).bound[0]
     slack = (game.H + 4) * 2.0**-52 * (np.abs(bound).sum() + abs(game.bias) + abs(goal))
     missing = goal - game.bias - bound.sum() + slack
     if missing <= 0:

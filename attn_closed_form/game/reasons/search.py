@@ -100,12 +100,15 @@ class Search:
             low, high = (middle, high) if impossible(middle) else (low, middle)
         return float(low + 1 if self.whole else low)
 
-    def first(self, order: Ids, holds: Callable[[Masks], bool]) -> Masks | None:
-        """The shortest prefix of `order` that a bisection finds to hold, as a mask; None if the longest does not."""
+    def first(self, order: Ids, holds: Callable[[Masks], bool], below: float) -> Masks | None:
+        """The shortest prefix of `order` that a bisection finds to hold, as a mask; None if the longest does not.
+
+        Only prefixes that cost less than `below` count.
+        """
         rank = np.full(self.game.d, self.game.d)
         rank[order] = np.arange(order.size)
-        low, high = 0, order.size
-        if not holds(rank < high):
+        low, high = 0, int(np.searchsorted(np.cumsum(self.cost[order]), below))
+        if high == 0 or not holds(rank < high):
             return None
         while high - low > 1:
             middle = (low + high) // 2
@@ -125,9 +128,11 @@ class Search:
 
     # Sets that suffice.
 
-    def worst(self, chosen: Masks) -> Array:
-        """(n,) proved lower bounds of all coalitions that contain the sets (n, d)."""
-        found = total(self.game, head_minima(self.game, np.ones_like(chosen), ~chosen).bound)
+    def worst(self, chosen: Masks, bound: Array | None = None) -> Array:
+        """(n,) proved lower bounds of all coalitions that contain the sets (n, d); `bound` are the heads' if known."""
+        if bound is None:
+            bound = head_minima(self.game, np.ones_like(chosen), ~chosen).bound
+        found = total(self.game, bound)
         if self.game.can_be_empty:
             found = np.where(chosen.any(axis=1), found, np.minimum(found, self.game.empty_value))
         # Everybody is one coalition, whose value is known better than by the sum of the heads.
@@ -135,11 +140,12 @@ class Search:
 
     def suffices(self, chosen: Masks) -> bool:
         """Whether the set is proved to suffice."""
-        if self.worst(chosen[None])[0] > self.theta:
+        bound = head_minima(self.game, self.all[None], ~chosen[None]).bound
+        if self.worst(chosen[None], bound)[0] > self.theta:
             return True
         if self.game.can_be_empty and not chosen.any() and self.game.empty_value <= self.theta:
             return False
-        return proved_above(self.game, self.all, ~chosen, float(np.nextafter(self.theta, np.inf)))
+        return proved_above(self.game, self.all, ~chosen, float(np.nextafter(self.theta, np.inf)), bound=bound[0])
 
     def effects(self, chosen: Masks) -> Array:
         """(H, d) effects of the players at the heads' worst coalitions that contain the set, at the threshold."""
@@ -157,8 +163,8 @@ class Search:
         best = self._knapsack_sufficient() if self.knapsack else self.all
         for _ in range(ROUNDS):
             gain = self.effects(best if best.sum() < self.game.d else nobody).sum(axis=0)
-            found = self.first(np.argsort(-gain / self.cost, kind="stable"), self.suffices)
-            if found is None or self.price(found) >= self.price(best):
+            found = self.first(np.argsort(-gain / self.cost, kind="stable"), self.suffices, self.price(best))
+            if found is None:
                 break
             best = found
         impossible = self.cannot_suffice(best)
@@ -173,7 +179,7 @@ class Search:
     def guaranteed(self, chosen: Masks) -> float:
         """The greatest value that a few bisections prove for every coalition that contains a set that suffices."""
         heads = head_minima(self.game, self.all[None], ~chosen[None])
-        proved = max(float(self.worst(chosen[None])[0]), float(np.nextafter(self.theta, np.inf)))
+        proved = max(float(self.worst(chosen[None], heads.bound)[0]), float(np.nextafter(self.theta, np.inf)))
         attained = heads.present[0] | chosen
         if self.game.can_be_empty:
             attained = attained[attained.any(axis=1)]
@@ -182,7 +188,7 @@ class Search:
             high = min(high, self.game.empty_value)
         for _ in range(GUARANTEES if self.game.H > 1 else 0):
             middle = (proved + high) / 2
-            fine = proved_above(self.game, self.all, ~chosen, middle)
+            fine = proved_above(self.game, self.all, ~chosen, middle, bound=heads.bound[0])
             proved, high = (middle, high) if fine else (proved, middle)
         return proved
 
@@ -205,7 +211,10 @@ class Search:
             heads = head_minima(self.opposite, usable, ~usable, np.full(len(usable), K), self.cost)
             if (-total(self.opposite, heads.bound) <= self.theta).any():
                 return True
-            return any(proved_above(self.opposite, base, ~base, -self.theta, K, self.cost) for base in usable)
+            return any(
+                proved_above(self.opposite, base, ~base, -self.theta, K, self.cost, bound)
+                for base, bound in zip(usable, heads.bound, strict=True)
+            )
 
         return impossible
 
@@ -254,8 +263,8 @@ class Search:
             best = ~mask if self.flips(~mask) else None
         present = self.all
         for _ in range(ROUNDS):
-            found = self._flip_from(present)
-            if found is None or self.price(found) >= self.price(best):
+            found = self._flip_from(present, self.price(best))
+            if found is None:
                 break
             best, present = found, ~found
         lower = self.lower_bound(self.cannot_flip, self.price(best))
@@ -264,13 +273,13 @@ class Search:
         after = ~best if best is not None else lowest(self.game)[1]
         return Cheapest(best, float(self.game.value(after)), lower)
 
-    def _flip_from(self, present: Masks) -> Masks | None:
-        """The shortest removal in the order of the effects at a coalition."""
+    def _flip_from(self, present: Masks, below: float) -> Masks | None:
+        """The shortest removal in the order of the effects at a coalition that costs less than `below`."""
         effect = slopes(self.game, present)
         if self.game.H == 1:
             effect = slopes(self.game, present, np.array([self.theta - self.game.bias]))
         order = np.argsort(-effect.sum(axis=0) / self.cost, kind="stable")
-        return self.first(order[effect.sum(axis=0)[order] > 0], self.flips)
+        return self.first(order[effect.sum(axis=0)[order] > 0], self.flips, below)
 
     def cannot_flip(self, K: float) -> bool:
         """A proof that no removal of at most this cost flips the prediction."""
@@ -285,7 +294,7 @@ class Search:
         heads = head_minima(self.game, self.all[None], self.all[None], np.array([K]), self.cost)
         if total(self.game, heads.bound)[0] >= self.theta:
             return True
-        return proved_above(self.game, self.all, self.all, self.theta, K, self.cost)
+        return proved_above(self.game, self.all, self.all, self.theta, K, self.cost, heads.bound[0])
 
     @cached_property
     def _contrastive_cover(self) -> tuple[Cover, float, float]:
