@@ -178,9 +178,10 @@ def _batches(rows: Rows, rules: Ladder, d: int, width: float, absent_share: floa
 
 def _groups(index: Ids, rules: Ladder, d: int) -> Iterator[tuple[int, Ids]]:
     """Numbers of nodes with the rows that take them; few rows join those with more nodes: a group costs more."""
-    levels = np.unique(index[index >= 0]).tolist()
+    levels: list[int] = np.unique(index[index >= 0]).tolist()
     first = 0
-    for level, longer in zip(levels, [*levels[1:], None], strict=True):
+    for i, level in enumerate(levels):
+        longer = levels[i + 1] if i + 1 < len(levels) else None
         which = np.flatnonzero((index >= first) & (index <= level))
         if longer is None or which.size * d * (rules.counts[longer] - rules.counts[level]) > GROUP_ELEMENTS:
             yield int(rules.counts[level]), which
