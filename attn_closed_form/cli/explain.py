@@ -64,8 +64,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--reasons",
         action="store_true",
-        help="also say which words suffice whatever becomes of the others, which flip the prediction, and the scores "
-        "of the sentences",
+        help="also print the least and greatest prediction over all choices of words, and the scores of the sentences",
     )
     parser.add_argument("--csv", metavar="FILE", help="write one row per player with its scores (.csv, .tsv)")
     parser.add_argument("--html", metavar="FILE", help="write a self-contained report")
@@ -135,9 +134,7 @@ def _print_table(found: Explanations, args: argparse.Namespace) -> None:
         print("\n" + table(found, columns, colour))
     else:
         errors = [e.error for e in found.values() if e.error is not None]
-        print(
-            f"\nexact Shapley values, guaranteed to {max(errors):.0e}; --compare shows {len(found) - 1} other methods"
-        )
+        print(f"\nexact to {max(errors):.0e}; --compare shows {len(found) - 1} other methods")
     if args.reasons:
         print("\n" + reasons_text(found, columns))
     if args.top:

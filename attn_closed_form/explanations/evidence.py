@@ -104,9 +104,14 @@ class Evidence:
 
     def inside(self, name: str) -> Any:
         """What only the model can say, by name (see `Explainable.inside`); asked once, None if it has no such thing."""
+        return self.kept(name, lambda: self.model.inside(name, self.units, self.settings))
+
+    def kept(self, name: str, compute: Callable[[], Result]) -> Result:
+        """`compute()`, once: what several views ask for under one name."""
         if name not in self._asked:
-            self._asked[name] = self.model.inside(name, self.units, self.settings)
-        return self._asked[name]
+            self._asked[name] = compute()
+        found: Result = self._asked[name]
+        return found
 
     def sampled_lime(self, runs: int) -> list[LimeSample]:
         """Runs of sampled LIME, each with a seed of its own; earlier runs are kept."""

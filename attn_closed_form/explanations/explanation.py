@@ -220,15 +220,17 @@ class Explanations(dict[str, Explanation]):
 
     def reasons(self, threshold: float = 0.0, cost: ArrayLike | None = None) -> Reasons:
         """What suffices for the prediction, and what its flip would take, proved; see `explanations/answers.py`."""
-        return reasons(self.evidence, threshold, cost)
+        if cost is not None:
+            return reasons(self.evidence, threshold, cost)
+        return self.evidence.kept(f"reasons {threshold}", lambda: reasons(self.evidence, threshold))
 
     def sentences(self) -> GroupScores:
         """Scores of the sentences of a text, with the words inside adding up to them; see `explanations/answers.py`."""
-        return group_scores(self.evidence, "sentences")
+        return self.grouped("sentences")
 
     def grouped(self, grouping: str) -> GroupScores:
         """Scores of groups such as "regions", with the units inside adding up to them."""
-        return group_scores(self.evidence, grouping)
+        return self.evidence.kept(f"groups {grouping}", lambda: group_scores(self.evidence, grouping))
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """The report as one HTML page, written to `path` if there is one; see `show/report.py`."""

@@ -11,7 +11,7 @@ NUMBER = 8
 
 
 def reasons_text(found: Explanations, columns: int = 80) -> str:
-    """The reasons, the range of the prediction, and the sentences of a text with their scores.
+    """The range of the prediction, and the sentences of a text with their scores; the answer has the reasons.
 
     >>> from attn_closed_form import load_demo_model
     >>> found = load_demo_model().explain("A slow start. A wonderful film!", "shapley")
@@ -21,7 +21,7 @@ def reasons_text(found: Explanations, columns: int = 80) -> str:
     why = found.reasons()
     found_bounds = why.bounds
     span = f"from {found_bounds.lower:+.2f} to {found_bounds.upper:+.2f}"
-    paragraphs = [*why.sentences(), f"Over all choices of {why.things} the prediction goes {span}."]
+    paragraphs = [f"Over all choices of {why.things} the prediction goes {span}."]
     blocks = ["\n".join(textwrap.wrap(visible(text), max(20, columns))) for text in paragraphs]
     if found.evidence.units.text is not None:
         blocks.append("\n".join(_sentence_lines(found, columns)))

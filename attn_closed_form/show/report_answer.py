@@ -12,6 +12,8 @@ LONGEST_WORD = 60
 LONGEST_GAP = 48
 MOST_CLASSES = 6
 WIDTH = 600
+LONGEST_REASON = 400
+MOST_SENTENCES = 40
 
 
 def players_of(found: Explanations) -> str:
@@ -58,6 +60,23 @@ def answer_section(found: Explanations) -> str:
     parts.append(f'<div class="text live" dir="auto">{coloured(e, hover=False)}</div><p class="note">{note}</p>')
     if e.method == "shapley":
         parts.append(f"<h2>How it adds up</h2>{_error(e)}{waterfall_figure(e)}")
+        parts.append(_why(found))
+    return "".join(parts)
+
+
+def _why(found: Explanations) -> str:
+    """Reasons that are proved, and what each sentence contributes."""
+    said = "".join(f"<li>{escape(text, LONGEST_REASON)}</li>" for text in found.reasons().sentences())
+    parts = [f'<h2>Reasons that are proved</h2><ul class="reasons">{said}</ul>']
+    if found.evidence.units.text is not None:
+        scores = found.sentences()
+        if 1 < len(scores.labels) <= MOST_SENTENCES:
+            rows = "".join(
+                f"<tr><td>{score:+.4f}</td><td dir=auto>{escape(label, LONGEST_REASON)}</td></tr>"
+                for label, score in zip(scores.labels, scores.scores, strict=True)
+            )
+            note = "Owen values: the words of a sentence come and go together, and add up to its score."
+            parts.append(f'<h2>Sentences</h2><p class="note">{note}</p><table class="s"><tbody>{rows}</tbody></table>')
     return "".join(parts)
 
 

@@ -51,10 +51,11 @@ def headline(found: Explanations) -> str:
 
 
 def answer(found: Explanations, columns: int = 80, colour: bool = False) -> str:
-    """The answer: what the model said, the words that made it, and how they add up.
+    r"""The answer: what the model said, the words that made it, how they add up, and the reasons that are proved.
 
     >>> from attn_closed_form import load_demo_model
-    >>> print(answer(load_demo_model().explain("A fine film", "shapley"), columns=60))
+    >>> found = load_demo_model().explain("A fine film", "shapley")
+    >>> print("\n\n".join(answer(found, columns=60).split("\n\n")[:3]))
     positive, 65 % (logit +0.6245)
     <BLANKLINE>
     A fine++++ film+
@@ -69,6 +70,7 @@ def answer(found: Explanations, columns: int = 80, colour: bool = False) -> str:
     blocks = [headline(found), "\n".join(_wrap(_pieces(e, colour), columns))]
     if e.method == "shapley":
         blocks.append("\n".join(_waterfall(e, columns, colour)))
+        blocks += ["\n".join(_prose(visible(text), columns)) for text in found.reasons().sentences()]
     return "\n\n".join(blocks)
 
 

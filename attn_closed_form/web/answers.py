@@ -83,6 +83,19 @@ def _removal(found: Explanations, removed: list[int]) -> dict[str, Any]:
     }
 
 
+def why_answer(model: Explainable, asked: Question) -> dict[str, Any]:
+    """Reasons that are proved, and what each sentence contributes.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> answer = why_answer(load_demo_model(), Question("A slow start. A wonderful film!", ()))
+    >>> len(answer["reasons"]["sentences"]), len(answer["sentences"]["scores"])
+    (2, 2)
+    """
+    found = _found(model, asked._replace(methods=()))
+    text = found.evidence.units.text is not None
+    return {"reasons": found.reasons().to_dict(), "sentences": found.sentences().to_dict() if text else None}
+
+
 def interactions_answer(model: Explainable, asked: Question) -> dict[str, Any]:
     """Shapley interactions of one player with every other one; null at its own place."""
     evidence = _found(model, asked._replace(methods=())).evidence

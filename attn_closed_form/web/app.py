@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 
 from ..explainable.protocol import Explainable
 from ..show.report_assets import words_css
-from .answers import explain_answer, interactions_answer, model_answer
+from .answers import explain_answer, interactions_answer, model_answer, why_answer
 from .fields import MAX_BYTES, Question, Refusal, question, read_json
 from .guard import Guard
 from .reference import openapi, reference_page
@@ -79,6 +79,7 @@ def make_app(model: Explainable, name: str, loopback_only: bool = True) -> ASGIA
         Route("/openapi.json", specification),
         Route("/api/model", about_model),
         Route("/api/explain", compute.endpoint(explain_answer), methods=["POST"]),
+        Route("/api/why", compute.endpoint(why_answer), methods=["POST"]),
         Route("/api/interactions", compute.endpoint(interactions_answer, player=True), methods=["POST"]),
     ]
     handlers: Any = {Refusal: _refused, HTTPException: _http_error, Exception: _failed}

@@ -43,6 +43,7 @@ REQUESTS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
             "players to take away: indices, or spans [start, end] of their occurrences",
         ),
     },
+    "/api/why": {**_SHARED},
     "/api/interactions": {**_SHARED, "player": (_PLAYER, "whose interactions: an index or a span; required")},
 }
 ANSWERS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
@@ -69,6 +70,14 @@ ANSWERS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         ),
         "text, players, absent": ({}, "as asked"),
     },
+    "/api/why": {
+        "reasons": (
+            {"type": "object"},
+            "what suffices for the prediction whatever becomes of the others, what its flip would take, and the least "
+            "and greatest prediction over all coalitions, each proved; `sentences` says so in words",
+        ),
+        "sentences": ({"type": ["object", "null"]}, "Owen values: labels, scores, and the units' scores inside"),
+    },
     "/api/interactions": {
         "player": ({"type": "integer"}, "the index of the player asked about"),
         "labels": ({"type": "array"}, "the d players"),
@@ -81,6 +90,7 @@ ANSWERS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     },
 }
 SUMMARIES = {
+    "/api/why": "Reasons that are proved, and scores of sentences",
     "/api/explain": "Scores of every word by every method, and what removing words does",
     "/api/interactions": "Shapley interactions of one word with all others",
 }
@@ -104,7 +114,7 @@ def openapi() -> dict[str, Any]:
     """The API in OpenAPI 3.1.
 
     >>> sorted(openapi()["paths"])
-    ['/api/explain', '/api/interactions', '/api/model']
+    ['/api/explain', '/api/interactions', '/api/model', '/api/why']
     """
     failure = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     failures = {

@@ -55,7 +55,7 @@ def test_explain_prints_one_row_per_method(capsys):
     found = acf.explain(acf.load_demo_model(), REVIEW)
     assert out.startswith(headline(found) + "\n")
     assert f"(logit {found['shapley'].prediction:+.4f})" in out
-    assert "LIME" not in out and "guaranteed to" in out
+    assert "LIME" not in out and "exact to" in out
     assert main(["explain", REVIEW, "--compare"]) == 0
     out = capsys.readouterr().out
     for e in found.values():
@@ -273,7 +273,7 @@ def test_one_text_is_read_once_played_once_and_each_method_runs_once(monkeypatch
         original = getattr(owner, name)
 
         def call(*arguments, **options):
-            counts[name] += 1
+            counts[f"{name} of {arguments[2].players}" if name == "game" else name] += 1
             return original(*arguments, **options)
 
         monkeypatch.setattr(owner, name, call)
@@ -289,7 +289,7 @@ def test_one_text_is_read_once_played_once_and_each_method_runs_once(monkeypatch
         monkeypatch.setitem(acf.METHODS, name, dataclasses.replace(method, score=score))
     files = ["--html", str(tmp_path / "r.html"), "--plot", str(tmp_path / "f.png"), "--figure", "lime"]
     assert main(["explain", REVIEW, *files]) == 0
-    assert counts == Counter(["read", "logits", "game", *acf.DEFAULT_METHODS])
+    assert counts == Counter(["read", "logits", "game of words", "game of positions", *acf.DEFAULT_METHODS])
 
 
 def test_the_input_is_not_overwritten(capsys, tmp_path):

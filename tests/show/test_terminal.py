@@ -60,7 +60,8 @@ def test_everything_fits_forty_columns(colour):
 
 def test_the_answer_says_what_adds_up_to_the_prediction():
     found = found_for(REVIEW, "shapley")
-    top, words, bars = answer(found, 100).split("\n\n")
+    top, words, bars, *reasons = answer(found, 100).split("\n\n")
+    assert [" ".join(text.split()) for text in reasons] == found.reasons().sentences()
     assert top == headline(found) and words.split()[0].startswith("A")
     numbers_shown = [float(line.split("  ")[1]) for line in (re.sub("   +", "  ", line) for line in bars.splitlines())]
     assert numbers_shown[-1] == pytest.approx(sum(numbers_shown[:-1]), abs=2e-3)

@@ -88,7 +88,7 @@ async function updateOnce() {
   }
   at("time").textContent = `explained in ${Math.round(performance.now() - start)} ms`;
   show();
-  later("pairs", 150, updatePairs);
+  later("pairs", 150, () => (updatePairs(), updateWhy()));
 }
 
 // What stands on the page is about an older text: say so.
@@ -120,7 +120,6 @@ function show() {
   drawForecasts(at("forecasts"), answer);
   drawClasses(at("classes"), answer);
   drawWaterfall(at("waterfall"), answer);
-  drawWhy(at("why"), at("reasons"), at("sentences"), answer);
   drawFigure(at("figure").tBodies[0], answer, removed, summaries, families);
   drawPlane(at("plane"), answer, removed);
   drawNumbers(at("numbers"), answer);
@@ -179,6 +178,20 @@ async function updateReplacement() {
     at("replaced-change").dataset.value = other.prediction;
   } catch (error) {
     if (error.name !== "AbortError") at("replaced-change").textContent = error.message;
+  }
+}
+
+async function updateWhy() {
+  const { answer } = state;
+  if (!answer) return;
+  const { text, players, absent, output } = answer;
+  try {
+    const why = await ask("/api/why", { text, players, absent, output });
+    if (state.answer !== answer) return;
+    drawWhy(at("reasons"), at("sentences"), why);
+    at("why").hidden = false;
+  } catch (error) {
+    if (error.name !== "AbortError") at("why").hidden = true;
   }
 }
 

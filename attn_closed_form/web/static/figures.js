@@ -173,11 +173,12 @@ export function drawWaterfall(place, answer, most = 10) {
 }
 
 // Proved reasons in plain English, and what each sentence of the text contributes.
-export function drawWhy(section, reasons, sentences, answer) {
-  section.hidden = !answer.reasons?.length && !answer.sentences?.length;
-  reasons.replaceChildren(...(answer.reasons ?? []).map((reason) => element("li", { textContent: reason.sentence })));
-  const rows = (answer.sentences ?? []).map(({ text, score }) =>
-    element("tr", {}, element("td", { className: "r", textContent: fixed(score) }), element("td", { textContent: elide(text, 160), dir: "auto" })),
+export function drawWhy(reasons, sentences, why) {
+  reasons.replaceChildren(...why.reasons.sentences.map((text) => element("li", { textContent: text })));
+  const scores = why.sentences?.scores ?? [];
+  const rows = scores.map((score, i) =>
+    element("tr", {}, element("td", { className: "r", textContent: fixed(score) }), element("td", { textContent: elide(why.sentences.labels[i], 160), dir: "auto" })),
   );
-  sentences.replaceChildren(...(rows.length > 1 ? [element("table", { className: "plain" }, element("caption", { textContent: "Sentences (Owen values)" }), element("tbody", {}, ...rows))] : []));
+  const caption = element("caption", { textContent: "What each sentence contributes (Owen values)" });
+  sentences.replaceChildren(...(rows.length > 1 ? [element("table", { className: "plain" }, caption, element("tbody", {}, ...rows))] : []));
 }
