@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._types import Array, Ids
+from ..evaluate.ranks import spearman
 from ..explanations.explanation import Explanation, Explanations
 
 ATTENTION = "alpha-avg"
@@ -81,24 +82,6 @@ def disagreement(found: Explanations, method: str | None = None) -> Disagreement
     total = float(weight.sum())
     against = float(weight[scores < 0].sum()) / total if total > 0 else float("nan")
     return Disagreement(spearman(weight, scores), spearman(weight, np.abs(scores)), against)
-
-
-def spearman(a: Array, b: Array) -> float:
-    """Spearman's rank correlation, ties at their mean rank; NaN where one side is constant.
-
-    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
-    0.5
-    """
-    x, y = _ranks(a), _ranks(b)
-    x, y = x - x.mean(), y - y.mean()
-    size = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / size if size > 0 else float("nan")
-
-
-def _ranks(values: Array) -> Array:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts - 1) / 2)[inverse])
 
 
 def strongest(scores: Array, k: int) -> tuple[Ids, Ids]:

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from .._files import replacing
 from .._types import Array
 from ..explanations.explanation import Explanations
 from .bag_scores import ATTENTION, attention, leading, place, player_attention, player_places, tile_scores
 from .palette import AGAINST, FOR
 from .sanitize import visible
 from .tiles import colours, scale_end
-
-PARTIAL = ".partial"
 
 
 def columns(found: Explanations) -> dict[str, Any]:
@@ -56,8 +55,7 @@ def write_csv(found: Explanations, path: str | os.PathLike[str]) -> None:
     # A spreadsheet takes a cell that opens with one of these for a formula; names come from strangers' files.
     names = [f"'{name}" if name[:1] in "=+-@" and not _number(name) else visible(name) for name in table["player"]]
     cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
-    partial = _partial(path)
-    with _renamed(partial, path), partial.open("w", encoding="utf-8", newline="") as stream:
+    with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t" if Path(path).suffix == ".tsv" else ",", lineterminator="\n")
         writer.writerow(table)
         writer.writerows(zip(*cells, strict=True))
@@ -79,8 +77,7 @@ def write_parquet(found: Explanations, path: str | os.PathLike[str]) -> None:
     except ImportError as error:
         raise ImportError(f"Parquet needs pyarrow ({error}): pip install 'attn-closed-form[corpus]'") from None
     table = pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in columns(found).items()})
-    partial = _partial(path)
-    with _renamed(partial, path):
+    with replacing(path) as partial:
         parquet.write_table(table.replace_schema_metadata({"explanation": json.dumps(facts(found))}), partial)
 
 
@@ -113,8 +110,7 @@ def write_geojson(
     shades = colours(scores, scale_end(scores)).tolist()
     corners = np.concatenate([where.coords, where.coords + where.patch_size], axis=1)
     boxes = _whole(corners).tolist()
-    partial = _partial(path)
-    with _renamed(partial, path), partial.open("w", encoding="utf-8") as stream:
+    with replacing(path) as partial, partial.open("w", encoding="utf-8") as stream:
         stream.write('{"type": "FeatureCollection", "features": [')
         for i, ((left, top, right, bottom), score, shade, numbers) in enumerate(
             zip(boxes, scores.tolist(), shades, zip(*measured.values(), strict=True), strict=True)
@@ -142,8 +138,7 @@ def write_h5(found: Explanations, path: str | os.PathLike[str], method: str | No
         raise ImportError(f"h5 files need h5py ({error}): pip install 'attn-closed-form[bags]'") from None
     leader, where = leading(found, method), place(found)
     weight = attention(found)
-    partial = _partial(path)
-    with _renamed(partial, path), h5py.File(partial, "w") as file:
+    with replacing(path) as partial, h5py.File(partial, "w") as file:
         file.create_dataset("attention_scores", data=tile_scores(leader)[:, None].astype(np.float32))
         coords = file.create_dataset("coords", data=_whole(where.coords))
         for name, value in found.evidence.units.attrs.items():
@@ -168,25 +163,3 @@ def facts(found: Explanations) -> dict[str, Any]:
         "methods": list(found),
         "errors": {name: e.error for name, e in found.items()},
     }
-
-
-class _renamed:
-    """Rename a finished file into place; remove it after an error, which names the path that was asked for."""
-
-    def __init__(self, partial: Path, path: str | os.PathLike[str]) -> None:
-        self.partial, self.path = partial, path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> None:
-        if kind is None:
-            os.replace(self.partial, self.path)
-        else:
-            self.partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename == str(self.partial):
-            raise OSError(error.errno, error.strerror, str(self.path)) from None
-
-
-def _partial(path: str | os.PathLike[str]) -> Path:
-    target = Path(path)
-    return target.with_name(f".{target.name}{PARTIAL}")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .._files import replacing
 from .._types import Array
 from ..explanations.explanation import Explanations
 from .bag_scores import attention, bag_name, leading, place, tile_scores
@@ -101,7 +102,8 @@ def heat_map(
         _colour_bar(figure, ax, signed, stop, bool((np.abs(values) > stop).any()))
     figure.suptitle(_plain(bag_name(several[0], "") if title is None else title), fontsize=11)
     if path is not None:
-        figure.savefig(path, dpi=dpi)
+        with replacing(path) as partial:
+            figure.savefig(partial, dpi=dpi)
     return figure
 
 

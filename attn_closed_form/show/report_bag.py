@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from .._types import Array
+from ..evaluate.ranks import spearman
 from ..explanations.explanation import Explanation, Explanations
 from .bag_scores import (
     Place,
@@ -22,7 +23,6 @@ from .bag_scores import (
     place,
     player_attention,
     player_places,
-    spearman,
     strongest,
     tile_scores,
 )

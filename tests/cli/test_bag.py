@@ -106,7 +106,7 @@ def test_one_map_per_class(folder, tmp_path):
         (["--thumbnail", "x.png"], 2, "--thumbnail: expected --map FILE beside it"),
         (["--csv", "MODEL"], 2, "--csv: expected a file of its own"),
         (["--csv", "same.out", "--geojson", "same.out"], 2, "--geojson: expected a file of its own"),
-        (["--csv", "no/such/folder.csv"], 1, "no/such/folder.csv: No such file or directory"),
+        (["--csv", "no/such/folder.csv"], 1, "no/such/folder.csv: expected a file name in an existing folder"),
     ],
 )
 def test_wrong_usage_is_one_line(folder, capsys, more, status, message):
