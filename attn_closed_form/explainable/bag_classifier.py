@@ -34,9 +34,6 @@ from .protocol import Explains, Units, probabilities
 from .settings import Resolved
 from .state_files import read_state, stored_outputs
 
-# What the value of a bag without instances is, for views.
-EMPTY = "the bias of the last layer"
-
 
 class BagData(NamedTuple):
     """What the classifier keeps of a bag: the bag, the scores of its instances, and gradients once asked for."""
@@ -206,7 +203,7 @@ class BagClassifier(Explains):
             groups=groups,
             data=BagData(bag, self.network.scores(bag.features), {}),
             coords=bag.coords,
-            attrs={**bag.attrs, "patch_size": bag.patch_size, "empty": EMPTY},
+            attrs={**bag.attrs, "patch_size": bag.patch_size},
             group_labels=names,
         )
 

@@ -72,6 +72,8 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
         arrays, attrs = _read_h5(path, features)
     elif suffix in TORCH_SUFFIXES:
         found = load_torch(path)
+        if not isinstance(found, Mapping | np.ndarray):
+            raise ValueError(f"{path}: expected a tensor or a mapping of tensors, got a {type(found).__name__}")
         arrays, attrs = (_arrays(found) if isinstance(found, Mapping) else {"features": found}), {}
     else:
         arrays, attrs = read_numpy(path, suffix), {}

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_closed_form import BagClassifier
+from attn_closed_form import BagClassifier, load_bag
+from attn_closed_form.explainable.open_model import open_model
 from attn_closed_form.explainable.torch_files import load_torch
 
 from .hostile_files import build_files, legacy, payloads, tensor_pickle, zipped
 
 
-def test_at_least_100_hostile_or_damaged_files_are_refused_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("door", [BagClassifier.from_state_dict, open_model, load_bag])
+def test_at_least_100_hostile_or_damaged_files_are_refused_in_one_line(door: Any, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     folder = tmp_path / "files"
     folder.mkdir()
@@ -23,7 +25,7 @@ def test_at_least_100_hostile_or_damaged_files_are_refused_in_one_line(tmp_path:
     wrong = []
     for path in paths:
         try:
-            BagClassifier.from_state_dict(path)
+            door(path)
             wrong.append(f"{path.name}: was loaded")
         except ValueError as error:
             text = str(error)

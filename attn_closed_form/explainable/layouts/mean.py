@@ -23,6 +23,8 @@ def recognise(state: State) -> bool:
 
 def build(state: State) -> BagNetwork:
     """Network of a file with one linear layer, whatever its name."""
+    if "weight" in state.arrays:  # a linear layer saved alone has no name
+        state.arrays = {f"layer.{key}": array for key, array in state.arrays.items()}
     names = [key.removesuffix(".weight") for key in state.arrays if key.endswith(".weight")]
     if len(names) != 1:
         raise ValueError(f"{state.source}: expected one linear layer for layout 'mean', got {state.summary()}")

@@ -88,8 +88,10 @@ def test_every_layout_has_a_witness() -> None:
 
 def test_mean_layout_is_the_mean() -> None:
     layer = torch.nn.Linear(11, 3).double()
-    model = BagClassifier.from_state_dict({f"head.{k}": v for k, v in layer.state_dict().items()}, layout="mean")
-    assert_agrees(model, lambda x: layer(x.mean(dim=0)), features(11))
+    named = {f"head.{k}": v for k, v in layer.state_dict().items()}
+    for state in (named, layer.state_dict()):
+        model = BagClassifier.from_state_dict(state, layout="mean")
+        assert_agrees(model, lambda x: layer(x.mean(dim=0)), features(11))
 
 
 def test_timm_positions_belong_to_their_tokens() -> None:
