@@ -70,30 +70,64 @@ def budget(game: PooledGame, tol: float, amplification: float = 1.0, plain: bool
     >>> found.eps < 1e-10, found.precise
     (True, False)
     """
+    facts = Facts(largest_known_value(game), float(game.half_range.sum()), game.d, game.exponent)
+    return budget_of(facts, tol, amplification, plain)
+
+
+class Arithmetic(NamedTuple):
+    """A floating type: its name, half its spacing at 1, the least eps that is asked for in it, its smallest exponent."""
+
+    name: str
+    ulp: float
+    eps_min: float
+    least_exponent: int
+
+
+FLOAT64 = Arithmetic("float64", ULP, EPS_MIN, -1074)
+FLOAT32 = Arithmetic("float32", 2.0**-24, 2.0**-22, -126)
+
+
+class Facts(NamedTuple):
+    """What a budget depends on: all of it can be found on any device. Values are in units of 2^exponent."""
+
+    scale: float  # lower bound of max|f|
+    spread: float  # sum over heads of the largest |value| off the centre
+    d: int
+    exponent: int
+    doubt: float = 0.0  # rounding beside that of the engine, relative to the spread: of masses that come rounded
+    constants: float = 0.0  # sum of the moduli of constants that were added up in the floating type
+
+
+def budget_of(
+    facts: Facts, tol: float, amplification: float = 1.0, plain: bool = False, arithmetic: Arithmetic = FLOAT64
+) -> Budget:
+    """`budget` from numbers, for a computation in any floating type.
+
+    >>> budget_of(Facts(1.0, 1.0, 10, 0), 1e-3, arithmetic=FLOAT32).eps < 1e-3
+    True
+    """
     if not (np.isfinite(tol) and tol > 0):
         raise ValueError(f"tol: expected a positive number, got {tol}")
-    spread = float(game.half_range.sum()) * (1 + 1e-12)
-    scale = largest_known_value(game)
-    # The last additions, relative to max|f|, and what they lose among the smallest numbers that float64 has.
-    output = OUTPUT + (8 * math.ldexp(1.0, -1074 - game.exponent) / scale if scale else 0.0)
+    scale, spread, ulp = facts.scale, facts.spread * (1 + 1e-12), arithmetic.ulp
+    # The last additions, relative to max|f|, and what they lose among the smallest numbers of the type.
+    lost = 8 * math.ldexp(1.0, arithmetic.least_exponent - facts.exponent) + 8 * ulp * facts.constants
+    output = OUTPUT / ULP * ulp + (lost / scale if scale else 0.0)
     if spread == 0 and tol > output:
         return Budget(EPS_LOOSE, 1.0, scale, spread, False, amplification)
-    floor = ULP * (PRECISE + (FACTOR * game.d if plain else 0.0))
-    smallest = _smallest_tol(spread, scale, amplification, output, floor)
+    least, every = ulp * PRECISE + facts.doubt, ulp * FACTOR * facts.d
+    smallest = _smallest_tol(spread, scale, amplification, output, arithmetic.eps_min + least + (every if plain else 0))
     if not tol >= smallest:
         if smallest == math.inf:
             raise ToleranceError(f"tol: {tol:g} cannot be guaranteed for this game: f is 0 wherever it was tried")
         raise ToleranceError(
-            f"tol: {tol:g} cannot be guaranteed for this game in float64 (its values spread over "
-            f"{_shown(2 * spread, game.exponent)}, max|f| is at least {_shown(scale, game.exponent)}); "
+            f"tol: {tol:g} cannot be guaranteed for this game in {arithmetic.name} (its values spread over "
+            f"{_shown(2 * spread, facts.exponent)}, max|f| is at least {_shown(scale, facts.exponent)}); "
             f"the smallest possible tol is {smallest_text(smallest)}"
         )
     part = (tol - output) * scale / amplification
     total = part / (4 * spread)
-    rounding = ULP * (PRECISE + FACTOR * game.d)
-    precise = not plain and rounding > total / 4
-    if precise:
-        rounding = ULP * PRECISE
+    precise = not plain and least + every > total / 4
+    rounding = least if precise else least + every
     return Budget(min(EPS_LOOSE, total - rounding), part / 2, scale, spread, precise, amplification)
 
 
@@ -108,11 +142,11 @@ def guaranteed_error(game: PooledGame, tol: float) -> float:
     return math.inf if scale == LARGE else float(np.ldexp(tol * scale, game.exponent))
 
 
-def _smallest_tol(spread: float, scale: float, amplification: float, output: float, rounding: float) -> float:
+def _smallest_tol(spread: float, scale: float, amplification: float, output: float, error: float) -> float:
     """A tol that can be kept: what `budget` needs, a little more, and rounded up to two digits, as it is printed."""
     if scale == 0:
         return math.inf
-    need = output + amplification * 4 * spread * (EPS_MIN + rounding) / scale
+    need = output + amplification * 4 * spread * error / scale
     return float(smallest_text(need * (1 + 1e-9)))
 
 
