@@ -1,7 +1,7 @@
 """Draw docs/bag-map.png: a slide of digits, where the network looked, and for what: `python docs/bag_map.py`.
 
-Slides are positive if more of their tiles show a nine than a three. A gated-attention network learns that from labels of
-whole slides. Attention finds nines and threes alike; exact Shapley values tell them apart.
+Slides are positive if more of their tiles show a nine than a three. A gated-attention network learns that from labels
+of whole slides. Attention finds nines and threes alike; exact Shapley values tell them apart.
 """
 
 from pathlib import Path
@@ -21,7 +21,9 @@ def main() -> None:
     names = np.array(["more threes", "more nines"])
     model = AttentionBagClassifier(random_state=0).fit(training.bags, names[training.labels])
     slide = digit_slides(2, instances=(700, 800), target=9, against=3, share=0.06, seed=1)
-    bag = Bag(slide.bags[1], coords=slide.coords[1], attrs={"patch_size": slide.patch_size, "name": "a slide of digits"})
+    bag = Bag(
+        slide.bags[1], coords=slide.coords[1], attrs={"patch_size": slide.patch_size, "name": "a slide of digits"}
+    )
     found = model.explain(bag, ["shapley"], output="more nines")
     heat_map(found, PICTURE, dpi=100)
 
