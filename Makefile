@@ -33,13 +33,13 @@ reproduce: $(VENV)/.dev            ## make reproduce DATA=PATH
 	for name in $(PAPER_1) $(PAPER_2); do $(BIN)/python -m benchmarks.$$name --data $(DATA) --quick || exit 1; done
 	$(BIN)/python -m benchmarks.results_page --results benchmarks/results/quick --out benchmarks/results/quick/RESULTS.md
 
-# A stamp a set of packages: reinstalled only when pyproject.toml changes.
+# One stamp per set of packages: reinstalled only when pyproject.toml changes.
 $(VENV)/.core: pyproject.toml | $(BIN)/python
 	$(PIP) -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[io,train,plots,interop,corpus,web,test,check]'
+	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.core
 
 $(BIN)/python:

@@ -60,7 +60,7 @@ from .slalom.readoff import SlalomReadoff, slalom_from_weights, slalom_to_weight
 from .slalom.recover import slalom_recover
 from .slalom.slalom import Slalom, slalom_linearized
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "DEFAULT_METHODS",

@@ -23,7 +23,7 @@ def pooled_game(
     ----------
     weights : AttentionWeights
     tokens : T token ids, at least one
-    players : "positions", a player each token; "words", one each distinct id, in order of first appearance
+    players : "positions" makes every token a player; "words" makes every distinct id a player, by first appearance
     absent : "unk", [UNK] takes the place of an absent token, as in P1 section 5.1; "deleted", the token leaves the
         softmax and the other tokens keep their positions
     output : which of the C outputs is explained

@@ -18,5 +18,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         checks = importlib.import_module("proofs_check.__main__")
     except ImportError as error:
-        raise ImportError(f"the checks of the papers' claims are not installed here ({error})") from None
+        raise ImportError(
+            f"the checks of the papers' claims come with the repository, not with the package ({error})"
+        ) from None
     return int(checks.main(args.rest) or 0)

@@ -63,7 +63,7 @@ def device_tables(weights: AttentionWeights, dtype: Any = None) -> Tables:
 
 @lru_cache(maxsize=8)
 def _tables(weights: AttentionWeights, dtype: Any, device: Any) -> Tables:
-    """Kept for a model, a type and a device: carrying the embeddings over costs more than a batch of predictions."""
+    """Cached per model, dtype and device, because moving the embeddings costs more than predicting a batch."""
     collapse = weights.collapse
     named = {name: getattr(collapse, name) for name in ("s_tok", "s_pos", "u_tok", "u_pos", "w_k", "w_v")}
     named |= {name: getattr(weights, name) for name in ("W_e", "W_p", "W_q", "W_k", "b_l")}
@@ -73,9 +73,7 @@ def _tables(weights: AttentionWeights, dtype: Any, device: Any) -> Tables:
 
 def _scores(tables: Tables, ids: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(T_max,) padded ids -> logits (K, T_max), values (K, T_max, C)."""
-    s = (tables.s_tok[ids] + tables.s_pos).T
-    u = (tables.u_tok[ids] + tables.u_pos).transpose(1, 0, 2)
-    return s, u
+    return (tables.s_tok[ids] + tables.s_pos).T, (tables.u_tok[ids] + tables.u_pos).transpose(1, 0, 2)
 
 
 def _predict(tables: Tables, ids: jax.Array) -> jax.Array:

@@ -9,7 +9,7 @@ closed forms of `attn_closed_form` are compared with, so it must not share their
 Pure functions of `(params, input)`; jit, grad and vmap them as you like. The dtype and the device are those of the
 parameters. One document at a time; `forward_batch` maps over many.
 
-Departures from the paper: arrays have a row a token (the paper has columns); position 0 is [CLS]; `W_l` may have
+Departures from the paper: arrays have one row per token (the paper has columns); position 0 is [CLS]; `W_l` may have
 C > 1 rows; biases may be non-zero, and the output has one too.
 """
 

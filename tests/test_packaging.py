@@ -1,0 +1,93 @@
+"""What the wheel holds and what the extras install, read from pyproject.toml: cheap, and right in every environment."""
+
+import ast
+import fnmatch
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import attn_closed_form
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+OWN = {"attn_closed_form", "jax_model", "proofs_check", "benchmarks", "tests"}
+#: Packages whose name to import is not the name to install.
+INSTALLED_AS = {"sklearn": "scikit-learn", "flint": "python-flint", "fasttext": "fasttext-wheel"}
+#: What tests skip, with a reason, where it is missing.
+SKIPPED_WITHOUT = {"torch", "fasttext", "pandas", "polars", "duckdb", "psutil"}
+
+
+def third_party(*folders):
+    """Packages that the modules of some folders import, wherever in the module."""
+    found = set()
+    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                found.add(node.module.split(".")[0])
+    return found - set(sys.stdlib_module_names) - OWN - {"numpy"}
+
+
+def installs(extra):
+    """Names that an extra installs, those of the extras that it names included."""
+    names = set()
+    for requirement in PROJECT["project"]["optional-dependencies"][extra]:
+        if match := re.fullmatch(r"attn-closed-form\[(.*)\]", requirement):
+            names |= set().union(*(installs(name) for name in match[1].split(",")))
+        else:
+            names.add(re.match(r"[A-Za-z0-9_-]+", requirement)[0])
+    return names
+
+
+def missing(imported, installed):
+    return {name for name in imported if INSTALLED_AS.get(name, name).replace("_", "-") not in installed}
+
+
+def test_the_wheel_holds_two_packages():
+    patterns = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
+    packages = {path.parent.relative_to(ROOT).parts[0] for path in ROOT.glob("*/__init__.py")}
+    held = {name for name in packages if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)}
+    assert held == {"attn_closed_form", "jax_model"}
+    # Folders without __init__.py would be left out.
+    for name in held:
+        assert all((path.parent / "__init__.py").is_file() for path in (ROOT / name).rglob("*.py"))
+
+
+def _matches(path, pattern):
+    """As setuptools reads a pattern: a star stays within a folder."""
+    return path.parent == Path(pattern).parent and fnmatch.fnmatch(path.name, Path(pattern).name)
+
+
+def test_every_file_that_is_no_module_is_package_data():
+    data = PROJECT["tool"]["setuptools"]["package-data"]
+    for package in ("attn_closed_form", "jax_model"):
+        files = {
+            path.relative_to(ROOT / package)
+            for path in (ROOT / package).rglob("*")
+            if path.is_file() and path.suffix not in (".py", ".pyc")
+        }
+        declared = {path for path in files if any(_matches(path, pattern) for pattern in data.get(package, []))}
+        assert files == declared
+
+
+def test_extras_install_what_the_packages_import():
+    assert not missing(
+        third_party("attn_closed_form", "jax_model") - {"fasttext", "torch", "transformers"}, installs("all")
+    )
+
+
+def test_extras_install_what_tests_and_benchmarks_import():
+    assert not missing(third_party("tests", "proofs_check") - SKIPPED_WITHOUT, installs("dev"))
+    assert not missing(third_party("benchmarks"), installs("bench"))
+
+
+def test_the_version_stands_in_one_place():
+    assert "version" in PROJECT["project"]["dynamic"]
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "attn_closed_form.__version__"}
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", attn_closed_form.__version__)
+
+
+def test_metadata_is_complete():
+    assert PROJECT["project"]["authors"] and PROJECT["project"]["classifiers"] and PROJECT["project"]["keywords"]
