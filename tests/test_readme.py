@@ -1,4 +1,4 @@
-"""Every Python block of the README runs, in order and in one namespace; every command in its shell blocks exists."""
+"""Every Python block of the README runs, in order and in one namespace; every command in it exists, and in docs/."""
 
 import importlib.util
 import re
@@ -13,6 +13,8 @@ from attn_closed_form.cli.main import PROG, make_parser
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
+PROGRAMS = (PROG, "make", "pip", "python", "python3")
 HANDED_ON = {"train", "check"}  # their options belong to other parsers
 
 
@@ -32,15 +34,36 @@ def run_python(markdown, source):
         exec(compile("\n" * (line - 1) + code, str(source), "exec"), namespace)
 
 
+def indented(markdown):
+    """(line number, code) of the indented blocks, fenced ones aside."""
+    plain = BLOCK.sub(lambda match: re.sub(r"[^\n]+", "-", match[0]), markdown)
+    for match in INDENTED.finditer(plain):
+        yield plain[: match.start()].count("\n") + 1, re.sub(r"^ {4}", "", match[0], flags=re.MULTILINE)
+
+
 def commands(markdown):
-    """(line number, words) of each simple command in the shell blocks: no prompts, comments, pipes or redirections."""
-    for first, code in blocks(markdown, "sh", "bash", "shell", "console"):
+    """(line number, words) of each simple command: no prompts, comments, pipes or redirections.
+
+    All lines of fenced shell blocks are commands; of indented ones, those that start with a program that we know.
+    """
+    yield from _commands(blocks(markdown, "sh", "bash", "shell", "console"))
+    for line, words in _commands(indented(markdown)):
+        if words[0] in PROGRAMS:
+            yield line, words
+
+
+def _commands(code_blocks):
+    for first, code in code_blocks:
         joined = re.sub(r"\\\n", " ", code)
         for offset, line in enumerate(joined.splitlines()):
             lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars="|;&<>")
             lexer.whitespace_split = True
             words = []
-            for word in [*lexer, ";"]:
+            try:
+                parts = [*lexer, ";"]
+            except ValueError:  # a formula with a lone quote
+                continue
+            for word in parts:
                 if set(word) <= set("|;&"):
                     if words:
                         yield first + offset, words
@@ -72,7 +95,6 @@ def problem(words):
     return None
 
 
-@pytest.mark.skipif(not README.exists(), reason="README.md is not written yet")
 @pytest.mark.filterwarnings("ignore")
 def test_every_python_block_of_the_readme_runs(tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
@@ -81,13 +103,13 @@ def test_every_python_block_of_the_readme_runs(tmp_path, monkeypatch):
     run_python(README.read_text(encoding="utf-8"), README)
 
 
-@pytest.mark.skipif(not README.exists(), reason="README.md is not written yet")
-def test_every_command_of_the_readme_exists():
-    wrong = {
-        f"line {line}: {shlex.join(words)}": found
-        for line, words in commands(README.read_text(encoding="utf-8"))
-        if (found := problem(words))
-    }
+@pytest.mark.parametrize("path", [README, *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name)
+def test_every_command_exists(path):
+    markdown = path.read_text(encoding="utf-8")
+    found = list(commands(markdown))
+    if path == README:
+        assert len(found) >= 10, "the commands of the README are no longer recognised"
+    wrong = {f"line {line}: {shlex.join(words)}": what for line, words in found if (what := problem(words))}
     assert wrong == {}
 
 
@@ -105,6 +127,10 @@ attn-closed-form explain \\
 make demo; python -m attn_closed_form methods
 pip install 'attn-closed-form[plots,interop]'
 ```
+
+    attn-closed-form methods   # indented
+    beta = 3 x' y
+
 """
 
 
@@ -113,9 +139,9 @@ def test_the_checks_can_fail():
     with pytest.raises(AssertionError):
         run_python(SAMPLE.format("3", ""), "sample")
     found = [words for _, words in commands(SAMPLE.format("2", "--top 3"))]
-    assert [words[0] for words in found] == ["cat", PROG, PROG, "make", "python", "pip"]
+    assert [words[0] for words in found] == ["cat", PROG, PROG, "make", "python", "pip", PROG]
     assert found[2] == [PROG, "explain", "a film", "--top", "3"]
-    assert [problem(words) for words in found] == [None] * 6
+    assert [problem(words) for words in found] == [None] * 7
     for wrong in (
         [PROG, "explain", "film", "--bogus"], [PROG, "nonsense"], [PROG, "explain", "film", "--method", "shap"],
         ["make", "coffee"], ["python", "-m", "no_such_module"], ["pip", "install", "attn-closed-form[nothing]"],

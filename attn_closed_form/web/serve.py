@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -55,10 +56,10 @@ def serve(
         print(f"explaining with {name}: http://{shown}:{address[1]}/   (Ctrl-C ends)", flush=True)
         if not loopback:
             print("warning: reachable from other machines; anyone there can ask for explanations", file=sys.stderr)
-        try:
+        # uvicorn repeats the signal after it has shut down; where a parent ignores it, nothing is raised.
+        with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[sock])
-        except KeyboardInterrupt:  # uvicorn has already shut down, and repeats the signal
-            print("ended", file=sys.stderr)
+        print("ended", file=sys.stderr)
     return 0
 
 

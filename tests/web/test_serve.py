@@ -44,10 +44,23 @@ def test_a_strange_port_is_wrong_usage(port, capsys):
     capsys.readouterr()
 
 
-def test_serve_answers_and_ctrl_c_ends_it_cleanly(tmp_path):
+def handling(action):
+    """What a child does first: a shell that starts work in the background lets its children ignore Ctrl-C."""
+    return lambda: signal.signal(signal.SIGINT, action)
+
+
+@pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN])
+def test_serve_answers_and_ctrl_c_ends_it_cleanly(tmp_path, inherited):
     save_model(MODEL, tmp_path / "small.npz")
     command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0", "--model", str(tmp_path / "small.npz")]
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    server = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=handling(inherited),
+    )
     try:
         line = server.stdout.readline()
         assert "small.npz" in line and str(tmp_path) not in line
@@ -81,7 +94,12 @@ raise SystemExit(serve.serve(load_demo_model(), port=0))
 
 def test_ctrl_c_does_not_wait_for_slow_answers_nor_break_them_noisily():
     server = subprocess.Popen(
-        [sys.executable, "-c", SLOW], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", SLOW],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=handling(signal.SIG_DFL),
     )
     answers = []
     try:
