@@ -62,6 +62,9 @@ def add_parser(subparsers: Any) -> None:
     files.add_argument("--csv", metavar="FILE", help="table of scores (.csv, .tsv)")
     files.add_argument("--parquet", metavar="FILE", help="the same as Parquet (needs pyarrow)")
     files.add_argument("--geojson", metavar="FILE", help="tiles for QuPath")
+    files.add_argument(
+        "--microns-per-pixel", type=float, metavar="X", help="of level 0, for --geojson of coordinates in micrometres"
+    )
     files.add_argument("--h5", metavar="FILE", help="scores and coords as CLAM and TRIDENT read them (needs h5py)")
     files.add_argument("--report", metavar="FILE", help="self-contained HTML report")
     files.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
@@ -116,6 +119,7 @@ def explain_one(args: argparse.Namespace) -> int:
     """Explain one bag, write the files, and print the strongest instances."""
     from ..corpus.bags import explain_bag
     from ..show.bag_output import KINDS
+    from ..show.exports import write_geojson
 
     if args.out:
         raise argparse.ArgumentTypeError("--out: expected a folder of bags; one bag takes --map, --csv and so on")
@@ -130,6 +134,8 @@ def explain_one(args: argparse.Namespace) -> int:
             continue
         if kind == "map":
             _draw_map(args, task, found)
+        elif kind == "geojson":
+            write_geojson(found, path, microns_per_pixel=args.microns_per_pixel)
         else:
             KINDS[kind].write(found, path, None)
         print(f"wrote {path}", file=sys.stderr)

@@ -17,7 +17,7 @@ import numpy as np
 from .._files import replacing
 from .._types import Array
 from ..explanations.explanation import Explanations
-from .bag_scores import ATTENTION, attention, leading, place, player_attention, player_places, tile_scores
+from .bag_scores import ATTENTION, Place, attention, leading, place, player_attention, player_places, tile_scores
 from .palette import AGAINST, FOR
 from .sanitize import visible
 from .tiles import colours, scale_end
@@ -82,7 +82,11 @@ def write_parquet(found: Explanations, path: str | os.PathLike[str]) -> None:
 
 
 def write_geojson(
-    found: Explanations, path: str | os.PathLike[str], method: str | None = None, patch_size: float | None = None
+    found: Explanations,
+    path: str | os.PathLike[str],
+    method: str | None = None,
+    patch_size: float | None = None,
+    microns_per_pixel: float | None = None,
 ) -> None:
     """Write the tiles of a bag as GeoJSON that QuPath takes by drag and drop.
 
@@ -95,8 +99,9 @@ def write_geojson(
     path : file to write
     method : whose scores classify and colour; default Shapley values
     patch_size : side of a tile, if the file of the bag does not say it
+    microns_per_pixel : of level 0; only for coordinates in micrometres (STAMP), which become pixels by it
     """
-    where, scores = place(found, patch_size), tile_scores(leading(found, method))
+    where, scores = _in_pixels(found, place(found, patch_size), microns_per_pixel), tile_scores(leading(found, method))
     output = visible(found.output)
     sides = {
         True: json.dumps({"name": f"for {output}", "color": list(FOR)}),
@@ -123,6 +128,23 @@ def write_geojson(
                 f'"measurements": {{{values}}}}}}}'
             )
         stream.write("\n]}\n")
+
+
+def _in_pixels(found: Explanations, where: Place, microns_per_pixel: float | None) -> Place:
+    """Places in level-0 pixels, which is what QuPath counts in."""
+    in_microns = "tile_size_um" in found.evidence.units.attrs
+    if in_microns and microns_per_pixel is None:
+        raise ValueError(
+            "microns_per_pixel: the coordinates of this bag are micrometres, and QuPath wants level-0 pixels; give the "
+            "micrometres per pixel of the slide"
+        )
+    if microns_per_pixel is None:
+        return where
+    if not in_microns:
+        raise ValueError("microns_per_pixel: expected coordinates in micrometres (STAMP); this bag has pixels already")
+    if not (np.isfinite(microns_per_pixel) and microns_per_pixel > 0):
+        raise ValueError(f"microns_per_pixel: expected a number above 0, got {microns_per_pixel}")
+    return Place(where.coords / microns_per_pixel, where.patch_size / microns_per_pixel)
 
 
 def write_h5(found: Explanations, path: str | os.PathLike[str], method: str | None = None) -> None:

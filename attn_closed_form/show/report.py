@@ -20,7 +20,7 @@ from ..explanations.methods import FAMILIES, METHODS
 from .answer import families, leader
 from .report_answer import answer_section, coloured, facts, players_of
 from .report_assets import page_css, page_script, words_css
-from .report_bag import bag_report
+from .report_bag import bag_fragment, bag_report
 from .report_figures import agreement, attention_heads, lime_spread, slalom_plane
 from .sanitize import elide, escape, script_json, visible
 
@@ -46,6 +46,8 @@ def fragment(explanations: Sequence[Explanation]) -> str:
     """
     rows = [(e.info.label, f"{e.info.summary}; {e.info.accuracy}", e) for e in explanations]
     first = explanations[0]
+    if first.evidence.model.groupings[0] == BAG_GROUPING:
+        return bag_fragment(Explanations(first.evidence, {e.method: e for e in explanations}))
     base = f"{first.output} {first.prediction:+.4f}, {first.evidence.absent_value:+.4f} with every player absent"
     note = "orange raises it, blue (underlined) lowers it, grey has no sign"
     shown = f"<p>{escape(base)}; {note}</p>{_words_table(rows, hover=True)}"

@@ -67,6 +67,14 @@ def bag_report(found: Explanations, method: str | None = None, top: int = TOP) -
     )
 
 
+def bag_fragment(found: Explanations) -> str:
+    """The maps of a bag alone, or its strongest instances if it has no coordinates: what a notebook shows."""
+    leader = leading(found)
+    body = _strongest(found, leader, TOP) if found.evidence.units.coords is None else _maps(found, leader)
+    title = f"{found.output} {found.prediction:+.4f}, {found.evidence.absent_value:+.4f} for the empty bag"
+    return f'<style>{MAP_CSS}</style><div class="acf"><p>{escape(title)}</p>{body}</div>'
+
+
 def bag_section(found: Explanations, method: str | None = None, top: int = TOP) -> str:
     """The maps, the strongest instances and how attention differs from the scores, as a fragment of HTML."""
     leader = leading(found, method)

@@ -75,6 +75,19 @@ def test_geojson_has_a_closed_polygon_per_tile(found, tmp_path):
         assert set(measured) == {"shapley tumour", "banzhaf tumour", "attention"}
 
 
+def test_geojson_turns_micrometres_into_pixels(tmp_path):
+    bag = slide(side=100)
+    stamp = Bag(bag.features, bag.coords, attrs={"tile_size_um": 100.0, "unit": "um"})
+    found = bag_model().explain(stamp, ["shapley"])
+    with pytest.raises(ValueError, match="microns_per_pixel: the coordinates of this bag are micrometres"):
+        write_geojson(found, tmp_path / "slide.geojson")
+    write_geojson(found, tmp_path / "slide.geojson", microns_per_pixel=0.5)
+    first = json.loads((tmp_path / "slide.geojson").read_text(encoding="utf-8"))["features"][0]
+    assert first["geometry"]["coordinates"][0][2] == [2200, 4200]
+    with pytest.raises(ValueError, match="this bag has pixels already"):
+        write_geojson(bag_model().explain(bag, ["shapley"]), tmp_path / "x.geojson", microns_per_pixel=0.5)
+
+
 def test_geojson_of_hostile_class_names_is_json(tmp_path):
     found = bag_model(outputs=("normal", 'tu"mour}\n')).explain(slide(), ["shapley"], output=1)
     write_geojson(found, tmp_path / "slide.geojson")

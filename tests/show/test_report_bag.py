@@ -74,6 +74,14 @@ def test_names_of_strangers_stay_text(text):
     assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
 
 
+def test_a_notebook_shows_the_maps_or_the_tables(found):
+    page = Page(found._repr_html_())
+    assert [tag for tag, _ in page.tags].count("img") == 2
+    assert len(Page(found["shapley"]._repr_html_()).tags) > 5
+    bare = bag_model().explain(np.random.default_rng(0).normal(size=(7, 5)), ["shapley"])
+    assert "<table" in bare._repr_html_() and "<img" not in bare._repr_html_()
+
+
 def test_a_large_bag_makes_a_small_page():
     found = bag_model().explain(slide(60, 50), ["shapley"], output="tumour")
     assert len(bag_report(found)) < 60_000
