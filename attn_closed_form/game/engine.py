@@ -69,6 +69,8 @@ class RowSums(NamedTuple):
     light_squares: Array
     players_heavy: Array  # how many they are
     players_light: Array
+    largest_change: Array  # largest G of a player
+    largest_player: Array  # bound of the largest lo + hi E of a player
     share: float  # part of all rows that these are: of an allowed error they may make this part
 
 
@@ -137,7 +139,7 @@ def _rows(pieces: list[Piece], masses: PieceMasses, total: int, elements: int) -
             S_heavy=S if light is None else np.where(light, 0.0, S),
             S_light=None if light is None else np.where(light, S, 0.0),
             light=light,
-            sums=_sums(masses, own, weight, E, G, hi, lo_sum[own], light, here.size / total),
+            sums=_sums(masses, own, weight, E, G, hi, lo_sum, light, here.size / total),
             masses=masses,
             own=own,
         )
@@ -154,25 +156,27 @@ def _sums(
     light: NDArray[np.bool_] | None,
     share: float,
 ) -> RowSums:
-    players = lo_sum + np.einsum("rd,rd->r", E, hi[own])
+    heavy_mass = hi[own]
+    heavy_mass *= E
     total, squares = np.add.reduce(G, axis=1), np.einsum("rd,rd->r", G, G)
     if light is None:
-        zero = np.zeros(own.size)
-        light_sum, light_squares, count = zero, zero, zero
+        light_sum = light_squares = count = np.zeros(own.size)
     else:
         G_light = np.where(light, G, 0.0)
         light_sum, light_squares = np.add.reduce(G_light, axis=1), np.einsum("rd,rd->r", G_light, G_light)
-        count = np.add.reduce(light, axis=1, dtype=np.float64)
+        count = masses.light.sum(axis=1)[own].astype(np.float64)
     return RowSums(
         weight=weight * masses.half_range[own],
         background=masses.background[own],
-        players=players,
+        players=np.add.reduce(heavy_mass, axis=1) + lo_sum[own],
         heavy=np.maximum(total - light_sum, 0.0),
         heavy_squares=np.maximum(squares - light_squares, 0.0),
         light=light_sum,
         light_squares=light_squares,
         players_heavy=G.shape[1] - count,
         players_light=count,
+        largest_change=np.maximum.reduce(G, axis=1),
+        largest_player=np.maximum.reduce(heavy_mass, axis=1) + masses.lo.max(axis=1)[own],
         share=share,
     )
 

@@ -39,3 +39,8 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
     # Rounding must not push the mean outside the values, or a constant model would seem to vary.
     least, most = np.minimum.reduceat(v, starts, axis=-1), np.maximum.reduceat(v, starts, axis=-1)
     return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
+
+
+def times_power(x: Array, exponent: int) -> Array:
+    """x 2^exponent, exact but for overflow and underflow; a plain product where the power itself fits into float64."""
+    return x * 2.0**exponent if -1000 < exponent < 1000 else np.ldexp(x, exponent)

@@ -1,17 +1,27 @@
 """How many nodes in p: rigorous bounds for each row (a node lam of a head), and the plans that follow from them.
 
 For complex p on the Bernstein ellipse with parameter e^theta, c = cosh(theta), around an interval [p_0, p_1], with g_k
-= 1 - E_k: |Y_k|^2 = 1 - 2 Re(q) g + |q|^2 g^2, hence log|prod Y| <= sum_k (-Re(q) g_k + |q|^2 g_k^2 / 2), which is
-convex in the real part of p on the ellipse and so largest at one of its two ends on the real axis. Each player alone
-has |Y_k| <= 1 + a g_k, where a is how far the ellipse reaches beyond 0 (heavy when present) or 1 (light when present),
-and sum_k log(1 + a g_k) <= n log(1 + a sum g / n); the smaller of the two bounds is taken. Leaving out a player costs
-at most a factor e^(1/2). With that, and |V| <= B mass (B: half the range of the values), a row of Delta_j or I_ij is
-at most
+= 1 - E_k: |Y_k|^2 = 1 - 2 Re(q) g_k + |q|^2 g_k^2. The logarithm is concave, so for a group of n players with the same
+q
 
-    M = e^(3/2) B w e^(-lam D_0) e^T [ c_0 + (c + 3)/2 sum_k (lo_k + hi_k E_k) ].
+    sum_k log|Y_k| <= (n/2) log A,   A = 1 - 2 Re(q) mean(g) + |q|^2 mean(g^2).
 
-The same M bounds the row of E_p[f], where one player at most is left out and q, 1 - q are at most (1 + c)/2; and
-E_p[f 1{j present}] = p E_p[f | j present], where two are, is at most e^(-1/2) (1 + c)/2 M.
+On the ellipse |q|^2, and with it A, is a convex function of the real part x of p, so below the straight line A_0 + A_1
+t through its values at the two ends x = left (t = 0) and right (t = 1), where p is real. There are two groups: players
+that are heavy when present (q = p) and players that are light (q = 1 - p), with a line B_0 + B_1 t. The sum of the two
+logarithms of lines is concave in t and largest where its derivative, a linear function over a positive one, vanishes,
+or at an end.
+
+Leaving out k <= 3 players of n: the others' |Y|^2 add up to n A at most, so their product is at most (n A / (n -
+k))^((n-k)/2) <= e^(k/2) A^((n-3)/2) max(1, A)^(3/2). With that, and |V| <= B mass (B: half the range of the values), a
+row of Delta_j or I_ij is at most
+
+    M = e^(3/2) B w e^(-lam D_0) e^T [ c_0 + b sum_k (lo_k + hi_k E_k) ],   b the largest of |p| and |1 - p|, at least 1,
+
+T the logarithm of the product. In Delta_j and I_ij the bracket has a factor G_j, but for the player's own mass, so
+there it may be replaced by max_k G_k [ ... ] + 2 max_k (lo_k + hi_k E_k), which is much smaller where no player
+dominates. The first M bounds the row of E_p[f], where one player at most is left out; and E_p[f 1{j present}] = p
+E_p[f | j present], where two are, is at most e^(-1/2) (1 + c)/2 M.
 
 **Short intervals.** For real p the row is at most e^2 B w e^(-lam D_0) e^(-X) [ c_0 + sum_k (lo_k + hi_k E_k) ] with X
 = p sum_heavy g + (1 - p) sum_light g, a linear function. Where X is above some tau the row cannot matter, so only an
@@ -38,12 +48,21 @@ from .quadrature import legendre_rule, log_legendre_factor
 THETA = np.geomspace(0.02, 3.2, 16)
 COSH = np.cosh(THETA)
 LOG_FACTOR = log_legendre_factor(THETA)
+# The same for single rows, whose intervals are short enough for large ellipses.
+ROW_THETA = np.geomspace(0.2, 3.0, 10)
+ROW_FACTOR = log_legendre_factor(ROW_THETA)
+# Players that a term of a second difference leaves out of the product, at the most.
+LEFT_OUT = 3
+# Multiples of its part of the error that a row is given before rounding up.
+MORE_PARTS = (8.0, 3.0, 1.0)
 # Part of a row's error that what lies outside of its interval may make.
 OUTSIDE = 0.125
 # Shortest interval: shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
 SHORTEST = 1e-6
 TINY = np.finfo(float).tiny
 # Rows with like numbers of nodes go through together: each number is rounded up to one of these.
+# Below this many elements there are two levels at most; the second must save BATCH_COST elements.
+FEW_ELEMENTS, BATCH_COST = 200_000, 10_000
 LEVELS = np.unique(np.round(np.geomspace(1, 4000, 60)).astype(int))
 
 
@@ -57,25 +76,60 @@ class Interval(NamedTuple):
 WHOLE = Interval(np.zeros(1), np.ones(1))
 
 
-def log_bound(sums: RowSums, interval: Interval = WHOLE) -> Array:
-    """Log of the bound M of each row on the ellipses THETA around its interval, (r, len(THETA))."""
+def log_bound(
+    sums: RowSums, interval: Interval = WHOLE, theta: Array = THETA, differences: bool = False
+) -> Array:
+    """Log of the bound M of each row on the ellipses `theta` around its interval, (r, len(theta)).
+
+    With `differences` the smaller one that holds for Delta_j and I_ij, but not for E_p[f].
+    """
     middle = (interval.first + interval.last)[:, None] / 2
-    reach = (interval.last - interval.first)[:, None] / 2 * COSH
+    reach = (interval.last - interval.first)[:, None] / 2 * np.cosh(theta)
     left, right = middle - reach, middle + reach
-    heavy, light = sums.heavy[:, None], sums.light[:, None]
-    heavy_half, light_half = sums.heavy_squares[:, None] / 2, sums.light_squares[:, None] / 2
-    at_left = left * (left * heavy_half - heavy) + (1 - left) * ((1 - left) * light_half - light)
-    at_right = right * (right * heavy_half - heavy) + (1 - right) * ((1 - right) * light_half - light)
-    one_by_one = _grown(sums.players_heavy, heavy, -left) + _grown(sums.players_light, light, right - 1)
-    growth = np.minimum(np.maximum(at_left, at_right), one_by_one)
-    mass = sums.background[:, None] + (COSH + 3) / 2 * sums.players[:, None]
-    return growth + np.log(np.maximum(sums.weight[:, None] * mass, TINY)) + 1.5
+    growth = _growth(sums, left, right)
+    mass = sums.background[:, None] + np.maximum(right, 1 - left) * sums.players[:, None]
+    if differences:
+        mass *= sums.largest_change[:, None]
+        mass += 2 * sums.largest_player[:, None]
+    mass *= sums.weight[:, None]
+    growth += np.log(np.maximum(mass, TINY, out=mass), out=mass)
+    growth += LEFT_OUT / 2
+    return growth
 
 
-def _grown(players: Array, total: Array, reach: Array) -> Array:
-    """The bound n log(1 + a sum g / n) on sum_k log|Y_k|, or -|a| sum g where the ellipse stays inside."""
+def _growth(sums: RowSums, left: Array, right: Array) -> Array:
+    """Log of the largest product of all but LEFT_OUT of the |Y_k| on ellipses that end at `left` and `right`, (r, n)."""
+    n, at_left, at_right, slack = _mean_squares(sums.players_heavy, sums.heavy, sums.heavy_squares, left, right)
+    if not sums.light.any():
+        # One group: the logarithm of a straight line is largest at one of its ends.
+        return n * np.log(np.maximum(np.maximum(at_left, at_right), TINY)) + slack
+    n_l, left_l, right_l, slack_l = _mean_squares(
+        sums.players_light, sums.light, sums.light_squares, 1 - left, 1 - right
+    )
+    if min(sums.light.max(), sums.heavy.max()) < 1:  # the two ends are then nearly the same for one of the groups
+        heavy = np.log(np.maximum(np.maximum(at_left, at_right), TINY))
+        return n * heavy + n_l * np.log(np.maximum(np.maximum(left_l, right_l), TINY)) + slack + slack_l
+    slope, slope_l = at_right - at_left, right_l - left_l
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        top = -(n * slope * left_l + n_l * slope_l * at_left) / (slope * slope_l * (n + n_l))
+    # Where there is no such point, one of the two does not depend on t, and an end is the largest; so it is with nan.
+    rising = n * slope * left_l + n_l * slope_l * at_left > 0
+    top = np.where(np.isfinite(top) & (slope * slope_l < 0), np.clip(top, 0.0, 1.0), rising)
+    heavy = np.log(np.maximum(at_left + top * slope, TINY))
+    light = np.log(np.maximum(left_l + top * slope_l, TINY))
+    return n * heavy + n_l * light + slack + slack_l
+
+
+def _mean_squares(
+    players: Array, total: Array, squares: Array, first: Array, last: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Half the exponent of a group, its mean |Y|^2 at q = first and q = last, and the log of what leaving out may cost."""
     n = np.maximum(players, 1.0)[:, None]
-    return np.where(reach > 0, n * np.log1p(np.maximum(reach, 0.0) * total / n), 0.0)
+    mean, square = total[:, None] / n, squares[:, None] / n
+    at_first = 1 + first * (first * square - 2 * mean)
+    at_last = 1 + last * (last * square - 2 * mean)
+    slack = LEFT_OUT / 2 * np.log(np.maximum(np.maximum(at_first, at_last), 1.0))
+    return np.maximum(players - LEFT_OUT, 0.0)[:, None] / 2, at_first, at_last, slack
 
 
 def uniform_plan(d: int, allowed: float) -> Plan:
@@ -89,7 +143,7 @@ def uniform_plan(d: int, allowed: float) -> Plan:
 
     def plan(sums: RowSums) -> list[Batch]:
         interval, counts = legendre_counts(sums, d, allowed)
-        return _batches(interval, counts)
+        return _batches(interval, counts, d)
 
     return plan
 
@@ -117,7 +171,7 @@ def density_plan(d: int, allowed: float, density: Density) -> Plan:
     def plan(sums: RowSums) -> list[Batch]:
         interval, counts = legendre_counts(sums, d, allowed * math.exp(-density.log_constant))
         counts[counts > 0] += (density.degree + 1) // 2
-        return [batch._replace(w_delta=batch.w_delta * density.of(batch.p)) for batch in _batches(interval, counts)]
+        return [batch._replace(w_delta=batch.w_delta * density.of(batch.p)) for batch in _batches(interval, counts, d)]
 
     return plan
 
@@ -128,13 +182,29 @@ def legendre_counts(sums: RowSums, d: int, allowed: float) -> tuple[Interval, Id
     interval = relevant_interval(sums, log_allowed + math.log(OUTSIDE))
     length = interval.last - interval.first
     with np.errstate(divide="ignore"):
-        log_length = np.log(length)[:, None]
-    log_error = log_bound(sums, interval) + LOG_FACTOR + log_length - (log_allowed + math.log(1 - OUTSIDE))
-    needed = (log_error / (2 * THETA)).min(axis=1)
+        log_error = log_bound(sums, interval, ROW_THETA, differences=True) + np.log(length)[:, None]
+    log_error += ROW_FACTOR - (log_allowed + math.log(1 - OUTSIDE))
+    log_error /= 2 * ROW_THETA
+    best = log_error.argmin(axis=1)
+    needed, rate = log_error[np.arange(best.size), best], 2 * ROW_THETA[best]
     exact = (d + 1) // 2
-    counts = np.ceil(np.clip(needed, 1, exact)).astype(np.intp)
+    counts = _rounded_up(needed, rate, exact)
     counts[length <= 0] = 0
     return interval, counts
+
+
+def _rounded_up(needed: Array, rate: Array, exact: int) -> Ids:
+    """Whole numbers of nodes, so that all rows together make no more than their allowed error.
+
+    A row with m nodes makes e^(rate (needed - m)) times its part. Rounding up leaves much of it unused, so every row is
+    first given several parts, as long as the sum of what they make is no more than one part each.
+    """
+    for parts in MORE_PARTS:
+        counts = np.ceil(np.clip(needed - math.log(parts) / rate, 1, exact)).astype(np.intp)
+        made = np.where(counts < exact, np.exp(np.minimum(rate * (needed - counts), 50.0)), 0.0)
+        if made.sum() <= needed.size:
+            break
+    return counts
 
 
 def relevant_interval(sums: RowSums, log_allowed: float) -> Interval:
@@ -150,10 +220,10 @@ def relevant_interval(sums: RowSums, log_allowed: float) -> Interval:
     return Interval(np.where(nowhere, 0.0, first), np.where(nowhere, 0.0, last))
 
 
-def _batches(interval: Interval, counts: Ids) -> list[Batch]:
+def _batches(interval: Interval, counts: Ids, d: int) -> list[Batch]:
     """Rows of like numbers of nodes together, with the nodes of each row in its own interval."""
     found = []
-    levels = LEVELS[np.searchsorted(LEVELS, counts)] if counts.max(initial=0) <= LEVELS[-1] else counts
+    levels = _levels(counts, d)
     for m in np.unique(levels[counts > 0]).tolist():
         rows = np.flatnonzero((levels == m) & (counts > 0))
         x, w = legendre_rule(m)
@@ -162,6 +232,20 @@ def _batches(interval: Interval, counts: Ids) -> list[Batch]:
         weights = length * w[:, None]
         found.append(Batch(rows, p, np.zeros((0, x.size, 1)), weights[None]))
     return found
+
+
+def _levels(counts: Ids, d: int) -> Ids:
+    """Numbers of nodes rounded up to a few levels: as few as the cost of a batch of its own suggests."""
+    table = np.bincount(counts)
+    if int(table @ np.arange(table.size)) * d > FEW_ELEMENTS:
+        return LEVELS[np.searchsorted(LEVELS, counts)] if table.size <= LEVELS[-1] else counts
+    # Two levels, the lower one where it saves most.
+    most = table.size - 1
+    saved = np.cumsum(table) * (most - np.arange(table.size))
+    split = int(saved.argmax())
+    if saved[split] * d < BATCH_COST or split == 0:
+        return np.full_like(counts, most)
+    return np.where(counts <= split, split, most)
 
 
 def fixed_plan(p: ArrayLike, w_mean: ArrayLike | None = None, w_delta: ArrayLike | None = None) -> Plan:

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._types import Array
 from .checks import broadcast, check_values, rows
-from .merging import merge_runs, merge_tokens
+from .merging import merge_runs, merge_tokens, times_power
 
 # Masks a block in `value`: keeps the working set near 16 MB.
 BLOCK_ELEMENTS = 1 << 20
@@ -166,7 +166,7 @@ class PooledGame:
 
     @cached_property
     def _head_can_be_empty(self) -> NDArray[np.bool_]:
-        return np.isneginf(self.s_background) & np.isneginf(self.s_absent).all(axis=1)
+        return self._nothing & self._deleted.all(axis=1)
 
     @property
     def can_be_empty(self) -> bool:
@@ -251,11 +251,14 @@ class PooledGame:
     def _value_range(self) -> tuple[Array, Array]:
         """(H,) smallest and (H,) largest value that has any mass, per head."""
         least, most = self.v.min(axis=1), self.v.max(axis=1)
-        deleted = np.isneginf(self.s_absent)
-        if not deleted.all():
+        deleted = self._deleted
+        if not deleted.any():
+            least = np.minimum(least, self.v_absent.min(axis=1))
+            most = np.maximum(most, self.v_absent.max(axis=1))
+        elif not deleted.all():
             least = np.minimum(least, np.where(deleted, np.inf, self.v_absent).min(axis=1))
             most = np.maximum(most, np.where(deleted, -np.inf, self.v_absent).max(axis=1))
-        background = ~np.isneginf(self.s_background)
+        background = ~self._nothing
         least = np.where(background, np.minimum(least, self.v_background), least)
         most = np.where(background, np.maximum(most, self.v_background), most)
         return least, most
@@ -269,8 +272,8 @@ class PooledGame:
     @cached_property
     def half_range(self) -> Array:
         """(H,) an upper bound, in units of 2^exponent, of how far a head's value can lie off its centre."""
-        least, most = (np.ldexp(x, -self.exponent) for x in self._value_range)
-        middle = np.ldexp(self.centre, -self.exponent)
+        least, most = (times_power(x, -self.exponent) for x in self._value_range)
+        middle = times_power(self.centre, -self.exponent)
         return np.maximum(most - middle, middle - least)
 
     @cached_property
@@ -287,21 +290,31 @@ class PooledGame:
     def _centred(self) -> tuple[Array, Array, Array]:
         """Values less their head's centre in units of 2^exponent, (H, d) (H, d) (H,); 0 where there is no mass."""
         v, v_absent, v_background, middle = (
-            np.ldexp(x, -self.exponent) for x in (self.v, self.v_absent, self.v_background, self.centre)
+            times_power(x, -self.exponent) for x in (self.v, self.v_absent, self.v_background, self.centre)
         )
+        v_absent = v_absent - middle[:, None]
         return (
             v - middle[:, None],
-            np.where(np.isneginf(self.s_absent), 0.0, v_absent - middle[:, None]),
-            np.where(np.isneginf(self.s_background), 0.0, v_background - middle),
+            np.where(self._deleted, 0.0, v_absent) if self._deleted.any() else v_absent,
+            np.where(self._nothing, 0.0, v_background - middle),
         )
+
+    @cached_property
+    def _deleted(self) -> NDArray[np.bool_]:
+        """(H, d) whether a player has no mass when absent."""
+        return np.isneginf(self.s_absent)
+
+    @cached_property
+    def _nothing(self) -> NDArray[np.bool_]:
+        """(H,) whether there is no background."""
+        return np.isneginf(self.s_background)
 
     @cached_property
     def _linear(self) -> tuple[Array, Array, Array] | None:
         """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None where they would underflow."""
         a, b, c0 = self.masses
         least = np.exp(-LOG_RANGE_PLAIN)
-        deleted, nothing = np.isneginf(self.s_absent), np.isneginf(self.s_background)
-        if a.min() < least or (b[~deleted] < least).any() or (c0[~nothing] < least).any():
+        if a.min() < least or ((b < least) & ~self._deleted).any() or ((c0 < least) & ~self._nothing).any():
             return None
         v, v_absent, v_background = self._centred
         return (
