@@ -180,10 +180,12 @@ def _in_units(value: float, exponent: int) -> float:
 
 def _probes(game: PooledGame) -> NDArray[np.bool_]:
     """(7, d) coalitions where |f| is likely large: all, none, and those with the highest and lowest values."""
-    rank = np.argsort(np.argsort(game._centred[0].sum(axis=0)))
+    order = np.add.reduce(game._centred[0], axis=0).argsort()
     half = game.d // 2
-    nobody = np.zeros(game.d, dtype=bool)
-    return np.stack([~nobody, nobody, rank < 1, rank < half, rank >= half, rank == game.d - 1, rank % 2 == 0])
+    probes = np.zeros((7, game.d), dtype=bool)
+    probes[0] = probes[2, order[0]] = probes[3, order[:half]] = probes[4, order[half:]] = True
+    probes[5, order[-1]] = probes[6, order[::2]] = True
+    return probes
 
 
 def _shown(value: float, exponent: int) -> str:

@@ -39,6 +39,8 @@ ROOM = 1e-12
 LOG_RANGE_EXACT, MARGIN = 256.0, 1e-6
 # Largest logarithm of a mass over its unit: such a mass has e^(-lam mass) = 0 at every node of the piece.
 LOG_MASS_MAX = 650.0
+# A difference of scores below this loses at most as many ulps of a mass, which the budget has.
+NEAR = 16.0
 # Elements (pieces times players) of one array of pieces.
 PIECE_ELEMENTS = 1 << 20
 
@@ -211,6 +213,8 @@ def exp_difference(s: Array, unit: Array) -> Array:
     """e^(s - unit), right to a few ulps however large both are: the difference is taken in two floats."""
     with np.errstate(over="ignore", invalid="ignore"):
         high = s - unit
+        if np.abs(high).max() < NEAR:
+            return np.exp(high)
         back = high - s
         low = (s - (high - back)) - (unit + back)
     low = np.where(np.abs(high) < 2 * LOG_MASS_MAX, low, 0.0)  # beyond, e^high is 0 or capped

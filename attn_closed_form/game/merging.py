@@ -42,5 +42,5 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
 
 
 def times_power(x: Array, exponent: int) -> Array:
-    """x 2^exponent, exact but for overflow and underflow; a plain product where the power itself fits into float64."""
+    """X 2^exponent, exact but for overflow and underflow; a plain product where the power itself fits into float64."""
     return x * 2.0**exponent if -1000 < exponent < 1000 else np.ldexp(x, exponent)

@@ -16,7 +16,7 @@ Leaving out k <= 3 players of n: the others' |Y|^2 add up to n A at most, so the
 k))^((n-k)/2) <= e^(k/2) A^((n-3)/2) max(1, A)^(3/2). With that, and |V| <= B mass (B: half the range of the values), a
 row of Delta_j or I_ij is at most
 
-    M = e^(3/2) B w e^(-lam D_0) e^T [ c_0 + b sum_k (lo_k + hi_k E_k) ],   b the largest of |p| and |1 - p|, at least 1,
+    M = e^(3/2) B w e^(-lam D_0) e^T [ c_0 + b sum_k (lo_k + hi_k E_k) ],  b the largest of |p| and |1 - p|, at least 1,
 
 T the logarithm of the product. In Delta_j and I_ij the bracket has a factor G_j, but for the player's own mass, so
 there it may be replaced by max_k G_k [ ... ] + 2 max_k (lo_k + hi_k E_k), which is much smaller where no player
@@ -62,7 +62,7 @@ SHORTEST = 1e-6
 TINY = np.finfo(float).tiny
 # Rows with like numbers of nodes go through together: each number is rounded up to one of these.
 # Below this many elements there are two levels at most; the second must save BATCH_COST elements.
-FEW_ELEMENTS, BATCH_COST = 200_000, 10_000
+FEW_ELEMENTS, BATCH_COST = 200_000, 25_000
 LEVELS = np.unique(np.round(np.geomspace(1, 4000, 60)).astype(int))
 
 
@@ -76,9 +76,7 @@ class Interval(NamedTuple):
 WHOLE = Interval(np.zeros(1), np.ones(1))
 
 
-def log_bound(
-    sums: RowSums, interval: Interval = WHOLE, theta: Array = THETA, differences: bool = False
-) -> Array:
+def log_bound(sums: RowSums, interval: Interval = WHOLE, theta: Array = THETA, differences: bool = False) -> Array:
     """Log of the bound M of each row on the ellipses `theta` around its interval, (r, len(theta)).
 
     With `differences` the smaller one that holds for Delta_j and I_ij, but not for E_p[f].
@@ -88,7 +86,7 @@ def log_bound(
     left, right = middle - reach, middle + reach
     growth = _growth(sums, left, right)
     mass = sums.background[:, None] + np.maximum(right, 1 - left) * sums.players[:, None]
-    if differences:
+    if differences and sums.largest_change is not None and sums.largest_player is not None:
         mass *= sums.largest_change[:, None]
         mass += 2 * sums.largest_player[:, None]
     mass *= sums.weight[:, None]
@@ -98,38 +96,49 @@ def log_bound(
 
 
 def _growth(sums: RowSums, left: Array, right: Array) -> Array:
-    """Log of the largest product of all but LEFT_OUT of the |Y_k| on ellipses that end at `left` and `right`, (r, n)."""
-    n, at_left, at_right, slack = _mean_squares(sums.players_heavy, sums.heavy, sums.heavy_squares, left, right)
-    if not sums.light.any():
-        # One group: the logarithm of a straight line is largest at one of its ends.
-        return n * np.log(np.maximum(np.maximum(at_left, at_right), TINY)) + slack
-    n_l, left_l, right_l, slack_l = _mean_squares(
-        sums.players_light, sums.light, sums.light_squares, 1 - left, 1 - right
-    )
-    if min(sums.light.max(), sums.heavy.max()) < 1:  # the two ends are then nearly the same for one of the groups
-        heavy = np.log(np.maximum(np.maximum(at_left, at_right), TINY))
-        return n * heavy + n_l * np.log(np.maximum(np.maximum(left_l, right_l), TINY)) + slack + slack_l
-    slope, slope_l = at_right - at_left, right_l - left_l
+    """Log of the largest product of all but LEFT_OUT of the |Y_k| on ellipses from `left` to `right`, (r, n)."""
+    some_light = bool(sums.light.any())
+    groups = 2 if some_light else 1  # heavy, light
+    table = np.array(
+        [
+            [sums.players_heavy, sums.players_light],
+            [sums.heavy, sums.light],
+            [sums.heavy_squares, sums.light_squares],
+        ]
+    )[:, :groups, :, None]
+    n = table[0]
+    mean, square = table[1:] / np.maximum(n, 1.0)
+    ends = np.empty((2, groups, *left.shape))
+    ends[0, 0], ends[1, 0] = left, right
+    if some_light:
+        ends[:, 1] = 1 - ends[:, 0]
+    # Mean |Y|^2 of the group at both ends.
+    A = ends * square
+    A -= 2 * mean
+    A *= ends
+    A += 1
+    top = np.log(np.maximum(np.maximum(A[0], A[1]), TINY))
+    slack = LEFT_OUT / 2 * np.maximum(top, 0.0)
+    exponent = np.maximum(n - LEFT_OUT, 0.0) / 2
+    if some_light and min(sums.light.max(), sums.heavy.max()) >= 1:
+        top = _largest_sum(exponent, A)
+    # With one group, or one that hardly changes, each has its largest value at an end.
+    return np.add.reduce(exponent * top + slack, axis=0)
+
+
+def _largest_sum(exponent: Array, A: Array) -> Array:
+    """Logarithms (2, r, n) of two lines at the t in [0, 1] where exponent_0 log A_0 + exponent_1 log A_1 is largest.
+
+    A (2, 2, r, n) are the values of both lines at t = 0 and t = 1.
+    """
+    start, slope = A[0], A[1] - A[0]
+    rate = exponent[0] * slope[0] * start[1] + exponent[1] * slope[1] * start[0]  # of the sum at t = 0, times A_0 A_1
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        top = -(n * slope * left_l + n_l * slope_l * at_left) / (slope * slope_l * (n + n_l))
-    # Where there is no such point, one of the two does not depend on t, and an end is the largest; so it is with nan.
-    rising = n * slope * left_l + n_l * slope_l * at_left > 0
-    top = np.where(np.isfinite(top) & (slope * slope_l < 0), np.clip(top, 0.0, 1.0), rising)
-    heavy = np.log(np.maximum(at_left + top * slope, TINY))
-    light = np.log(np.maximum(left_l + top * slope_l, TINY))
-    return n * heavy + n_l * light + slack + slack_l
-
-
-def _mean_squares(
-    players: Array, total: Array, squares: Array, first: Array, last: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Half the exponent of a group, its mean |Y|^2 at q = first and q = last, and the log of what leaving out may cost."""
-    n = np.maximum(players, 1.0)[:, None]
-    mean, square = total[:, None] / n, squares[:, None] / n
-    at_first = 1 + first * (first * square - 2 * mean)
-    at_last = 1 + last * (last * square - 2 * mean)
-    slack = LEFT_OUT / 2 * np.log(np.maximum(np.maximum(at_first, at_last), 1.0))
-    return np.maximum(players - LEFT_OUT, 0.0)[:, None] / 2, at_first, at_last, slack
+        t = -rate / (slope[0] * slope[1] * (exponent[0] + exponent[1]))
+    # Where both lines rise or fall, or one is flat, the largest value is at an end.
+    inside = np.isfinite(t) & (slope[0] * slope[1] < 0)
+    t = np.where(inside, np.clip(t, 0.0, 1.0), rate > 0)
+    return np.log(np.maximum(start + t * slope, TINY))
 
 
 def uniform_plan(d: int, allowed: float) -> Plan:
@@ -200,11 +209,11 @@ def _rounded_up(needed: Array, rate: Array, exact: int) -> Ids:
     first given several parts, as long as the sum of what they make is no more than one part each.
     """
     for parts in MORE_PARTS:
-        counts = np.ceil(np.clip(needed - math.log(parts) / rate, 1, exact)).astype(np.intp)
+        counts = np.minimum(np.maximum(np.ceil(needed - math.log(parts) / rate), 1.0), exact)
         made = np.where(counts < exact, np.exp(np.minimum(rate * (needed - counts), 50.0)), 0.0)
-        if made.sum() <= needed.size:
+        if np.add.reduce(made) <= needed.size:
             break
-    return counts
+    return counts.astype(np.intp)
 
 
 def relevant_interval(sums: RowSums, log_allowed: float) -> Interval:
@@ -214,8 +223,8 @@ def relevant_interval(sums: RowSums, log_allowed: float) -> Interval:
     slope = sums.heavy - sums.light
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         cross = (tau - sums.light) / slope
-    first = np.where((sums.light > tau) & (slope < 0), np.clip(cross, 0.0, 1 - SHORTEST), 0.0)
-    last = np.where((sums.heavy > tau) & (slope > 0), np.clip(cross, SHORTEST, 1.0), 1.0)
+    first = np.where((sums.light > tau) & (slope < 0), np.minimum(np.maximum(cross, 0.0), 1 - SHORTEST), 0.0)
+    last = np.where((sums.heavy > tau) & (slope > 0), np.minimum(np.maximum(cross, SHORTEST), 1.0), 1.0)
     nowhere = (sums.light >= tau) & (sums.heavy >= tau)
     return Interval(np.where(nowhere, 0.0, first), np.where(nowhere, 0.0, last))
 
@@ -224,13 +233,17 @@ def _batches(interval: Interval, counts: Ids, d: int) -> list[Batch]:
     """Rows of like numbers of nodes together, with the nodes of each row in its own interval."""
     found = []
     levels = _levels(counts, d)
-    for m in np.unique(levels[counts > 0]).tolist():
-        rows = np.flatnonzero((levels == m) & (counts > 0))
+    length_of = interval.last - interval.first
+    for m in sorted(set(levels.tolist())):
+        (rows,) = ((levels == m) & (counts > 0)).nonzero()
+        if not rows.size:
+            continue
+        which = slice(None) if rows.size == counts.size else rows
         x, w = legendre_rule(m)
-        first, length = interval.first[rows], (interval.last - interval.first)[rows]
+        first, length = interval.first[which], length_of[which]
         p = first + length * x[:, None]
         weights = length * w[:, None]
-        found.append(Batch(rows, p, np.zeros((0, x.size, 1)), weights[None]))
+        found.append(Batch(which, p, np.zeros((0, x.size, 1)), weights[None]))
     return found
 
 
