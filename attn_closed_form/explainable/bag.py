@@ -50,7 +50,7 @@ class Bag:
     regions: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
-        features = np.asarray(self.features)
+        features = as_array(self.features)
         if features.ndim == 3 and features.shape[0] == 1:
             features = features[0]
         if features.ndim != 2 or 0 in features.shape or features.dtype.kind not in "fiu":
@@ -169,6 +169,12 @@ def as_bag(raw: Any) -> Bag:
         from .bag_files import load_bag
 
         return load_bag(raw)
-    if hasattr(raw, "detach"):  # a torch tensor
-        raw = raw.detach().cpu().float().numpy() if "bfloat16" in str(raw.dtype) else raw.detach().cpu().numpy()
-    return Bag(np.asarray(raw))
+    return Bag(raw)
+
+
+def as_array(value: Any) -> NDArray[Any]:
+    """A NumPy array of an array or a torch tensor, in its own type (bfloat16, which NumPy lacks, as float32)."""
+    if hasattr(value, "detach"):
+        tensor = value.detach().cpu()
+        return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
+    return np.asarray(value)

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..classifier.files import read_arrays
 from .bag_classifier import BagClassifier
+from .bag_files import read_numpy
 from .fasttext_files import is_fasttext, load_fasttext
 from .model_file import load_demo_model, load_model
 from .protocol import Explainable
@@ -44,5 +44,5 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Ex
 
 def is_text_model(path: str | os.PathLike[str]) -> bool:
     """Whether a file has the arrays of a classifier of texts; a bad file is an error that names it."""
-    names = set(read_arrays(path))
+    names = set(read_numpy(Path(path), Path(path).suffix.lower()))
     return "vocabulary" in names or {"W_e", "W_q", "W_k", "W_v", "W_l"} <= names

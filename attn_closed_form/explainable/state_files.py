@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .bag import as_array
 from .bag_files import read_numpy
+from .safetensors_files import load_safetensors
 from .torch_files import load_torch
 
 Arrays = dict[str, NDArray[Any]]
@@ -27,6 +29,9 @@ SUFFIXES = (*TORCH_SUFFIXES, ".safetensors", ".npz")
 NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
 # What wrappers put before every name: DataParallel, Lightning, torch.compile, Hugging Face.
 PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "backbone.", "aggregator.", "mil.")
+
+# What Lightning keeps beside a network called `model`: weights of the loss and counters of the metrics.
+TRAINING = ("criterion.", "loss", "metric", "auroc", "accuracy", "train_", "val_", "valid_", "test_")
 
 
 def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[Arrays, str]:
@@ -64,9 +69,7 @@ def stored_outputs(source: Any) -> tuple[str, ...]:
             with np.load(path, allow_pickle=False) as archive:
                 names = archive["outputs"].tolist() if "outputs" in archive.files else []
         elif path.suffix.lower() == ".safetensors":
-            with path.open("rb") as stream:
-                header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-            names = json.loads(header.get("__metadata__", {}).get("outputs", "[]"))
+            names = json.loads(load_safetensors(path).metadata.get("outputs", "[]"))
         else:
             names = []
     except (ValueError, OSError, KeyError, AttributeError):
@@ -93,6 +96,9 @@ def strip_prefix(arrays: Arrays) -> Arrays:
     >>> sorted(strip_prefix({"module.model.fc.weight": np.ones((1, 1)), "module.model.fc.bias": np.ones(1)}))
     ['fc.bias', 'fc.weight']
     """
+    kept = {key: value for key, value in arrays.items() if not key.startswith(TRAINING)}
+    if kept and any(all(key.startswith(prefix) for key in kept) for prefix in PREFIXES):
+        arrays = kept
     while prefix := next((p for p in PREFIXES if all(key.startswith(p) for key in arrays)), None):
         arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
     return arrays
@@ -101,15 +107,6 @@ def strip_prefix(arrays: Arrays) -> Arrays:
 def is_array(value: Any) -> bool:
     """Whether a value is an array of numbers or a tensor."""
     return hasattr(value, "detach") or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub")
-
-
-def as_array(value: Any) -> NDArray[Any]:
-    """A NumPy array of an array or a torch tensor (of any float type, on any device)."""
-    if hasattr(value, "detach"):
-        tensor = value.detach().cpu()
-        # NumPy knows no bfloat16; float64 holds every float type exactly.
-        return np.asarray(tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy())
-    return np.asarray(value)
 
 
 def kind(value: Any) -> str:

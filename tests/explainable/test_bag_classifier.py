@@ -261,5 +261,8 @@ def test_prefixes_and_nesting() -> None:
     prefixed = {f"module.model.{name}": value for name, value in state().items()}
     for saved in (prefixed, {"state_dict": prefixed, "epoch": 3}, {"model_state_dict": state(), "optimizer": {}}):
         assert np.array_equal(BagClassifier.from_state_dict(saved).predict_logits(bag()), expected)
+    lightning = {f"model.{name}": value for name, value in state().items()}
+    lightning |= {"criterion.weight": np.ones(3), "val_auroc.confmat": np.ones((2, 2))}
+    assert np.array_equal(BagClassifier.from_state_dict({"state_dict": lightning}).predict_logits(bag()), expected)
     with pytest.raises(ValueError, match="expected a state dict"):
         BagClassifier.from_state_dict({"epoch": 3})
