@@ -16,6 +16,7 @@ sum exceeds that share of the sum of absolute terms, and the claim holds in exac
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -179,29 +180,48 @@ class _Masses:
 
     def pool(self, share: Array, theta: Array, log_slip: Array) -> tuple[Array, Array, Array]:
         """Mean value, mean of value less theta, and how much rounding can have changed it, each (n, H)."""
-        log_base = np.where(share < 1, self.log_base, -np.inf)
-        log_flip = np.where(share > 0, self.log_flip, -np.inf)
-        top = np.maximum(np.maximum(log_base, log_flip).max(axis=-1), self.log_back)
+        chosen = self._split(share) if ((share > 0) & (share < 1)).any() else self._whole(share > 0.5)
+        top = np.maximum(functools.reduce(np.maximum, [part.log_mass.max(axis=-1) for part in chosen]), self.log_back)
         empty = np.isneginf(top)
         top = np.where(empty, 0.0, top)
-        base = np.exp(log_base - top[..., None]) * (1 - share)
-        flip = np.exp(log_flip - top[..., None]) * share
-        back = np.exp(self.log_back - top)
-        off_base, off_flip, off_back = (
-            self.v_base - theta[..., None],
-            self.v_flip - theta[..., None],
-            self.v_back - theta,
-        )
-        mass = np.where(empty, 1.0, base.sum(axis=-1) + flip.sum(axis=-1) + back)
-        excess = (base * off_base + flip * off_flip).sum(axis=-1) + back * off_back
-        off_base, off_flip, off_back = np.abs(off_base), np.abs(off_flip), np.abs(off_back)
-        size = (base * off_base + flip * off_flip).sum(axis=-1) + back * off_back
-        farthest = np.maximum(np.maximum(off_base, off_flip).max(axis=-1), off_back)
+        back, off_back = np.exp(self.log_back - top), self.v_back - theta
+        mass, excess, size = back, back * off_back, back * np.abs(off_back)
+        farthest = np.abs(off_back)
+        for log_mass, v, part in chosen:
+            masses, off = np.exp(log_mass - top[..., None]), v - theta[..., None]
+            if part is not None:
+                masses *= part
+            terms = masses * off
+            mass = mass + masses.sum(axis=-1)
+            excess = excess + terms.sum(axis=-1)
+            size = size + np.abs(terms).sum(axis=-1)
+            farthest = np.maximum(farthest, np.abs(off).max(axis=-1))
+        mass = np.where(empty, 1.0, mass)
         with np.errstate(over="ignore"):
             slip = np.exp(log_slip - top)
         margin = np.where(empty, 0.0, 2 * relative_error(share.shape[-1]) * size + LOST * farthest + slip)
         value = np.where(empty, np.inf, theta + excess / mass)
         return value, excess / mass, margin / mass
+
+    def _whole(self, flipped: Masks) -> list[_Part]:
+        """Every player in one state."""
+        log_mass = np.where(flipped, self.log_flip, self.log_base)
+        return [_Part(log_mass, np.where(flipped, self.v_flip, self.v_base), None)]
+
+    def _split(self, share: Array) -> list[_Part]:
+        """Players in both states, with a part of their mass in each."""
+        return [
+            _Part(np.where(share < 1, self.log_base, -np.inf), self.v_base, 1 - share),
+            _Part(np.where(share > 0, self.log_flip, -np.inf), self.v_flip, share),
+        ]
+
+
+class _Part(NamedTuple):
+    """Log-masses, values, and the share of the mass that counts; all of it for None."""
+
+    log_mass: Array
+    v: Array
+    share: Array | None
 
 
 def _log_slip(share: Array, movable: Masks, least: Array, most: Array, log_error: Array, log_price: Array) -> Array:

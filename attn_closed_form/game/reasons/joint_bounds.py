@@ -28,7 +28,7 @@ from ..pooled_game import LOG_RANGE_PLAIN, PooledGame
 from .head_minima import head_minima, relative_error
 
 # Multipliers of the dual, relative to one over the spread of the values; zero is the interval without any condition.
-MU = np.concatenate([[0.0], np.geomspace(1e-2, 1e4, 19)])
+MU = np.concatenate([[0.0], np.geomspace(3e-2, 1e3, 11)])
 # Weights of the second of McCormick's two lines.
 MIX = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 ROUNDS = 4
