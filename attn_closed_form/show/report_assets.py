@@ -41,6 +41,12 @@ def page_css() -> str:
 
 
 @cache
+def bag_css() -> str:
+    """What maps of a bag need besides."""
+    return _static("bag.css")
+
+
+@cache
 def page_script() -> str:
     """The script of the page, without its comments."""
     lines = _static("report.js").splitlines()

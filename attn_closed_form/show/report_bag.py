@@ -27,21 +27,12 @@ from .bag_scores import (
     tile_scores,
 )
 from .palette import AGAINST, FOR, UNSIGNED
-from .report_assets import page_css
+from .report_assets import bag_css, page_css
 from .sanitize import escape
 from .tiles import ZERO, picture, png, rasterise, scale_end
 
 TOP = 10
 MOST_CLASSES = 8
-MAP_CSS = """
-.maps{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr));gap:1rem 2rem}
-.maps figure{margin:0}.maps img{width:100%;max-height:38rem;object-fit:contain;object-position:left top;
-image-rendering:pixelated;display:block;background:#fff;border:1px solid var(--line)}
-.maps figcaption{font-weight:600;margin-bottom:.3rem}
-.scale{display:grid;grid-template-columns:1fr auto 1fr;font-size:.8em;font-variant-numeric:tabular-nums}
-.scale b{grid-column:1/4;height:.7rem;border-radius:.2rem}.scale span:last-child{text-align:right}
-.bad{color:var(--against);font-weight:600}
-""".strip()
 
 
 def bag_report(found: Explanations, method: str | None = None, top: int = TOP) -> str:
@@ -61,8 +52,10 @@ def bag_report(found: Explanations, method: str | None = None, top: int = TOP) -
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(bag_name(found), 80)}: explanation report</title><style>{page_css()}\n{MAP_CSS}</style></head>"
-        f'<body><h1>{escape(bag_name(found), 80)}</h1><dl class="facts">{facts}</dl>'
+        f"<title>{escape(bag_name(found), 80)}: explanation report</title>"
+        f"<style>{page_css()}\n{bag_css()}</style></head>"
+        f'<body><h1>{escape(bag_name(found), 80)}</h1><p class="verdict">{escape(_verdict(found, method))}</p>'
+        f'<dl class="facts">{facts}</dl>'
         f"{bag_section(found, method, top)}{_methods(found)}</body></html>\n"
     )
 
@@ -72,7 +65,7 @@ def bag_fragment(found: Explanations) -> str:
     leader = leading(found)
     body = _strongest(found, leader, TOP) if found.evidence.units.coords is None else _maps(found, leader)
     title = f"{found.output} {found.prediction:+.4f}, {found.evidence.absent_value:+.4f} for the empty bag"
-    return f'<style>{MAP_CSS}</style><div class="acf"><p>{escape(title)}</p>{body}</div>'
+    return f'<style>{bag_css()}</style><div class="acf"><p>{escape(title)}</p>{body}</div>'
 
 
 def bag_section(found: Explanations, method: str | None = None, top: int = TOP) -> str:
@@ -88,6 +81,20 @@ def bag_section(found: Explanations, method: str | None = None, top: int = TOP) 
     return "".join(parts)
 
 
+def _verdict(found: Explanations, method: str | None) -> str:
+    """How the prediction comes about, in one sentence."""
+    leader, base = leading(found, method), found.evidence.absent_value
+    what = f"{found.output} gets {found.prediction:+.4f}"
+    if leader.method != "shapley":
+        return f"{what}, and {base:+.4f} for the empty bag."
+    up, down = leader.scores[leader.scores > 0], leader.scores[leader.scores < 0]
+    who = found.evidence.settings.players
+    return (
+        f"{what}: {base:+.4f} for the empty bag, {up.sum():+.4f} from the {up.size:,} {who} that speak for it and "
+        f"{down.sum():+.4f} from the {down.size:,} that speak against it."
+    )
+
+
 def _facts(found: Explanations, method: str | None) -> dict[str, str]:
     evidence, leader = found.evidence, leading(found, method)
     facts = {f"explained: {found.output}": f"{found.prediction:+.4f}"}
@@ -95,7 +102,7 @@ def _facts(found: Explanations, method: str | None) -> dict[str, str]:
         chances = sorted(evidence.probabilities.items(), key=lambda item: -item[1])[:MOST_CLASSES]
         facts |= {f"probability of {name}": f"{chance:.1%}" for name, chance in chances}
     facts |= {
-        "of the empty bag": f"{evidence.absent_value:+.4f}",
+        "for the empty bag": f"{evidence.absent_value:+.4f}",
         "instances": f"{len(evidence.units.labels):,}",
         "guaranteed error": "–" if leader.error is None else f"≤ {leader.error:.1e}",
     }
@@ -183,7 +190,7 @@ def _differences(found: Explanations, leader: Explanation, top: int) -> str:
     )
     return _section(
         "What attention does not tell",
-        "Attention says how much an instance counts, not for what. The scores are exact, with sign and class.",
+        f"Attention says how much an instance counts, not for what. {leader.info.label} scores have sign and class.",
         f'<dl class="facts">{listed}</dl><p>{escape(told)}</p>'
         f'<div class="scroll">{_table(found, leader, looked_at)}</div>',
     )

@@ -53,6 +53,8 @@ def test_the_numbers_are_the_scores(found):
     assert f"{scores[best]:+#.3g}" in page and f"{weight[best]:.2%}" in page
     against = sum(weight[scores < 0]) / sum(weight)
     assert f"<dd>{against:.1%}</dd>" in page
+    up, down = scores[scores > 0], scores[scores < 0]
+    assert f"{up.sum():+.4f} from the {up.size} instances that speak for it and {down.sum():+.4f} from the" in page
     assert "slide 7" in page and "explained: tumour" in page and f"{found.prediction:+.4f}" in page
 
 
