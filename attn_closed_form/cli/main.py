@@ -29,6 +29,15 @@ examples:
 """
 
 
+WELCOME = f"""\
+{PROG} explains models that pool with a softmax, exactly:
+  {PROG} explain "A slow start, but a wonderful film."      # or a file, or - for standard input
+  {PROG} train reviews.csv --out model.npz                  # your texts and labels; then explain --model model.npz
+  {PROG} bag model.pt slide.h5 --map map.png                # your bags: signed maps, one per class
+  {PROG} --help                                             # the other commands: corpus, serve, methods, model
+"""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
@@ -62,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without α shows ? rather than fails
             stream.reconfigure(errors="replace")
+    if not (sys.argv[1:] if argv is None else argv):
+        print(WELCOME, end="")
+        return 0
     parser = make_parser()
     args, rest = parser.parse_known_args(argv)
     if rest and not getattr(args, "takes_rest", False):

@@ -33,16 +33,22 @@ def _package(name: str) -> Any:
 def to_shap(explanation: Explanation) -> Any:
     """A one-row `shap.Explanation`, which `shap.plots.text`, `.bar` and `.waterfall` draw.
 
-    `values` (d,), `base_values` a float, `data` the words each with a space behind it (shap joins them without one),
-    `feature_names` the words alone.
+    Of a text, one entry per token in the order of the text, with the punctuation behind it: `shap.plots.text` then shows
+    the text as it was given. A word's score is shared equally among its occurrences, so that sums stay what they are.
     """
     shap = _package("shap")
-    names = [visible(token) for token in explanation.labels]
+    places = explanation.occurrences
+    counts = np.bincount([place.player for place in places], minlength=len(explanation.labels))
+    players = np.array([place.player for place in places])
+    ends = [place.start for place in places[1:]] + [len(explanation.text)]
+    first = explanation.text[: places[0].start]
+    pieces = [explanation.text[place.start : end] for place, end in zip(places, ends, strict=True)]
+    pieces[0] = first + pieces[0]
     return shap.Explanation(
-        values=np.array(explanation.scores),
+        values=explanation.scores[players] / counts[players],
         base_values=explanation.base_value,
-        data=np.array([f"{name} " for name in names], dtype=object),
-        feature_names=names,
+        data=np.array(["".join(map(visible, piece)) for piece in pieces], dtype=object),
+        feature_names=[visible(explanation.labels[j]) for j in players],
     )
 
 

@@ -46,7 +46,7 @@ def headline(found: Explanations) -> str:
     said = verdict(found)
     if said.probability is None:
         return f"{visible(said.name)} {said.logit:+.4f}"
-    explained = "logit" if said.output == said.name else f"explained: {visible(said.output)}, logit"
+    explained = "logit" if said.output == said.name else f"logit of {visible(said.output)}"
     return f"{visible(said.name)}, {100 * said.probability:.0f} % ({explained} {said.logit:+.4f})"
 
 

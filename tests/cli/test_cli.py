@@ -161,7 +161,7 @@ def test_errors_are_one_line_and_status_1(capsys, tmp_path, monkeypatch, argumen
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["nonsense"], ["explain", "film", "--bogus"], ["explain", "film", "--method", "shap"],
+    [["nonsense"], ["explain", "film", "--bogus"], ["explain", "film", "--method", "shap"],
      ["explain", "film", "--text", "film"], ["explain", "film", "--tol", "0"], ["explain", "film", "--seed", "-1"],
      ["explain", "film", "--figure", "slalom"],
      ["explain", "film", "--top", "0"],
@@ -173,6 +173,14 @@ def test_wrong_usage_is_status_2(capsys, arguments):
     assert stop.value.code == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("attn-closed-form") and ": error: " in err and err.count("\n") == 1
+
+
+def test_without_arguments_it_says_in_five_lines_what_it_can_do(capsys):
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    for line in lines[1:-1]:
+        assert line.split()[1] in COMMANDS
 
 
 def test_nothing_to_read_from_a_terminal_is_wrong_usage(capsys, monkeypatch):

@@ -39,8 +39,10 @@ def test_shap_holds_the_numbers_and_draws_them(pyplot):
 
     e = explained()
     other = e.to_shap()
-    assert np.array_equal(other.values, e.scores) and other.base_values == e.base_value
-    assert other.feature_names == list(e.labels)
+    assert "".join(other.data) == e.text and other.base_values == e.base_value
+    for j, label in enumerate(e.labels):  # occurrences share a word's score
+        own = [value for value, name in zip(other.values, other.feature_names, strict=True) if name == label]
+        assert len(own) == len(e.spans[j]) and sum(own) == pytest.approx(e.scores[j])
     page = shap.plots.text(other, display=False)
     assert "wonderful" in page
     shap.plots.bar(other, show=False)

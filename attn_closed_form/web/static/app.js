@@ -133,7 +133,7 @@ function verdict(answer) {
   const chances = Object.entries(answer.probabilities ?? {});
   if (!chances.length) return `${answer.output} ${fixed(answer.prediction)}`;
   const [best, chance] = chances.reduce((a, b) => (b[1] > a[1] ? b : a));
-  const explained = answer.output === best ? "logit" : `explained: ${answer.output}, logit`;
+  const explained = answer.output === best ? "logit" : `logit of ${answer.output}`;
   return `${best}, ${Math.round(100 * chance)} % (${explained} ${fixed(answer.prediction)})`;
 }
 
