@@ -33,7 +33,7 @@ def _package(name: str) -> Any:
 def to_shap(explanation: Explanation) -> Any:
     """A one-row `shap.Explanation`, which `shap.plots.text`, `.bar` and `.waterfall` draw.
 
-    Of a text, one entry per token in the order of the text, with the punctuation behind it: `shap.plots.text` then shows
+    Of a text, one entry per token in the order of the text, with the punctuation behind it: `shap.plots.text` shows
     the text as it was given. A word's score is shared equally among its occurrences, so that sums stay what they are.
     """
     shap = _package("shap")
