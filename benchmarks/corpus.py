@@ -64,7 +64,7 @@ def _resident(pid: int) -> float:
 
 
 def lime_rate(texts: list[str]) -> float:
-    """Documents a second of the official package, as its user would call it."""
+    """Documents per second of the official package, as its user would call it."""
     from lime.lime_text import LimeTextExplainer
 
     model = load_demo_model()
@@ -115,7 +115,7 @@ def main(argv: list[str] | None = None) -> int:
         {"method": "lime, 5000 samples", "documents": len(few), "seconds": len(few) / peer, "documents/s": peer},
     ]
     bars = [
-        Bar("documents a second", rate, ">=", 100.0),
+        Bar("documents per second", rate, ">=", 100.0),
         Bar("times lime's rate", rate / peer, ">=", 100.0),
         Bar("peak memory of all processes together, MB", memory.total, "<=", 1024.0),
         Bar("rows with an error", float(failed), "<=", 0.0),

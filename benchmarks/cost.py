@@ -1,4 +1,4 @@
-"""What does an explanation cost? P2 Tables 2 and 13: seconds a method, a six-layer transformer and P1's classifier.
+"""What does an explanation cost? P2 Tables 2 and 13: seconds per method, six-layer transformer and P1's classifier.
 
 The transformer has random weights, as the time does not depend on them. Each method runs once to compile, then it is
 timed, in processor seconds, which other work on the machine disturbs least; ratios carry over to other machines.

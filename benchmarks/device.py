@@ -1,4 +1,4 @@
-"""Documents a second: prediction, gradient, a training step, exact Shapley values and exact LIME, on each device.
+"""Documents per second: prediction, gradient, a training step, exact Shapley values and exact LIME, on each device.
 
 Every device that JAX finds is measured, and named in the results; where there is no GPU the table says so, and nothing
 is claimed about one. Rows of comparison: the NumPy core on one document at a time, and the peers (autodiff for the

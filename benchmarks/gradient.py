@@ -24,7 +24,7 @@ from .harness import Bar, best_of, relative_error, report
 SEED = 0
 SIZES = {"D": 20_000, "K": 6, "T_max": 256, "d_e": 128, "d_att": 64, "d_out": 64}
 DOCUMENTS = 1000
-# Documents a call to the batched autodiff, which returns every gradient of the batch: keeps it near 10 MB.
+# Documents per call of the batched autodiff, which returns every gradient of the batch: keeps it near 10 MB.
 BATCH = 40
 
 
@@ -60,7 +60,7 @@ def main() -> int:
     documents = [rng.integers(2, weights.D, size=n) for n in [room, *rng.integers(20, room + 1, DOCUMENTS - 1)]]
     ids = jnp.stack([oracle.pad_ids(document, weights.T_max) for document in documents])
     batches = [ids[i : i + BATCH] for i in range(0, DOCUMENTS, BATCH)]
-    weights.collapse  # noqa: B018  # tables are built once a model, before any clock starts
+    weights.collapse  # noqa: B018  # tables are built once per model, before any clock starts
 
     def run_all(batched: Callable[[Params, jax.Array], jax.Array]) -> None:
         for batch in batches:

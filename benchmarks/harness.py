@@ -34,7 +34,7 @@ Row = Mapping[str, Any]
 
 
 class Timing(NamedTuple):
-    """Seconds a call: the best of the repeats (the least disturbed one), their median, and how many there were."""
+    """Seconds per call: the best of the repeats (the least disturbed one), their median, and how many there were."""
 
     best: float
     median: float

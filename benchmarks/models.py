@@ -18,7 +18,7 @@ def benchmark_model(seed: int) -> tuple[AttentionWeights, str]:
         weights, name = attn_closed_form.load_demo_model().weights, "shipped model"
     else:
         weights, name = random_weights(seed, **SIZES, score_scale=2.0), "Gaussian weights"  # type: ignore[arg-type]
-    weights.collapse  # noqa: B018  # built once a model, before any clock starts
+    weights.collapse  # noqa: B018  # built once per model, before any clock starts
     return weights, name
 
 

@@ -47,7 +47,7 @@ TABLE_8: dict[tuple[str, int], tuple[float, float] | float] = {
     ("decoder", 6): (0.569, 0.177),
 }
 
-# One loss function a model, so that runs which differ in data alone are compiled once.
+# One loss function per model, so that runs which differ in data alone are compiled once.
 LOSSES: dict[Config, Any] = {}
 
 FLOOR = "; larger: the labels' noise, see the least possible MSE in Table 7, and the rows without noise"

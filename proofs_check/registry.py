@@ -2,7 +2,8 @@
 
 A check is a function ``check(perturb=0.0) -> Outcome`` under the decorator :func:`statement`. ``perturb`` is multiplied
 into the formula under test (its leading constant times ``1 + perturb``): a check that still passes with
-``perturb=0.01`` does not test its formula, and ``tests/test_proofs.py`` demands of every check that it fails then.
+``perturb=0.01`` does not test its formula, and ``tests/proofs_check/test_proofs.py`` demands of every check that it
+fails then.
 
 The verdict on record is reproduced if
 

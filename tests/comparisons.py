@@ -60,7 +60,7 @@ def check_attention_matrices(weights, tokens, got):
 def gradient_terms(weights, tokens, output):
     """Theorem 4.1 and the [CLS] term with every term replaced by its absolute value, (T_max, d_e).
 
-    A token without attention has no gradient, so the bound is one a position: the attention is a factor of it.
+    A token without attention has no gradient, so that there is one bound per position: the attention is a factor of it.
     """
     w = weights
     params, ids = twin(weights, tokens)

@@ -1,6 +1,6 @@
 """Hypothesis strategies for models and documents, with the edge cases of DESIGN.
 
-Shapes come from a short list, since the twin is compiled once a shape; numbers come from a seed. The list has sizes
+Shapes come from a short list, since the twin is compiled once per shape; numbers come from a seed. The list has sizes
 that are all different primes (a transposed axis cannot pass), one head, one dimension, several outputs, and room
 for a single token.
 """

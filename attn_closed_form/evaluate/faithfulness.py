@@ -105,7 +105,7 @@ def _order(model: PooledGame | Value, scores: ArrayLike) -> Ids:
     x = np.asarray(scores, dtype=np.float64)
     d = model.d if isinstance(model, PooledGame) else x.size
     if x.shape != (d,) or d == 0:
-        raise ValueError(f"scores: expected shape ({d},), one a token and at least one, got {x.shape}")
+        raise ValueError(f"scores: expected shape ({d},), one per token and at least one, got {x.shape}")
     if np.isnan(x).any():
         raise ValueError("scores: expected numbers, got NaN")
     return np.argsort(-x, kind="stable")

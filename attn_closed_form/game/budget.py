@@ -75,7 +75,7 @@ def budget(game: PooledGame, tol: float, amplification: float = 1.0, plain: bool
 
 
 class Arithmetic(NamedTuple):
-    """A floating type: its name, half its spacing at 1, the least eps that is asked for in it, its smallest exponent."""
+    """A floating type: its name, half its spacing at 1, the least eps to be asked for in it, its smallest exponent."""
 
     name: str
     ulp: float

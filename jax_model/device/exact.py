@@ -114,7 +114,7 @@ def _leave_one_out(game: GameBatch) -> jax.Array:
 
 
 def _by_size(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
-    """(d + 1,) E[f | s players absent] by the recursion over players of `attn_closed_form/by_size.py`, for one game."""
+    """(d + 1,) E[f | s players absent] by the recursion over players of `game/by_size.py`, for one game."""
     heads = heads_of(game)
     shift = lam * heads.c0[:, None]
     d = game.s.shape[-1]
@@ -269,5 +269,5 @@ def expected_value_by_size(batch: GameBatch, tol: float = 1e-10, chunk: int | No
 
 
 def value(batch: GameBatch, present: NDArray[np.bool_]) -> NDArray[Any]:
-    """F of one coalition a game, present (B, d) -> (B,)."""
+    """F of one coalition per game, present (B, d) -> (B,)."""
     return np.asarray(jax.jit(jax.vmap(_value))(batch, jnp.asarray(present)))

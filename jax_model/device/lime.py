@@ -1,8 +1,8 @@
-"""LIME's exact limit for a batch of games: the core's rules in p, one a game, evaluated on the device.
+"""LIME's exact limit for a batch of games: the core's rules in p, one for each game, evaluated on the device.
 
-The rule depends on the number of players (`attn_closed_form/size_rule.py`), so every game brings its own nodes, padded
-with nodes of no weight to the longest of the batch. What remains after the sums is a few numbers a game, done on the
-host by the core's own `Regression`.
+The rule depends on the number of players (`attn_closed_form/lime/kernel_rule.py`), so every game brings its own nodes,
+padded with nodes of no weight to the longest of the batch. What remains after the sums are a few numbers per game, done
+on the host by the core's own `Regression`.
 """
 
 from __future__ import annotations

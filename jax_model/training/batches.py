@@ -74,7 +74,7 @@ class Batches(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Batches an epoch; the documents that do not fill one are left to other epochs' shuffles."""
+        """Batches per epoch; the documents that do not fill one are left to other epochs' shuffles."""
         return self.documents.size // self.batch_size
 
     def order(self, epoch: int) -> NDArray[np.intp]:

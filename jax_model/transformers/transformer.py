@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 PAD = -1
 EPS = 1e-5  # under the square root of a layer norm
-# Padded lengths and documents a call of `predict_documents`: few shapes, so few compilations.
+# Padded lengths, and documents per call of `predict_documents`: few shapes, so few compilations.
 LENGTHS = (8, 32, 64, 128, 256, 512)
 BLOCKS = (32, 256)
 
