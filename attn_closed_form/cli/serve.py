@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from .source import add_model_option, read_model
@@ -10,10 +11,11 @@ from .source import add_model_option, read_model
 EXAMPLES = """\
 examples:
   attn-closed-form serve
-  attn-closed-form serve --model my_model.npz --port 9000
+  attn-closed-form serve --model my_model.npz --port 9000 --workers 4
   curl -s http://127.0.0.1:8000/api/explain -H 'Content-Type: application/json' -d '{"text": "A fine film."}'
 
-The page is for this machine alone unless --host says otherwise. Ctrl-C ends it.
+The page is for this machine alone unless --host says otherwise. Ctrl-C ends it; SIGHUP replaces the workers one by one
+and opens the model anew. /health says whether it can answer, /metrics counts for Prometheus.
 """
 
 
@@ -29,6 +31,16 @@ def add_parser(subparsers: Any) -> None:
     add_model_option(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=_port, default=8000, help="port, 0 for any free one (default: 8000)")
+    parser.add_argument(
+        "--workers", type=_count, default=default_workers(), metavar="N",
+        help="processes that compute, 0 for threads of this one (default: one per core, 2 to 4)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--queue", type=_count, default=64, metavar="N", help="requests at a time, more get 503 (default: 64)"
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, default=30.0, metavar="S", help="seconds for an answer, then 504 (default: 30)"
+    )
     parser.set_defaults(run=run)
 
 
@@ -38,12 +50,35 @@ def _port(value: str) -> int:
     return int(value)
 
 
+def default_workers() -> int:
+    """One per core, but two at least, so that a long text does not hold up a short one, and four at most."""
+    return min(4, max(2, os.cpu_count() or 1))
+
+
+def _count(value: str) -> int:
+    if not value.isascii() or not value.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a number, got {value!r}")
+    return int(value)
+
+
+def _seconds(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {value!r}")
+    return seconds
+
+
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
     try:
+        from ..web.app import Limits
         from ..web.serve import serve
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn", "anyio"):
             raise
         raise ImportError(f"serve needs {error.name}: pip install 'attn-closed-form[web]'") from None
-    return serve(read_model(args.model), args.model, args.host, args.port)
+    limits = Limits(queue=max(1, args.queue), seconds=args.timeout)
+    return serve(read_model(args.model), args.model, args.host, args.port, args.workers, limits)

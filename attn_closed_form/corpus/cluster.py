@@ -17,6 +17,7 @@ import queue
 import socket
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -98,11 +99,11 @@ def _call(function: Function, item: Any) -> Any:
 
 
 def _result(client: Any, address: str, future: Any) -> Any:
-    from distributed import FutureCancelledError, KilledWorker
+    from distributed import KilledWorker
 
     try:
         return future.result(timeout=GROWTH_SECONDS)
-    except (FutureCancelledError, TimeoutError, OSError) as error:
+    except (CancelledError, TimeoutError, OSError) as error:
         if client.status != "running" or future.cancelled():
             raise _scheduler_lost(address) from None
         raise CorpusError(f"a worker of {address} failed: {error}") from None

@@ -105,6 +105,7 @@ ERRORS = {
     422: "a field is missing, unknown or has a value that cannot be; `field` names it",
     500: "a fault of the server",
     503: "too many requests at once; try again",
+    504: "the answer took too long",
 }
 EXAMPLE = '{"text": "A slow start, but a wonderful film.", "methods": ["shapley", "lime"], "removed": [5]}'
 
@@ -198,6 +199,8 @@ def reference_page() -> str:
   -d '{escape(EXAMPLE).replace("&quot;", '"')}'</pre>
 {"".join(parts)}
 <h2><code>GET /api/model</code></h2><p>The model, the limits and the table of methods.</p>
+<h2><code>GET /health</code>, <code>GET /metrics</code></h2>
+<p>Whether some worker can answer (200 or 503); counts and latencies for Prometheus.</p>
 <h2>Methods</h2><div class="scroll"><table class="plain"><tbody>{methods}</tbody></table></div>
 <h2>Errors</h2><p><code>{{"error": "a sentence", "status": 422, "field": "text"}}</code></p>
 <div class="scroll"><table class="plain"><tbody>{errors}</tbody></table></div>

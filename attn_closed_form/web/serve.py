@@ -1,19 +1,30 @@
-"""Run the page with uvicorn: bind first, so that a taken port is known before anything starts; end on Ctrl-C."""
+"""Run the page with uvicorn: bind first, so that a taken port is known before anything starts; end on Ctrl-C.
+
+The listening socket belongs to this process, which computes nothing, and so outlives every worker. SIGTERM and Ctrl-C
+let answers under way finish for GRACE seconds; SIGHUP replaces the workers one by one, with the model file as it is
+now, while requests go on.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
 
 from ..explainable.protocol import Explainable
 from ..show.sanitize import elide, visible
-from .app import make_app
+from .app import Limits, make_app
+from .computing import Computer, InThreads
 from .guard import is_loopback
+from .workers import InProcesses
 
 # Seconds that answers under way get after Ctrl-C.
 GRACE = 2
@@ -24,6 +35,8 @@ def serve(
     path: str | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
+    workers: int = 0,
+    limits: Limits | None = None,
 ) -> int:
     """Serve until interrupted; returns the exit status.
 
@@ -32,6 +45,8 @@ def serve(
     model : what the page explains
     path : the file that it came from, None for the shipped one; the page shows its name, never where it lies
     host, port : where to listen; port 0 takes any free one
+    workers : processes that compute; 0 computes in threads of this process
+    limits : on queue and time
 
     Raises
     ------
@@ -39,10 +54,11 @@ def serve(
         if the address cannot be had, in one readable line
     """
     name = elide(visible(Path(path).name), 60) if path else "the shipped sentiment model"
+    computer: Computer = InProcesses(path or model, name, workers) if workers else InThreads(model, name)
     with listen(host, port) as sock:
         address = sock.getsockname()
         loopback = is_loopback(address[0])
-        app = make_app(model, name, loopback_only=loopback)
+        app = make_app(computer, name, loopback, limits)
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -56,11 +72,32 @@ def serve(
         print(f"explaining with {name}: http://{shown}:{address[1]}/   (Ctrl-C ends)", flush=True)
         if not loopback:
             print("warning: reachable from other machines; anyone there can ask for explanations", file=sys.stderr)
-        # uvicorn repeats the signal after it has shut down; where a parent ignores it, nothing is raised.
-        with contextlib.suppress(KeyboardInterrupt):
+        with _restartable(computer), contextlib.suppress(KeyboardInterrupt):
+            # uvicorn repeats the signal after it has shut down; where a parent ignores it, nothing is raised.
             uvicorn.Server(config).run(sockets=[sock])
         print("ended", file=sys.stderr)
     return 0
+
+
+@contextmanager
+def _restartable(computer: Computer) -> Iterator[None]:
+    """SIGHUP replaces the workers, where there are workers and such a signal."""
+    if not isinstance(computer, InProcesses) or not hasattr(signal, "SIGHUP"):
+        yield
+        return
+
+    def restart(*_: object) -> None:
+        threading.Thread(target=computer.restart, daemon=True).start()
+
+    try:
+        before = signal.signal(signal.SIGHUP, restart)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def listen(host: str, port: int) -> socket.socket:

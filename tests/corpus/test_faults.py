@@ -22,7 +22,7 @@ from attn_closed_form.corpus.task import CorpusError, Task  # noqa: E402
 from tests.corpus.corpora import ROOT, part_bytes, read, run_all, texts, wait_for, write  # noqa: E402
 from tests.corpus.models import Killer  # noqa: E402
 
-ROWS, PART_ROWS = 480, 4
+ROWS, PART_ROWS = 240, 3
 
 
 @pytest.fixture(scope="module")

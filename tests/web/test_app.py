@@ -8,8 +8,8 @@ import pytest
 
 from attn_closed_form import METHODS, TextClassifier, Vocabulary, explain, random_weights
 from attn_closed_form.show.palette import AGAINST, FOR, UNSIGNED
-from attn_closed_form.web import app as web_app
-from attn_closed_form.web.app import FILES, make_app
+from attn_closed_form.web import computing
+from attn_closed_form.web.app import FILES, Limits, make_app
 from attn_closed_form.web.fields import MAX_BYTES, MAX_CHARACTERS
 from attn_closed_form.web.reference import REQUESTS, openapi, reference_page
 from tests.web_client import APP, MODEL, WORDS, post, send, send_async
@@ -157,16 +157,15 @@ def test_eight_clients_at_once_all_get_their_own_answer():
 
 
 def test_a_slow_request_blocks_nobody_and_too_many_are_told_so(monkeypatch):
-    release, real = threading.Event(), web_app.explain_answer
+    release, real = threading.Event(), computing.explain_answer
 
     def slow(model, asked):
         if asked.raw == "dull":
             assert release.wait(20)
         return real(model, asked)
 
-    monkeypatch.setattr(web_app, "explain_answer", slow)
-    monkeypatch.setattr(web_app, "WAITING", 3)
-    app = make_app(MODEL, "slow")
+    monkeypatch.setattr(computing, "explain_answer", slow)
+    app = make_app(MODEL, "slow", limits=Limits(queue=3))
 
     async def scene():
         stuck = [asyncio.create_task(send_async(app, "POST", "/api/explain", json={"text": "dull"})) for _ in range(2)]
@@ -193,11 +192,61 @@ def test_a_fault_of_ours_says_nothing_of_the_inside(monkeypatch):
     def broken(weights, vocabulary, asked):
         raise RuntimeError("secret path")
 
-    monkeypatch.setattr(web_app, "explain_answer", broken)
+    monkeypatch.setattr(computing, "explain_answer", broken)
     got = post({"text": "fine"}, app=make_app(MODEL, "broken"))
     assert got.status_code == 500
     assert "secret" not in got.text and got.json()["status"] == 500
     assert got.headers["content-security-policy"]
+
+
+def test_health_and_metrics():
+    app = make_app(MODEL, "counted")
+
+    async def scene():
+        for text in ("fine", "dull"):
+            await send_async(app, "POST", "/api/explain", json={"text": text, "methods": ["loo"]})
+        await send_async(app, "POST", "/api/explain", json={"txt": 1})
+        await send_async(app, "GET", "/no/such/<attic>")
+        health = await send_async(app, "GET", "/health")
+        return health, await send_async(app, "GET", "/metrics")
+
+    health, metrics = asyncio.run(scene())
+    assert (health.status_code, health.json()["status"], health.json()["ready"]) == (200, "ok", 1)
+    assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert metrics.headers["content-security-policy"]
+    lines = metrics.text.splitlines()
+    assert 'acf_requests_total{path="/api/explain",status="200"} 2' in lines
+    assert 'acf_requests_total{path="/api/explain",status="422"} 1' in lines
+    assert 'acf_requests_total{path="other",status="404"} 1' in lines
+    assert 'acf_request_seconds_count{path="/api/explain"} 3' in lines
+    assert 'acf_request_seconds_bucket{path="/api/explain",le="+Inf"} 3' in lines
+    assert "acf_queue 0" in lines and "acf_errors_total 0" in lines and "acf_workers_ready 1" in lines
+    assert "attic" not in metrics.text and "fine" not in metrics.text
+    for name in {line.split("{")[0].split()[0] for line in lines if not line.startswith("#")}:
+        family = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+        assert f"# TYPE {family} " in metrics.text
+
+
+def test_a_request_that_takes_too_long_is_504(monkeypatch):
+    release, real = threading.Event(), computing.explain_answer
+
+    def slow(model, asked):
+        if asked.raw == "dull":
+            release.wait(20)
+        return real(model, asked)
+
+    monkeypatch.setattr(computing, "explain_answer", slow)
+    app = make_app(MODEL, "slow", limits=Limits(seconds=0.05))
+
+    async def scene():
+        late = await send_async(app, "POST", "/api/explain", json={"text": "dull"})
+        metrics = await send_async(app, "GET", "/metrics")
+        release.set()
+        return late, metrics.text
+
+    late, metrics = asyncio.run(scene())
+    assert late.status_code == 504 and "within 0.05 seconds" in late.json()["error"]
+    assert "acf_timeouts_total 1" in metrics and "acf_errors_total 1" in metrics
 
 
 def test_a_model_that_cannot_read_is_refused():

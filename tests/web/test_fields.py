@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import Settings
-from attn_closed_form.web import app as web_app
+from attn_closed_form.web.app import Limits, make_app
 from attn_closed_form.web.fields import MAX_BYTES, MAX_CHARACTERS, Refusal, question, read_json
-from tests.web_client import post, raw
+from tests.web_client import MODEL, post, raw
 
 REFUSED = [
     ({}, 422, "text"),
@@ -92,14 +92,12 @@ def test_a_large_body_is_413_whether_or_not_it_says_its_size():
     assert len(sent) <= MAX_BYTES // 1000 + 2
 
 
-def test_a_body_that_does_not_come_is_408(monkeypatch):
-    monkeypatch.setattr(web_app, "BODY_SECONDS", 0.02)
-
+def test_a_body_that_does_not_come_is_408():
     async def slow():
         yield b'{"text"'
         await asyncio.sleep(5)
 
-    assert raw(slow()).status_code == 408
+    assert raw(slow(), app=make_app(MODEL, "x", limits=Limits(body_seconds=0.02))).status_code == 408
 
 
 json_values = st.recursive(
