@@ -136,7 +136,7 @@ class BagClassifier(Explains):
         arrays, name = read_state(source)
         network, found = network_from_state(arrays, name, layout, options)
         again = None
-        if "num_heads" in options or found in ("aim", "timm"):
+        if found in ("aim", "timm"):
             rest = {key: value for key, value in options.items() if key != "num_heads"}
             again = functools.partial(cls.from_state_dict, arrays, found, outputs, temperature, **rest)
         return cls(network, tuple(outputs or stored_outputs(source)), temperature, found, other_heads=again)
@@ -172,8 +172,7 @@ class BagClassifier(Explains):
 
         Returns
         -------
-        BagClassifier
-            its `bag` is the bag that it explains: `model.explain(model.bag)`
+        BagClassifier, whose `bag` is the bag that it explains: `model.explain(model.bag)`
 
         Examples
         --------

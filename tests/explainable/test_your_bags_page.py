@@ -1,4 +1,4 @@
-"""The code of docs/your-bags.md runs, block after block, with small files of the names that it uses."""
+"""The code on models in docs/your-bags.md runs, block after block, with small files of the names that it uses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,15 @@ PAGE = Path(__file__).parents[2] / "docs" / "your-bags.md"
 WORDS = ["good", "bad", "film"]
 
 
+# The sections on models; tests/test_docs_bags.py has the one on training.
+SECTIONS = ("Open a network", "Check it", "Any framework", "Bags", "Texts that average")
+
+
 def blocks() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    parts = PAGE.read_text(encoding="utf-8").split("\n## ")
+    chosen = [part for part in parts if part.startswith(SECTIONS)]
+    assert len(chosen) == len(SECTIONS)
+    return [block for part in chosen for block in re.findall(r"```python\n(.*?)```", part, flags=re.DOTALL)]
 
 
 def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
