@@ -20,6 +20,7 @@ from ..classifier.gradient import (
     gradient_times_input,
 )
 from ..classifier.integrated_gradients import integrated_gradients
+from ..classifier.lrp import classifier_lrp
 from ..classifier.predict import predict, predict_many
 from ..classifier.weights import AttentionWeights
 from ..game.pooled_game import PooledGame
@@ -176,6 +177,7 @@ _INSIDE: dict[str, Callable[[AttentionWeights, Ids], Array]] = {
     "g-l1": gradient_l1,
     "g-l2": gradient_l2,
     "gxi": gradient_times_input,
+    "lrp": classifier_lrp,
 }
 
 

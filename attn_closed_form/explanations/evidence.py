@@ -1,6 +1,6 @@
 """One input under one model: its game, its players, and what several methods and views share.
 
-Everything is computed on first use and kept, so that fifteen methods, a table, a report and a plot cost one game.
+Everything is computed on first use and kept, so that all methods, a table, a report and a plot cost one game.
 """
 
 from __future__ import annotations

@@ -174,6 +174,16 @@ METHODS: dict[str, Method] = {
             forecasts=True,
         ),
         Method(
+            "lrp",
+            "LRP",
+            "derivatives",
+            "signed",
+            "closed form",
+            "inside",
+            "layer-wise relevance propagation (Achtibat et al. 2024); what reaches [CLS] is lost, so the sum is less",
+            inside("lrp"),
+        ),
+        Method(
             "lime",
             "LIME",
             "attributions",

@@ -22,6 +22,7 @@ POSITION_METHODS = {
     "g-l2": acf.gradient_l2,
     "gxi": acf.gradient_times_input,
     "ig": acf.integrated_gradients,
+    "lrp": acf.classifier_lrp,
 }
 GAME_METHODS = {
     "shapley": acf.shapley,
@@ -34,7 +35,7 @@ GAME_METHODS = {
 
 def test_the_names_are_those_that_were_promised():
     assert list(METHODS) == [
-        "alpha-avg", "alpha-max", "g-avg", "g-l1", "g-l2", "gxi", "ig", "lime", "lime-sampled",
+        "alpha-avg", "alpha-max", "g-avg", "g-l1", "g-l2", "gxi", "ig", "lrp", "lime", "lime-sampled",
         "shapley", "banzhaf", "loo", "slalom-value", "slalom-importance", "slalom-linear",
     ]  # fmt: skip
     assert set(METHODS) - set(DEFAULT_METHODS) == {"lime-sampled"}
