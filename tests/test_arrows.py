@@ -51,7 +51,6 @@ LONGEST_MODULE, LONGEST_FUNCTION = 300, 60
 LONG_MODULES = {
     "attn_closed_form/game/engine.py",
     "attn_closed_form/game/pooled_game.py",
-    "attn_closed_form/game/reasons/search.py",
 }
 LONG_FUNCTIONS: set[str] = set()
 CLIPPED = re.compile(

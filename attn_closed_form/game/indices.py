@@ -27,9 +27,10 @@ import numpy as np
 
 from .._types import Array
 from .budget import budget
+from .densities import Density, density_plan
 from .engine import Plan, integrate
 from .interactions import AMPLIFICATION, integrate_pairs, shapley_interactions
-from .node_counts import Density, density_plan, fixed_plan
+from .node_counts import fixed_plan
 from .pooled_game import PooledGame
 from .semivalues import single_values
 from .shapley import banzhaf

@@ -175,6 +175,7 @@ def _members_alone(rows: Rows, group: Ids, Q: Array, R: Array) -> Rows:
     light = None if rows.light is None else rows.light[:, group]
     half_range = rows.masses.half_range[rows.own]
     constant = N_0 - rows.masses.V_lo[:, group].sum(axis=1)[rows.own]
+    own_mass = lo[rows.own] + hi[rows.own] * E
     sums = _group_sums(E, G, light)
     return rows._replace(
         weight=weight,
@@ -187,8 +188,10 @@ def _members_alone(rows: Rows, group: Ids, Q: Array, R: Array) -> Rows:
         sums=RowSums(
             weight=weight * half_range,
             background=np.abs(constant) / half_range,
-            players=(lo[rows.own] + hi[rows.own] * E).sum(axis=1),
+            players=own_mass.sum(axis=1),
             share=rows.sums.share,
+            largest_change=G.max(axis=1),
+            largest_player=own_mass.max(axis=1),
             **sums,
         ),
     )

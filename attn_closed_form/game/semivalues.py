@@ -34,8 +34,9 @@ from numpy.typing import ArrayLike
 from .._types import Array
 from .budget import budget
 from .by_size import centred_moments
+from .densities import Density, density_plan
 from .engine import Plan, RowSums, integrate
-from .node_counts import THETA, Density, density_plan, fixed_plan, gauss_count, shared_plan, total_log_bound
+from .node_counts import THETA, fixed_plan, gauss_count, shared_plan, total_log_bound
 from .pooled_game import PooledGame
 from .shapley import leave_one_out
 

@@ -135,6 +135,8 @@ def _descend(game: PooledGame, present: Masks) -> Masks:
     value = float(game.value(present))
     for _ in range(DESCENT_STEPS):
         steps = _steps(game, present)
+        if not len(steps):
+            break
         values = game.value(steps)
         best = int(np.argmin(values))
         if not values[best] < value:

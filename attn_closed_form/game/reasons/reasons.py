@@ -29,8 +29,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..pooled_game import PooledGame
+from .contrastive import ContrastiveSearch
 from .search import Search
 from .small_games import Cheapest
+from .sufficient import SufficientSearch
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ def sufficient_reason(game: PooledGame, threshold: float = 0.0, cost: ArrayLike 
     This 1 of 3 words suffices: superb. Whatever becomes of the others, the prediction stays positive (at least +0.67).
     No smaller set suffices.
     """
-    search = Search.of(game, threshold, cost)
+    search = SufficientSearch.of(game, threshold, cost)
     found = search.sufficient()
     return SufficientReason(**_shared(search, found), worst=search.sign * found.value)
 
@@ -208,7 +210,7 @@ def contrastive_reason(game: PooledGame, threshold: float = 0.0, cost: ArrayLike
     >>> print(contrastive_reason(game).sentence())
     Without this one of 3 words the prediction is negative (-0.33): superb. No smaller set does that.
     """
-    search = Search.of(game, threshold, cost)
+    search = ContrastiveSearch.of(game, threshold, cost)
     found = search.contrastive()
     return ContrastiveReason(**_shared(search, found), after=search.sign * found.value)
 

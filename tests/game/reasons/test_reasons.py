@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
-from attn_closed_form.game.reasons import search
+from attn_closed_form.game.reasons import contrastive, sufficient
 from attn_closed_form.game.reasons.cover import Cover
 from tests.game.reasons.brute_reasons import Truth
 from tests.problems import games, random_game
@@ -18,11 +18,16 @@ KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
 COSTS = 1e-12  # relative: sums of costs round
 
 
+def no_enumeration(patch):
+    for module in (sufficient, contrastive):
+        patch.setattr(module, "ENUMERATED", 0)
+
+
 @pytest.fixture(params=[True, False], ids=["enumerated", "searched"])
 def enumerated(request, monkeypatch):
     """Small games are enumerated inside; without that they go the way of the large ones."""
     if not request.param:
-        monkeypatch.setattr(search, "ENUMERATED", 0)
+        no_enumeration(monkeypatch)
     return request.param
 
 
@@ -53,11 +58,11 @@ def test_table_of_games(name, enumerated):
     game = GAMES[name]
     cost = np.ones(game.d)
     for threshold in (0.0, 0.5):
-        sufficient, contrastive = sufficient_reason(game, threshold), contrastive_reason(game, threshold)
-        check_sufficient(game, threshold, cost, sufficient)
-        check_contrastive(game, threshold, cost, contrastive)
+        keep, flip = sufficient_reason(game, threshold), contrastive_reason(game, threshold)
+        check_sufficient(game, threshold, cost, keep)
+        check_contrastive(game, threshold, cost, flip)
         if enumerated or game.H == 1:
-            assert sufficient.minimal and contrastive.minimal
+            assert keep.minimal and flip.minimal
 
 
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 8), H=st.integers(1, 3), kind=st.sampled_from(KINDS))
@@ -71,17 +76,17 @@ def test_random_games_and_costs(seed, d, H, kind):
         paid = np.ones(d) if cost is None else cost
         for few in (0, 12):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(search, "ENUMERATED", few)
-                sufficient = sufficient_reason(game, threshold, cost)
-                contrastive = contrastive_reason(game, threshold, cost)
-            check_sufficient(game, threshold, paid, sufficient)
-            check_contrastive(game, threshold, paid, contrastive)
+                if not few:
+                    no_enumeration(patch)
+                keep, flip = sufficient_reason(game, threshold, cost), contrastive_reason(game, threshold, cost)
+            check_sufficient(game, threshold, paid, keep)
+            check_contrastive(game, threshold, paid, flip)
             if few or (H == 1 and cost is None):
-                assert sufficient.minimal and contrastive.minimal
+                assert keep.minimal and flip.minimal
 
 
 def test_whole_costs_of_one_head_are_solved_exactly(monkeypatch):
-    monkeypatch.setattr(search, "ENUMERATED", 0)
+    no_enumeration(monkeypatch)
     for seed in range(30):
         rng = np.random.default_rng(seed)
         game = random_game(seed, 9, 1, "replaced+background", 3.0)
