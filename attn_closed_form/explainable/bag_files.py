@@ -132,6 +132,8 @@ def read_numpy(path: Path, suffix: str) -> dict[str, Any]:
                 return {"features": loaded}
             with loaded:
                 return {name: loaded[name] for name in loaded.files}
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no such file") from None
     except Exception as error:  # zipfile, zlib and NumPy raise many kinds of errors for damaged files
         raise ValueError(f"{path}: expected a readable {suffix} file: {_line(error)}") from None
 
