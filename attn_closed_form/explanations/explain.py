@@ -60,6 +60,20 @@ def explain(model: Explainable, raw: Any, methods: str | Iterable[str] | None = 
     return explain_units(model, units, chosen, wanted, strict=methods is not None and methods != "all")
 
 
+def for_output(found: Explanations, output: str) -> Explanations:
+    """Exact Shapley values of the same input for another output; computed once per output."""
+    evidence = found.evidence
+    if output == found.output and "shapley" in found:
+        return found
+
+    def compute() -> Explanations:
+        players, absent = evidence.settings.players, evidence.settings.absent
+        settings = Settings(players, absent, output, evidence.settings.tol, evidence.settings.seed)
+        return explain_units(evidence.model, evidence.units, as_methods("shapley"), settings)
+
+    return evidence.kept(f"output {output}", compute)
+
+
 def explain_units(
     model: Explainable, units: Units, methods: Iterable[Method], settings: Settings, strict: bool = False
 ) -> Explanations:

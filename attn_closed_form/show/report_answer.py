@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..explanations.explain import for_output
 from ..explanations.explanation import Explanation, Explanations
 from .answer import leader, verdict, waterfall
 from .palette import AGAINST, FOR, css, levels
@@ -60,8 +61,23 @@ def answer_section(found: Explanations) -> str:
     parts.append(f'<div class="text live" dir="auto">{coloured(e, hover=False)}</div><p class="note">{note}</p>')
     if e.method == "shapley":
         parts.append(f"<h2>How it adds up</h2>{_error(e)}{waterfall_figure(e)}")
-        parts.append(_why(found))
+        parts += [_why(found), _other_classes(found)]
     return "".join(parts)
+
+
+def _other_classes(found: Explanations) -> str:
+    """A switch to the other classes: one can be open at a time, each with its words and its waterfall."""
+    chances = found.probabilities or {}
+    if len(found.evidence.logits) < 2 or found.output not in chances:
+        return ""
+    ranked = sorted(chances, key=lambda name: -chances[name])[:MOST_CLASSES]
+    parts = []
+    for name in (name for name in ranked if name != found.output):
+        e = for_output(found, name)["shapley"]
+        title = f"{escape(name, 30)}, {100 * chances[name]:.1f} % (logit {e.prediction:+.4f})"
+        body = f'<div class="text live" dir="auto">{coloured(e, hover=True)}</div>{waterfall_figure(e)}'
+        parts.append(f"<details name=class><summary>{title}</summary>{body}</details>")
+    return f"<h2>The other classes</h2>{''.join(parts)}"
 
 
 def _why(found: Explanations) -> str:

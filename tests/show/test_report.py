@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from attn_closed_form import DEFAULT_METHODS, METHODS, explain
+from attn_closed_form import DEFAULT_METHODS, METHODS, explain, load_demo_model
 from attn_closed_form.show.report import fragment, report
 from attn_closed_form.show.report_figures import lime_spread, rank_correlation, ticks
 from attn_closed_form.show.sanitize import visible
@@ -165,6 +165,33 @@ def test_unknown_words_are_marked():
     page = Page(report(explain(model, "zyx film", ["alpha-avg"]), runs=0))
     (unknown, _), (known, _) = page.words[:2]
     assert "k" in unknown.split() and "k" not in known.split()
+
+
+def test_every_class_can_be_looked_at():
+    model = model_for(REVIEW, C=3)
+    found = explain(model, REVIEW)
+    html = report(found, runs=0)
+    Page(html)
+    for name in model.outputs:
+        prediction = explain(model, REVIEW, "loo", output=name).prediction
+        assert f"{prediction:+.4f}" in html
+    assert html.count("<details name=class>") == 2
+    assert len(html.encode()) < 100_000
+
+
+def test_reasons_and_sentences_are_said():
+    found = explain(load_demo_model(), REVIEW)
+    page = Page(report(found, runs=0))
+    text = "".join(page.text)
+    for sentence in found.reasons().sentences():
+        assert sentence in text
+    for score in found.sentences().scores:
+        assert f"{score:+.4f}" in text
+
+
+def test_a_report_of_a_hundred_words_is_light():
+    text = long_text(100)
+    assert len(report(explain(model_for(text, T_max=128, K=6), text)).encode()) < 100_000
 
 
 def test_rank_correlation_is_spearmans():
