@@ -87,7 +87,7 @@ class Bag:
 
     @property
     def patch_size(self) -> float | None:
-        """Side of a patch in the unit of `coords`: from the attributes, else the least distance in the grid.
+        """Side of a patch in the unit of `coords`: from the attributes, else the most common step of the grid.
 
         TRIDENT says patch_size_level0, CLAM patch_size and downsample (to level 0), STAMP tile_size_um.
         """
@@ -99,8 +99,7 @@ class Bag:
             return float(np.ravel(attrs["patch_size"])[0]) * float(np.ravel(attrs.get("downsample", 1.0))[0])
         if self.coords is None:
             return None
-        gaps = np.concatenate([np.diff(np.unique(self.coords[:, axis])) for axis in (0, 1)])
-        return float(gaps.min()) if gaps.size else None
+        return grid_step(self.coords)
 
     def in_regions(self, size: float) -> Bag:
         """The bag with square regions of side `size` (the unit of `coords`), numbered by first appearance."""
@@ -149,6 +148,27 @@ def first_appearance(rows: NDArray[Any]) -> tuple[Ids, Ids]:
     rank = np.empty(order.size, dtype=np.intp)
     rank[order] = np.arange(order.size)
     return rank[inverse.reshape(-1)], first[order]
+
+
+def grid_step(coords: Array) -> float | None:
+    """Most common distance between neighbours in a row or column; None where no two instances share one.
+
+    Pieces of tissue have grids of their own, shifted against each other, so that distances across rows say nothing.
+
+    >>> grid_step(np.array([[0, 0], [256, 0], [512, 0], [13, 99], [269, 99], [781, 99]]))
+    256.0
+    """
+    steps = []
+    for along, across in ((0, 1), (1, 0)):
+        order = np.lexsort((coords[:, along], coords[:, across]))
+        same = np.diff(coords[order, across]) == 0
+        steps.append(np.diff(coords[order, along])[same])
+    found = np.concatenate(steps)
+    found = found[found > 0]
+    if not found.size:
+        return None
+    values, counts = np.unique(found, return_counts=True)
+    return float(values[counts.argmax()])
 
 
 def members(numbers: Ids) -> list[list[int]]:
