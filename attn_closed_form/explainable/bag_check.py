@@ -121,37 +121,49 @@ def _order(ours: Array, yours: Array, limit: float) -> str:
 
 def _variants(model: BagClassifier, bag: Bag, yours: Array) -> Iterator[tuple[str, BagClassifier, Bag]]:
     """Networks that the same file could mean, the likeliest first."""
-    network, attention = model.network, model.network.attention
-    if attention.V is not None:
-        for name in ACTIVATIONS:
-            yield (
-                f"the activation of the attention: load with activation={name!r}",
-                _attention(model, activation=name),
-                bag,
-            )
-    if attention.U is not None:
-        for name in ACTIVATIONS:
-            yield f"the gate of the attention: load with gate={name!r}", _attention(model, gate=name), bag
-    for value in TEMPERATURES:
-        scaled = _attention(model, temperature=value * attention.temperature)
-        told = value * attention.temperature
-        yield f"the temperature of the attention: load with attention_temperature={told:g}", scaled, bag
+    network = model.network
+    shallow, embedded = _after_embedding(model, bag)
+    yield from _attention_variants(shallow, embedded)
     yield from _head_counts(model, bag)
-    for name in ACTIVATIONS:
-        if network.embed:
-            yield f"the activation of the embedding: load with embed_activation={name!r}", _embedding(model, name), bag
+    if network.embed:
+        for name in ACTIVATIONS:
+            cause = f"the activation of the embedding: load with embed_activation={name!r}"
+            yield cause, *_after_embedding(_embedding(model, name), bag)
     size = np.linalg.norm(np.asarray(bag.features, dtype=np.float64), axis=1, keepdims=True)
     unit = Bag(bag.features / np.where(size == 0, 1.0, size))
     yield "the features: your network gets them scaled to length 1", model, unit
-    for first in ACTIVATIONS:
-        for second in ACTIVATIONS:
-            if network.embed and attention.V is not None:
-                both = _attention(_embedding(model, first), activation=second)
-                yield f"two activations: load with embed_activation={first!r}, activation={second!r}", both, bag
     if yours.size > 1:  # with one logit some temperature would always fit
-        value = _fitted_temperature(model, bag, yours)
+        value = _fitted_temperature(shallow, embedded, yours)
         cause = f"the temperature of the attention: load with attention_temperature={value:.6g}"
+        yield cause, _attention(shallow, temperature=value), embedded
+    if network.embed and network.attention.V is not None:
+        for first in ACTIVATIONS:
+            other, embedded = _after_embedding(_embedding(model, first), bag)
+            for second in ACTIVATIONS:
+                cause = f"two activations: load with embed_activation={first!r}, activation={second!r}"
+                yield cause, _attention(other, activation=second), embedded
+
+
+def _attention_variants(model: BagClassifier, bag: Bag) -> Iterator[tuple[str, BagClassifier, Bag]]:
+    attention = model.network.attention
+    for name in ACTIVATIONS if attention.V is not None else ():
+        cause = f"the activation of the attention: load with activation={name!r}"
+        yield cause, _attention(model, activation=name), bag
+    for name in ACTIVATIONS if attention.U is not None else ():
+        yield f"the gate of the attention: load with gate={name!r}", _attention(model, gate=name), bag
+    for factor in TEMPERATURES:
+        value = factor * attention.temperature
+        cause = f"the temperature of the attention: load with attention_temperature={value:g}"
         yield cause, _attention(model, temperature=value), bag
+
+
+def _after_embedding(model: BagClassifier, bag: Bag) -> tuple[BagClassifier, Bag]:
+    """The network behind its embedding, and the embedded bag: most variants differ only there."""
+    network = model.network
+    if not network.embed or network.background is not None or network.positions is not None:
+        return model, bag
+    h = np.concatenate([network.embedded(network.inputs(bag.features, rows)) for rows in network.chunks(len(bag))])
+    return replace(model, network=replace(network, embed=())), Bag(h)
 
 
 def _fitted_temperature(model: BagClassifier, bag: Bag, yours: Array) -> float:
