@@ -18,20 +18,22 @@ from attn_closed_form.explainable.text import tokenize
 CHOICES = {"class_weight": ("none", "balanced"), "unk_by": ("tokens", "words")}
 # How `automatic` settles what depends on the texts; see its docstring.
 SAMPLE = 1000
+LONG = 150
 LONGEST, SHORTEST = 512, 32
 STEPS = 800
 # What it takes for all texts alike, and what the command line says of the rest.
 AUTOMATIC: dict[str, Any] = {
     "D": 30_000,
     "d_e": 64,
-    "K": 2,
+    "K": 1,
     "learning_rate": 5e-3,
     "weight_decay": 0.1,
-    "max_unk": 0.8,
+    "unk_start": -4.0,
     "unk_by": "words",
     "validation": 0.1,
 }
 SETTLED_BY_TEXTS = {
+    "max_unk": "1.0 for texts of 150 words or more on average, else 0.8",
     "T_max": f"enough to read 19 of 20 texts to their end, at most {LONGEST}",
     "batch_size": "64, fewer for less than 1,280 texts",
     "epochs": f"10, more if that is less than {STEPS} steps, at most 60",
@@ -55,6 +57,7 @@ class Config:
     d_att: int = _setting(64, "size of keys and queries, per head")
     d_out: int = _setting(64, "size of values, per head")
     scale: float = _setting(0.1, "size of embeddings and positions at the start; small ones learn rare words later")
+    unk_start: float = _setting(0.0, "attention logit of [UNK] and padding at the start; 0 leaves it to chance")
     epochs: int = _setting(8, "largest number of passes over the texts")
     patience: int = _setting(2, "stop after this many epochs in a row without a smaller loss on the held-out texts")
     batch_size: int = _setting(64, "texts per step")
@@ -97,7 +100,8 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
 
     T_max is enough to read 19 of 20 texts to their end (of a sample of a thousand), in steps of 32 and at most 512. A
     batch is 64 texts, fewer below 1,280 texts, so that an epoch has some 20 steps. Training takes 10 epochs, more (up
-    to 60) where that is less than 800 steps.
+    to 60) where that is less than 800 steps. Long texts say things more than once and may lose all but a few of their
+    words; short ones keep a fifth.
 
     Examples
     --------
@@ -114,6 +118,7 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
     chosen = {
         **AUTOMATIC,
         "T_max": T_max,
+        "max_unk": 1.0 if np.mean(lengths) >= LONG else 0.8,
         "batch_size": batch_size,
         "epochs": epochs,
         "patience": max(2, epochs // 5),

@@ -27,8 +27,8 @@ from .split import Split, split_stratified
 from .train import train
 
 SETTINGS = (
-    "T_max", "D", "d_e", "K", "d_att", "d_out", "scale", "epochs", "patience", "batch_size", "learning_rate",
-    "warmup_steps", "weight_decay", "ema", "max_unk", "unk_by", "crop",
+    "T_max", "D", "d_e", "K", "d_att", "d_out", "scale", "unk_start", "epochs", "patience", "batch_size",
+    "learning_rate", "warmup_steps", "weight_decay", "ema", "max_unk", "unk_by", "crop",
 )  # fmt: skip
 
 
@@ -37,8 +37,8 @@ class AttentionTextClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    T_max, D, d_e, K, d_att, d_out, scale, epochs, patience, batch_size, learning_rate, warmup_steps, weight_decay, \
-ema, max_unk, unk_by, crop : settings of the trainer, which `attn-closed-form train --help` explains one by one; None
+    T_max, D, d_e, K, d_att, d_out, scale, unk_start, epochs, patience, batch_size, learning_rate, warmup_steps, \
+weight_decay, ema, max_unk, unk_by, crop : settings of the trainer, which `attn-closed-form train --help` explains; None
         lets the trainer choose, from the texts where it depends on them
     validation_fraction : share of every class that is held out to stop by, to keep the best epoch and to fit the
         temperature
@@ -74,6 +74,7 @@ ema, max_unk, unk_by, crop : settings of the trainer, which `attn-closed-form tr
         d_att: int | None = None,
         d_out: int | None = None,
         scale: float | None = None,
+        unk_start: float | None = None,
         epochs: int | None = None,
         patience: int | None = None,
         batch_size: int | None = None,
@@ -97,6 +98,7 @@ ema, max_unk, unk_by, crop : settings of the trainer, which `attn-closed-form tr
         self.d_att = d_att
         self.d_out = d_out
         self.scale = scale
+        self.unk_start = unk_start
         self.epochs = epochs
         self.patience = patience
         self.batch_size = batch_size

@@ -40,11 +40,14 @@ class State(NamedTuple):
     loss_sum: jax.Array
 
 
-def start_arrays(config: Config, D: int, C: int, cls: int) -> tuple[dict[str, NDArray[Any]], Trained]:
+def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[dict[str, NDArray[Any]], Trained]:
     """Fixed and trained arrays at the start, distributed as the twin's but for scaled embeddings and positions.
 
     Small embeddings let a word that is hardly seen start, and stay, without an opinion. [CLS] keeps its size, as it
-    alone makes the query. NumPy draws the numbers: no compilation, and the same ones under every version of JAX.
+    alone makes the query. [UNK], which is also the padding, starts at the attention logit `unk_start` in every head:
+    far below zero, a short text is not drowned in its own padding while the heads learn to look away (with one head and
+    `unk_start` 0, one run in a few never did). NumPy draws the numbers: no compilation, and the same ones under every
+    version of JAX.
     """
     c = config
     rng = np.random.default_rng(c.seed)
@@ -61,6 +64,10 @@ def start_arrays(config: Config, D: int, C: int, cls: int) -> tuple[dict[str, ND
         "b_l": np.zeros(C, np.float32),
     }
     trained["W_e"][cls] = normal(c.d_e, deviation=1.0)
+    if c.unk_start:
+        query = trained["W_q"] @ trained["W_e"][cls]
+        keys = np.einsum("kae,ka->ke", trained["W_k"], query) * c.d_att**-0.5
+        trained["W_e"][unk] = np.linalg.lstsq(keys, np.full(c.K, c.unk_start, np.float32), rcond=None)[0]
     fixed = {
         "W_p": (c.scale * sinusoidal_positions(c.T_max, c.d_e)).astype(np.float32),
         "b_q": np.zeros((c.K, c.d_att), np.float32),

@@ -140,7 +140,7 @@ def _prepare(config: Config, split: Split, mesh: Mesh) -> tuple[Run, State, dict
     c = config
     batches = Batches(documents, c.T_max, c.batch_size, c.max_unk, c.crop, c.seed, cls, unk, c.unk_by)
     outputs = 1 if len(classes) == 2 else len(classes)
-    fixed, trained = start_arrays(config, len(vocabulary), outputs, cls)
+    fixed, trained = start_arrays(config, len(vocabulary), outputs, cls, unk)
     optimizer = adamw(config.learning_rate, config.warmup_steps, config.epochs * batches.steps, config.weight_decay)
     weights = _class_weights(config, documents.labels, len(classes))
     take_step = step_function(optimizer, fixed, cls, config.ema, weights)

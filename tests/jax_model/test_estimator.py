@@ -17,7 +17,7 @@ from sklearn.utils import estimator_checks, get_tags
 from attn_closed_form import load_model
 from jax_model import AttentionTextClassifier
 
-SMALL = {"d_e": 8, "K": 2, "d_att": 4, "d_out": 4, "epochs": 25, "random_state": 0}
+SMALL = {"d_e": 8, "K": 2, "d_att": 4, "d_out": 4, "epochs": 25, "learning_rate": 0.03, "random_state": 0}
 WORDS = [["goal", "match"], ["tariff", "export"], ["wheat", "corn"]]
 
 

@@ -19,6 +19,7 @@ from jax_model.training.checkpoint import load_checkpoint, save_checkpoint
 from jax_model.training.config import Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster
 from jax_model.training.split import Split, review_numbers, split_by_film, split_stratified
+from jax_model.training.steps import start_arrays
 from jax_model.training.train import train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -300,3 +301,13 @@ def test_a_slice_of_imdb():
     result = train(config, split_by_film(part), device="cpu", log=lambda line: None)
     assert result.metrics["training_texts"] == 4000 and result.metrics["held_out"]["texts"] == 1000
     assert result.metrics["best"]["validation_accuracy"] > 0.75
+
+
+def test_the_padding_starts_where_it_is_told_to():
+    config = Config(**FLAGS, unk_start=-4.0)
+    fixed, trained = start_arrays(config, D=17, C=3, cls=0, unk=1)
+    keys = np.einsum("kae,ka->ke", trained["W_k"], trained["W_q"] @ trained["W_e"][0]) / 3**0.5
+    np.testing.assert_allclose(keys @ trained["W_e"][1], [-4, -4], rtol=1e-5)
+    other = start_arrays(Config(**FLAGS), D=17, C=3, cls=0, unk=1)[1]
+    np.testing.assert_array_equal(np.delete(other["W_e"], 1, axis=0), np.delete(trained["W_e"], 1, axis=0))
+    assert fixed["W_p"].shape == (13, 7)
