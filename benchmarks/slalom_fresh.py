@@ -160,6 +160,7 @@ def main(argv: list[str] | None = None) -> int:
     command.add_argument("--data", type=Path, required=True, help="folder with aclImdb_v1.tar.gz")
     command.add_argument("--documents", type=int, default=200)
     command.add_argument("--epochs", type=int, nargs="+", default=[60, 600], help="of the package, on reviews")
+    command.add_argument("--text-epochs", type=int, nargs="+", default=[60, 600, 3000], help="the same, on the text")
     command.add_argument("--out", type=Path, default=RESULTS, help="folder for slalom_fresh.json")
     options = command.parse_args(argv)
     torch.set_num_threads(1)
@@ -169,14 +170,15 @@ def main(argv: list[str] | None = None) -> int:
         return predict_many(model.weights, sequences)[:, 0]
 
     document = model.vocabulary.encode(TEXT)
-    text = rows_of("28 tokens", f, document, [60, 600, 3000], 5000, SEED)
+    text = rows_of("28 tokens", f, document, options.text_epochs, 5000, SEED)
     reviews = load_imdb(options.data / "aclImdb_v1.tar.gz", "test")
     picked = np.random.default_rng(SEED).choice(len(reviews.texts), size=options.documents, replace=False)
     documents = []
     for number, index in enumerate(picked):
         document = model.vocabulary.encode(reviews.texts[index])[: model.weights.T_max - 1]
         documents.append(rows_of(f"review {index}", f, document, options.epochs, SAMPLES, int(index)))
-        print(f"\r{number + 1} of {len(picked)} reviews", end="", file=sys.stderr, flush=True)
+        errors = ", ".join(f"{row['method']}: {row[NEAR]:.3g}, {row[FAR]:.3g}" for row in documents[-1])
+        print(f"{number + 1} of {len(picked)} reviews; {errors}", file=sys.stderr, flush=True)
     settings = {"package": "slalom-explanations 0.1.2", "samples on reviews": SAMPLES, "reviews": len(documents)}
     rows = text + (summary(documents) if documents else [])
     kept = report("slalom_fresh", rows, seed=SEED, settings=settings, bars=bars_of(text, documents), folder=options.out)

@@ -13,12 +13,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 OWN = {"attn_closed_form", "jax_model", "proofs_check", "benchmarks", "tests"}
 #: Packages whose name to import is not the name to install.
-INSTALLED_AS = {
-    "sklearn": "scikit-learn",
-    "flint": "python-flint",
-    "fasttext": "fasttext-wheel",
-    "anchor": "anchor-exp",
-}
+INSTALLED_AS = {"sklearn": "scikit-learn", "flint": "python-flint", "fasttext": "fasttext-wheel"}
 #: What tests skip, with a reason, where it is missing.
 SKIPPED_WITHOUT = {"torch", "fasttext", "pandas", "polars", "duckdb", "psutil"}
 
