@@ -161,7 +161,8 @@ def test_model_round_trip(tmp_path, suffix, dtype):
     weights, vocabulary = random_weights(seed=3, D=8, biases=True), Vocabulary(WORDS)
     path = tmp_path / f"model{suffix}"
     save_model(TextClassifier(weights, vocabulary), path, dtype=dtype)
-    loaded, words = load_model(path)
+    model = load_model(path)
+    loaded, words = model.weights, model.vocabulary
     assert words == vocabulary and (loaded.cls, loaded.unk) == (0, 1)
     for name, array in weights.arrays().items():
         np.testing.assert_array_equal(getattr(loaded, name), array.astype(dtype).astype(np.float64))

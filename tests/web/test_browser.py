@@ -1,40 +1,13 @@
 """The live page in a real browser: Debian's Chromium, without a window, driven by Playwright."""
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("no chromium on the PATH (apt-get install chromium)", allow_module_level=True)
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
 ROOT = Path(__file__).parents[2]
 TEXT = "The plot is a mess and the ending is terrible, but the acting is wonderful. A mess!"
-
-
-@pytest.fixture(scope="module")
-def address():
-    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0"]
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    yield next(part for part in server.stdout.readline().split() if part.startswith("http"))
-    server.terminate()
-    server.communicate(timeout=20)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    flags = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses its sandbox to root
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -1,0 +1,33 @@
+"""A server and a real browser for the tests of the page: Debian's Chromium, without a window, driven by Playwright."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="module")
+def address():
+    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0"]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    yield next(part for part in server.stdout.readline().split() if part.startswith("http"))
+    server.terminate()
+    server.communicate(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses its sandbox to root
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no chromium on the PATH (apt-get install chromium)")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
