@@ -140,6 +140,7 @@ def main(argv: list[str] | None = None) -> int:
             rows.append({"case": case, "method": "both reasons", "seconds": both})
             bars.append(Bar(f"both reasons of {case}, seconds", both, "<=", 0.1))
         bars += [Bar(f"{row['method']}: proved minimal, share", row["proved minimal"], ">=", 0.9) for row in found]
+        bars += [Bar(f"{row['method']}: mean number of words", row["mean size"], "<=", 20.0) for row in found]
     if not args.quick:
         rows += anchors.rows(model, [*anchors.TEXTS, *short_reviews(model, texts)], SEED)
     players = "words (Anchors: positions)"
