@@ -28,7 +28,7 @@ from .quadrature import EPS_MIN, ToleranceError
 
 ULP = 2.0**-53
 # Rounding in ulps: of each factor of a plain product, and of everything else.
-FACTOR, PRECISE = 8.0, 400.0
+FACTOR, PRECISE = 10.0, 400.0
 # Rounding of the last additions, relative to max|f|.
 OUTPUT = 8 * ULP
 # Stands for whatever dwarfs every value: a bias of 1e300 beside values of 1e-300.

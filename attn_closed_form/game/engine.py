@@ -24,8 +24,6 @@ weights. `node_counts.py` has the plans: `uniform_plan` integrates over p with a
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -33,17 +31,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array, Ids
+from .arithmetic import BATCH_ELEMENTS, add_nodes, contract, factors, precise_product, product, workspace
 from .budget import Budget
 from .heads import Piece, PieceMasses, groups_of, heads_of, masses_of, pieces_of, scales_of
 from .pooled_game import PooledGame
 
-# Elements of one working array (rows times players), and of one with nodes p: about what a core's caches hold.
+# Elements of one working array, rows times players: about what a core's caches hold.
 ROW_ELEMENTS = 1 << 17
-BATCH_ELEMENTS = 1 << 17
-# Up to this many players matrix products are used: small ones are fast, and no BLAS makes threads for them.
-MATRIX_PLAYERS = 1024
-# A product of factors is halved down to this length, which vectorises, before it is taken one by one.
-PRODUCT_AT_ONCE = 16
+# Rows of a chunk: their sum loses at most as many ulps.
+MOST_ROWS = 128
 
 
 class Rows(NamedTuple):
@@ -124,7 +120,7 @@ def _rows(pieces: list[Piece], masses: PieceMasses, total: int, elements: int) -
     dV = masses.V_lo - masses.V_hi
     hi = masses.lo + masses.gap
     lo_sum = np.add.reduce(masses.lo, axis=1)
-    step = max(1, elements // masses.gap.shape[1])
+    step = max(1, min(MOST_ROWS, elements // masses.gap.shape[1]))
     for start in range(0, lam.size, step):
         here, own = lam[start : start + step], owner[start : start + step]
         exponent = masses.gap[own]
@@ -194,105 +190,14 @@ def flip(rows: Rows, which: Ids | slice, p: Array, precise: bool) -> Flips:
     light = None if rows.light is None else rows.light[which]
     r, d = E.shape
     p = p.T if p.shape[1] == r else np.broadcast_to(p.T, (r, len(p)))
-    Y, spare = _workspace((r, p.shape[1], d))
-    _factors(E, G, light, p, Y)
-    product = _precise_product(Y, G, light, p[:, :, None]) if precise else _product(Y, spare)
+    Y, spare = workspace((r, p.shape[1], d))
+    factors(E, G, light, p, Y)
+    every = precise_product(Y, G, light, p[:, :, None]) if precise else product(Y, spare)
     sigma = np.divide(1.0, Y, out=Y)
-    num = rows.N_0[which][:, None] - p * _contract(sigma, S_heavy, precise)
+    num = rows.N_0[which][:, None] - p * contract(sigma, S_heavy, precise)
     if rows.S_light is not None:
-        num -= (1 - p) * _contract(sigma, rows.S_light[which], precise)
-    return Flips((product * rows.weight[which][:, None]).T, num.T, sigma.transpose(1, 0, 2))
-
-
-_memory = threading.local()
-
-
-def _workspace(shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Two uninitialised arrays. Small ones are kept per thread: fresh memory costs more than the arithmetic on it."""
-    size = math.prod(shape)
-    if size > 2 * BATCH_ELEMENTS:
-        return np.empty(shape), np.empty(shape)
-    kept: Array | None = getattr(_memory, "arrays", None)
-    if kept is None or kept.shape[1] < size:
-        kept = _memory.arrays = np.empty((2, max(size, BATCH_ELEMENTS)))
-    return kept[0, :size].reshape(shape), kept[1, :size].reshape(shape)
-
-
-def _factors(E: Array, G: Array, light: NDArray[np.bool_] | None, p: Array, out: Array) -> None:
-    """Y into `out` (r, m, d), without cancellation, so that it keeps its digits where it is small."""
-    if light is None:
-        _lines(1 - p, G, E, out)
-        return
-    # Being absent is the state with factor 1 for a heavy player, being present for a light one. Where p is not near 1
-    # (not near 0) a line in p (in 1 - p) will do for both, since nothing cancels.
-    signed = np.where(light, G, -G)
-    below = np.maximum.reduce(p, axis=0) <= 0.75
-    low = below.size if below.all() else int(below.argmin())
-    if low:
-        _lines(p[:, :low], signed, np.where(light, E, 1.0), out[:, :low])
-    if low == below.size:
-        return
-    if p[:, low:].min() >= 0.25:
-        _lines(p[:, low:] - 1, signed, np.where(light, 1.0, E), out[:, low:])
-    else:
-        np.multiply(
-            np.where(light[:, None, :], p[:, low:, None], 1 - p[:, low:, None]), G[:, None, :], out=out[:, low:]
-        )
-        out[:, low:] += E[:, None, :]
-
-
-def _lines(t: Array, slope: Array, start: Array, out: Array) -> None:
-    """Start + t slope for every row, node and player: t (r, m), slope and start (r, d), out (r, m, d)."""
-    if out.shape[2] > MATRIX_PLAYERS:
-        np.multiply(t[:, :, None], slope[:, None, :], out=out)
-        out += start[:, None, :]
-    else:
-        points, lines = np.ones((*t.shape, 2)), np.empty((len(slope), 2, slope.shape[1]))
-        points[:, :, 0] = t
-        lines[:, 0], lines[:, 1] = slope, start
-        np.matmul(points, lines, out=out)
-
-
-def _product(Y: Array, spare: Array) -> Array:
-    """Product over the last axis: of a transposed copy where it is short, of ever shorter halves where it is long."""
-    r, m, d = Y.shape
-    if d <= MATRIX_PLAYERS:
-        across = spare.reshape(d, r * m)
-        np.copyto(across, Y.reshape(r * m, d).T)
-        return np.multiply.reduce(across, axis=0).reshape(r, m)
-    while Y.shape[-1] > PRODUCT_AT_ONCE:
-        half = Y.shape[-1] // 2
-        shorter = Y[..., :half] * Y[..., half : 2 * half]
-        if Y.shape[-1] % 2:
-            shorter[..., 0] *= Y[..., -1]
-        Y = shorter
-    return np.multiply.reduce(Y, axis=-1)
-
-
-def _precise_product(Y: Array, G: Array, light: NDArray[np.bool_] | None, p: Array) -> Array:
-    """The same through log1p(-q G): its rounding is relative to the logarithm, not to the number of players."""
-    x = (p if light is None else np.where(light[:, None, :], 1 - p, p)) * G[:, None, :]
-    large = x > 0.5
-    logs = np.log1p(np.negative(x, out=x), out=x)
-    if large.any():
-        logs[large] = np.log(Y[large])
-    return np.exp(np.add.reduce(logs, axis=-1))
-
-
-def _contract(x: Array, y: Array, precise: bool) -> Array:
-    """Sum over players: (r, m, d) with (r, d) -> (r, m). NumPy's own sum is pairwise, the others are not."""
-    if precise:
-        return np.add.reduce(x * y[:, None, :], axis=-1)
-    if x.shape[2] > MATRIX_PLAYERS:
-        return np.einsum("rmd,rd->rm", x, y)
-    return np.matmul(x, y[:, :, None])[:, :, 0]
-
-
-def _add_nodes(w: Array, x: Array) -> Array:
-    """Weighted sum over nodes: (m, r) with (m, r, d) -> (r, d)."""
-    if x.shape[2] > MATRIX_PLAYERS:
-        return np.einsum("mr,mrd->rd", w, x)
-    return np.matmul(w.T[:, None, :], x.transpose(1, 0, 2))[:, 0]
+        num -= (1 - p) * contract(sigma, rows.S_light[which], precise)
+    return Flips((every * rows.weight[which][:, None]).T, num.T, sigma.transpose(1, 0, 2))
 
 
 def integrate(game: PooledGame, goal: Budget, plan: Plan) -> tuple[Array, Array]:
@@ -354,7 +259,7 @@ def evaluate(rows: Rows, batch: Batch, precise: bool) -> tuple[Array, Array]:
     if not len(batch.w_delta):
         return mean, np.zeros((0, sigma.shape[2]))
     m, r, d = sigma.shape
-    _, spare = _workspace((r, m, d))
+    _, spare = workspace((r, m, d))
     squares = np.multiply(sigma, sigma, out=spare.transpose(1, 0, 2))
     delta = np.empty((len(batch.w_delta), d))
     for k, w in enumerate(batch.w_delta):
@@ -364,7 +269,7 @@ def evaluate(rows: Rows, batch: Batch, precise: bool) -> tuple[Array, Array]:
 
 def change(rows: Rows, which: Ids | slice, by_X: Array, by_Z: Array, sigma: Array, squares: Array) -> Array:
     """(d,) sum over nodes and rows of by_X X_j + by_Z Z_j, with the sign of present minus absent."""
-    X, Z = _add_nodes(by_X, sigma), _add_nodes(by_Z, squares)
+    X, Z = add_nodes(by_X, sigma), add_nodes(by_Z, squares)
     X *= rows.G[which]
     if rows.light is None or rows.S_light is None:
         Z *= rows.S_heavy[which]

@@ -70,7 +70,8 @@ def integrate_pairs(game: PooledGame, goal: Budget, plan: Plan) -> Array:
                 right = X * (P * num / 2)[:, :, None]
                 Z *= P[:, :, None]
                 right += Z
-                out += X.reshape(-1, d).T @ right.reshape(-1, d)
+                for left, other in zip(X, right, strict=True):  # node by node: long sums would lose digits
+                    out += left.T @ other
     out += out.T
     return np.ldexp(out, game.exponent)
 

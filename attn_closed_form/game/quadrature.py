@@ -75,7 +75,7 @@ def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
     >>> D = np.linspace(1.0, 10.0, 5)
     >>> error = D * (w * np.exp(-lam * D[:, None])).sum(axis=1) - 1
     >>> bool(np.abs(error).max() < 1e-12), lam.size
-    (True, 13)
+    (True, 15)
     """
     if not EPS_MIN <= eps <= EPS_MAX:
         raise ToleranceError(f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}")

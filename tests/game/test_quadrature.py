@@ -97,3 +97,17 @@ def test_legendre_count_meets_its_error():
     log_bound = np.array([1.0, 30.0])
     m = legendre_count(log_bound, theta, 1e-9)
     assert legendre_error(log_bound, theta, m) <= 1e-9 < legendre_error(log_bound, theta, m - 1)
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 24, 63])
+def test_legendre_rule_to_the_last_bit(m):
+    """Against roots of P_m refined in ball arithmetic."""
+    flint = pytest.importorskip("flint")
+    before, flint.ctx.prec = flint.ctx.prec, 300
+    try:
+        p, w = legendre_rule(m)
+        for i in range(m):
+            x, weight = flint.arb.legendre_p_root(m, m - 1 - i, weight=True)
+            assert abs(p[i] - float((1 + x) / 2)) <= 2**-53 * p[i] and abs(w[i] - float(weight / 2)) <= 2**-53 * w[i]
+    finally:
+        flint.ctx.prec = before
