@@ -1,7 +1,8 @@
 """A batch of pooled games as one pytree, and the engine's formulas for one game of it, for any device.
 
-The formulas are those of `attn_closed_form/engine.py`. Games of different sizes are padded with players that
-have no mass in either state; such a player changes nothing and gets exactly zero.
+The formulas are those of `attn_closed_form/game/engine.py`. Games of different sizes are padded with players that have
+no mass in either state; such a player changes nothing and gets exactly zero. Bounds and budgets are not here: the
+device sums what the core's bound needs (`row_sums`), and the host asks the core (`budgets.py`).
 """
 
 from __future__ import annotations
@@ -14,17 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from attn_closed_form import PooledGame
-from attn_closed_form.game.node_counts import COSH
-
-# Growth rates of sum g and of sum g^2 at the two ends of the ellipses: q = (1 - c)/2 outside, q = (1 + c)/2 inside.
-OUTSIDE = (COSH - 1) / 2, (COSH - 1) ** 2 / 8
-INSIDE = -(COSH + 1) / 2, (COSH + 1) ** 2 / 8
 
 
 class GameBatch(NamedTuple):
     """B games of up to d players: s, v, s_absent, v_absent (B, H, d); s_background, v_background (B, H); the rest (B,).
 
-    `players` counts the real players of each game; beyond them log-masses are -inf in both states.
+    `players` counts the real players of each game; beyond them log-masses are -inf in both states. Values, `bias` and
+    `empty_value` are in units of 2^exponent.
     """
 
     s: jax.Array
@@ -36,10 +33,14 @@ class GameBatch(NamedTuple):
     bias: jax.Array
     empty_value: jax.Array
     players: jax.Array
+    exponent: jax.Array
 
 
 def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = None) -> GameBatch:
     """Pad games with equal numbers of heads into one batch.
+
+    Scores are taken relative to the largest of their head, and values in units of a power of two, in float64, before
+    they are rounded to `dtype`: neither an offset of the scores nor the size of the values costs a digit.
 
     Parameters
     ----------
@@ -63,31 +64,46 @@ def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = N
     if d < largest:
         raise ValueError(f"d: expected at least {largest}, the players of the largest game, got {d}")
     dtype = jnp.zeros(0).dtype if dtype is None else jnp.dtype(dtype)
+    tops = [np.maximum(np.maximum(game.s, game.s_absent).max(axis=1), game.s_background) for game in games]
+    # A bias that dwarfs every value sets the unit, too.
+    exponents = [
+        int(np.frexp(max(np.abs(x).max() for x in (game.v, game.v_background, game.bias, game.empty_value)))[1])
+        for game in games
+    ]
 
     def padded(name: str, fill: float) -> jax.Array:
         out = np.full((len(games), games[0].H, d), fill)
-        for row, game in zip(out, games, strict=True):
-            row[:, : game.d] = getattr(game, name)
+        for row, game, top, exponent in zip(out, games, tops, exponents, strict=True):
+            own = getattr(game, name)
+            row[:, : game.d] = own - top[:, None] if name.startswith("s") else np.ldexp(own, -exponent)
         return jnp.asarray(out, dtype)
 
     def stacked(name: str) -> jax.Array:
-        return jnp.asarray(np.stack([getattr(game, name) for game in games]), dtype)
+        return jnp.asarray(
+            np.stack(
+                [np.ldexp(getattr(game, name), -exponent) for game, exponent in zip(games, exponents, strict=True)]
+            ),
+            dtype,
+        )
 
     return GameBatch(
         s=padded("s", -np.inf),
         v=padded("v", 0.0),
         s_absent=padded("s_absent", -np.inf),
         v_absent=padded("v_absent", 0.0),
-        s_background=stacked("s_background"),
+        s_background=jnp.asarray(
+            np.stack([game.s_background - top for game, top in zip(games, tops, strict=True)]), dtype
+        ),
         v_background=stacked("v_background"),
         bias=stacked("bias"),
         empty_value=stacked("empty_value"),
         players=jnp.asarray([game.d for game in games]),
+        exponent=jnp.asarray(exponents),
     )
 
 
 class Heads(NamedTuple):
-    """A game's heads, centred, in units of the smallest mass: (H, d), (H,), as `engine.Head`."""
+    """A game's heads, centred, in units of the smallest mass: (H, d), (H,)."""
 
     lo: jax.Array
     hi: jax.Array
@@ -97,7 +113,8 @@ class Heads(NamedTuple):
     light: jax.Array
     c0: jax.Array
     v_c0: jax.Array
-    always: jax.Array
+    always: jax.Array  # D_0, the mass that is always there
+    empty: jax.Array  # () whether nobody has any mass
     log_range: jax.Array
     half_range: jax.Array
     centre: jax.Array
@@ -120,10 +137,11 @@ def heads_of(game: GameBatch) -> Heads:
     light = game.s < game.s_absent
     log_lo, log_hi = jnp.minimum(game.s, game.s_absent), jnp.maximum(game.s, game.s_absent)
     log_always = jax.nn.logsumexp(jnp.concatenate([log_lo, game.s_background[:, None]], axis=-1), axis=-1)
-    empty = jnp.isneginf(log_always)
+    empty = jnp.isneginf(log_always).all()
     unit = jnp.where(empty, jnp.where(real, game.s, jnp.inf).min(axis=-1), log_always)
     log_most = jax.nn.logsumexp(jnp.concatenate([log_hi, game.s_background[:, None]], axis=-1), axis=-1)
     lo, hi = jnp.exp(log_lo - unit[:, None]), jnp.exp(log_hi - unit[:, None])
+    c0 = jnp.exp(game.s_background - unit)
     # hi - lo without cancellation: hi (1 - e^(log lo - log hi)).
     step = jnp.where(real, jnp.where(jnp.isneginf(log_lo), -jnp.inf, log_lo - log_hi), 0.0)
     v = jnp.where(real, game.v - centre[:, None], 0.0)
@@ -135,9 +153,10 @@ def heads_of(game: GameBatch) -> Heads:
         v_lo=jnp.where(light, v, v_absent),
         v_hi=jnp.where(light, v_absent, v),
         light=light,
-        c0=jnp.exp(game.s_background - unit),
+        c0=c0,
         v_c0=jnp.where(background, game.v_background - centre, 0.0),
-        always=jnp.where(empty, 0.0, 1.0).astype(lo.dtype),
+        always=lo.sum(axis=-1) + c0,
+        empty=empty,
         log_range=jnp.maximum(0.0, log_most - unit),
         half_range=(most - least) / 2,
         centre=centre,
@@ -168,20 +187,31 @@ def nodes_of(heads: Heads, lam: jax.Array, w: jax.Array) -> Nodes:
     )
 
 
-def log_bound(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
-    """(H, thetas) log of the bound on |Delta_j| over half_range, as `engine.log_bound`."""
+def row_sums(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
+    """(9, H, L) the fields of `attn_closed_form.game.engine.RowSums` but its share, in their order, for one game."""
     heads = heads_of(game)
     at = nodes_of(heads, lam, w)
-    cosh, outside, inside = jnp.asarray(COSH), jnp.asarray(OUTSIDE), jnp.asarray(INSIDE)
-    groups = [jnp.where(heads.light[:, None, :] == flag, at.G, 0.0) for flag in (True, False)]
-    sums = [(g.sum(axis=-1)[..., None], (g**2).sum(axis=-1)[..., None]) for g in groups]
-    out = [outside[0] * g1 + outside[1] * g2 for g1, g2 in sums]
-    ins = [inside[0] * g1 + inside[1] * g2 for g1, g2 in sums]
-    growth = jnp.maximum(out[0] + ins[1], ins[0] + out[1])
-    players = (heads.lo[:, None, :] + heads.hi[:, None, :] * at.E).sum(axis=-1)[..., None]
-    mass = heads.c0[:, None, None] + (cosh + 3) / 2 * players
-    tiny = jnp.finfo(at.E.dtype).tiny
-    return jax.nn.logsumexp(growth + jnp.log(jnp.maximum(at.wt[..., None] * mass, tiny)), axis=1) + 1.5
+    real = ~jnp.isneginf(game.s)[:, None, :]
+    light = heads.light[:, None, :] & real
+    heavy = ~heads.light[:, None, :] & real
+    ones = jnp.ones_like(at.wt)
+
+    def over(which: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.where(which, x, 0.0).sum(axis=-1)
+
+    return jnp.stack(
+        [
+            at.wt * heads.half_range[:, None],
+            heads.c0[:, None] * ones,
+            (heads.lo[:, None, :] + heads.hi[:, None, :] * at.E).sum(axis=-1),
+            over(heavy, at.G),
+            over(heavy, at.G**2),
+            over(light, at.G),
+            over(light, at.G**2),
+            over(heavy, 1.0) * ones,
+            over(light, 1.0) * ones,
+        ]
+    )
 
 
 class Flip(NamedTuple):
@@ -207,3 +237,14 @@ def flip(heads: Heads, at: Nodes, p: jax.Array) -> Flip:
         X=sign * at.G * sigma,
         Z=sign * (at.V_lo - at.V_hi) * sigma * tau,
     )
+
+
+def value_of(game: GameBatch, present: jax.Array) -> jax.Array:
+    """F of one coalition of one game."""
+    s = jnp.where(present, game.s, game.s_absent)
+    v = jnp.where(present, game.v, game.v_absent)
+    s = jnp.concatenate([s, game.s_background[:, None]], axis=-1)
+    v = jnp.concatenate([v, game.v_background[:, None]], axis=-1)
+    empty = jnp.isneginf(s).all()
+    pooled = (jax.nn.softmax(jnp.where(empty, 0.0, s), axis=-1) * v).sum()
+    return jnp.where(empty, game.empty_value, pooled + game.bias)

@@ -1,0 +1,186 @@
+"""What `tol` asks of a batch of games: the core's budget, bound and rules, on the host; the device only sums.
+
+|error| <= tol * max|f| for every game, or a reason why not, game by game: a game that cannot keep `tol` in the batch's
+floating type, or whose masses leave it, has NaN in its row and its reason in `Batched.problems`. It does not spoil the
+others. Shapes are static on a device, so the games that can be kept share one rule for 1/D, for the largest of their
+ranges and the smallest of their errors, and products are plain ones (`budget_of(..., plain=True)`).
+
+**float32.** The budget is the core's with the spacing of float32: the rounding of d factors and of everything else, of
+scores that were rounded when they became float32 (`Facts.doubt`), and of constants that were added up in it. It takes
+some 1e-4 to 1e-3 of max|f|, and a `tol` below is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_closed_form import ToleranceError
+from attn_closed_form._types import Array
+from attn_closed_form.game.budget import FLOAT32, FLOAT64, Budget, Facts, budget_of
+from attn_closed_form.game.engine import RowSums
+from attn_closed_form.game.quadrature import lambda_rule
+
+from .game_batch import GameBatch, heads_of, row_sums, value_of
+
+ARITHMETIC = {np.dtype(np.float32): FLOAT32, np.dtype(np.float64): FLOAT64}
+# ln(D_max / D_min) that masses may span before they leave the floating type.
+LOG_RANGE = {np.dtype(np.float32): 60.0, np.dtype(np.float64): 256.0}
+# Room for rounding at the ends of the range of D, relative, and in the logarithm of a bound that is summed on a device.
+ROOM = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}
+SLACK = {np.dtype(np.float32): 0.05, np.dtype(np.float64): 1e-9}
+# A score this far below the largest of its head has a mass of zero beside it.
+NO_MASS = 110.0
+# Games at once: what keeps a CPU's caches, and a GPU busy.
+CHUNK_CPU, CHUNK_OTHER = 4, 256
+
+
+class Batched(NamedTuple):
+    """Results of a batch. `problems` has a reason for every game that has none; its row of `values` is NaN."""
+
+    values: NDArray[Any]
+    problems: dict[int, str]
+
+
+class Summary(NamedTuple):
+    """About every game, on the host: ranges (B,), half the range of each head's values (B, H), the largest |f| that is
+    known, the base of the engine's means, f of everyone, f of nobody less what the engine takes it for, the largest
+    |score| that counts, and the sum of the moduli of all constants.
+    """
+
+    log_range: Any
+    half_range: Any
+    known: Any
+    base: Any
+    everyone: Any
+    nobody: Any
+    score: Any
+    constants: Any
+
+
+@jax.jit
+def _summary(batch: GameBatch) -> Summary:
+    heads = jax.vmap(heads_of)(batch)
+    total = jnp.where(jnp.isneginf(batch.s), 0.0, batch.v).sum(axis=1)
+    rank = jnp.argsort(jnp.argsort(total, axis=-1), axis=-1)
+    d = batch.s.shape[-1]
+    probes = [rank >= 0, rank < 0, rank < 1, rank < d // 2, rank >= d // 2, rank == d - 1, rank % 2 == 0]
+    values = jnp.stack([jax.vmap(value_of)(batch, probe) for probe in probes])
+    base = batch.bias + heads.centre.sum(axis=1)
+    scores = jnp.concatenate([batch.s, batch.s_absent, batch.s_background[:, :, None]], axis=-1)
+    counts = scores > scores.max(axis=-1, keepdims=True) - NO_MASS
+    return Summary(
+        heads.log_range.max(axis=1),
+        heads.half_range,
+        jnp.abs(values).max(axis=0),
+        base,
+        values[0],
+        jnp.where(heads.empty, batch.empty_value - base, 0.0),
+        jnp.where(counts, jnp.abs(scores), 0.0).max(axis=(1, 2)),
+        jnp.abs(batch.bias)
+        + jnp.abs(heads.centre).sum(axis=1)
+        + jnp.where(heads.empty, jnp.abs(batch.empty_value), 0.0),
+    )
+
+
+class Goals(NamedTuple):
+    """The budget of every game (None: see `problems`), the nodes for 1/D that all others share, and the summary."""
+
+    budgets: list[Budget | None]
+    problems: dict[int, str]
+    lam: jax.Array
+    w: jax.Array
+    about: Summary
+
+    @property
+    def kept(self) -> list[int]:
+        """Games that have a budget."""
+        return [i for i, goal in enumerate(self.budgets) if goal is not None]
+
+
+def plan_batch(batch: GameBatch, tol: float, amplification: float | Sequence[float] = 1.0) -> Goals:
+    """Budgets for every game and nodes for 1/D.
+
+    Parameters
+    ----------
+    amplification : as of `attn_closed_form.game.budget.budget`, one for all games or one per game
+    """
+    dtype = np.dtype(batch.s.dtype)
+    arithmetic = ARITHMETIC[dtype]
+    about = Summary(*(np.asarray(x, np.float64) for x in _summary(batch)))
+    sizes = np.asarray(batch.players)
+    factors = np.broadcast_to(np.asarray(amplification, np.float64), sizes.shape)
+    budgets: list[Budget | None] = []
+    problems: dict[int, str] = {}
+    for i, d in enumerate(sizes.tolist()):
+        spread = float(about.half_range[i].sum()) * (1 + 4 * arithmetic.ulp)
+        doubt = arithmetic.ulp * (4 * (d + 8) * spread + 2 * abs(float(about.base[i])))
+        facts = Facts(
+            scale=max(0.0, float(about.known[i]) * (1 - 4 * arithmetic.ulp) - doubt),
+            spread=spread,
+            d=d,
+            exponent=0,
+            doubt=4 * arithmetic.ulp * float(about.score[i]),
+            constants=float(about.constants[i]),
+        )
+        try:
+            if not about.log_range[i] <= LOG_RANGE[dtype]:
+                raise ToleranceError(
+                    f"games: masses span e^{about.log_range[i]:.0f}, {dtype} holds e^{LOG_RANGE[dtype]:.0f} here; "
+                    "use attn_closed_form"
+                )
+            budgets.append(budget_of(facts, tol, float(factors[i]), plain=True, arithmetic=arithmetic))
+        except ToleranceError as error:
+            budgets.append(None)
+            problems[i] = str(error)
+    kept = [i for i, goal in enumerate(budgets) if goal is not None]
+    eps = min((goal.eps for goal in budgets if goal is not None), default=0.01)
+    lam, w = _lambda_nodes(batch, max((float(about.log_range[i]) for i in kept), default=0.0), eps)
+    return Goals(budgets, problems, lam, w, about)
+
+
+def _lambda_nodes(batch: GameBatch, log_range: float, eps: float) -> tuple[jax.Array, jax.Array]:
+    """Nodes for 1/D; ranges in steps of ln 16, so that batches alike share one compiled program."""
+    dtype = np.dtype(batch.s.dtype)
+    step, room = np.log(16.0), ROOM[dtype]
+    lam, w = lambda_rule(float(np.ceil((log_range + 3 * room) / step) * step), eps)
+    return jnp.asarray(lam / (1 - room), dtype), jnp.asarray(w / (1 - room), dtype)
+
+
+@partial(jax.jit, static_argnums=0)
+def _all_row_sums(chunk: int, batch: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
+    return jax.lax.map(lambda game: row_sums(game, lam, w), batch, batch_size=chunk)
+
+
+def sums_of(batch: GameBatch, goals: Goals, chunk: int) -> Callable[[int], RowSums]:
+    """What the core's bound needs of the rows of game i."""
+    table = np.asarray(_all_row_sums(chunk, batch, goals.lam, goals.w), np.float64)
+    names = RowSums._fields[: table.shape[1]]
+    return lambda i: RowSums(**dict(zip(names, table[i].reshape(len(names), -1), strict=True)), share=1.0)
+
+
+def slack(batch: GameBatch) -> float:
+    """To be added to the logarithm of a bound made of `sums_of`."""
+    return SLACK[np.dtype(batch.s.dtype)]
+
+
+def finished(batch: GameBatch, values: Array, problems: dict[int, str]) -> Batched:
+    """Values in natural units, NaN where there is a problem."""
+    exponent = np.asarray(batch.exponent).reshape(-1, *([1] * (values.ndim - 1)))
+    out = np.ldexp(values, exponent)
+    out[list(problems)] = np.nan
+    return Batched(out, problems)
+
+
+def games_at_once(batch: GameBatch, chunk: int | None) -> int:
+    """The number of games that go through the device together."""
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"chunk: expected a positive number of games, got {chunk}")
+    default = CHUNK_CPU if batch.s.devices().pop().platform == "cpu" else CHUNK_OTHER
+    return min(batch.s.shape[0], default if chunk is None else chunk)
