@@ -57,8 +57,9 @@ def slalom_fit_eff(
         needs about 2 |V| to determine everything
     length : n of Algorithm 1, 2 in the paper
     design : "balanced" or "uniform" (independent draws, as printed)
-    solver : "optimum", "paper" (the SGD of Algorithm 1), or a solver with its options, such as
-        `Optimum(max_spread=6)` or `Sgd(steps=5000)` of `attn_closed_form.slalom.solvers`
+    solver : "optimum", which has no background here, because in sequences of one length every token can take a share
+        of it; "paper" (the SGD of Algorithm 1); or a solver with its options, such as `Optimum(max_spread=6)` or
+        `Sgd(steps=5000)` of `attn_closed_form.slalom.solvers`
     gamma : sum of the importances
     centred : subtract the mean over classes from f before fitting, so that Eq. 71 holds
     importances : importance of each distinct id, if only the values are to be fitted
@@ -83,7 +84,7 @@ def slalom_fit_eff(
     _at_least("length", length, 1)
     _at_least("batch_size", batch_size, 1)
     rng = np.random.default_rng(seed)
-    chosen = _solver(solver, Sgd())
+    chosen = _solver(solver, Optimum(background=False), Sgd())
     ids = np.unique(document)
     num_fresh = num_samples // FRESH
     drawn = list(ids[short_sequences(ids.size, num_samples - num_fresh, length, design, rng)])
@@ -139,7 +140,7 @@ def slalom_fit_fidel(
     if isinstance(any_size, bool) or not 0 <= any_size <= 1:
         raise ValueError(f"any_size: expected a weight from 0 to 1, got {any_size!r}")
     rng = np.random.default_rng(seed)
-    chosen = _solver(solver, Alternation())
+    chosen = _solver(solver, Optimum(), Alternation())
     draw = _draw_deletions(document, num_samples, max_deletions, float(any_size), design, rng)
     return fit_draw(
         f, np.unique(document), draw, Wishes(chosen, gamma, centred, importances, rng, progress, batch_size)
@@ -225,9 +226,9 @@ def _at_least(name: str, value: int, least: int) -> None:
         raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
 
 
-def _solver(solver: str | Solver, paper: Solver) -> Solver:
+def _solver(solver: str | Solver, optimum: Solver, paper: Solver) -> Solver:
     if solver == "optimum":
-        return Optimum()
+        return optimum
     if solver == "paper":
         return paper
     if isinstance(solver, str) or not hasattr(solver, "solve"):

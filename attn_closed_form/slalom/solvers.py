@@ -12,8 +12,9 @@ a value further than 5 times the range of f from its mean. Tokens whose importan
 than from the samples are named in the result.
 
 **Why a background.** Special tokens and padding hold mass in every sequence. On the shipped model, which pads to 256
-positions, a background divides the error on subsets of any size by 4 to 20 (`benchmarks/slalom_fresh.py`). It is kept
-if it lowers the held-out error by more than 2 %. A black box that is a SLALOM, with or without background, is found
+positions, a background divides the error on subsets of any size by 2 to 10 (`benchmarks/slalom_fresh.py`). It is kept
+if it lowers the held-out error by more than 2 %. In sequences of one length (SLALOM-eff) it is not needed: every token
+can take its share. A black box that is a SLALOM, with or without background, is found
 exactly, and then neither penalty nor held-out samples play a part.
 """
 
