@@ -103,7 +103,9 @@ def train(
     run, state, notes = _prepare(config, split, device_mesh(device))
     if checkpoint is not None and Path(checkpoint).exists():
         if not resume:
-            raise ValueError(f"{checkpoint}: a checkpoint of an unfinished run; resume it, or delete it to start anew")
+            raise ValueError(
+                f"{checkpoint}: a checkpoint of an unfinished run; resume it (--resume), or delete it to start anew"
+            )
         state, saved = load_checkpoint(checkpoint, state)
         _check_same_run(checkpoint, saved, notes)
         notes = saved

@@ -166,7 +166,7 @@ def test_checkpoints_that_do_not_fit(tmp_path):
     path.unlink()
     unfinished = Config(**{**FLAGS, "epochs": 1}, learning_rate=0.02, patience=9)
     train(unfinished, split, "cpu", path, log=lambda line: None)
-    with pytest.raises(ValueError, match="a checkpoint of an unfinished run; resume it, or delete it"):
+    with pytest.raises(ValueError, match=r"a checkpoint of an unfinished run; resume it \(--resume\), or delete it"):
         train(unfinished, split, "cpu", path)
     with pytest.raises(ValueError, match="a checkpoint of a run with epochs=1, got 3"):
         train(CONFIG, split, "cpu", path, resume=True)
