@@ -193,7 +193,7 @@ def shared_dict(evidence: Evidence) -> dict[str, Any]:
 
 
 class Explanations(dict[str, Explanation]):
-    """Explanations of one input by method name: a dict that a notebook shows as Figure 1 of Lopardo et al. 2024."""
+    """Explanations of one input by method name: a dict that a notebook shows with the answer first."""
 
     def __init__(self, evidence: Evidence, found: dict[str, Explanation] | None = None) -> None:
         super().__init__(found or {})
@@ -251,6 +251,6 @@ class Explanations(dict[str, Explanation]):
         return Explanations, (self.evidence, dict(self))
 
     def _repr_html_(self) -> str:
-        from ..show.report import fragment
+        from ..show.report import notebook
 
-        return fragment(list(self.values()))
+        return notebook(self)

@@ -54,6 +54,16 @@ def fragment(explanations: Sequence[Explanation]) -> str:
     return f'<style>{words_css()}</style><div class="acf">{shown}</div>'
 
 
+def notebook(found: Explanations) -> str:
+    """What a notebook shows: the answer, then the words coloured by each method; of a bag, its maps."""
+    if found.evidence.model.groupings[0] == BAG_GROUPING:
+        return bag_fragment(found)
+    rows = fragment(list(found.values())) if len(found) > 1 else ""
+    # The rules of the page must not reach the notebook around the cell.
+    style = f"{words_css()}\n@scope(.acf-cell){{{page_css()}}}"
+    return f'<style>{style}</style><div class="acf acf-cell">{answer_section(found)}{rows}</div>'
+
+
 def _words_table(rows: Sequence[tuple[str, str, Explanation]], hover: bool) -> str:
     body = "".join(
         f'<tr><th scope=row title="{escape(tip)}">{escape(label)}</th><td dir="auto">{coloured(e, hover)}</td></tr>'
