@@ -127,3 +127,23 @@ def test_labels_with_control_characters_are_made_visible():
     evil = replace(found.evidence.game, labels=tuple(f"\x1b{label}" for label in found.evidence.game.labels))
     found.evidence.__dict__["game"] = evil
     assert "\x1b" not in reasons_text(found)
+
+
+def test_bags_have_reasons_and_regions():
+    """The margin of two classes over instances, and Owen values of regions against all orders."""
+    from attn_closed_form import BagClassifier
+    from tests import enumeration
+    from tests.explainable.test_bag_classifier import bag, network
+
+    model = BagClassifier(network(H=2), outputs=("normal", "tumour"))
+    found = model.explain(bag(regions=["a", "b", "a", "c", "b", "a"]), "shapley", output="tumour")
+    margin = model.explain(bag(), "shapley", output="margin:tumour,normal")
+    why = found.reasons()
+    assert why.sufficient.prediction == pytest.approx(margin.prediction)
+    assert why.sides == ("normal", "tumour") and why.things == "instances"
+    kept = [margin.evidence.game.value(m) for m in enumeration.coalitions(6) if m[list(why.sufficient.players)].all()]
+    assert (np.sign(kept) == np.sign(margin.prediction)).all()
+    regions = found.grouped("regions")
+    exact = enumeration.owen_by_orders(found.evidence.game, [[0, 2, 5], [1, 4], [3]])
+    assert np.abs(regions.unit_scores - exact.astype(float)).max() <= 1e-9
+    assert regions.labels == ("a", "b", "c")
