@@ -28,8 +28,8 @@ LOG_FACTOR = log_legendre_factor(THETA)
 # The same for single rows, whose intervals are short enough for large ellipses.
 ROW_THETA = np.geomspace(0.2, 3.0, 10)
 ROW_FACTOR = log_legendre_factor(ROW_THETA)
-# Multiples of its part of the error that a row is given before rounding up.
-MORE_PARTS = (8.0, 3.0, 1.0)
+# Multiple of its part of the error that a row of a large problem is given before rounding up.
+MORE_PARTS = 4.0
 # Part of a row's error that what lies outside of its interval may make.
 OUTSIDE = 0.125
 # Shortest interval: shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
@@ -82,22 +82,30 @@ def legendre_counts(sums: RowSums, d: int, allowed: float) -> tuple[Interval, Id
     best = log_error.argmin(axis=1)
     needed, rate = log_error[np.arange(best.size), best], 2 * ROW_THETA[best]
     exact = (d + 1) // 2
-    counts = _rounded_up(needed, rate, exact)
+    counts = _rounded_up(needed, rate, exact, d)
     counts[length <= 0] = 0
     return interval, counts
 
 
-def _rounded_up(needed: Array, rate: Array, exact: int) -> Ids:
+def _rounded_up(needed: Array, rate: Array, exact: int, d: int) -> Ids:
     """Whole numbers of nodes, so that all rows together make no more than their allowed error.
 
-    A row with m nodes makes e^(rate (needed - m)) times its part. Rounding up leaves much of it unused, so every row is
-    first given several parts, as long as the sum of what they make is no more than one part each.
+    A row with m nodes makes e^(rate (needed - m)) times its part. Rounding up leaves much of it unused. In a small
+    problem, where all rows go through together, the largest number is lowered as long as the sum of what the rows make
+    is no more than one part each; in a large one every row is given several parts, as long as the same holds.
     """
-    for parts in MORE_PARTS:
-        counts = np.minimum(np.maximum(np.ceil(needed - math.log(parts) / rate), 1.0), exact)
+
+    def fits(counts: Array) -> bool:
         made = np.where(counts < exact, np.exp(np.minimum(rate * (needed - counts), 50.0)), 0.0)
-        if np.add.reduce(made) <= needed.size:
-            break
+        return bool(np.add.reduce(made) <= needed.size)
+
+    counts = np.minimum(np.maximum(np.ceil(needed), 1.0), exact)
+    if float(np.add.reduce(counts)) * d > FEW_ELEMENTS:
+        more = np.minimum(np.maximum(np.ceil(needed - math.log(MORE_PARTS) / rate), 1.0), exact)
+        return (more if fits(more) else counts).astype(np.intp)
+    most = float(np.maximum.reduce(counts))
+    while most > 1 and fits(lower := np.minimum(counts, most - 1)):
+        counts, most = lower, most - 1
     return counts.astype(np.intp)
 
 

@@ -33,6 +33,7 @@ parameter rho = e^theta around [0, 1], m nodes err by at most (32/15) M e^(-2 m 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import lru_cache
 from pathlib import Path
 
@@ -141,11 +142,17 @@ def short_sums() -> tuple[Array, dict[float, list[tuple[float, Array, Array]]]]:
 
 
 def _short_sum(log_range: float, eps: float) -> tuple[Array, Array] | None:
-    log_ranges, table = short_sums()
-    i = int(np.searchsorted(log_ranges, log_range))
-    if i == log_ranges.size:
+    _, table = short_sums()
+    log_ranges = _log_ranges()
+    i = bisect_left(log_ranges, log_range)
+    if i == len(log_ranges):
         return None
-    return next(((lam, w) for error, lam, w in table[float(log_ranges[i])] if error <= eps), None)
+    return next(((lam, w) for error, lam, w in table[log_ranges[i]] if error <= eps), None)
+
+
+@lru_cache(maxsize=1)
+def _log_ranges() -> list[float]:
+    return short_sums()[0].tolist()
 
 
 def _frozen(*arrays: Array) -> tuple[Array, Array]:
