@@ -23,7 +23,7 @@ from ..explainable.bag_files import SUFFIXES as BAG_SUFFIXES
 from .task import CorpusError
 
 BATCH = 256
-COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+COMPRESSIONS = (".gz",)
 
 
 def pyarrow() -> Any:
