@@ -28,7 +28,7 @@ from functools import lru_cache
 import numpy as np
 
 from .._types import Array, Ids
-from ..game.budget import ULP, Budget, budget
+from ..game.budget import FACTOR, PRECISE, ULP, Budget, budget
 from ..game.by_size import centred_moments
 from ..game.engine import Batch, Rows, evaluate, parts, rows_of
 from ..game.node_counts import log_bound
@@ -37,7 +37,7 @@ from ..game.quadrature import ToleranceError
 from .hahn import UNIT
 from .kernel import Settings, kernel
 from .kernel_rule import Ladder, NoRuleError, ladder, size_rule
-from .regression import Moments, Regression
+from .regression import Moments, Regression, regression
 from .tilted_rule import MIXED_SIGNS, TiltedTerm, tilted_rule
 
 # Players from which the recursion over sizes says how long it will take, and its time for a row and a pair of players.
@@ -86,7 +86,7 @@ def moments_by_rule(game: PooledGame, found: Regression, settings: Settings, tol
     rules = ladder(d, width)
     unit = d * math.exp(-found.log_unit)  # from weights kernel(s) / d to those in units of pi(1)
     w = found.absent_share
-    goal = budget(game, tol, rule_amplification(found, width))
+    goal = _rule_budget(game, found, settings, tol)
     # In units of the rule's weights: what the moments may be wrong by.
     allowed = goal.p_error * goal.amplification / (unit * found.moment_factor())
     total, delta = np.zeros(2), np.zeros((1, d))
@@ -132,20 +132,34 @@ def _kernel_moments(d: int, width: float) -> tuple[Array, Array]:
     return q, q * (s * (d - s) / (d * max(d - 1, 1)))
 
 
-def rule_amplification(found: Regression, width: float) -> float:
+def rule_amplification(found: Regression, settings: Settings) -> float:
     """What `budget` is told for sums by a rule in p with the weights kernel(s) / d."""
-    unit = found.d * math.exp(-found.log_unit)
-    return _amplification(found, unit * _rule_factor(found.d, width, found))
+    return _amplification(found, max(_rule_factors(found.d, settings, found.k)))
 
 
-def _rule_factor(d: int, width: float, found: Regression) -> float:
-    """What a relative error of f, or of the sums over nodes, is multiplied by, in units of the rule's weights."""
-    q, mixed = _kernel_moments(d, width)
+def _rule_budget(game: PooledGame, found: Regression, settings: Settings, tol: float) -> Budget:
+    """The budget of `rule_amplification`, or one with more of the error for 1/D, since rounding takes little of it."""
+    values, sums = _rule_factors(found.d, settings, found.k)
+    if sums > values:
+        goal = budget(game, tol, _amplification(found, values))
+        rounding = ULP * (PRECISE + (0.0 if goal.precise else FACTOR * game.d))
+        eps = goal.eps - (sums / values - 1) * rounding
+        if eps > goal.eps / 2 and goal.spread > 0:
+            return goal._replace(eps=eps)
+    return budget(game, tol, rule_amplification(found, settings))
+
+
+@lru_cache(maxsize=512)
+def _rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
+    """What a relative error of f, and one of the sums over nodes, is multiplied by."""
+    found = regression(d, settings, k)
+    unit = d * math.exp(-found.log_unit)
+    q, mixed = _kernel_moments(d, settings.kernel_width)
     # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of |s/d - w| at most.
     level, difference = float(q.sum()), 2 * float(mixed.sum())
     spread = math.sqrt(level * float(q @ found.deviation**2))
     rounding = MIXED_SIGNS * found.rounding_factor(level, spread + difference, 2 * difference)
-    return max(found.value_factor(q), rounding)
+    return unit * found.value_factor(q), unit * rounding
 
 
 def _amplification(found: Regression, factor: float) -> float:

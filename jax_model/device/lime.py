@@ -62,7 +62,7 @@ def lime_limit(
     settings, tol, size = check_settings(kernel_width, ridge, num_samples), check_tol(tol), games_at_once(batch, chunk)
     sizes = np.asarray(batch.players)
     found = [regression(int(d), settings, int(d)) if d > 1 else None for d in sizes]
-    goals = plan_batch(batch, tol, [rule_amplification(one, kernel_width) if one else 1.0 for one in found])
+    goals = plan_batch(batch, tol, [rule_amplification(one, settings) if one else 1.0 for one in found])
     sums, problems = sums_of(batch, goals, size), dict(goals.problems)
     rules: list[SizeRule | None] = []
     for i, (one, goal) in enumerate(zip(found, goals.budgets, strict=True)):
