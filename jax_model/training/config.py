@@ -28,7 +28,7 @@ AUTOMATIC: dict[str, Any] = {
     "K": 1,
     "learning_rate": 5e-3,
     "weight_decay": 0.1,
-    "unk_start": -4.0,
+    "unk_start": -1.0,
     "unk_by": "words",
     "validation": 0.1,
 }

@@ -45,7 +45,7 @@ def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[di
 
     Small embeddings let a word that is hardly seen start, and stay, without an opinion. [CLS] keeps its size, as it
     alone makes the query. [UNK], which is also the padding, starts at the attention logit `unk_start` in every head:
-    far below zero, a short text is not drowned in its own padding while the heads learn to look away (with one head and
+    below zero, a short text is not drowned in its own padding while the heads learn to look away (with one head and
     `unk_start` 0, one run in a few never did). NumPy draws the numbers: no compilation, and the same ones under every
     version of JAX.
     """
