@@ -38,7 +38,7 @@ from .hahn import UNIT, size_moments
 from .kernel import EXTENDED
 
 # Numbers of nodes that are tried: rows with equal numbers go through the engine together, so they are few.
-COUNTS = (2, 4, 6, 8, 10, 12, 14, 17, 20, 24, 28, 33, 39, 46, 54)
+COUNTS = (2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 20, 24, 28, 33, 39, 46, 54)
 # Added to a bound on differences it bounds E_p[f 1{j present}] and E_p[f]; see the docstring of `node_counts.py`.
 LOG_PRESENT = np.log((1 + COSH) / 2) - 0.5
 

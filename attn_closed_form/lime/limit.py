@@ -27,7 +27,8 @@ from .._types import Array
 from ..game.pooled_game import PooledGame
 from .features import Features, as_features
 from .kernel import check_settings, check_tol
-from .moments import find_moments, single_player
+from .moments import find_moments
+from .one_player import single_player
 from .regression import regression
 
 

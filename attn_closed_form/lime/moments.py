@@ -1,4 +1,4 @@
-"""The moments of f that LIME's regression needs (`regression.py`), good enough for `tol`: three ways to them.
+"""The moments of f that LIME's regression needs (`regression.py`), good enough for `tol`: two ways to them.
 
 1. **A rule in p for the kernel**, O(L m d). The engine's sums of E_p[f] and Delta_j(p), p the probability of being
 present, make
@@ -10,7 +10,6 @@ present, make
    made for it by `tilted_rule.py`.
 2. **The recursion over sizes** (`game/by_size.py`), O(L d^2), where a row has neither, or the kernel is so narrow that
    nothing but it keeps the digits.
-3. **One player**: two values of f.
 
 **Errors.** A coefficient is E[psi f'] with a known function psi, so a relative error eps of 1/D, and the rounding of
 the sums, are multiplied by `Regression.value_factor` or `rounding_factor`; `budget` gives them half of `tol`. The rule
@@ -277,25 +276,3 @@ def _warn(game: PooledGame, goal: Budget) -> None:
         RuntimeWarning,
         stacklevel=4,
     )
-
-
-def single_player(game: PooledGame, settings: Settings, tol: float) -> tuple[float, float]:
-    """Coefficient and intercept for d = 1: a regression through two values of f.
-
-    In units of 1/n the document has weight 1, the other row some u = (n-1) pi(1), so coef = (f(all) - f(none)) u /
-    (u + ridge (1 + u)); for n to infinity u is infinite. f(all) and f(none) are right to a few ulps of max|f| and of
-    the heads' spread, which `budget` bounds.
-    """
-    budget(game, tol, 0.5)
-    everyone, nobody = (float(x) for x in game.value([[True], [False]]))
-    change = everyone - nobody
-    ridge = settings.ridge
-    if settings.num_samples is None:
-        coef = change / (1 + ridge)
-        return coef, nobody
-    inverse = float(np.exp(min(5000.0 / settings.kernel_width / settings.kernel_width, 600.0))) / (
-        settings.num_samples - 1
-    )  # 1 / u
-    coef = change / (1 + ridge * (1 + inverse))
-    # The mean of f less coef times the mean of Z, both about f(none): weights inverse and 1.
-    return coef, nobody + (change - coef) * (inverse / (1 + inverse))
