@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -133,11 +133,12 @@ class Killer(threading.Thread):
 
 
 def children(pid: int) -> list[int]:
-    """Processes that a process has started; none where there is no /proc."""
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+    """Processes that a process has started, in any of its threads; none where there is no /proc."""
+    found: list[int] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(child) for child in file.read_text().split()]
+    return sorted(found)
 
 
 def command_line(pid: int) -> str:
@@ -199,7 +200,7 @@ def many_clients(port: int, texts: list[str], clients: int, case: str) -> tuple[
             except OSError:  # the connection broke: the request is lost, and the next one has a new connection
                 connection.close()
                 continue
-            if status == 200 and text.encode() in answer:
+            if status == 200 and json.dumps(text).encode() in answer:
                 seconds.append(took)
         connection.close()
 

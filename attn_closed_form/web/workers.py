@@ -130,11 +130,9 @@ class InProcesses:
     def restart(self) -> None:
         """Replace every worker by one that has opened the model anew. Blocks; call it in a thread."""
         for slot in self.slots:
-            try:
-                slot.replace(self.hire())
-            except RuntimeError as error:  # the old ones go on
-                print(f"not restarted: {error}", file=sys.stderr, flush=True)
-                return
+            slot.renew.set()
+            while slot.renew.is_set() and not self.ending.is_set():
+                time.sleep(0.02)
 
     def hire(self) -> _Worker:
         """A new worker that is ready; RuntimeError says why there is none."""
@@ -171,8 +169,8 @@ class _Slot(threading.Thread):
     def __init__(self, computer: InProcesses) -> None:
         super().__init__(daemon=True)
         self.computer = computer
-        self.lock = threading.Lock()  # held while the worker has a request
         self.worker: _Worker | None = None
+        self.renew = threading.Event()  # set from outside, cleared when there is another worker
 
     @property
     def ready(self) -> bool:
@@ -185,12 +183,13 @@ class _Slot(threading.Thread):
         while not self.computer.ending.is_set():
             if self.worker is None and not self._hired():
                 continue
+            if self.renew.is_set():
+                self._renewed()
             job = self.computer.next_job()
-            with self.lock:
-                if job is not None:
-                    self._serve(job)
-                elif self.worker is not None and not self.worker.process.is_alive():
-                    self._bury()
+            if job is not None:
+                self._serve(job)
+            elif self.worker is not None and not self.worker.process.is_alive():
+                self._bury()
         self.kill()
 
     def _hired(self) -> bool:
@@ -242,12 +241,17 @@ class _Slot(threading.Thread):
         if worker is not None:
             worker.end()
 
-    def replace(self, worker: _Worker) -> None:
-        """Give the next request to another worker."""
-        with self.lock:
-            old, self.worker = self.worker, worker
+    def _renewed(self) -> None:
+        """Another worker in place of this one. Hired by this thread, because a worker leaves with the thread that
+        started it (`_processes.settle`).
+        """
+        try:
+            old, self.worker = self.worker, self.computer.hire()
             if old is not None:
                 old.end()
+        except RuntimeError as error:  # the old one goes on
+            print(f"not restarted: {error}", file=sys.stderr, flush=True)
+        self.renew.clear()
 
     def kill(self) -> None:
         """End the worker, whatever it does."""

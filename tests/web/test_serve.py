@@ -206,6 +206,7 @@ def test_workers_are_replaced_restarted_and_ended(tmp_path):
             lambda: server.explain(TEXT).json()["output"] in ("bad", "good") and not second.keys() & server.workers()
         )
         assert server.client.get("/api/model").json()["outputs"] == ["bad", "good"]
+        assert server.metric("acf_workers_lost_total") == 2  # the old ones were replaced, and nobody else was lost
         (tmp_path / "small.npz").write_bytes(b"damaged")
         third = server.workers()
         server.process.send_signal(signal.SIGHUP)
