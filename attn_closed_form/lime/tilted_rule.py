@@ -49,6 +49,8 @@ from .kernel import EXTENDED
 MOST_NODES, BEYOND = 40, 40
 # Nodes that interpolatory rules may have more than the degree that is asked for.
 STEPS = (0, 2, 5, 9, 14)
+# Beyond it the mean of p is next to nothing, and squares would leave float64.
+LARGEST_BETA = 1e100
 # Weights of both signs are no matter where sum |omega| p^k is at most this times sum omega p^k, k = 0, 1, 2. Elsewhere
 # the rounding of what cancels counts as an error of the rule.
 MIXED_SIGNS = 1.25
@@ -97,7 +99,7 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> Tilt
     (True, True)
     """
     d = kernel_present.size - 1
-    if term.t == 0:
+    if _rest(d, term, float(kernel_present.max()), 0) <= allowed:  # nobody alone counts
         return TiltedRule(np.zeros(1), kernel_present[:1].copy(), np.zeros(1))
     M = _last_size(d, term, float(kernel_present.max()), allowed / 8)
     m = np.arange(M + 1)
@@ -115,19 +117,21 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> Tilt
 
 
 def _last_size(d: int, term: TiltedTerm, most: float, allowed: float) -> int:
-    """Fewest sizes M whose rest is allowed: sum_{m>M} most B [(c_0 + lo) t^m + (m/d) hi t'^(m-1)], t' = t d/(d-1)."""
-    t, near = term.t, min(1.0, term.t * d / max(d - 1, 1))
+    """Fewest sizes M, or a few more, whose rest is allowed."""
+    M = 1
+    while d > M and _rest(d, term, most, M) > allowed:
+        M = min(d, M + 1 + M // 8)
+    return M
+
+
+def _rest(d: int, term: TiltedTerm, most: float, M: int) -> float:
+    """Bound of what sizes above M add: sum_{m>M} most B [(c_0 + lo) t^m + (m/d) hi t'^(m-1)], t' = t d/(d-1)."""
+    t, near = term.t, term.t * d / max(d - 1, 1)
+    if near >= 1 - 1e-12:
+        return np.inf
     fixed = most * term.B * (term.background + term.light)
     moving = most * term.B * term.heavy / d
-    if near >= 1 - 1e-12:
-        return d
-    M = 1
-    while d > M:
-        rest = fixed * t ** (M + 1) / (1 - t) + moving * near**M * (M + 1 - M * near) / (1 - near) ** 2
-        if rest <= allowed:
-            return M
-        M = min(d, M + 1 + M // 8)
-    return d
+    return fixed * t ** (M + 1) / (1 - t) + moving * near**M * (M + 1 - M * near) / (1 - near) ** 2
 
 
 def _moments(q: Array, d: int, count: int) -> Array:
@@ -188,7 +192,7 @@ def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Ar
 
     Gauss rules where there are any, else nodes of Gauss and Jacobi with interpolatory weights.
     """
-    beta = max(0.0, float(mu[0] / mu[1]) - 2) if mu.size > 1 and mu[1] > 0 else 0.0
+    beta = max(0.0, float(mu[0] / mu[1]) - 2) if mu[1] > mu[0] / LARGEST_BETA else LARGEST_BETA
     first = min((degree + 1) // 2, MOST_NODES)
     count = max(2 * first + 4, min(degree + STEPS[-1], MOST_NODES))
     n = np.arange(count + 1.0)
