@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from .source import add_model_option, read_model
+from .source import add_model_option
 
 EXAMPLES = """\
 examples:
@@ -29,6 +29,7 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_option(parser)
+    parser.add_argument("--models", metavar="DIR", help="a folder of model files to choose from on the page")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=_port, default=8000, help="port, 0 for any free one (default: 8000)")
     parser.add_argument(
@@ -81,4 +82,4 @@ def run(args: argparse.Namespace) -> int:
             raise
         raise ImportError(f"serve needs {error.name}: pip install 'attn-closed-form[web]'") from None
     limits = Limits(queue=max(1, args.queue), seconds=args.timeout)
-    return serve(read_model(args.model), args.model, args.host, args.port, args.workers, limits)
+    return serve(args.models or args.model, args.host, args.port, args.workers, limits)

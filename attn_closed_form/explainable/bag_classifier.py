@@ -84,6 +84,7 @@ class BagClassifier(Explains):
     bag: Bag | None = None
     other_heads: Callable[..., BagClassifier] | None = None
 
+    reads = "a bag"
     groupings = ("instances", "regions")
     absences = ("deleted",)
 

@@ -94,6 +94,9 @@ class Explainable(Protocol):
     groupings : what may be a player, the default first, such as ("words", "positions")
     absences : what an absent player may become, the default first, such as ("unk", "deleted")
     temperature : divides the logits in probabilities, and nowhere else
+
+    A model whose `read` takes a string for the name of a file also says `reads = "a bag"` or the like, and the page
+    then gives it no strings; without it a model reads "a text".
     """
 
     @property

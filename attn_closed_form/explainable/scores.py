@@ -52,6 +52,7 @@ class Scores(Explains):
     v_background: tuple[float, ...] = (0.0,)
     temperature: float = 1.0
 
+    reads = "a table of scores"
     groupings = ("units", "groups")
     absences = ("as given", "deleted")
 

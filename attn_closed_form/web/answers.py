@@ -57,9 +57,13 @@ def explain_answer(model: Explainable, asked: Question) -> dict[str, Any]:
 
 
 def _found(model: Explainable, asked: Question) -> Explanations:
+    reads = getattr(model, "reads", "a text")
+    if isinstance(asked.raw, str) and reads != "a text":
+        # Such a model takes a string for the path of a file; nobody may open files of this machine by asking.
+        raise Refusal(422, f"text: expected `input` with {reads}, which this model reads, got a text", "text")
     try:
         return explain_units(model, model.read(asked.raw), asked.methods, asked.settings)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OSError) as error:
         raise Refusal(422, str(error), str(error).partition(":")[0]) from None
 
 

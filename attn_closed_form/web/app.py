@@ -23,10 +23,12 @@ from starlette.types import ASGIApp
 
 from ..explainable.protocol import Explainable
 from ..show.report_assets import words_css
+from .bag_answer import MAX_BAG_BYTES
 from .computing import KINDS, Computer, InThreads, error_bytes, json_bytes
 from .fields import MAX_BYTES, Refusal
 from .guard import Guard
 from .metrics import TYPE, Metrics
+from .models import open_models
 from .reference import openapi, reference_page
 
 
@@ -57,6 +59,9 @@ FILES = {
 }
 
 
+BAG_SECONDS = 60.0  # for the file of a bag to arrive
+
+
 def make_app(
     model: Explainable | Computer, name: str, loopback_only: bool = True, limits: Limits | None = None
 ) -> ASGIApp:
@@ -73,7 +78,7 @@ def make_app(
     -------
     An ASGI application, for uvicorn or any other server
     """
-    computer: Computer = model if hasattr(model, "ask") else InThreads(model, name)  # type: ignore[assignment]
+    computer: Computer = model if hasattr(model, "ask") else InThreads(open_models(model, name))  # type: ignore[assignment]
     desk = _Desk(computer, limits or Limits())
 
     async def about_model(request: Request) -> Response:
@@ -126,7 +131,8 @@ class _Desk:
                 raise Refusal(503, f"expected at most {self.limits.queue} requests at a time; try again in a second")
             self.waiting += 1
             try:
-                body = await _body(request, self.limits.body_seconds)
+                read = _bag_body if kind == "bag" else _body
+                body = await read(request, self.limits.body_seconds)
                 status, answer = await self.computer.ask(kind, body, self.limits.seconds)
             except anyio.get_cancelled_exc_class():
                 # Only an ending server cancels; a sentence serves better than a broken connection and a traceback.
@@ -145,22 +151,28 @@ class _Desk:
         return json_response(fields, 200 if state.ready else 503)
 
 
-async def _body(request: Request, seconds: float) -> bytes:
-    """The body, unless it is not JSON, too large or too slow; a body that says its size is refused unread."""
+async def _bag_body(request: Request, seconds: float) -> bytes:
+    """A line with what the address asks (name, model, output), then the bytes of the file."""
+    head = json_bytes(dict(request.query_params)) + b"\n"
+    return head + await _body(request, max(seconds, BAG_SECONDS), "application/octet-stream", MAX_BAG_BYTES)
+
+
+async def _body(request: Request, seconds: float, expected: str = "application/json", most: int = MAX_BYTES) -> bytes:
+    """The body, unless it is of another type, too large or too slow; one that says its size is refused unread."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/json":
+    if media != expected:
         # Also what keeps other sites out: a browser asks before it sends this type across origins, and gets a no.
-        raise Refusal(415, f"Content-Type: expected application/json, got {media[:40] or 'none'}")
+        raise Refusal(415, f"Content-Type: expected {expected}, got {media[:40] or 'none'}")
     stated = request.headers.get("content-length", "")
-    if stated.isdigit() and int(stated[:12]) > MAX_BYTES:
-        raise Refusal(413, f"body: expected at most {MAX_BYTES:,} bytes, got {int(stated[:12]):,}")
+    if stated.isdigit() and int(stated[:12]) > most:
+        raise Refusal(413, f"body: expected at most {most:,} bytes, got {int(stated[:12]):,}")
     body = bytearray()
     try:
         with anyio.fail_after(seconds):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > MAX_BYTES:
-                    raise Refusal(413, f"body: expected at most {MAX_BYTES:,} bytes, got more")
+                if len(body) > most:
+                    raise Refusal(413, f"body: expected at most {most:,} bytes, got more")
     except TimeoutError:
         raise Refusal(408, f"body: expected within {seconds:g} seconds") from None
     except ClientDisconnect:

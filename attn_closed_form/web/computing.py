@@ -19,11 +19,13 @@ import anyio
 import anyio.to_thread
 
 from ..explainable.protocol import Explainable
-from .answers import explain_answer, interactions_answer, model_answer, why_answer
+from .answers import explain_answer, interactions_answer, why_answer
+from .bag_answer import bag_answer
 from .fields import Question, Refusal, question, read_json
+from .models import Models
 
 THREADS = 8
-KINDS = ("explain", "why", "interactions")  # of answers; each has an address of its own
+KINDS = ("explain", "why", "interactions", "bag")  # of answers; each has an address of its own
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,25 @@ class Computer(Protocol):
         """How the workers are."""
 
 
-def answer_bytes(model: Explainable, kind: str, body: bytes) -> tuple[int, bytes]:
+def answer_bytes(models: Models, kind: str, body: bytes) -> tuple[int, bytes]:
     """Status and JSON of the answer to one request; `kind` is one of KINDS.
 
+    The body is a JSON object; of a bag, a line with a JSON object and then the bytes of its file.
+
     >>> from attn_closed_form import load_demo_model
-    >>> answer_bytes(load_demo_model(), "explain", b'{"txt": 1}')[0]
+    >>> answer_bytes(Models({"demo": load_demo_model()}), "explain", b'{"txt": 1}')[0]
     422
     """
     # Looked up here, so that a test can put something slow or broken in their place.
     answers: dict[str, Callable[[Explainable, Question], dict[str, Any]]]
     answers = {"explain": explain_answer, "why": why_answer, "interactions": interactions_answer}
     try:
-        return 200, json_bytes(answers[kind](model, question(read_json(body), player=kind == "interactions")))
+        head, _, data = body.partition(b"\n") if kind == "bag" else (body, b"", b"")
+        asked = read_json(head)
+        model = models.pick(asked.pop("model", None))
+        if kind == "bag":
+            return 200, json_bytes(bag_answer(model, asked, data))
+        return 200, json_bytes(answers[kind](model, question(asked, player=kind == "interactions")))
     except Refusal as refusal:
         return refusal.status, error_bytes(refusal)
     except Exception:
@@ -90,10 +99,11 @@ def too_slow(seconds: float) -> Refusal:
     return Refusal(504, f"expected an answer within {seconds:g} seconds; try a shorter text or fewer methods")
 
 
-def warm_up(model: Explainable) -> None:
+def warm_up(models: Models) -> None:
     """Pay now for collapsed tables and for imports that wait until needed."""
-    with contextlib.suppress(Refusal):  # a model that reads no text says so, and is warm all the same
-        explain_answer(model, question({"text": "a"}))
+    for model in models.values():
+        with contextlib.suppress(Refusal):  # a model that reads no text says so, and is warm all the same
+            explain_answer(model, question({"text": "a"}))
 
 
 class InThreads:
@@ -102,15 +112,15 @@ class InThreads:
     Simple, and enough for one person; Python gives it about one core, whatever the number of threads.
     """
 
-    def __init__(self, model: Explainable, name: str) -> None:
-        self.model = model
-        self.about = model_answer(model, name)
+    def __init__(self, models: Models) -> None:
+        self.models = models
+        self.about = models.about()
         self.limiter: anyio.CapacityLimiter | None = None
         self.timeouts = 0
 
     async def start(self) -> None:
         """Warm up."""
-        await anyio.to_thread.run_sync(warm_up, self.model)
+        await anyio.to_thread.run_sync(warm_up, self.models)
 
     async def stop(self) -> None:
         """Nothing to end."""
@@ -122,7 +132,7 @@ class InThreads:
         try:
             with anyio.fail_after(seconds):
                 return await anyio.to_thread.run_sync(
-                    answer_bytes, self.model, kind, body, limiter=self.limiter, abandon_on_cancel=True
+                    answer_bytes, self.models, kind, body, limiter=self.limiter, abandon_on_cancel=True
                 )
         except TimeoutError:
             self.timeouts += 1

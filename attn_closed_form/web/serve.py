@@ -15,15 +15,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import uvicorn
 
-from ..explainable.protocol import Explainable
-from ..show.sanitize import elide, visible
 from .app import Limits, make_app
 from .computing import Computer, InThreads
 from .guard import is_loopback
+from .models import Source, open_models
 from .workers import InProcesses
 
 # Seconds that answers under way get after Ctrl-C.
@@ -31,8 +29,7 @@ GRACE = 2
 
 
 def serve(
-    model: Explainable,
-    path: str | None = None,
+    source: Source = None,
     host: str = "127.0.0.1",
     port: int = 8000,
     workers: int = 0,
@@ -42,8 +39,8 @@ def serve(
 
     Parameters
     ----------
-    model : what the page explains
-    path : the file that it came from, None for the shipped one; the page shows its name, never where it lies
+    source : a model, the file of one, a folder of such files, or None for the shipped one; the page shows names of
+        files, never where they lie
     host, port : where to listen; port 0 takes any free one
     workers : processes that compute; 0 computes in threads of this process
     limits : on queue and time
@@ -53,8 +50,9 @@ def serve(
     OSError
         if the address cannot be had, in one readable line
     """
-    name = elide(visible(Path(path).name), 60) if path else "the shipped sentiment model"
-    computer: Computer = InProcesses(path or model, name, workers) if workers else InThreads(model, name)
+    models = open_models(source)  # also where processes open them: what is wrong is said before anything starts
+    name = next(iter(models)) if len(models) == 1 else f"{len(models)} models"
+    computer: Computer = InProcesses(source, None, workers) if workers else InThreads(models)
     with listen(host, port) as sock:
         address = sock.getsockname()
         loopback = is_loopback(address[0])

@@ -25,11 +25,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from .._processes import how_it_ended, settle, start
-from ..explainable.open_model import open_model
-from ..explainable.protocol import Explainable
-from .answers import model_answer
 from .computing import State, answer_bytes, error_bytes, too_slow, warm_up
 from .fields import Refusal
+from .models import Source, open_models
 
 ATTEMPTS = 3
 LOOK = 0.25  # seconds between two looks at an idle worker
@@ -76,12 +74,13 @@ class InProcesses:
 
     Parameters
     ----------
-    source : the path of a model, which every worker opens itself (and anew at a restart), or a model
+    source : the path of a model or of a folder of models, which every worker opens itself (and anew at a restart), or a
+        model
     name : what the page calls it
     workers : how many processes
     """
 
-    def __init__(self, source: str | Explainable | None, name: str, workers: int) -> None:
+    def __init__(self, source: Source, name: str | None, workers: int) -> None:
         if workers < 1:
             raise ValueError(f"workers: expected a positive number, got {workers}")
         self.source, self.name = source, name
@@ -261,16 +260,16 @@ class _Slot(threading.Thread):
             worker.process.join()
 
 
-def _work(pipe: Any, source: str | Explainable | None, name: str) -> None:
+def _work(pipe: Any, source: Source, name: str | None) -> None:
     """The life of a worker."""
     settle()
     try:
-        model = open_model(source) if source is None or isinstance(source, str) else source
-        warm_up(model)
+        models = open_models(source, name)
+        warm_up(models)
     except Exception as error:
         pipe.send(("failed", f"{type(error).__name__}: {error}"))
         return
-    pipe.send(("ready", model_answer(model, name)))
+    pipe.send(("ready", models.about()))
     with suppress(EOFError, OSError):
         while True:
-            pipe.send(answer_bytes(model, *pipe.recv()))
+            pipe.send(answer_bytes(models, *pipe.recv()))

@@ -101,6 +101,10 @@ def test_a_table_of_scores_is_answered_like_a_text():
     got = post({"input": table, "removed": [1]}, app=app).json()
     assert got["labels"] == ["x", "y", "z"] and got["text"] is None and "g-l1" not in got["methods"]
     assert_algebraic(got["removal"]["change"], -got["methods"]["loo"]["scores"][1], scale=1.0)
+    for path in ("/etc/passwd", __file__, "scores.csv"):  # a string is no way to files of this machine
+        for field in ("text", "input"):
+            refused = post({field: path}, app=app)
+            assert refused.status_code == 422 and "expected `input` with a table of scores" in refused.json()["error"]
     refused = post({"input": {"s": [0.0]}}, app=app)
     assert refused.status_code == 422 and "expected a column 'v'" in refused.json()["error"]
 

@@ -1,10 +1,16 @@
 """The live page in a real browser: Debian's Chromium, without a window, driven by Playwright."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx
+import numpy as np
 import pytest
+
+from attn_closed_form import TextClassifier, Vocabulary, random_weights
 
 ROOT = Path(__file__).parents[2]
 TEXT = "The plot is a mess and the ending is terrible, but the acting is wonderful. A mess!"
@@ -270,6 +276,102 @@ def test_characters_beyond_the_basic_plane_do_not_shift_the_words(page, address)
     check_table(page, answer)
     word(page, "wonderful").click()
     wait(page, text, removed=[answer["labels"].index("wonderful")])
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """A server of two models, one of texts and one of bags, and a bag for the second."""
+    folder = tmp_path_factory.mktemp("models")
+    vocabulary = Vocabulary(["[CLS]", "[UNK]", "fine", "dull", "film"])
+    weights = random_weights(seed=1, D=5, C=3)
+    TextClassifier(weights, vocabulary, ("sport", "trade", "crops")).save(folder / "a_texts.npz")
+    rng = np.random.default_rng(0)
+    shapes = {"0": (6, 5), "2.attention_a.0": (4, 6), "2.attention_b.0": (4, 6), "2.attention_c": (1, 4)}
+    layers = {f"attention_net.{name}": shape for name, shape in shapes.items()} | {"classifiers": (2, 6)}
+    state = {f"{name}.weight": rng.normal(size=shape) for name, shape in layers.items()}
+    state |= {f"{name}.bias": rng.normal(size=shape[0]) for name, shape in layers.items()}
+    np.savez(folder / "b_bags.npz", **state)
+    (folder / "c_broken.npz").write_bytes(b"no model")
+    slide = folder.parent / "slide.npz"
+    coords = np.array([(256 * x, 256 * y) for x in range(4) for y in range(3)])
+    np.savez(slide, features=rng.normal(size=(12, 5)), coords=coords)
+    command = [sys.executable, "-m", "attn_closed_form", "serve", "--models", str(folder), "--port", "0"]
+    server = subprocess.Popen(
+        [*command, "--workers", "0"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    yield next(part for part in server.stdout.readline().split() if part.startswith("http")), slide
+    server.terminate()
+    assert "left out" in server.communicate(timeout=20)[1]
+
+
+def test_models_of_a_folder_and_the_map_of_a_bag(browser, several):
+    address, slide = several
+    page = browser.new_page()
+    page.goto(address)
+    page.fill("#text", "a fine film")
+    wait(page, "a fine film")
+    assert page.locator("#output option").all_inner_texts() == ["the predicted class", "sport", "trade", "crops"]
+    page.select_option("#output", "crops")
+    page.wait_for_function("() => document.getElementById('prediction').textContent.includes('crops')")
+    page.select_option("#model-choice", "b_bags.npz")
+    assert page.locator("#text").is_hidden() and page.locator("#results").is_hidden()
+    page.set_input_files("#file", slide)
+    page.wait_for_selector("#bag-maps img.map")
+    assert page.locator("#bag-maps img.map").count() == 2
+    assert page.evaluate(
+        "() => [...document.querySelectorAll('img.map')].every((i) => i.complete && i.naturalWidth > 3)"
+    )
+    assert "model=b_bags.npz" in page.url
+    page.set_input_files("#file", {"name": "bad.h5", "mimeType": "application/octet-stream", "buffer": b"nothing"})
+    page.get_by_role("alert").get_by_text("bad.h5").wait_for()
+    page.close()
+
+
+def test_a_server_that_hangs_or_ends_is_said_and_its_return_is_noticed(browser, tmp_path):
+    command = [sys.executable, "-m", "attn_closed_form", "serve", "--workers", "0", "--port"]
+
+    def start(port):
+        server = subprocess.Popen([*command, str(port)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        address = next(part for part in server.stdout.readline().split() if part.startswith("http"))
+        return server, address
+
+    server, address = start(0)
+    page = browser.new_page()
+    page.goto(address)
+    write(page, "fine")
+    server.send_signal(signal.SIGSTOP)
+    page.fill("#text", "fine film")
+    page.get_by_role("alert").get_by_text("Waiting for the server").wait_for()
+    assert page.inner_text("#time") == ""
+    server.send_signal(signal.SIGCONT)
+    wait(page, "fine film")
+    server.kill()
+    server.communicate()
+    page.fill("#text", "a fine film")
+    page.get_by_role("alert").get_by_text("asks again until it is back").wait_for()
+    server, _ = start(int(address.rstrip("/").rpartition(":")[2]))
+    wait(page, "a fine film")  # without a key pressed
+    assert page.inner_text("#message") == ""
+    page.close()
+    server.kill()
+    server.communicate()
+
+
+def test_a_replacement_says_its_exact_change(page, address):
+    write(page, TEXT)
+    page.select_option("#replaced", label="wonderful")
+    page.fill("#replacement", "dull")
+    page.wait_for_function("() => document.getElementById('replaced-change').textContent.includes('a change of')")
+    other = api(address, text=TEXT.replace("wonderful", "dull"))["prediction"]
+    assert number(page.get_attribute("#replaced-change", "data-value")) == pytest.approx(other, abs=1e-6)
+
+
+def test_hebrew_runs_from_right_to_left(page):
+    write(page, "סרט נפלא מאוד")
+    boxes = [page.locator("#strip button").nth(i).bounding_box()["x"] for i in range(3)]
+    assert boxes == sorted(boxes, reverse=True)
+    row = [page.locator("#figure tr[data-methods] i").nth(i).bounding_box()["x"] for i in range(3)]
+    assert row == sorted(row, reverse=True)
 
 
 def test_messages(page, address):

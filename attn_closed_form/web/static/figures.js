@@ -182,3 +182,16 @@ export function drawWhy(reasons, sentences, why) {
   const caption = element("caption", { textContent: "What each sentence contributes (Owen values)" });
   sentences.replaceChildren(...(rows.length > 1 ? [element("table", { className: "plain" }, caption, element("tbody", {}, ...rows))] : []));
 }
+
+// The map of a bag, where its attention is, and its strongest instances.
+export function drawBag(maps, table, answer) {
+  const pictures = [["map", "Exact Shapley values: orange speaks for it, blue against"], ["attention", "Attention: no sign, no class"]];
+  maps.replaceChildren(
+    ...pictures.filter(([key]) => answer[key]).map(([key, caption]) =>
+      element("figure", {}, element("img", { src: answer[key], alt: `${caption}, ${answer.instances} instances`, className: "map" }), element("figcaption", { className: "note", textContent: caption })),
+    ),
+  );
+  if (!maps.childElementCount) maps.append(element("p", { className: "note", textContent: "This bag has no coordinates, so there is no map." }));
+  const rows = answer.strongest.map(([label, score]) => element("tr", {}, element("th", { scope: "row", textContent: elide(label, 60) }), element("td", { className: "r", textContent: digits(score) })));
+  table.replaceChildren(element("table", { className: "plain" }, element("caption", { textContent: `The strongest of ${answer.instances} instances` }), element("tbody", {}, ...rows)));
+}
