@@ -43,7 +43,7 @@ def cheapest_sufficient(game: PooledGame, theta: float, cost: Array) -> Cheapest
         least[without] = np.minimum(least[without], least[without | (1 << j)])
         possible[without] &= possible[without | (1 << j)]
     price = masks @ cost
-    k = _cheapest(price, least > theta)
+    k = _cheapest(price, least > theta, least)
     return Cheapest(masks[k], float(least[k]), float(price[possible].min()))
 
 
@@ -56,12 +56,14 @@ def cheapest_flip(game: PooledGame, theta: float, cost: Array) -> Cheapest:
     lower = float(price[possible].min()) if possible.any() else np.inf
     if not certain.any():
         return Cheapest(None, float(value.min()), lower)
-    k = _cheapest(price, certain)
+    k = _cheapest(price, certain, -value)
     return Cheapest(masks[k], float(value[k]), lower)
 
 
-def _cheapest(price: Array, allowed: Masks) -> int:
-    return int(np.argmin(np.where(allowed, price, np.inf)))
+def _cheapest(price: Array, allowed: Masks, margin: Array) -> int:
+    """The cheapest of the allowed sets; of several, the one that is furthest on its side."""
+    cheapest = allowed & (price == price[allowed].min())
+    return int(np.argmax(np.where(cheapest, margin, -np.inf)))
 
 
 def _errors(game: PooledGame) -> Array:

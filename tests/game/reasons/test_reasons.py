@@ -183,3 +183,11 @@ def test_knapsack_by_enumeration():
             assert cover.best[c] == pytest.approx((masks @ gain)[masks @ cost <= c].max(), abs=1e-12)
             assert cost[cover.items(c)].sum() <= c
             assert gain[cover.items(c)].sum() == pytest.approx(cover.best[c], abs=1e-12)
+
+
+def test_of_equally_small_sets_the_one_furthest_on_its_side_is_named():
+    game = PooledGame.from_scores([[0.0, 0.0, 0.0]] * 2, [[0.1, 3.0, 0.5]] * 2, s_background=-5.0, v_background=0.1)
+    reason = sufficient_reason(game)
+    assert reason.size == 0 or reason.players == (1,)
+    flipped = PooledGame.from_scores([[0.0, 0.0, 0.0]] * 2, [[0.1, 3.0, 0.5]] * 2, s_background=-5.0, v_background=-0.1)
+    assert sufficient_reason(flipped).players == (1,)
