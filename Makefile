@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check proofs reproduce format clean
+.PHONY: demo test check proofs mutants reproduce format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -19,6 +19,9 @@ check: $(VENV)/.dev                ## lint, format, types
 
 proofs: $(VENV)/.dev               ## run every statement of both papers
 	$(BIN)/python -m proofs_check
+
+mutants: $(VENV)/.dev              ## do the tests notice random changes to the mathematics?
+	$(BIN)/python -m benchmarks.mutants --workers 2 $(ARGS)
 
 format: $(VENV)/.dev               ## let ruff fix what it can
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,146 @@
+"""Do the tests bite? Random single changes to the mathematics, and which test notices: `python -m benchmarks.mutants`.
+
+Changes are drawn from game, lime, slalom and classifier with a seed, every line with equal chance, then one of the
+changes of that line (`mutations`). The tests of the folder that call the changed function run against it
+(`mutant_runs`). A change that fails a test, does not import, passes the memory limit or hangs is caught. What survives
+is listed in MUTANTS.md with the reason why it is harmless (`harmless`); one without a reason is a missing test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported: forked children must not share threads
+from .harmless import reason
+from .harness import RESULTS, Bar, report
+from .mutant_runs import ROOT, Runner, Verdict, collect, run_all
+from .mutations import Change, changes_of
+
+FOLDERS = ("game", "lime", "slalom", "classifier")
+PAGE = Path(__file__).with_name("MUTANTS.md")
+HEAD = """\
+# Changes to the mathematics that no test notices
+
+Made by `make mutants` (seed {seed}): {count} random changes to game, lime, slalom and classifier, of which the tests
+caught {caught}. The other {survived} are below, each with the reason why it is harmless. The JSON file
+`results/mutants.json` names the test that caught each of the others.
+
+| where | change | why it is harmless |
+|---|---|---|
+"""
+
+
+def draw(folders: Sequence[str], count: int, seed: int) -> list[Change]:
+    """`count` different changes: every line that can be changed has the same chance, then every change of it.
+
+    Lots are drawn by hashing the line and the change with the seed, so that an edit elsewhere changes no lot.
+    """
+    by_line: dict[tuple[Path, int], list[Change]] = defaultdict(list)
+    for path in modules(folders):
+        for change in changes_of(path):
+            by_line[path, change.line].append(change)
+    picked = [min(changes, key=lambda change: _lot(seed, _place(change), change.text)) for changes in by_line.values()]
+    return sorted(picked, key=lambda change: _lot(seed, _place(change), change.text, "line"))[:count]
+
+
+def _lot(*words: object) -> str:
+    return hashlib.sha256("\n".join(map(str, words)).encode()).hexdigest()
+
+
+def modules(folders: Sequence[str]) -> list[Path]:
+    """The modules of some folders of the package."""
+    return [path for folder in folders for path in sorted((ROOT / "attn_closed_form" / folder).rglob("*.py"))]
+
+
+def matching(folders: Sequence[str], text: str) -> list[Change]:
+    """Every change whose place and text contain `text`: for trying out a new test."""
+    return [
+        change for path in modules(folders) for change in changes_of(path) if text in f"{_where(change)} {change.text}"
+    ]
+
+
+def _where(change: Change) -> str:
+    file, function = _place(change)
+    return f"{file}:{change.line} {function}".strip()
+
+
+def _place(change: Change) -> tuple[str, str]:
+    return change.path.relative_to(ROOT / "attn_closed_form").as_posix(), change.function
+
+
+def page(verdicts: Sequence[Verdict], seed: int) -> str:
+    """The survivors with their reasons, in Markdown."""
+    left = sorted((v.change for v in verdicts if not v.caught), key=_where)
+    text = {c: c.text.replace("|", r"\|") for c in left}
+    rows = [f"| {_where(c)} | `{text[c]}` | {reason(c) or 'NOT YET NAMED'} |" for c in left]
+    head = HEAD.format(seed=seed, count=len(verdicts), caught=len(verdicts) - len(left), survived=len(left))
+    return head + "\n".join(rows) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw, run, report; the exit code says whether every survivor is named harmless."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=240, help="how many changes")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folders", nargs="+", default=list(FOLDERS), choices=FOLDERS)
+    parser.add_argument("--only", help="every change whose 'file:line function change' contains this; writes nothing")
+    parser.add_argument("--budget", type=float, default=20.0, help="processor seconds of tests per change")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--calls", type=Path, default=Path(tempfile.gettempdir()) / "attn_closed_form_calls.json")
+    options = parser.parse_args(arguments)
+    if options.only:
+        changes = matching(options.folders, options.only)
+    else:
+        changes = draw(options.folders, options.count, options.seed)
+    verdicts: list[Verdict] = []
+
+    def work(runner: Runner) -> None:
+        for verdict in run_all(runner, changes, options.calls, options.budget, options.workers):
+            verdicts.append(verdict)
+            _print(verdict, len(verdicts), len(changes))
+
+    paths = [f"{root}/{folder}" for folder in options.folders for root in ("tests", "attn_closed_form")]
+    collect(paths, work)
+    unnamed = [v.change for v in verdicts if not v.caught and not reason(v.change)]
+    if not options.only:
+        _write(verdicts, options, len(unnamed))
+    print(f"{sum(v.caught for v in verdicts)} of {len(verdicts)} caught; survivors without a reason: {len(unnamed)}")
+    return bool(unnamed)
+
+
+def _print(verdict: Verdict, number: int, count: int) -> None:
+    change = verdict.change
+    word = "caught" if verdict.caught else "harmless" if reason(change) else "SURVIVED"
+    by = f" by {verdict.by}" if verdict.caught else f" {verdict.tests} tests"
+    print(f"[{number}/{count}] {word}{by} ({verdict.seconds:.1f} s): {_where(change)}: {change.text}", flush=True)
+
+
+def _write(verdicts: Sequence[Verdict], options: argparse.Namespace, unnamed: int) -> None:
+    rows = [
+        {
+            "where": _where(v.change),
+            "change": v.change.text,
+            "verdict": "caught" if v.caught else "survived",
+            "by": v.by,
+            "tests": v.tests,
+        }
+        for v in sorted(verdicts, key=lambda v: _where(v.change))
+    ]
+    bars = [
+        Bar("random changes to the mathematics", len(verdicts), ">=", 200),
+        Bar("survivors that are not named harmless", unnamed, "<=", 0),
+    ]
+    settings = {"folders": options.folders, "budget of tests per change, processor s": options.budget}
+    report("mutants", rows, seed=options.seed, settings=settings, bars=bars, folder=RESULTS)
+    PAGE.write_text(page(verdicts, options.seed), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
