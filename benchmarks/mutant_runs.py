@@ -34,7 +34,6 @@ from .mutations import Change, mutated
 ROOT = Path(__file__).parent.parent
 MEMORY = 6 << 30  # bytes that a changed program may take before it counts as caught
 SILENT = 900.0  # seconds without a word from a child
-UNKNOWN = 0.5  # processor seconds that a test without a record is taken to need
 
 
 class Verdict(NamedTuple):
@@ -137,17 +136,18 @@ def _trace(runner: Runner, names: Sequence[str], say: Callable[[str], None]) -> 
 
 
 def chosen(change: Change, known: dict[str, Record], names: Sequence[str], budget: float) -> list[str]:
-    """The tests to run for a change: those that call its function, quick ones first, one case per test before others.
+    """The tests to run for a change: those that call its function, quick ones first, some cases of each before others.
 
-    Together they take `budget` processor seconds (a test may be cut off by that, a survivor says how many were run).
+    Tests that call nothing of the package are always among them: they look at signatures and constants. Together the
+    tests take at most `budget` processor seconds; the verdict says how many were run.
     """
     file = change.path.relative_to(ROOT).as_posix()
     own = [name for name in names if _folder(name) == file.split("/")[1]]
     target = f"{file}:{change.function}"
-    calling = [n for n in own if n not in known or any(c.startswith(target) for c in known[n].calls)]
-    if not any(n in known for n in calling):
-        calling = [n for n in own if n not in known or any(c.startswith(file) for c in known[n].calls)]
-    cost = {name: known[name].seconds if name in known else UNKNOWN for name in calling}
+    calling = [n for n in own if any(c.startswith(target) for c in known[n].calls)]
+    calling = calling or [n for n in own if any(c.startswith(file) for c in known[n].calls)]
+    calling += [n for n in own if not known[n].calls]
+    cost = {name: known[name].seconds for name in calling}
     seen: dict[str, int] = defaultdict(int)
     order = []
     for name in sorted(calling, key=lambda name: cost[name]):
@@ -221,8 +221,7 @@ def _judge(
         if failed:
             say(json.dumps([name]))
             return
-        usual = known[name].seconds if name in known else UNKNOWN
-        signal.setitimer(signal.ITIMER_PROF, 5 + 6 * usual)  # a hang ends the process
+        signal.setitimer(signal.ITIMER_PROF, 5 + 6 * known[name].seconds)  # a hang ends the process
         say(json.dumps(name))
     say(json.dumps("survived"))
 
