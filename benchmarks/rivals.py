@@ -17,6 +17,7 @@ from attn_closed_form.evaluate.faithfulness import Value, linear_surrogate, slal
 from attn_closed_form.game.pooled_game import PooledGame
 from attn_closed_form.slalom.design import deletions
 from attn_closed_form.slalom.fitted import fit_sequences
+from attn_closed_form.slalom.solvers import Optimum
 
 from .shapley import kernel_shap
 from .text_models import Ids, Subject
@@ -60,7 +61,9 @@ def slalom_fidel(value: Value, tokens: Ids, samples: int, seed: int, background:
     keep = deletions(len(tokens), samples, 5, "balanced", np.random.default_rng(seed))
     more = [BACKGROUND] if background else []
     sequences = [np.concatenate([tokens[row], more]).astype(np.intp) for row in keep]
-    return fit_sequences(np.asarray(value(keep)), sequences, np.ones(samples)).slalom
+    # The background, where one is wanted, is a token of its own here.
+    plain = Optimum(background=False)
+    return fit_sequences(np.asarray(value(keep)), sequences, np.ones(samples), solver=plain).slalom
 
 
 def with_background(slalom: Slalom, tokens: Ids, seconds: float) -> Explanation:

@@ -84,9 +84,7 @@ class BagClassifier(Explains):
     bag: Bag | None = None
     other_heads: Callable[..., BagClassifier] | None = None
 
-    reads = "a bag"
-    groupings = ("instances", "regions")
-    absences = ("deleted",)
+    reads, groupings, absences = "a bag", ("instances", "regions"), ("deleted",)
 
     def __post_init__(self) -> None:
         C = self.network.C
