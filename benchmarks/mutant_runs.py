@@ -276,10 +276,10 @@ def _rebind_class(old: type, new: type) -> None:
     for name, value in vars(new).items():
         if isinstance(value, bool | int | float | tuple) and repr(vars(old).get(name)) != repr(value):
             setattr(old, name, value)
-        if name in ("__init__", "__new__") and isinstance(value, types.FunctionType):
-            mine = vars(old)[name]
-            if isinstance(mine, types.FunctionType) and repr(mine.__defaults__) != repr(value.__defaults__):
-                mine.__defaults__ = value.__defaults__
+    for name in ("__init__", "__new__"):  # of a dataclass and of a NamedTuple
+        mine, other = getattr(old, name), getattr(new, name)
+        if isinstance(mine, types.FunctionType) and repr(mine.__defaults__) != repr(other.__defaults__):
+            mine.__defaults__ = other.__defaults__
 
 
 def _fork(work: Callable[[Callable[[str], None]], None], memory: int | None) -> tuple[int, int, str, float]:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from attn_closed_form import AttentionWeights, TruncationWarning, predict, predict_many, random_weights
 from attn_closed_form.classifier import predict as model_module
+from attn_closed_form.classifier.score_tables import scores
 from tests.comparisons import check_value, magnitudes
 from tests.strategies import PRIMES, documents, long_documents, make_weights, problems, weights
 from tests.tolerances import assert_algebraic
@@ -148,3 +149,8 @@ def test_random_weights_are_seeded():
 def test_predict_many_names_the_document(batch, message):
     with pytest.raises(ValueError, match=message):
         predict_many(make_weights(PRIMES, seed=1), batch)
+
+
+def test_the_scale_of_random_weights_multiplies_the_scores():
+    plain, steep = random_weights(3), random_weights(3, score_scale=5.0)
+    np.testing.assert_allclose(scores(steep, [4, 7])[0], 5 * scores(plain, [4, 7])[0], rtol=1e-12)

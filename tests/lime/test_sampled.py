@@ -74,6 +74,8 @@ def test_constant_game_and_edges():
     run = lime_sample(constant, num_samples=50, seed=0)
     np.testing.assert_allclose(run.coef, 0.0, atol=1e-14)
     assert run.intercept == pytest.approx(2.0)
+    zero = PooledGame.from_scores([0.0, 1.0], [0.0, 0.0], s_background=0.0, v_background=0.0)
+    assert lime_sample(zero, num_samples=50, seed=0).score == 1.0
     assert lime_samples_needed(constant, 0.01) == 2
     assert lime_samples_needed(score_game(1), 0.01) == 2
     assert lime_sample(score_game(1), num_samples=50, seed=0).coef.shape == (1,)

@@ -1,0 +1,55 @@
+"""The budget: its parts add up to what tol allows, neither more nor much less."""
+
+import numpy as np
+import pytest
+
+from attn_closed_form.game import by_size
+from attn_closed_form.game.budget import FLOAT32, FLOAT64, Facts, budget, budget_of
+from attn_closed_form.game.quadrature import ToleranceError
+from tests.problems import random_game
+
+
+@pytest.mark.parametrize("arithmetic", [FLOAT64, FLOAT32], ids=lambda a: a.name)
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(("scale", "spread", "d", "amplification"), [(1.0, 1.0, 10, 1.0), (0.3, 7.0, 500, 3.0)])
+def test_the_parts_add_up(arithmetic, plain, scale, spread, d, amplification):
+    """An error of 1/D counts twice the spread, a last addition counts relative to max|f|."""
+    ulp = arithmetic.ulp
+    facts = Facts(scale, spread, d, 0, doubt=3 * ulp, constants=2.0)
+    precise = set()
+    for tol in ulp * np.geomspace(1e3, 1e9, 40):
+        try:
+            found = budget_of(facts, tol, amplification, plain, arithmetic)
+        except ToleranceError:
+            continue
+        rounding = 403 * ulp + (0 if found.precise else 10 * d * ulp)
+        inside = amplification * (2 * spread * (found.eps + rounding) + found.p_error)
+        outside = 8 * ulp * scale + 8 * ulp * 2.0
+        assert inside + outside <= tol * scale * (1 + 1e-9)
+        assert inside + outside >= tol * scale * (1 - 1e-9) or found.eps == 0.01
+        assert found.eps >= arithmetic.eps_min
+        precise.add(found.precise)
+    assert precise == ({False} if plain else {False, True})
+
+
+def test_the_recursion_over_sizes_says_that_its_products_are_plain():
+    game = random_game(0, 200, 1, "deleted+background", 1.0)
+    for tol in np.geomspace(1e-13, 1e-10, 100):
+        try:
+            budget(game, tol)
+        except ToleranceError:
+            continue
+        break
+    with pytest.raises(ToleranceError):
+        budget(game, tol, plain=True)
+    with pytest.raises(ToleranceError):
+        by_size.expected_value_by_size(game, tol)
+    with pytest.raises(ToleranceError):
+        by_size.moments_by_size(game, np.ones(201), tol)
+
+
+def test_everybody_and_nobody_are_values_of_the_game():
+    for seed in range(4):
+        game = random_game(seed, 9, 2, "replaced+background", 2.0)
+        found = by_size.expected_value_by_size(game, tol=1e-6)
+        assert found[[0, -1]].tolist() == game.value([[True] * 9, [False] * 9]).tolist()

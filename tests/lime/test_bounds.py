@@ -1,0 +1,80 @@
+"""The bounds behind LIME's guarantee: each is at least what it bounds, and not absurdly more."""
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+
+from attn_closed_form.lime.kernel import Settings, kernel
+from attn_closed_form.lime.kernel_rule import THETA, _log_tail, size_rule
+from attn_closed_form.lime.moments import MIXED_SIGNS, _rule_factors
+from attn_closed_form.lime.regression import regression
+from attn_closed_form.lime.tilted_rule import TiltedTerm, _rest
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1.0])
+@pytest.mark.parametrize("width", [25.0, 20.0])
+@pytest.mark.parametrize(("d", "k"), [(1, 1), (2, 2), (5, 5), (5, 3), (6, 1)])
+def test_an_error_of_every_value_is_multiplied_by_no_more_than_the_factor(d, k, width, ridge):
+    """The regression over all coalitions is linear in the values: the sum of the moduli of its row is the worst."""
+    n = 50
+    masks = np.array([[j not in a for j in range(d)] for s in range(d + 1) for a in combinations(range(d), s)])
+    absent = d - masks.sum(axis=1)
+    q = (n - 1) / (n * d) * kernel(d, width)
+    q[0] = 1 / n
+    w = np.array([q[s] / comb(d, s) for s in absent])
+    X = masks[:, :k].astype(float)
+    centred = X - w @ X / w.sum()
+    rows = np.linalg.solve((centred * w[:, None]).T @ centred + ridge / n * np.eye(k), (centred * w[:, None]).T)
+    intercept = w / w.sum() - (w @ X / w.sum()) @ rows
+    worst = max(np.abs(rows[:, 1:]).sum(axis=1).max(), np.abs(intercept[1:]).sum())
+    factor = regression(d, Settings(width, ridge, n), k).value_factor()
+    assert worst * (1 - 1e-9) <= factor <= 3.01 * worst
+
+
+@pytest.mark.parametrize("width", [25.0, 5.0])
+@pytest.mark.parametrize("d", [12, 60])
+def test_what_the_rounding_of_a_sum_over_nodes_is_multiplied_by(d, width):
+    """Against the sums of a rule itself: level, share, and differences, which count twice."""
+    found = regression(d, Settings(width, 1.0, 5000), d)
+    rule = size_rule(d, width, 12)
+    unit = d * np.exp(-found.log_unit)
+    level = rule.weights.sum()
+    difference = 2 * (rule.weights * rule.p * (1 - rule.p)).sum()
+    share = (rule.weights * np.abs(1 - rule.p - found.absent_share)).sum()
+    least = unit * found.rounding_factor(level, share + difference, 2 * difference)
+    assert least <= _rule_factors(d, Settings(width, 1.0, 5000), d)[1] <= 1.5 * MIXED_SIGNS * least
+
+
+def test_what_sizes_beyond_the_last_add():
+    d, most = 4000, 0.3
+    term = TiltedTerm(t=0.9, S=0.0, largest=1.0, background=0.4, light=0.7, heavy=60.0, B=3.0)
+    m = np.arange(d + 1)
+    terms = most * 3.0 * (1.1 * 0.9**m + m / d * 60.0 * (0.9 * d / (d - 1)) ** (m - 1.0))
+    for M in (0, 1, 20, 150):
+        assert _rest(d, term, most, M) == pytest.approx(terms[M + 1 :].sum(), rel=1e-9)
+    assert _rest(d, term._replace(t=1.0), most, 3) == np.inf
+
+
+@pytest.mark.parametrize(("d", "N"), [(20, 5), (30, 29), (700, 40)])
+def test_the_tail_of_the_degrees(d, N):
+    log_norm = np.linspace(0.3, 2.0, d + 1)
+    residual, size = 1e-3, 0.2
+    n = np.arange(N + 1, d + 1)
+    terms = np.sqrt(2 * n + 1)[:, None] * (size + residual * np.exp(log_norm[n]))[:, None] * np.exp(-np.outer(n, THETA))
+    with np.errstate(divide="ignore"):
+        exact = np.log(terms.sum(axis=0))
+    found = _log_tail(d, N, log_norm, residual, size)
+    seen = np.isfinite(exact)
+    assert (found >= exact - 1e-12)[seen].all()
+    if d <= 30:  # every degree is a range of its own
+        np.testing.assert_allclose(found[seen], exact[seen], rtol=1e-12)
+    assert (found[seen] <= exact[seen] + 2).any()
+
+
+def test_what_is_cached_cannot_be_written_to():
+    found = regression(4, Settings(25.0, 1.0, 5000), 4)
+    for array in (found.drawn, found.deviation):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1.0
