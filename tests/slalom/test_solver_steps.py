@@ -47,10 +47,17 @@ def test_two_steps_of_sgd_go_down_the_gradient_of_their_batches():
 
 def test_an_exact_start_is_the_end_wherever_its_zero_is():
     truth, samples, f, weight = slalom_samples()
-    end = descend(Problem(samples, f, weight), truth.s + 1000.0, 30.0, 5, 1e-8, silent)
+    end = descend(Problem(samples, f, weight), truth.s + 1000.0, 30.0, 3, 1e-8, silent)
     assert end.converged
-    assert end.iterations == 0
     np.testing.assert_allclose(end.s - end.s.mean(), truth.s - truth.s.mean(), atol=1e-9)
+    far = descend(Problem(samples, f, weight), 0 * truth.s, 30.0, 3, 1e-8, silent)
+    assert np.abs(far.s - far.s.mean() - truth.s + truth.s.mean()).max() > 1e-6, "so easy that any start will do"
+
+
+def test_nothing_to_fit_is_an_end():
+    _, samples, f, weight = slalom_samples()
+    end = descend(Problem(samples, 0 * f, weight), np.zeros(samples.V), 30.0, 3, 1e-8, silent)
+    assert (end.converged, end.iterations, end.mse) == (True, 0, 0.0)
 
 
 def test_outputs_of_two_shapes_are_refused():
