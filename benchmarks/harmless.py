@@ -10,8 +10,139 @@ from collections.abc import Mapping
 
 from .mutations import Change
 
-#: (file below attn_closed_form, function, change) -> why no answer becomes wrong.
-HARMLESS: Mapping[tuple[str, str, str], str] = {}
+Key = tuple[str, str, str]
+
+#: Why no answer becomes wrong -> (file below attn_closed_form, function, change).
+REASONS: Mapping[str, list[Key]] = {
+    "The number of elements or rows that are worked on at once: memory and time, not the sums.": [
+        ("game/engine.py", "", "MOST_ROWS = 128"),
+        ("game/engine.py", "parts", "batch.w_delta.shape[2]"),
+        ("game/engine.py", "parts", "step >= m"),
+        ("game/pooled_game.py", "", "1 << 20"),
+        ("classifier/predict.py", "", "1 << 18"),
+        ("lime/moments.py", "_warn", "1 << 16"),
+    ],
+    "A little more than needed, before rounding up to two digits; twice as little more works as well.": [
+        ("game/budget.py", "_smallest_tol", "1 + 1e-09 -> 1 + 2e-09"),
+    ],
+    "The sum of squares only enters an upper bound, which becomes larger and stays true.": [
+        (
+            "game/engine.py",
+            "_sums",
+            "np.maximum(squares - light_squares, 0.0) -> np.maximum(squares - light_squares, 1.0)",
+        ),
+    ],
+    (
+        "Adds the same constant to all gaps that are above what the head always holds; tiers and ranges are "
+        "differences of them."
+    ): [
+        ("game/heads.py", "_tiers", "np.log(-np.expm1(s_lo - s_hi)) -> np.log1p(-np.expm1(s_lo - s_hi))"),
+    ],
+    (
+        "Players without a gap are left out by the test for finite numbers two lines below, whichever "
+        "infinity they have."
+    ): [
+        ("game/heads.py", "_tiers", "-np.inf -> np.inf"),
+    ],
+    "A little more room for rounding in the range of 1/D: the rule covers more than it must.": [
+        ("game/heads.py", "pieces_of", "3 * ROOM -> 4 * ROOM"),
+    ],
+    "One node more than needed.": [
+        (
+            "game/node_counts.py",
+            "gauss_count",
+            "max(1, math.ceil(needed.min(axis=-1).max())) -> max(2, math.ceil(needed.min(axis=-1).max()))",
+        ),
+    ],
+    "A head without any mass has 0/0 whatever its unit is; `empty_value` takes its place.": [
+        ("game/pooled_game.py", "PooledGame._value_block", "top[np.isneginf(top)] = 0.0"),
+    ],
+    "How long a descent looks for a small value that is attained; what is proved does not depend on it.": [
+        ("game/reasons/bounds.py", "", "DESCENT_STEPS = 50"),
+        ("game/reasons/bounds.py", "_steps", ":8"),
+    ],
+    "Makes a whole coalition of a fractional one, as a candidate; the bound is that of the fractional one.": [
+        ("game/reasons/head_minima.py", "head_minima", "share > 0.5"),
+    ],
+    "Where there is no mass at all the value is set to infinity and the margin to zero afterwards.": [
+        ("game/reasons/head_minima.py", "_Masses.pool", "np.where(empty, 0.0, top)"),
+        ("game/reasons/head_minima.py", "_Masses.pool", "np.where(empty, 1.0, mass)"),
+    ],
+    "The bisection may also try the empty set, which the caller has tried before.": [
+        (
+            "game/reasons/search.py",
+            "Search.first",
+            (
+                "(0, int(np.searchsorted(np.cumsum(self.cost[order]), below))) -> (-1, "
+                "int(np.searchsorted(np.cumsum(self.cost[order]), below)))"
+            ),
+        ),
+    ],
+    "A short way: `proved_above` below proves the same from the same bounds of the heads.": [
+        ("game/reasons/sufficient.py", "SufficientSearch.suffices", "return True -> return False"),
+    ],
+    "Where the bound equals the price nothing cheaper exists, so that pruning finds nothing.": [
+        (
+            "game/reasons/sufficient.py",
+            "SufficientSearch.sufficient",
+            "lower < self.price(best) -> lower <= self.price(best)",
+        ),
+    ],
+    (
+        "The ends of the light players' range move outwards on one side, where the product is largest: the "
+        "bound becomes larger."
+    ): [
+        ("game/row_bounds.py", "_growth", "1 - ends[:, 0] -> 0 - ends[:, 0]"),
+    ],
+    "log(1 + x) is above log x: the constant of the rule becomes larger, and with it the number of nodes.": [
+        ("game/semivalues.py", "", "np.log(4 / -np.expm1(-THETA)) -> np.log1p(4 / -np.expm1(-THETA))"),
+    ],
+    "Where the exact way for a dominating player begins; around this mass both ways have all of their digits.": [
+        ("game/shapley.py", "", "LEAST_MASS = 1e-200"),
+    ],
+    "How many panels are tried before the tolerance is refused; no result changes.": [
+        ("classifier/integrated_gradients.py", "", "MAX_PANELS = 4096"),
+    ],
+    "More bits than needed in whole-number arithmetic.": [
+        ("lime/hahn.py", "", "(160, 160) -> (320, 160)"),
+    ],
+    "With equal factors both branches give the same budget.": [
+        ("lime/moments.py", "_rule_budget", "sums > values -> sums >= values"),
+    ],
+    "The size of the pilot run of an estimate; a smaller one estimates the same number, less precisely.": [
+        ("lime/sampled.py", "", "PILOT_SAMPLES = 4000"),
+    ],
+    "Which numbers of nodes are tried; every rule is accepted by its own bound of the error.": [
+        ("lime/tilted_rule.py", "", "(0, 2, 5, 9, 14)"),
+        ("lime/tilted_rule.py", "_rules", "2 * first + 4"),
+    ],
+    "Below which a cost counts as rounding; twice as much is rounding too.": [
+        ("slalom/least_squares.py", "", "ROUNDING = 1e-31"),
+    ],
+    "The scale of the columns: the Schur complement is the same for every positive one, but for rounding.": [
+        ("slalom/least_squares.py", "_schur", "np.sqrt(samples.columns(alpha * alpha, ones))"),
+    ],
+    "Differs only where a share is the limit itself to the last bit.": [
+        ("slalom/least_squares.py", "undetermined", "share > UNDETERMINED -> share >= UNDETERMINED"),
+    ],
+    "The array has one column: its first is its last.": [
+        ("slalom/polish.py", "_joint_step", "(:, 0) -> (:, -1)"),
+    ],
+    (
+        "A rule of thumb for the path of penalties; the penalty is chosen by the error on held-out samples "
+        "all the same."
+    ): [
+        ("slalom/solvers.py", "", "BELIEVABLE = 5.0"),
+    ],
+    "The bound is cut at the price of the set, which is zero.": [
+        (
+            "game/reasons/sufficient.py",
+            "SufficientSearch.sufficient",
+            "Cheapest(nobody, self.guaranteed(nobody), 0.0) -> Cheapest(nobody, self.guaranteed(nobody), 1.0)",
+        ),
+    ],
+}
+HARMLESS: Mapping[Key, str] = {key: reason for reason, keys in REASONS.items() for key in keys}
 
 
 def reason(change: Change) -> str:

@@ -33,6 +33,7 @@ from .mutations import Change, mutated
 
 ROOT = Path(__file__).parent.parent
 MEMORY = 6 << 30  # bytes that a changed program may take before it counts as caught
+GLANCE = 0.05  # processor seconds of a test that only looks at signatures and constants
 SILENT = 900.0  # seconds without a word from a child
 
 
@@ -138,15 +139,15 @@ def _trace(runner: Runner, names: Sequence[str], say: Callable[[str], None]) -> 
 def chosen(change: Change, known: dict[str, Record], names: Sequence[str], budget: float) -> list[str]:
     """The tests to run for a change: those that call its function, quick ones first, some cases of each before others.
 
-    Tests that call nothing of the package are always among them: they look at signatures and constants. Together the
-    tests take at most `budget` processor seconds; the verdict says how many were run.
+    Quick tests that call nothing of the package are always among them: they look at signatures and constants.
+    Together the tests take at most `budget` processor seconds; the verdict says how many were run.
     """
     file = change.path.relative_to(ROOT).as_posix()
     own = [name for name in names if _folder(name) == file.split("/")[1]]
     target = f"{file}:{change.function}"
     calling = [n for n in own if any(c.startswith(target) for c in known[n].calls)]
     calling = calling or [n for n in own if any(c.startswith(file) for c in known[n].calls)]
-    calling += [n for n in own if not known[n].calls]
+    calling += [n for n in own if not known[n].calls and known[n].seconds < GLANCE]
     cost = {name: known[name].seconds for name in calling}
     seen: dict[str, int] = defaultdict(int)
     order = []

@@ -60,6 +60,10 @@ def test_the_two_ways_to_the_moments_agree_within_their_errors(d, kernel_width):
     N = min(exact[0].size, extended[0].size)
     assert (np.abs(exact[0][:N] - extended[0][:N]) <= exact[1][:N] + extended[1][:N]).all()
     assert extended[1][20] < 1e-14, "a bound that says something"
+    # What is left after a few degrees, which is no rounding.
+    left = [way(q, 4)[2] for way in (hahn._exact, hahn._extended)]
+    assert left[0] * (1 - 1e-6) <= left[1] <= left[0] * (1 + 1e-6) + 1e-12
+    assert left[0] > 1e-9
 
 
 @pytest.mark.parametrize("kernel_width", [25.0, 5.0, inf])

@@ -8,6 +8,7 @@ from attn_closed_form.slalom.black_box import ask_in_batches
 from attn_closed_form.slalom.design import short_sequences
 from attn_closed_form.slalom.least_squares import Problem, descend
 from attn_closed_form.slalom.paper_solvers import sgd, simplex_least_squares
+from attn_closed_form.slalom.polish import START_FLOOR, linear_start
 from attn_closed_form.slalom.samples import ShortSamples, mean_squared_error
 
 
@@ -80,3 +81,14 @@ def test_the_masses_are_optimal(V):
         assert x.sum() == pytest.approx(1)
         assert (x >= 0).all()
         assert gradient.min() >= x @ gradient - 1e-9 * np.abs(G).max()
+
+
+def test_a_linear_start_is_finite_where_the_linear_problem_has_negative_masses():
+    """Such masses have no logarithm; they become a small share of the largest."""
+    _, samples, _, weight = slalom_samples()
+    spreads = []
+    for seed in range(20):
+        s = linear_start(samples, np.random.default_rng(seed).normal(size=(len(weight), 1)), weight)
+        assert np.isfinite(s).all()
+        spreads.append(np.ptp(s))
+    assert max(spreads) == pytest.approx(-np.log(START_FLOOR))

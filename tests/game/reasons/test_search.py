@@ -50,3 +50,13 @@ def test_masses_that_leave_float64_are_not_taken_as_plain_numbers(s, fits):
     game = PooledGame.from_scores(s, [1.0, 2.0])
     everybody = np.ones(2, dtype=bool)
     assert (_parts(game, everybody, everybody, None, None) is not None) == fits
+
+
+@pytest.mark.parametrize("reason", [sufficient_reason, contrastive_reason])
+def test_with_one_head_and_whole_costs_the_cheapest_reason_is_found_and_proved(reason):
+    found = []
+    for seed in range(8):
+        game = random_game(seed, 20, 1, "replaced+background")
+        found.append(reason(game, threshold=0.0, cost=np.random.default_rng(seed).integers(1, 7, 20)))
+    assert all(one.minimal and one.lower_bound == one.cost for one in found if one.players is not None)
+    assert sum(one.players is not None and one.cost > 3 for one in found) >= 4
