@@ -69,7 +69,7 @@ def main() -> int:
     ]
     bars = []
     for name, classifier_fn, times in (
-        ("prediction", prediction(weights, tokens), 600.0),
+        ("prediction", prediction(weights, tokens), 100.0),
         ("game.value", on_masks(game, tokens), 300.0),
     ):
         for n, runs in RUNS.items():

@@ -6,16 +6,24 @@ absent one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .._types import Ids, Tokens
-from ..game.pooled_game import PooledGame, merge_tokens
+from ..game.merging import merge_runs, merge_tokens
+from ..game.pooled_game import PooledGame
 from .score_tables import as_output, as_tokens, scores
 from .weights import AttentionWeights
 
 
 def pooled_game(
-    weights: AttentionWeights, tokens: Tokens, players: str = "positions", absent: str = "unk", output: int = 0
+    weights: AttentionWeights,
+    tokens: Tokens,
+    players: str = "positions",
+    absent: str = "unk",
+    output: int = 0,
+    labels: Sequence[str] | None = None,
 ) -> PooledGame:
     """Game of a document under P1's classifier.
 
@@ -27,10 +35,11 @@ def pooled_game(
     absent : "unk", [UNK] takes the place of an absent token, as in P1 section 5.1; "deleted", the token leaves the
         softmax and the other tokens keep their positions
     output : which of the C outputs is explained
+    labels : a name for each token; by default its id
 
     Returns
     -------
-    PooledGame, whose labels are the token ids; [CLS] and padding are its background
+    PooledGame, whose labels are those of the (first) tokens; [CLS] and padding are its background
 
     Examples
     --------
@@ -58,17 +67,29 @@ def pooled_game(
     v = v / weights.K
     tables = weights.collapse
     s_background, v_background = merge_tokens(s[:, rest], v[:, rest])
-    game = PooledGame.from_scores(
-        s[:, own],
-        v[:, own],
-        s_absent=(tables.s_tok[weights.unk] + tables.s_pos[own]).T if absent == "unk" else None,
-        v_absent=(tables.u_tok[weights.unk, :, c] + tables.u_pos[own, :, c]).T / weights.K if absent == "unk" else None,
+    states = [(s[:, own], v[:, own])]
+    if absent == "unk":
+        s_unk = tables.s_tok[weights.unk] + tables.s_pos[own]
+        u_unk = tables.u_tok[weights.unk, :, c] + tables.u_pos[own, :, c]
+        states.append((s_unk.T, u_unk.T / weights.K))
+    names = [str(i) for i in ids.tolist()] if labels is None else list(labels)
+    if players == "words":  # merged here, before a game is made and checked
+        numbers = word_numbers(ids)
+        order = numbers.argsort(kind="stable")
+        starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+        states = [merge_runs(one[:, order], other[:, order], starts) for one, other in states]
+        names = [names[i] for i in order[starts].tolist()]
+    s_absent, v_absent = states[1] if absent == "unk" else (None, None)
+    return PooledGame.from_scores(
+        s=states[0][0],
+        v=states[0][1],
+        s_absent=s_absent,
+        v_absent=v_absent,
         s_background=s_background,
         v_background=v_background,
         bias=float(weights.b_l[c]),
-        labels=[str(i) for i in ids],
+        labels=names,
     )
-    return game if players == "positions" else game.merge(word_groups(ids))
 
 
 def word_groups(tokens: Tokens) -> list[list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -117,9 +117,7 @@ class TextClassifier(Explains):
     def game(self, units: Units, settings: Resolved) -> PooledGame:
         """The text as a game, see `pooled_game`."""
         weights = self._directed(settings.coefficients)
-        game = pooled_game(weights, units.data, settings.players, settings.absent)
-        first = np.unique(units.groups[settings.players], return_index=True)[1]
-        return replace(game, labels=tuple(units.labels[i] for i in first))
+        return pooled_game(weights, units.data, settings.players, settings.absent, labels=units.labels)
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
         """Attention and gradients by the names of their methods, and what figures draw."""

@@ -165,8 +165,15 @@ def largest_known_value(game: PooledGame) -> float:
     """A lower bound of max|f| over all coalitions, in units of 2^exponent.
 
     Values of a few telling coalitions, less a bound on their rounding: d ulps for each of the two sums of a
-    head and one for the base.
+    head and one for the base. Found once per game.
     """
+    kept: float | None = game.__dict__.get("_largest_known_value")
+    if kept is None:
+        kept = game.__dict__["_largest_known_value"] = _largest_known_value(game)
+    return kept
+
+
+def _largest_known_value(game: PooledGame) -> float:
     known = _in_units(float(np.abs(game.value(_probes(game))).max()), game.exponent)
     base = _in_units(abs(game.base), game.exponent)
     doubt = ULP * (4 * (game.d + 8) * float(game.half_range.sum()) + 2 * base)
