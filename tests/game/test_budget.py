@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from attn_closed_form import PooledGame
 from attn_closed_form.game import by_size
-from attn_closed_form.game.budget import FLOAT32, FLOAT64, Facts, budget, budget_of
+from attn_closed_form.game.budget import FLOAT32, FLOAT64, Facts, _probes, budget, budget_of, largest_known_value
 from attn_closed_form.game.heads import exp_difference
 from attn_closed_form.game.quadrature import ToleranceError
 from tests.problems import random_game
@@ -65,3 +66,12 @@ def test_masses_are_right_however_large_the_scores(unit):
     with mpmath.workdps(50):
         exact = [float(mpmath.exp(mpmath.mpf(float(a)) - mpmath.mpf(unit))) for a in s]
     np.testing.assert_allclose(found, exact, rtol=1e-15)
+
+
+def test_the_coalitions_that_are_tried_for_a_large_value():
+    """All, none, the lowest, the lower and the upper half, the highest, and every other one of five by value."""
+    game = PooledGame.from_scores([0.0] * 5, [3.0, 1.0, 2.0, 0.0, 5.0], s_background=0.0, v_background=0.0)
+    tried = [set(np.flatnonzero(row).tolist()) for row in _probes(game)]
+    assert tried == [{0, 1, 2, 3, 4}, set(), {3}, {1, 3}, {0, 2, 4}, {4}, {2, 3, 4}]
+    # The value of the upper half, (3 + 2 + 5) / 4, is the largest of them: the bound is at most that, and hardly less.
+    assert 2.5 * (1 - 1e-12) <= np.ldexp(largest_known_value(game), game.exponent) <= 2.5
