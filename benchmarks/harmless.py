@@ -141,6 +141,12 @@ REASONS: Mapping[str, list[Key]] = {
             "Cheapest(nobody, self.guaranteed(nobody), 0.0) -> Cheapest(nobody, self.guaranteed(nobody), 1.0)",
         ),
     ],
+    (
+        "Lets go at once of all masses that would become negative; the outer loop takes back those that are "
+        "needed, and its test of optimality is the same."
+    ): [
+        ("slalom/paper_solvers.py", "simplex_least_squares", "low & (x[at] <= 1e-15) -> low | (x[at] <= 1e-15)"),
+    ],
 }
 HARMLESS: Mapping[Key, str] = {key: reason for reason, keys in REASONS.items() for key in keys}
 
