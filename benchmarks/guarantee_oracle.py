@@ -76,7 +76,10 @@ def ball_values(game: Any, bits: int = BITS) -> list[Any]:
             some = True
             top = max(s for s, _ in pairs)
             mass = [(arb(float(s)) - arb(float(top))).exp() for s, _ in pairs]
-            total += sum((m * arb(float(v)) for m, (_, v) in zip(mass, pairs, strict=True)), arb(0)) / sum(mass, arb(0))
+            # Off the first value, so that a constant head is a number without a radius.
+            base = arb(float(pairs[0][1]))
+            off = sum((m * (arb(float(v)) - base) for m, (_, v) in zip(mass, pairs, strict=True)), arb(0))
+            total += base + off / sum(mass, arb(0))
         out.append(total if some else arb(float(game.empty_value)))
     return out
 
