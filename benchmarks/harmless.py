@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .mutations import Change
-
 Key = tuple[str, str, str]
 
 #: Why no answer becomes wrong -> (file below attn_closed_form, function, change).
@@ -151,10 +149,9 @@ REASONS: Mapping[str, list[Key]] = {
 HARMLESS: Mapping[Key, str] = {key: reason for reason, keys in REASONS.items() for key in keys}
 
 
-def reason(change: Change) -> str:
+def reason(file: str, function: str, change: str) -> str:
     """The reason why a change is harmless; empty when there is none."""
-    file = change.path.as_posix().rpartition("attn_closed_form/")[2]
-    for text in (change.text, change.text.split(" -> ")[0]):
-        if (file, change.function, text) in HARMLESS:
-            return HARMLESS[file, change.function, text]
+    for text in (change, change.split(" -> ")[0]):
+        if (file, function, text) in HARMLESS:
+            return HARMLESS[file, function, text]
     return ""

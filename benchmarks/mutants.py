@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported: forked children must not share threads
 from .harmless import reason
-from .harness import RESULTS, Bar, report
+from .harness import RESULTS, Bar, Row, report
 from .mutant_runs import ROOT, Runner, Verdict, collect, run_all
 from .mutations import Change, changes_of
 
@@ -75,13 +76,28 @@ def _place(change: Change) -> tuple[str, str]:
     return change.path.relative_to(ROOT / "attn_closed_form").as_posix(), change.function
 
 
-def page(verdicts: Sequence[Verdict], seed: int) -> str:
+def page(rows: Sequence[Row], seed: int) -> str:
     """The survivors with their reasons, in Markdown."""
-    left = sorted((v.change for v in verdicts if not v.caught), key=_where)
-    text = {c: c.text.replace("|", r"\|") for c in left}
-    rows = [f"| {_where(c)} | `{text[c]}` | {reason(c) or 'NOT YET NAMED'} |" for c in left]
-    head = HEAD.format(seed=seed, count=len(verdicts), caught=len(verdicts) - len(left), survived=len(left))
-    return head + "\n".join(rows) + "\n"
+    left = [row for row in rows if row["verdict"] == "survived"]
+    head = HEAD.format(seed=seed, count=len(rows), caught=len(rows) - len(left), survived=len(left))
+    cells = [(row["where"], row["change"].replace("|", r"\|"), _reason(row) or "NOT YET NAMED") for row in left]
+    return head + "".join(f"| {where} | `{change}` | {why} |\n" for where, change, why in cells)
+
+
+def row_of(verdict: Verdict) -> Row:
+    """What the results keep of a verdict."""
+    return {
+        "where": _where(verdict.change),
+        "change": verdict.change.text,
+        "verdict": "caught" if verdict.caught else "survived",
+        "by": verdict.by,
+        "tests": verdict.tests,
+    }
+
+
+def _reason(row: Row) -> str:
+    place, _, function = row["where"].partition(" ")
+    return reason(place.partition(":")[0], function, row["change"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -94,7 +110,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=20.0, help="processor seconds of tests per change")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--calls", type=Path, default=Path(tempfile.gettempdir()) / "attn_closed_form_calls.json")
+    parser.add_argument("--reasons", action="store_true", help="run nothing: write the last run anew with its reasons")
     options = parser.parse_args(arguments)
+    if options.reasons:
+        last = json.loads((RESULTS / "mutants.json").read_text(encoding="utf-8"))
+        return not _write(last["rows"], last["seed"], last["settings"])
     if options.only:
         changes = matching(options.folders, options.only)
     else:
@@ -108,38 +128,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     paths = [f"{root}/{folder}" for folder in options.folders for root in ("tests", "attn_closed_form")]
     collect(paths, work)
-    unnamed = [v.change for v in verdicts if not v.caught and not reason(v.change)]
-    if not options.only:
-        _write(verdicts, options, len(unnamed))
-    print(f"{sum(v.caught for v in verdicts)} of {len(verdicts)} caught; survivors without a reason: {len(unnamed)}")
-    return bool(unnamed)
+    rows = sorted(map(row_of, verdicts), key=lambda row: row["where"])
+    if options.only:
+        return not all(row["verdict"] == "caught" or _reason(row) for row in rows)
+    settings = {"folders": options.folders, "budget of tests per change, processor s": options.budget}
+    return not _write(rows, options.seed, settings)
 
 
 def _print(verdict: Verdict, number: int, count: int) -> None:
     change = verdict.change
-    word = "caught" if verdict.caught else "harmless" if reason(change) else "SURVIVED"
+    word = "caught" if verdict.caught else "harmless" if _reason(row_of(verdict)) else "SURVIVED"
     by = f" by {verdict.by}" if verdict.caught else f" {verdict.tests} tests"
     print(f"[{number}/{count}] {word}{by} ({verdict.seconds:.1f} s): {_where(change)}: {change.text}", flush=True)
 
 
-def _write(verdicts: Sequence[Verdict], options: argparse.Namespace, unnamed: int) -> None:
-    rows = [
-        {
-            "where": _where(v.change),
-            "change": v.change.text,
-            "verdict": "caught" if v.caught else "survived",
-            "by": v.by,
-            "tests": v.tests,
-        }
-        for v in sorted(verdicts, key=lambda v: _where(v.change))
-    ]
+def _write(rows: Sequence[Row], seed: int, settings: Row) -> bool:
+    unnamed = sum(row["verdict"] == "survived" and not _reason(row) for row in rows)
     bars = [
-        Bar("random changes to the mathematics", len(verdicts), ">=", 200),
+        Bar("random changes to the mathematics", len(rows), ">=", 200),
         Bar("survivors that are not named harmless", unnamed, "<=", 0),
     ]
-    settings = {"folders": options.folders, "budget of tests per change, processor s": options.budget}
-    report("mutants", rows, seed=options.seed, settings=settings, bars=bars, folder=RESULTS)
-    PAGE.write_text(page(verdicts, options.seed), encoding="utf-8")
+    PAGE.write_text(page(rows, seed), encoding="utf-8")
+    return report("mutants", rows, seed=seed, settings=settings, bars=bars)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import harmless, mutations
 from benchmarks.mutant_runs import Record, Verdict, chosen
-from benchmarks.mutants import FOLDERS, draw, modules, page
+from benchmarks.mutants import FOLDERS, draw, modules, page, row_of
 from benchmarks.mutations import changes_of, mutated
 
 TINY = '''
@@ -116,10 +116,11 @@ def test_tests_that_call_the_function_run_quick_ones_first():
 def test_a_survivor_is_on_the_page_with_its_reason(monkeypatch):
     change = draw(["lime"], 1, seed=0)[0]
     file = change.path.as_posix().rpartition("attn_closed_form/")[2]
-    assert "NOT YET NAMED" in page([Verdict(change, False, "", 3, 0.1)], 0)
-    assert change.text not in page([Verdict(change, True, "a test", 3, 0.1)], 0)
+    survived, caught = row_of(Verdict(change, False, "", 3, 0.1)), row_of(Verdict(change, True, "a test", 3, 0.1))
+    assert "NOT YET NAMED" in page([survived], 0)
+    assert change.text not in page([caught], 0)
     monkeypatch.setattr(harmless, "HARMLESS", {(file, change.function, change.text.split(" -> ")[0]): "a chunk size"})
-    assert "| a chunk size |" in page([Verdict(change, False, "", 3, 0.1)], 0)
+    assert "| a chunk size |" in page([survived], 0)
 
 
 def test_every_reason_is_about_code_that_is_there():
