@@ -22,6 +22,7 @@ import numpy as np
 
 from .._types import Array
 from ..game.pooled_game import PooledGame
+from .bag import members
 from .protocol import Explains, Units
 from .settings import Resolved
 
@@ -90,9 +91,7 @@ class Scores(Explains):
         game = self._game(units, np.asarray(settings.coefficients), settings.absent)
         if settings.players == "units":
             return game
-        numbers = units.groups["groups"]
-        members = [np.flatnonzero(numbers == j).tolist() for j in range(int(numbers.max()) + 1)]
-        return game.merge(members, units.group_labels["groups"])
+        return game.merge(members(units.groups["groups"]), units.group_labels["groups"])
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
         """The units' shares in the softmax, as attention."""
