@@ -17,7 +17,6 @@ import queue
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -103,14 +102,24 @@ def _result(client: Any, address: str, future: Any) -> Any:
 
     try:
         return future.result(timeout=GROWTH_SECONDS)
-    except (CancelledError, TimeoutError, OSError) as error:
-        if client.status != "running" or future.cancelled():
-            raise _scheduler_lost(address) from None
-        raise CorpusError(f"a worker of {address} failed: {error}") from None
     except KilledWorker:
         raise
     except Exception as error:
+        if future.status != "error" and (future.cancelled() or _is_lost(client, address)):
+            raise _scheduler_lost(address) from None
         raise CorpusError(f"a worker of {address} failed: {type(error).__name__}: {error}") from None
+
+
+def _is_lost(client: Any, address: str) -> bool:
+    """Whether the scheduler is gone; a broken connection can be seen before the client itself notices."""
+    end = time.monotonic() + GROWTH_SECONDS
+    while client.status == "running" and time.monotonic() < end:
+        try:
+            _knock(address, GROWTH_SECONDS)
+        except CorpusError:
+            return True
+        time.sleep(POLL)
+    return bool(client.status != "running")
 
 
 def _scheduler_lost(address: str) -> CorpusError:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -146,3 +147,37 @@ def test_no_scheduler_is_one_line(tmp_path, capsys, address, message):
     assert main(["corpus", "run", str(source), str(tmp_path / "out"), "--scheduler", address]) == 1
     err = capsys.readouterr().err
     assert message in err and err.count("\n") == 1
+
+
+class BrokenFuture:
+    """A future whose result cannot be fetched, for a client that has not noticed anything yet."""
+
+    def __init__(self, status):
+        self.status = status
+
+    def cancelled(self):
+        return False
+
+    def result(self, timeout):
+        raise ConnectionResetError("reset by peer")
+
+
+class CalmClient:
+    status = "running"
+
+
+def test_a_connection_that_breaks_before_the_client_notices_is_a_lost_scheduler():
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = f"tcp://127.0.0.1:{gone.getsockname()[1]}"
+    with pytest.raises(CorpusError, match="lost on the way"):
+        dask_cluster._result(CalmClient(), address, BrokenFuture("finished"))
+    with pytest.raises(CorpusError, match="a worker of .* failed: ConnectionResetError: reset by peer"):
+        dask_cluster._result(CalmClient(), address, BrokenFuture("error"))
+
+
+def test_a_broken_connection_to_a_scheduler_that_answers_is_the_worker_s(monkeypatch):
+    monkeypatch.setattr(dask_cluster, "GROWTH_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        address = f"tcp://127.0.0.1:{there.getsockname()[1]}"
+        with pytest.raises(CorpusError, match="a worker of .* failed"):
+            dask_cluster._result(CalmClient(), address, BrokenFuture("finished"))
