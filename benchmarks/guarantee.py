@@ -5,7 +5,7 @@ and 1e-1, and the answer is compared with an enumeration in higher precision (`g
 function refuses, the tolerance that its error names is tried too, and must work. Counted are answers outside of the
 guarantee, crashes (anything but ToleranceError), NaN, and named tolerances that do not work: all must be zero.
 
-Run with `python -m benchmarks.guarantee [--games 100000] [--seed 0] [--processes 2]`.
+Run with `python -m benchmarks.guarantee [--games 100000] [--seed 0] [--processes 2] [--only "lime, odd settings"]`.
 """
 
 from __future__ import annotations
@@ -16,47 +16,19 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from attn_closed_form import (
-    PooledGame,
     ToleranceError,
-    banzhaf,
-    expected_value_by_size,
-    lime_limit,
-    shapley,
-    shapley_interactions,
 )
-from attn_closed_form._types import Array
 
+from .guarantee_functions import SHARES, answer, random_settings
 from .guarantee_games import Trial, random_trial
 from .guarantee_oracle import ball_values, extended_values, largest_ratio, screen
 from .harness import Bar, report
-
-# How the games are shared out, in percent.
-SHARES = {"shapley": 50, "banzhaf": 10, "interactions": 10, "by size": 10, "lime": 10, "lime, odd settings": 10}
-WIDTHS, RIDGES, SAMPLES = (25.0, 10.0, 5.0, 3.0, float("inf")), (1.0, 0.0, 0.01), (5000, 100, 2, None)
-DEFAULTS = (25.0, 1.0, 5000)
-
-
-def answer(what: str, game: PooledGame, tol: float, settings: tuple[Any, ...]) -> Array:
-    """The numbers of one function that the guarantee speaks of."""
-    if what.startswith("lime"):
-        width, ridge, n = settings
-        found = lime_limit(game, kernel_width=width, ridge=ridge, num_samples=n, tol=tol)
-        return np.append(found.coef, found.intercept)
-    if what == "interactions":
-        return shapley_interactions(game, tol)[np.triu_indices(game.d, 1)]
-    functions: dict[str, Callable[[PooledGame, float], Array]] = {
-        "shapley": shapley,
-        "banzhaf": banzhaf,
-        "by size": expected_value_by_size,
-    }
-    return functions[what](game, tol)
 
 
 def judge(what: str, trial: Trial, settings: tuple[Any, ...]) -> tuple[str, float]:
@@ -80,10 +52,6 @@ def _try(what: str, trial: Trial, settings: tuple[Any, ...]) -> tuple[str, float
         ours = answer(what, game, trial.tol, settings)
     except ToleranceError:
         return "refused", 0.0
-    except ValueError as error:
-        if what.startswith("lime") and "kernel_width" in str(error):
-            return "not determined", 0.0  # no weight on any sample: documented
-        return f"crash: {error}", 0.0
     except Exception as error:  # whatever it is, it is a defect and is counted
         return f"crash: {type(error).__name__} {error}", 0.0
     if not np.isfinite(ours).all():
@@ -96,20 +64,21 @@ def _try(what: str, trial: Trial, settings: tuple[Any, ...]) -> tuple[str, float
     return ("within" if ratio <= 1 else "outside"), ratio
 
 
-def run_part(seed: int, games: int) -> list[tuple[str, str, str, float, int]]:
+def random_question(seed: int, k: int, only: str | None = None) -> tuple[str, Trial, tuple[Any, ...]]:
+    """Game k of a part of the attack: the function, the game with its tolerance, and the settings."""
+    rng = np.random.default_rng([seed, k])
+    what = str(rng.choice(list(SHARES), p=np.array(list(SHARES.values())) / 100))
+    what = only or what
+    trial = random_trial(rng, 6 if what.startswith("lime") else 8)
+    return what, trial, random_settings(rng, what, trial.game.d)
+
+
+def run_part(seed: int, games: int, only: str | None = None) -> list[tuple[str, str, str, float, int]]:
     """Judge `games` random games: function, family, verdict, ratio, and the number of the game."""
     warnings.simplefilter("error")
-    names, share = list(SHARES), np.array(list(SHARES.values())) / 100
     found = []
     for k in range(games):
-        rng = np.random.default_rng([seed, k])
-        what = str(rng.choice(names, p=share))
-        trial = random_trial(rng, 6 if what.startswith("lime") else 8)
-        settings: tuple[Any, ...] = ()
-        if what == "lime":
-            settings = DEFAULTS
-        elif what.startswith("lime"):
-            settings = tuple(options[rng.integers(len(options))] for options in (WIDTHS, RIDGES, SAMPLES))
+        what, trial, settings = random_question(seed, k, only)
         found.append((what, trial.family, *judge(what, trial, settings), k))
     return found
 
@@ -119,23 +88,27 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--games", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--only", choices=SHARES, help="attack one function alone, and write no results")
     args = parser.parse_args(argv)
     start = time.perf_counter()
     parts = max(args.processes, args.games // 1000)
     sizes = [args.games // parts + (i < args.games % parts) for i in range(parts)]
     with ProcessPoolExecutor(args.processes) as pool:
         found = []
-        for i, part in enumerate(pool.map(run_part, range(args.seed, args.seed + parts), sizes)):
+        tasks = pool.map(run_part, range(args.seed, args.seed + parts), sizes, [args.only] * parts)
+        for i, part in enumerate(tasks):
             found += [(*one, args.seed + i) for one in part]
             print(f"  {len(found):,} of {args.games:,} games, {time.perf_counter() - start:.0f} s", file=sys.stderr)
-    return 0 if summarise(found, args.seed, args.games) else 1
+    return 0 if summarise(found, args.seed, args.games, args.only) else 1
 
 
-def summarise(found: list[tuple[str, str, str, float, int, int]], seed: int, games: int) -> bool:
+def summarise(
+    found: list[tuple[str, str, str, float, int, int]], seed: int, games: int, only: str | None = None
+) -> bool:
     """Print and keep the table: one row per function, then every defect."""
     rows: list[dict[str, Any]] = []
     bad: list[tuple[str, str, str, float, int, int]] = []
-    for what in SHARES:
+    for what in [only] if only else SHARES:
         own = [one for one in found if one[0] == what]
         verdicts = Counter(one[2].split(":")[0] for one in own)
         rows.append(
@@ -150,12 +123,15 @@ def summarise(found: list[tuple[str, str, str, float, int, int]], seed: int, gam
                 "largest ratio": max([one[3] for one in own if one[2] == "within"], default=0.0),
             }
         )
-        good = ("within", "refused", "refused, no tol named", "not determined")
+        good = ("within", "refused", "refused, no tol named")
         bad += [one for one in own if one[2] not in good]
     for what, family, verdict, ratio, k, part in bad[:40]:
         print(f"  {what}, {family}, game [{part}, {k}]: {verdict}, ratio {ratio:.3g}")
     total = {name: float(sum(row[name] for row in rows)) for name in ("outside", "crashes", "NaN", "named tol fails")}
     bars = [Bar(f"{name} in {games:,} games", value, "<=", 0.0) for name, value in total.items()]
+    if only:
+        print(rows[0])
+        return not any(total.values())
     return report("guarantee", rows, seed=seed, settings={"games": games}, bars=bars)
 
 

@@ -9,6 +9,7 @@ explanation is a linear map of it, written down from the definition in fractions
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -115,7 +116,97 @@ def interaction_rows(d: int) -> list[list[Fraction]]:
     return out
 
 
-def lime_rows(d: int, kernel_width: float, ridge: float, n: int | None) -> list[list[Any]]:
+def size_rows(d: int, weights: Sequence[Any]) -> list[list[Any]]:
+    """The semivalue with weight `weights[s]` on the mean over all coalitions of s others."""
+    size = masks(d).sum(axis=1).tolist()
+    w = [weights[s] / math.comb(d - 1, s) for s in range(d)]
+    return [[w[size[k] - 1] if k >> j & 1 else -w[size[k]] for k in range(1 << d)] for j in range(d)]
+
+
+def semivalue_rows(d: int, alpha: float, beta: float) -> list[list[Any]]:
+    """Beta Shapley (Kwon and Zou, 2022): C(d-1, s) B(s + beta, d - 1 - s + alpha) / B(alpha, beta) on size s."""
+    from flint import arb
+
+    def log_beta(a: Any, b: Any) -> Any:
+        return arb(a).lgamma() + arb(b).lgamma() - arb(a + b).lgamma()
+
+    whole = log_beta(alpha, beta)
+    return size_rows(d, [math.comb(d - 1, s) * (log_beta(s + beta, d - 1 - s + alpha) - whole).exp() for s in range(d)])
+
+
+def weighted_banzhaf_rows(d: int, p: float) -> list[list[Fraction]]:
+    """Every other player present with probability p."""
+    q = Fraction(p)
+    return size_rows(d, [math.comb(d - 1, s) * q**s * (1 - q) ** (d - 1 - s) for s in range(d)])
+
+
+def semivalue_by_size_rows(d: int, *weights: float) -> list[list[Fraction]]:
+    """Any weights, over the sum of their moduli, to which the error is relative."""
+    total = sum(abs(Fraction(w)) for w in weights)
+    return size_rows(d, [Fraction(w) / total for w in weights]) if total else [[Fraction(0)] * (1 << d)] * d
+
+
+def owen_rows(d: int, *numbers: int) -> list[list[Fraction]]:
+    """Owen values: other groups are there as wholes, by Shapley weights, and other members of the own one likewise."""
+    groups = [[j for j in range(d) if numbers[j] == number] for number in sorted(set(numbers))]
+    outer = shapley_weights(len(groups))
+    rows = [[Fraction(0)] * (1 << d) for _ in range(d)]
+    for own in groups:
+        others, inner = [group for group in groups if group is not own], shapley_weights(len(own))
+        for there in range(1 << len(others)):
+            outside = sum(1 << j for g, group in enumerate(others) if there >> g & 1 for j in group)
+            for j in own:
+                mates = [i for i in own if i != j]
+                for some in range(1 << len(mates)):
+                    k = outside + sum(1 << i for m, i in enumerate(mates) if some >> m & 1)
+                    weight = outer[there.bit_count()] * inner[some.bit_count()]
+                    rows[j][k | 1 << j] += weight
+                    rows[j][k] -= weight
+    return rows
+
+
+def index_rows(d: int, index: str) -> list[list[Fraction]]:
+    """Singles, then pairs i < j, of an interaction index, from the Moebius coefficients of the game."""
+    sets = [[1 << j] for j in range(d)] + [[1 << i, 1 << j] for i in range(d) for j in range(i + 1, d)]
+    out = []
+    for members in sets:
+        own, order = sum(members), len(members)
+        row = [Fraction(0)] * (1 << d)
+        for T in range(1 << d):
+            if T & own != own:
+                continue
+            weight = _moebius_weight(index, order, T.bit_count())
+            part = T
+            while True:  # all subsets of T
+                row[part] += weight * (-1) ** (T ^ part).bit_count()
+                if part == 0:
+                    break
+                part = (part - 1) & T
+        out.append(row)
+    return out
+
+
+def _moebius_weight(index: str, order: int, t: int) -> Fraction:
+    """What the Moebius coefficient of a set of t players adds to each of its members, or pairs of members.
+
+    STII (Sundararajan et al., 2020) leaves the singles what they are and shares out larger sets among their pairs.
+    FSII and FBII (Tsai et al., 2023) are the best fits of order two; their coefficients are those of the papers.
+    """
+    if index == "BII":
+        return Fraction(1, 1 << (t - order))
+    if index == "STII":
+        return Fraction(int(t == 1)) if order == 1 else Fraction(1, math.comb(t, 2))
+    if index == "FSII":
+        return Fraction(-2 * (t - 2), t * (t + 1)) if order == 1 else Fraction(6, t * (t + 1))
+    # FBII: (-1)^(2-s) 2^-(t-s) C(t-s-1, 2-s) for t > 2
+    if t <= 2:
+        return Fraction(int(t == order))
+    return Fraction((-1) ** (2 - order) * math.comb(t - order - 1, 2 - order), 1 << (t - order))
+
+
+def lime_rows(
+    d: int, kernel_width: float, ridge: float, n: int | None, features: tuple[int, ...] = ()
+) -> list[list[Any]]:
     """LIME's coefficients and intercept from the normal equations of the weighted ridge regression, in balls.
 
     Samples: the document itself with weight 1/n, and every coalition with s = 1..d players removed with the probability
@@ -123,7 +214,9 @@ def lime_rows(d: int, kernel_width: float, ridge: float, n: int | None) -> list[
     """
     from flint import arb, arb_mat, ctx
 
-    ctx.prec = BITS
+    # Twice the bits of the ratios of the weights that decide the coefficients, those of up to two players absent.
+    largest = (100 * (1 - math.sqrt(1 - min(2, d) / d)) / kernel_width) ** 2
+    ctx.prec = BITS + int(3 * largest)
     if d == 1 and n is None:
         share = 1 / (1 + arb(float(ridge)))
         return [[-share, share], [arb(1), arb(0)]]
@@ -132,16 +225,20 @@ def lime_rows(d: int, kernel_width: float, ridge: float, n: int | None) -> list[
     drawn, one = (arb(1), arb(0)) if n is None else (arb(n - 1) / n, arb(1) / n)
     size = masks(d).sum(axis=1).tolist()
     weight = [one if size[k] == d else drawn / d / math.comb(d, size[k]) * pi[d - size[k]] for k in range(1 << d)]
-    z = [[k >> j & 1 for j in range(d)] + [1] for k in range(1 << d)]
+    chosen = features or tuple(range(d))
+    z = [[k >> j & 1 for j in chosen] + [1] for k in range(1 << d)]
+    size_of = len(chosen) + 1
     A = [
-        [sum((weight[k] for k in range(1 << d) if z[k][a] and z[k][b]), arb(0)) for b in range(d + 1)]
-        for a in range(d + 1)
+        [sum((weight[k] for k in range(1 << d) if z[k][a] and z[k][b]), arb(0)) for b in range(size_of)]
+        for a in range(size_of)
     ]
-    for j in range(d):
+    for j in range(len(chosen)):
         A[j][j] += arb(0) if n is None else arb(float(ridge)) / n
-    y = arb_mat([[weight[k] if z[k][a] else arb(0) for k in range(1 << d)] for a in range(d + 1)])
+    y = arb_mat([[weight[k] if z[k][a] else arb(0) for k in range(1 << d)] for a in range(size_of)])
     found = arb_mat(A).solve(y)
-    return [[found[a, k] for k in range(1 << d)] for a in range(d + 1)]
+    rows = {j: [found[a, k] for k in range(1 << d)] for a, j in enumerate((*chosen, d))}
+    ctx.prec = BITS
+    return [rows.get(j, [arb(0)] * (1 << d)) for j in range(d + 1)]
 
 
 @lru_cache(maxsize=4096)
@@ -152,6 +249,11 @@ def _rows(what: str, d: int, settings: tuple[Any, ...]) -> list[list[Any]]:
         "by size": by_size_rows,
         "interactions": interaction_rows,
         "lime": lime_rows,
+        "semivalue": semivalue_rows,
+        "weighted banzhaf": weighted_banzhaf_rows,
+        "semivalue by size": semivalue_by_size_rows,
+        "owen": owen_rows,
+        "index": index_rows,
     }
     return makers[what](d, *settings)  # type: ignore[operator]
 

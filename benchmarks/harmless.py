@@ -13,22 +13,10 @@ Key = tuple[str, str, str]
 #: Why no answer becomes wrong -> (file below attn_closed_form, function, change).
 REASONS: Mapping[str, list[Key]] = {
     "The number of elements or rows that are worked on at once: memory and time, not the sums.": [
-        ("game/engine.py", "", "MOST_ROWS = 128"),
-        ("game/engine.py", "parts", "batch.w_delta.shape[2]"),
         ("game/engine.py", "parts", "step >= m"),
         ("game/pooled_game.py", "", "1 << 20"),
         ("classifier/predict.py", "", "1 << 18"),
         ("lime/moments.py", "_warn", "1 << 16"),
-    ],
-    "A little more than needed, before rounding up to two digits; twice as little more works as well.": [
-        ("game/budget.py", "_smallest_tol", "1 + 1e-09 -> 1 + 2e-09"),
-    ],
-    "The sum of squares only enters an upper bound, which becomes larger and stays true.": [
-        (
-            "game/engine.py",
-            "_sums",
-            "np.maximum(squares - light_squares, 0.0) -> np.maximum(squares - light_squares, 1.0)",
-        ),
     ],
     (
         "Adds the same constant to all gaps that are above what the head always holds; tiers and ranges are "
@@ -86,12 +74,6 @@ REASONS: Mapping[str, list[Key]] = {
             "lower < self.price(best) -> lower <= self.price(best)",
         ),
     ],
-    (
-        "The ends of the light players' range move outwards on one side, where the product is largest: the "
-        "bound becomes larger."
-    ): [
-        ("game/row_bounds.py", "_growth", "1 - ends[:, 0] -> 0 - ends[:, 0]"),
-    ],
     "log(1 + x) is above log x: the constant of the rule becomes larger, and with it the number of nodes.": [
         ("game/semivalues.py", "", "np.log(4 / -np.expm1(-THETA)) -> np.log1p(4 / -np.expm1(-THETA))"),
     ],
@@ -119,6 +101,18 @@ REASONS: Mapping[str, list[Key]] = {
     ],
     "The scale of the columns: the Schur complement is the same for every positive one, but for rounding.": [
         ("slalom/least_squares.py", "_schur", "np.sqrt(samples.columns(alpha * alpha, ones))"),
+    ],
+    (
+        "The scale of the columns: the solution is the same for every positive one, but for the 1e-13 that keeps the "
+        "system solvable, which becomes smaller, because the diagonal is at most 1."
+    ): [
+        ("slalom/samples.py", "values_from", "np.sqrt(np.diag(H)) -> np.diag(H)"),
+    ],
+    "One of two proved bounds is taken alone where a mixture of both would do; what comes out is proved, too.": [
+        ("game/reasons/joint_bounds.py", "_least_sum", "L > 0 -> L > 1"),
+    ],
+    "Differs only in a start, where an entry of a solved system is within 1e-12 of zero, relative to the largest.": [
+        ("slalom/polish.py", "linear_start", "a.max() -> a.min() (#2)"),
     ],
     "Differs only where a share is the limit itself to the last bit.": [
         ("slalom/least_squares.py", "undetermined", "share > UNDETERMINED -> share >= UNDETERMINED"),

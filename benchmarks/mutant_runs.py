@@ -136,11 +136,12 @@ def _trace(runner: Runner, names: Sequence[str], say: Callable[[str], None]) -> 
         say(json.dumps([name, time.process_time() - start, found]))
 
 
-def chosen(change: Change, known: dict[str, Record], names: Sequence[str], budget: float) -> list[str]:
+def chosen(change: Change, known: dict[str, Record], names: Sequence[str], budget: float, first: str = "") -> list[str]:
     """The tests to run for a change: those that call its function, quick ones first, some cases of each before others.
 
     Quick tests that call nothing of the package are always among them: they look at signatures and constants.
-    Together the tests take at most `budget` processor seconds; the verdict says how many were run.
+    Together the tests take at most `budget` processor seconds; the verdict says how many were run. `first` is the test
+    that noticed the change in an earlier run: where it is still there, it begins.
     """
     file = change.path.relative_to(ROOT).as_posix()
     own = [name for name in names if _folder(name) == file.split("/")[1]]
@@ -154,9 +155,9 @@ def chosen(change: Change, known: dict[str, Record], names: Sequence[str], budge
     for name in sorted(calling, key=lambda name: cost[name]):
         seen[name.split("[")[0]] += 1
         order.append((seen[name.split("[")[0]] // 4, cost[name], name))
-    picked, spent = [], 0.0
+    picked, spent = [name for name in names if name == first], 0.0
     for _, seconds, name in sorted(order):
-        if spent + seconds <= budget:
+        if name != first and spent + seconds <= budget:
             picked.append(name)
             spent += seconds
     return picked
@@ -166,15 +167,17 @@ def _folder(name: str) -> str:
     return name.split("/")[1]
 
 
-def run_all(runner: Runner, changes: Sequence[Change], kept: Path, budget: float, workers: int) -> Iterator[Verdict]:
-    """One verdict per change, as they come."""
+def run_all(
+    runner: Runner, changes: Sequence[Change], kept: Path, budget: float, workers: int, first: Callable[[Change], str]
+) -> Iterator[Verdict]:
+    """One verdict per change, as they come; `first` names the test to begin with."""
     known = records(runner, kept)
     waiting = list(reversed(changes))
     running: dict[int, _Running] = {}
     while waiting or running:
         while waiting and len(running) < workers:
             change = waiting.pop()
-            names = chosen(change, known, list(runner.items), budget)
+            names = chosen(change, known, list(runner.items), budget, first(change))
             child = _Running(change, names, *_fork(functools.partial(_judge, runner, change, names, known), MEMORY))
             running[child.pipe] = child
         ready, _, _ = select.select(list(running), [], [], 5.0)

@@ -2,8 +2,10 @@
 
 Changes are drawn from game, lime, slalom and classifier with a seed, every line with equal chance, then one of the
 changes of that line (`mutations`). The tests of the folder that call the changed function run against it
-(`mutant_runs`). A change that fails a test, does not import, passes the memory limit or hangs is caught. What survives
-is listed in MUTANTS.md with the reason why it is harmless (`harmless`); one without a reason is a missing test.
+(`mutant_runs`), first of all the one that noticed the same change in an earlier run, finished or not, so that a second
+run is a matter of minutes. A change that fails a test, does not import, passes the memory limit or hangs is caught.
+What survives is listed in MUTANTS.md with the reason why it is harmless (`harmless`); one without a reason is a missing
+test.
 """
 
 from __future__ import annotations
@@ -67,6 +69,20 @@ def matching(folders: Sequence[str], text: str) -> list[Change]:
     ]
 
 
+def survivors(rows: Sequence[Row]) -> tuple[list[Row], list[Change]]:
+    """The rows whose change the code still has, and the changes among them that no test noticed and no reason names."""
+    there = {_key(_where(change), change.text): change for path in modules(FOLDERS) for change in changes_of(path)}
+    kept = [row for row in rows if _key(row["where"], row["change"]) in there]
+    unnamed = [row for row in kept if row["verdict"] == "survived" and not _reason(row)]
+    return kept, [there[_key(row["where"], row["change"])] for row in unnamed]
+
+
+def _key(where: str, text: str) -> tuple[str, str, str]:
+    """A change without its line, which an edit elsewhere moves."""
+    place, _, function = where.partition(" ")
+    return place.partition(":")[0], function, text
+
+
 def _where(change: Change) -> str:
     file, function = _place(change)
     return f"{file}:{change.line} {function}".strip()
@@ -74,6 +90,28 @@ def _where(change: Change) -> str:
 
 def _place(change: Change) -> tuple[str, str]:
     return change.path.relative_to(ROOT / "attn_closed_form").as_posix(), change.function
+
+
+class Noticed:
+    """Which test noticed which change, kept in a file as verdicts come, and in the results of the last full run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        results = RESULTS / "mutants.json"
+        rows = json.loads(results.read_text(encoding="utf-8"))["rows"] if results.exists() else []
+        self.tests = {(row["where"].partition(":")[0], row["change"]): row["by"] for row in rows}
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            file, text, by = json.loads(line)
+            self.tests[file, text] = by
+
+    def by(self, change: Change) -> str:
+        """The test, or an empty string."""
+        return self.tests.get((_place(change)[0], change.text), "")
+
+    def add(self, verdict: Verdict) -> None:
+        """Keep a verdict."""
+        with self.path.open("a", encoding="utf-8") as file:
+            print(json.dumps([_place(verdict.change)[0], verdict.change.text, verdict.by]), file=file)
 
 
 def page(rows: Sequence[Row], seed: int) -> str:
@@ -111,19 +149,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--calls", type=Path, default=Path(tempfile.gettempdir()) / "attn_closed_form_calls.json")
     parser.add_argument("--reasons", action="store_true", help="run nothing: write the last run anew with its reasons")
+    parser.add_argument("--survivors", action="store_true", help="run the unnamed survivors of the last run again")
     options = parser.parse_args(arguments)
+    last = (
+        json.loads((RESULTS / "mutants.json").read_text(encoding="utf-8"))
+        if options.reasons or options.survivors
+        else {}
+    )
     if options.reasons:
-        last = json.loads((RESULTS / "mutants.json").read_text(encoding="utf-8"))
         return not _write(last["rows"], last["seed"], last["settings"])
     if options.only:
         changes = matching(options.folders, options.only)
+    elif options.survivors:
+        kept, changes = survivors(last["rows"])
     else:
         changes = draw(options.folders, options.count, options.seed)
     verdicts: list[Verdict] = []
+    noticed = Noticed(options.calls.with_suffix(".noticed"))
 
     def work(runner: Runner) -> None:
-        for verdict in run_all(runner, changes, options.calls, options.budget, options.workers):
+        for verdict in run_all(runner, changes, options.calls, options.budget, options.workers, noticed.by):
             verdicts.append(verdict)
+            noticed.add(verdict)
             _print(verdict, len(verdicts), len(changes))
 
     paths = [f"{root}/{folder}" for folder in options.folders for root in ("tests", "attn_closed_form")]
@@ -131,6 +178,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = sorted(map(row_of, verdicts), key=lambda row: row["where"])
     if options.only:
         return not all(row["verdict"] == "caught" or _reason(row) for row in rows)
+    if options.survivors:
+        again = {_key(row["where"], row["change"]) for row in rows}
+        rows += [row for row in kept if _key(row["where"], row["change"]) not in again]
+        return not _write(sorted(rows, key=lambda row: row["where"]), last["seed"], last["settings"])
     settings = {"folders": options.folders, "budget of tests per change, processor s": options.budget}
     return not _write(rows, options.seed, settings)
 

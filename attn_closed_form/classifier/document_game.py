@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._types import Ids, Tokens
+from .._types import Array, Ids, Tokens
 from ..game.merging import merge_runs, merge_tokens
 from ..game.pooled_game import PooledGame
-from .score_tables import as_output, as_tokens, scores
+from .score_tables import as_output, as_tokens
 from .weights import AttentionWeights
 
 
@@ -61,35 +61,50 @@ def pooled_game(
     if ids.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
     c = as_output(weights, output)
-    s, v = scores(weights, ids, c)
-    own = slice(1, 1 + ids.size)
-    rest = np.r_[0, 1 + ids.size : weights.T_max]
-    v = v / weights.K
-    tables = weights.collapse
-    s_background, v_background = merge_tokens(s[:, rest], v[:, rest])
-    states = [(s[:, own], v[:, own])]
-    if absent == "unk":
-        s_unk = tables.s_tok[weights.unk] + tables.s_pos[own]
-        u_unk = tables.u_tok[weights.unk, :, c] + tables.u_pos[own, :, c]
-        states.append((s_unk.T, u_unk.T / weights.K))
-    names = [str(i) for i in ids.tolist()] if labels is None else list(labels)
-    if players == "words":  # merged here, before a game is made and checked
+    names = [str(label) for label in (ids.tolist() if labels is None else labels)]
+    if len(names) < ids.size or (players == "positions" and len(names) > ids.size):
+        raise ValueError(f"labels: expected {ids.size} names, one per token, got {len(names)}")
+    order = starts = None
+    if players == "words":  # merged here, before a game is made
         numbers = word_numbers(ids)
         order = numbers.argsort(kind="stable")
         starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-        states = [merge_runs(one[:, order], other[:, order], starts) for one, other in states]
         names = [names[i] for i in order[starts].tolist()]
-    s_absent, v_absent = states[1] if absent == "unk" else (None, None)
-    return PooledGame.from_scores(
-        s=states[0][0],
-        v=states[0][1],
-        s_absent=s_absent,
-        v_absent=v_absent,
-        s_background=s_background,
-        v_background=v_background,
-        bias=float(weights.b_l[c]),
-        labels=names,
-    )
+    s, v = _states(weights, ids, c, absent, order, starts)
+    return PooledGame._of_states(s, v, float(weights.b_l[c]), tuple(names))
+
+
+def _states(
+    weights: AttentionWeights, ids: Ids, c: int, absent: str, order: Ids | None, starts: Ids | None
+) -> tuple[Array, Array]:
+    """Log-masses and values (K, 2d + 1) of the players present and absent and of the background.
+
+    `order` of the positions and where in it each player `starts`, or None if every position is a player.
+    """
+    tables, T = weights.collapse, ids.size
+    places = slice(1, 1 + T)
+    unknown, backgrounds = weights.documents(c)
+    if T not in backgrounds:
+        rest = np.r_[0, 1 + T : weights.T_max]
+        backgrounds[T] = np.stack(merge_tokens(unknown[0][:, rest], unknown[1][:, rest]))
+    present: Array = np.empty((2, weights.K, T))
+    np.add(tables.s_tok[ids].T, tables.s_pos[places].T, out=present[0])
+    np.add(tables.u_tok[ids, :, c].T, tables.u_pos[places, :, c].T, out=present[1])
+    present[1] /= weights.K
+    without = unknown[:, :, places] if absent == "unk" else None
+    if order is not None and starts is not None:
+        present = np.stack(merge_runs(present[0][:, order], present[1][:, order], starts))
+        if without is not None:
+            without = np.stack(merge_runs(without[0][:, order], without[1][:, order], starts))
+    d = present.shape[2]
+    both = np.empty((2, weights.K, 2 * d + 1))
+    both[:, :, :d] = present
+    if without is not None:
+        both[:, :, d:-1] = without
+    else:
+        both[0, :, d:-1], both[1, :, d:-1] = -np.inf, 0.0
+    both[:, :, -1] = backgrounds[T]
+    return both[0], both[1]
 
 
 def word_groups(tokens: Tokens) -> list[list[int]]:

@@ -57,7 +57,8 @@ def build_collapse(weights: AttentionWeights) -> Collapse:
     with np.errstate(over="ignore", invalid="ignore"):
         tables = _tables(weights)
     for name, table in zip(Collapse._fields, tables, strict=True):
-        if not np.isfinite(table).all():
+        # Two tables are added up: half of the range of float64 for each.
+        if not (np.abs(table) < np.finfo(np.float64).max / 2).all():
             raise ValueError(f"weights: expected products within the range of float64, but {name} overflows")
         table.flags.writeable = False
     return tables
@@ -97,7 +98,7 @@ def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, na
         raise ValueError(f"{name}: expected a one-dimensional sequence of ids, got shape {raw.shape}")
     if raw.dtype.kind not in "iu":
         raise ValueError(f"{name}: expected integer ids, got dtype {raw.dtype}")
-    if raw.min() < 0 or raw.max() >= weights.D:
+    if np.minimum.reduce(raw) < 0 or np.maximum.reduce(raw) >= weights.D:
         bad = int(np.argmax((raw < 0) | (raw >= weights.D)))
         raise ValueError(f"{name}: expected ids in 0..{weights.D - 1}, got {raw[bad]} at position {bad}")
     room = weights.T_max - 1

@@ -143,6 +143,25 @@ class AttentionWeights:
 
         return build_collapse(self)
 
+    @cached_property
+    def _documents(self) -> dict[int, tuple[Array, dict[int, Array]]]:
+        return {}
+
+    def documents(self, output: int) -> tuple[Array, dict[int, Array]]:
+        """What documents of this model share: log-masses and values of [UNK], and backgrounds that were found already.
+
+        Returns
+        -------
+        (2, K, T_max), dict : log-mass and value over K of [CLS] in the first place and [UNK] in every other one; for
+            a number of tokens the (2, K) log-mass and value of all other places together
+        """
+        if output not in self._documents:
+            from .score_tables import pad, padded_scores
+
+            s, u = padded_scores(self, pad(self, [np.zeros(0, dtype=np.intp)])[0], output)
+            self._documents[output] = np.stack([s, u / self.K]), {}
+        return self._documents[output]
+
     def project(self, coefficients: Sequence[float]) -> AttentionWeights:
         """The same model with one output, the combination `coefficients` (C,) of its C outputs.
 
@@ -166,7 +185,7 @@ class AttentionWeights:
         return f"AttentionWeights({sizes}, cls={self.cls}, unk={self.unk})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "collapse"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("collapse", "_documents")}
 
 
 def as_numpy(value: Any) -> Any:

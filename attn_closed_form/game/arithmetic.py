@@ -15,7 +15,6 @@ import math
 import threading
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._types import Array
 
@@ -40,48 +39,31 @@ def workspace(shape: tuple[int, ...]) -> tuple[Array, Array]:
     return kept[0, :size].reshape(shape), kept[1, :size].reshape(shape)
 
 
-def factors(E: Array, G: Array, light: NDArray[np.bool_] | None, p: Array, out: Array) -> None:
-    """Y into `out` (r, m, d), without cancellation, so that it keeps its digits where it is small."""
-    if light is None:
-        _lines(1 - p, G, E, out)
+def mix(points: Array, factor: Array, some_light: bool, out: Array, spare: Array) -> None:
+    """Y into `out` (r, m, d): p x + (1 - p) y from points (r, m, 2) and factors (r, 2, d). Nothing cancels."""
+    if out.shape[2] <= MATRIX_PLAYERS:
+        np.matmul(points, factor, out=out)
         return
-    # Being absent is the state with factor 1 for a heavy player, being present for a light one. Where p is not near 1
-    # (not near 0) a line in p (in 1 - p) will do for both, since nothing cancels.
-    signed = np.where(light, G, -G)
-    below = np.maximum.reduce(p, axis=0) <= 0.75
-    low = below.size if below.all() else int(below.argmin())
-    if low:
-        _lines(p[:, :low], signed, np.where(light, E, 1.0), out[:, :low])
-    if low == below.size:
-        return
-    if p[:, low:].min() >= 0.25:
-        _lines(p[:, low:] - 1, signed, np.where(light, 1.0, E), out[:, low:])
-    else:
-        np.multiply(
-            np.where(light[:, None, :], p[:, low:, None], 1 - p[:, low:, None]), G[:, None, :], out=out[:, low:]
-        )
-        out[:, low:] += E[:, None, :]
-
-
-def _lines(t: Array, slope: Array, start: Array, out: Array) -> None:
-    """Start + t slope for every row, node and player: t (r, m), slope and start (r, d), out (r, m, d)."""
-    if out.shape[2] > MATRIX_PLAYERS:
-        np.multiply(t[:, :, None], slope[:, None, :], out=out)
-        out += start[:, None, :]
-    else:
-        points, lines = np.ones((*t.shape, 2)), np.empty((len(slope), 2, slope.shape[1]))
-        points[:, :, 0] = t
-        lines[:, 0], lines[:, 1] = slope, start
-        np.matmul(points, lines, out=out)
+    np.multiply(points[:, :, :1], factor[:, :1], out=out)
+    if some_light:
+        out += np.multiply(points[:, :, 1:], factor[:, 1:], out=spare)
+    else:  # y is 1
+        out += points[:, :, 1:]
 
 
 def product(Y: Array, spare: Array) -> Array:
     """Product over the last axis: of a transposed copy where it is short, of ever shorter halves where it is long."""
     r, m, d = Y.shape
     if d <= MATRIX_PLAYERS:
-        across = spare.reshape(d, r * m)
-        np.copyto(across, Y.reshape(r * m, d).T)
-        return np.multiply.reduce(across, axis=0).reshape(r, m)
+        # Two players at a time, as one complex number, are moved to a transposed copy.
+        pairs = d // 2
+        across = spare.reshape(-1)[: 2 * pairs * r * m].view(np.complex128).reshape(pairs, r * m)
+        np.copyto(across, Y.reshape(r * m, d)[:, : 2 * pairs].view(np.complex128).T)
+        both = np.multiply.reduce(across.view(np.float64).reshape(pairs, 2 * r * m), axis=0)
+        every = (both[0::2] * both[1::2]).reshape(r, m)
+        if d % 2:
+            every *= Y[:, :, -1]
+        return every
     while Y.shape[-1] > PRODUCT_AT_ONCE:
         half = Y.shape[-1] // 2
         shorter = Y[..., :half] * Y[..., half : 2 * half]
@@ -91,23 +73,30 @@ def product(Y: Array, spare: Array) -> Array:
     return np.multiply.reduce(Y, axis=-1)
 
 
-def precise_product(Y: Array, G: Array, light: NDArray[np.bool_] | None, p: Array) -> Array:
-    """The same through log1p(-q G): its rounding is relative to the logarithm, not to the number of players."""
-    x = (p if light is None else np.where(light[:, None, :], 1 - p, p)) * G[:, None, :]
-    large = x > 0.5
-    logs = np.log1p(np.negative(x, out=x), out=x)
+def precise_product(points: Array, less: Array, some_light: bool, Y: Array) -> Array:
+    """The same through log1p(Y - 1): its rounding is relative to the logarithm, not to the number of players."""
+    change = points[:, :, :1] * less[:, :1]
+    if some_light:
+        change += points[:, :, 1:] * less[:, 1:]  # one of the two is 0
+    large = change < -0.5
+    logs = np.log1p(change, out=change)
     if large.any():
         logs[large] = np.log(Y[large])
     return np.exp(np.add.reduce(logs, axis=-1))
 
 
 def contract(x: Array, y: Array, precise: bool) -> Array:
-    """Sum over players: (r, m, d) with (r, d) -> (r, m). NumPy's own sum is pairwise, the others are not."""
-    if precise:
-        return np.add.reduce(x * y[:, None, :], axis=-1)
-    if x.shape[2] > MATRIX_PLAYERS:
-        return np.einsum("rmd,rd->rm", x, y)
-    return np.matmul(x, y[:, :, None])[:, :, 0]
+    """Sums over players: (r, m, d) with (r, 2, d) -> (r, m, 2). NumPy's own sum is pairwise, the others are not."""
+    r, m, d = x.shape
+    if not precise and d <= MATRIX_PLAYERS:
+        return np.matmul(x, y.transpose(0, 2, 1))
+    out = np.zeros((r, m, 2))
+    for k in (0, 1):
+        if y[:, k].any():
+            out[:, :, k] = (
+                np.add.reduce(x * y[:, k, None, :], axis=-1) if precise else np.einsum("rmd,rd->rm", x, y[:, k])
+            )
+    return out
 
 
 def add_nodes(w: Array, x: Array) -> Array:

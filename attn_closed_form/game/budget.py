@@ -48,7 +48,14 @@ class Budget(NamedTuple):
     amplification: float = 1.0  # as given to `budget`
 
 
-def budget(game: PooledGame, tol: float, amplification: float = 1.0, plain: bool = False) -> Budget:
+def budget(
+    game: PooledGame,
+    tol: float,
+    amplification: float = 1.0,
+    plain: bool = False,
+    doubt: float = 0.0,
+    constants: float = 0.0,
+) -> Budget:
     """The accuracy that the parts of a computation must keep.
 
     Parameters
@@ -57,6 +64,7 @@ def budget(game: PooledGame, tol: float, amplification: float = 1.0, plain: bool
     tol : what the caller promises, relative to max|f|
     amplification : what an error of a mean difference is multiplied by on the way to the caller's result
     plain : whether the computation cannot take products through logarithms, as the recursion over sizes
+    doubt, constants : rounding beside that of the engine, as in `Facts`
 
     Raises
     ------
@@ -70,7 +78,7 @@ def budget(game: PooledGame, tol: float, amplification: float = 1.0, plain: bool
     >>> found.eps < 1e-10, found.precise
     (True, False)
     """
-    facts = Facts(largest_known_value(game), float(game.half_range.sum()), game.d, game.exponent)
+    facts = Facts(largest_known_value(game), float(game.half_range.sum()), game.d, game.exponent, doubt, constants)
     return budget_of(facts, tol, amplification, plain)
 
 
@@ -95,7 +103,7 @@ class Facts(NamedTuple):
     d: int
     exponent: int
     doubt: float = 0.0  # rounding beside that of the engine, relative to the spread: of masses that come rounded
-    constants: float = 0.0  # sum of the moduli of constants that were added up in the floating type
+    constants: float = 0.0  # what a result may lose 8 ulps of beside them: constants added up in the floating type
 
 
 def budget_of(
@@ -111,12 +119,13 @@ def budget_of(
     scale, spread, ulp = facts.scale, facts.spread * (1 + 1e-12), arithmetic.ulp
     # The last additions, relative to max|f|, and what they lose among the smallest numbers of the type.
     lost = 8 * math.ldexp(1.0, arithmetic.least_exponent - facts.exponent) + 8 * ulp * facts.constants
-    output = OUTPUT / ULP * ulp + (lost / scale if scale else 0.0)
+    output = OUTPUT / ULP * ulp + (lost / scale if scale else math.inf if facts.constants else 0.0)
     if spread == 0 and tol > output:
         return Budget(EPS_LOOSE, 1.0, scale, spread, False, amplification)
     least, every = ulp * PRECISE + facts.doubt, ulp * FACTOR * facts.d
-    smallest = _smallest_tol(spread, scale, amplification, output, arithmetic.eps_min + least + (every if plain else 0))
-    if not tol >= smallest:
+    need = _tol_needed(spread, scale, amplification, output, arithmetic.eps_min + least + (every if plain else 0))
+    # The named tol is rounded up, by a tenth at the most; text is made only where it may be wanted.
+    if not tol >= 1.2 * need and not tol >= (smallest := float(smallest_text(need))):
         if smallest == math.inf:
             raise ToleranceError(f"tol: {tol:g} cannot be guaranteed for this game: f is 0 wherever it was tried")
         raise ToleranceError(
@@ -142,12 +151,9 @@ def guaranteed_error(game: PooledGame, tol: float) -> float:
     return math.inf if scale == LARGE else float(np.ldexp(tol * scale, game.exponent))
 
 
-def _smallest_tol(spread: float, scale: float, amplification: float, output: float, error: float) -> float:
-    """A tol that can be kept: what `budget` needs, a little more, and rounded up to two digits, as it is printed."""
-    if scale == 0:
-        return math.inf
-    need = output + amplification * 4 * spread * error / scale
-    return float(smallest_text(need * (1 + 1e-9)))
+def _tol_needed(spread: float, scale: float, amplification: float, output: float, error: float) -> float:
+    """A tol that can be kept: what `budget` needs and a little more."""
+    return (output + amplification * 4 * spread * error / scale) * (1 + 1e-9) if scale else math.inf
 
 
 def smallest_text(tol: float) -> str:
@@ -174,13 +180,13 @@ def largest_known_value(game: PooledGame) -> float:
 
 
 def _largest_known_value(game: PooledGame) -> float:
-    known = _in_units(float(np.abs(game.value(_probes(game))).max()), game.exponent)
-    base = _in_units(abs(game.base), game.exponent)
+    known = in_units(float(np.abs(game._value_block(_probes(game))).max()), game.exponent)
+    base = in_units(abs(game.base), game.exponent)
     doubt = ULP * (4 * (game.d + 8) * float(game.half_range.sum()) + 2 * base)
     return max(0.0, known * (1 - 4 * ULP) - doubt)
 
 
-def _in_units(value: float, exponent: int) -> float:
+def in_units(value: float, exponent: int) -> float:
     """A number >= 0 in units of 2^exponent, capped where it dwarfs every value."""
     return LARGE if value and math.frexp(value)[1] - exponent > 900 else math.ldexp(value, -exponent)
 

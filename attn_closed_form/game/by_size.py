@@ -92,12 +92,14 @@ def moments_by_size(game: PooledGame, q: ArrayLike, tol: float = 1e-10) -> tuple
     d = game.d
     if q.shape != (d + 1,):
         raise ValueError(f"q: expected shape ({d + 1},), a weight for 0..{d} players absent, got {q.shape}")
-    (mean,), present = centred_moments(game, q[None], budget(game, tol, plain=True))
-    return float(mean + game.base * q.sum()), present + game.base * (q @ (d - np.arange(d + 1))) / d
+    sums = centred_moments(game, q[None], budget(game, tol, plain=True))
+    (mean,), present = (np.ldexp(x, game.exponent) for x in sums)
+    mean = mean + q[-1] * game.empty_excess + game.base * q.sum()
+    return float(mean), present + game.base * (q @ (d - np.arange(d + 1))) / d
 
 
 def centred_moments(game: PooledGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
-    """The same for f less its `base`.
+    """The same for f less its `base`, in units of 2^exponent, and without what `empty_value` adds for nobody.
 
     `weights` (rows, d+1) has q in its first row; the others have their first moment taken too: (rows,), (d,).
     """
@@ -107,17 +109,13 @@ def centred_moments(game: PooledGame, weights: Array, goal: Budget) -> tuple[Arr
         states = list(_forward(*factors))
         mean += weights @ (rows.weight @ states[-1][1])
         present += rows.weight @ _backward(*factors[:-1], states, weights[0])
-    mean, present = np.ldexp(mean, game.exponent), np.ldexp(present, game.exponent)
-    return mean + weights[:, -1] * game.empty_excess, present
+    return mean, present
 
 
 def _factors(rows: Rows) -> tuple[Array, Array, Array, Array, Array]:
     """Arrays x, y, A, B (r, d) of the module docstring, and the numerator n_0 (r,) that is always there."""
-    V_lo, V_hi, n_0 = rows.masses.V_lo[rows.own], rows.masses.V_hi[rows.own], rows.masses.n_0[rows.own]
-    if rows.light is None:
-        return rows.E, np.ones_like(rows.E), V_hi, V_lo, n_0
-    x, y = np.where(rows.light, 1.0, rows.E), np.where(rows.light, rows.E, 1.0)
-    return x, y, np.where(rows.light, V_lo, V_hi), np.where(rows.light, V_hi, V_lo), n_0
+    V = rows.masses.V[rows.own]
+    return rows.factor[:, 0], rows.factor[:, 1], V[:, 0], V[:, 1], rows.n_0
 
 
 def _forward(x: Array, y: Array, A: Array, B: Array, n0: Array) -> Iterator[tuple[Array, Array]]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array
-from .merging import times_power
+from .merging import exp_difference, times_power
 
 
 class Masses(NamedTuple):
@@ -41,15 +41,40 @@ class CentredValues:
     empty_value: float
 
     @cached_property
+    def _states(self) -> tuple[Array, Array]:
+        """Log-masses and values of all states side by side, (H, 2d + 1): players present, absent, the background."""
+        return (
+            np.concatenate([self.s, self.s_absent, self.s_background[:, None]], axis=1),
+            np.concatenate([self.v, self.v_absent, self.v_background[:, None]], axis=1),
+        )
+
+    @cached_property
+    def _without_mass(self) -> NDArray[np.bool_] | None:
+        """(H, 2d + 1) which states have no mass; None if all have some."""
+        s = self._states[0]
+        return s == -np.inf if np.minimum.reduce(s, axis=None) == -np.inf else None
+
+    @cached_property
     def _head_can_be_empty(self) -> NDArray[np.bool_]:
-        return self._nothing & self._deleted.all(axis=1)
+        if self._without_mass is None:
+            return np.zeros(len(self.s), dtype=bool)
+        return np.logical_and.reduce(self._without_mass[:, self.s.shape[1] :], axis=1)
 
     @property
     def can_be_empty(self) -> bool:
         """Whether the coalition of nobody has no mass, so that its value is `empty_value`."""
-        return bool(self._head_can_be_empty[0])
+        return self._without_mass is not None and bool(self._head_can_be_empty[0])
 
     @cached_property
+    def unit(self) -> Array:
+        """(H,) largest log-mass of each head: masses are counted in units of e^unit."""
+        return np.maximum.reduce(self._states[0], axis=1)
+
+    @cached_property
+    def _masses(self) -> Array:
+        return exp_difference(self._states[0], self.unit[:, None])
+
+    @property
     def masses(self) -> Masses:
         """Every mass e^s over the largest mass of its head; what is less than about 1e-308 of that becomes 0.
 
@@ -60,34 +85,21 @@ class CentredValues:
         >>> game.masses.present, game.masses.background
         (array([[0., 1.]]), array([1.]))
         """
-        top = np.maximum(np.maximum(self.s, self.s_absent).max(axis=1), self.s_background)
-        with np.errstate(over="ignore"):
-            return Masses(
-                np.exp(self.s - top[:, None]), np.exp(self.s_absent - top[:, None]), np.exp(self.s_background - top)
-            )
+        return Masses(*self._parts(self._masses))
 
     @cached_property
     def exponent(self) -> int:
         """The k for which 2^k is just above every |value| that has a mass: values are computed in units of 2^k."""
         least, most = self._value_range
-        largest = max(float(np.maximum(-least, most).max()), float(np.maximum(-most, least).max()))
-        return math.frexp(largest)[1]
+        return math.frexp(max(-min(least.tolist()), max(most.tolist())))[1]
 
     @cached_property
     def _value_range(self) -> tuple[Array, Array]:
         """(H,) smallest and (H,) largest value that has any mass, per head."""
-        least, most = self.v.min(axis=1), self.v.max(axis=1)
-        deleted = self._deleted
-        if not deleted.any():
-            least = np.minimum(least, self.v_absent.min(axis=1))
-            most = np.maximum(most, self.v_absent.max(axis=1))
-        elif not deleted.all():
-            least = np.minimum(least, np.where(deleted, np.inf, self.v_absent).min(axis=1))
-            most = np.maximum(most, np.where(deleted, -np.inf, self.v_absent).max(axis=1))
-        background = ~self._nothing
-        least = np.where(background, np.minimum(least, self.v_background), least)
-        most = np.where(background, np.maximum(most, self.v_background), most)
-        return least, most
+        low = high = self._states[1]
+        if self._without_mass is not None:
+            low, high = np.where(self._without_mass, np.inf, low), np.where(self._without_mass, -np.inf, high)
+        return np.minimum.reduce(low, axis=1), np.maximum.reduce(high, axis=1)
 
     @cached_property
     def centre(self) -> Array:
@@ -98,9 +110,8 @@ class CentredValues:
     @cached_property
     def half_range(self) -> Array:
         """(H,) an upper bound, in units of 2^exponent, of how far a head's value can lie off its centre."""
-        least, most = (times_power(x, -self.exponent) for x in self._value_range)
-        middle = times_power(self.centre, -self.exponent)
-        return np.maximum(most - middle, middle - least)
+        off = self._off_centre
+        return np.maximum(np.maximum.reduce(off, axis=1), -np.minimum.reduce(off, axis=1))
 
     @cached_property
     def base(self) -> float:
@@ -113,24 +124,39 @@ class CentredValues:
         return math.fsum([self.empty_value, -self.bias, *(-self.centre).tolist()]) if self.can_be_empty else 0.0
 
     @cached_property
+    def everyone_means(self) -> Array:
+        """(H,) each head's mean with everyone present, less its centre, in units of 2^exponent.
+
+        Right to about 100 ulps of `half_range`, whatever the number of players and whatever the constants are: masses
+        relative to the largest of those that are present, sums in pairs.
+        """
+        top = np.maximum(self.s.max(axis=1), self.s_background)
+        with np.errstate(over="ignore"):
+            mass, always = np.exp(self.s - top[:, None]), np.exp(self.s_background - top)
+        v, _, v_background = self._centred
+        means: Array = ((mass * v).sum(axis=1) + always * v_background) / (mass.sum(axis=1) + always)
+        return means
+
+    @cached_property
+    def _off_centre(self) -> Array:
+        """(H, 2d + 1) values less their head's centre in units of 2^exponent; 0 where there is no mass."""
+        values = times_power(self._states[1], -self.exponent)
+        values -= times_power(self.centre, -self.exponent)[:, None]
+        if self._without_mass is not None:
+            values[self._without_mass] = 0.0
+        return values
+
+    @property
     def _centred(self) -> tuple[Array, Array, Array]:
-        """Values less their head's centre in units of 2^exponent, (H, d) (H, d) (H,); 0 where there is no mass."""
-        v, v_absent, v_background, middle = (
-            times_power(x, -self.exponent) for x in (self.v, self.v_absent, self.v_background, self.centre)
-        )
-        v_absent = v_absent - middle[:, None]
-        return (
-            v - middle[:, None],
-            np.where(self._deleted, 0.0, v_absent) if self._deleted.any() else v_absent,
-            np.where(self._nothing, 0.0, v_background - middle),
-        )
+        """The values of `_off_centre`: present (H, d), absent (H, d), background (H,)."""
+        return self._parts(self._off_centre)
 
     @cached_property
-    def _deleted(self) -> NDArray[np.bool_]:
-        """(H, d) whether a player has no mass when absent."""
-        return np.isneginf(self.s_absent)
+    def _weighted(self) -> Array:
+        """(H, 2d + 1) masses times values, in the units of `_masses` and `_off_centre`."""
+        return self._masses * self._off_centre
 
-    @cached_property
-    def _nothing(self) -> NDArray[np.bool_]:
-        """(H,) whether there is no background."""
-        return np.isneginf(self.s_background)
+    def _parts(self, states: Array) -> tuple[Array, Array, Array]:
+        """Players present (H, d), absent (H, d), the background (H,), of an array like `_states`."""
+        d = states.shape[1] // 2
+        return states[:, :d], states[:, d:-1], states[:, -1]

@@ -27,6 +27,18 @@ def broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[i
         raise ValueError(f"{name}: expected something that broadcasts to {shape}, got {array.shape}") from None
 
 
+# Values above it would leave float64 as sums over heads, as differences or as coefficients.
+LARGEST_VALUE = 1e305
+
+
+def check_size(name: str, array: Array) -> None:
+    """Raise unless every number is finite and within LARGEST_VALUE of zero."""
+    check_values(name, array)
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest > LARGEST_VALUE:
+        raise ValueError(f"{name}: expected numbers within {LARGEST_VALUE:g} of zero, got {largest:g}")
+
+
 def check_values(name: str, array: Array, minus_inf: bool = False) -> None:
     """Raise unless every number is finite, or -inf where `minus_inf` allows it."""
     finite = np.isfinite(array)

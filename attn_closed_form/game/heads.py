@@ -1,9 +1,9 @@
 """The heads of a game in the form that the engine works with: a light and a heavy state per player, at one scale of
 mass.
 
-In a head every player has a light state (mass lo) and a heavy one (mass lo + gap); D_0, the mass of all light states
-and of the background, is always there, so the mass of a coalition is D_0 plus the gaps of the players in their heavy
-state.
+In a head every player has a light state and a heavy one, whose mass is larger by a gap; D_0, the mass of all light
+states and of the background, is always there, so the mass of a coalition is D_0 plus the gaps of the players in their
+heavy state.
 
 **Scales.** 1/D needs nodes lam over the whole range of D, about four per e-fold. But D cannot be everywhere: sort D_0
 and the gaps, and cut where the next gap is more than e^TIER_GAP times everything before it. D then lies in one of the
@@ -26,21 +26,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._types import Array
+from .._types import Array, Ids
+from .merging import exp_difference
 from .pooled_game import PooledGame
-from .quadrature import lambda_segments
+from .quadrature import lambda_segments, short_sum_key, short_sums_together
 
 TIER_GAP = 45.0
 # Relative room at both ends of a tier, for the rounding of the masses that D is the sum of.
 ROOM = 1e-12
 # A longer tier's ln R is taken from logarithms, with this much room for their rounding.
 LOG_RANGE_EXACT, MARGIN = 256.0, 1e-6
-# Largest logarithm of a mass over its unit: such a mass has e^(-lam mass) = 0 at every node of the piece.
-LOG_MASS_MAX = 650.0
-# A difference of scores below this loses at most as many ulps of a mass, which the budget has.
-NEAR = 16.0
 # Elements (pieces times players) of one array of pieces.
 PIECE_ELEMENTS = 1 << 20
 
@@ -48,20 +44,14 @@ PIECE_ELEMENTS = 1 << 20
 class Heads(NamedTuple):
     """The heads whose values vary. Log-masses (H, d), centred values (H, d) in units of 2^exponent."""
 
-    s_lo: Array
-    s_hi: Array
-    v_lo: Array
-    v_hi: Array
-    present_is_light: NDArray[np.bool_]  # (H, d)
+    s: Array
+    v: Array
+    s_absent: Array
+    v_absent: Array
     s_background: Array  # (H,)
     v_background: Array  # (H,)
     half_range: Array  # (H,) largest |value|
     can_be_empty: bool
-
-    @property
-    def d(self) -> int:
-        """Number of players."""
-        return self.s_lo.shape[1]
 
 
 class Piece(NamedTuple):
@@ -74,36 +64,52 @@ class Piece(NamedTuple):
 
 
 class PieceMasses(NamedTuple):
-    """Arrays of n pieces: lo, gap (n, d) masses; V_lo, V_hi (n, d) masses times values; D_0, N_0, background (n,)."""
+    """Arrays of n pieces. Where an axis has length 2, it is the players present, then absent."""
 
-    lo: Array
-    gap: Array
-    V_lo: Array
-    V_hi: Array
-    D_0: Array  # mass that is always there
-    N_0: Array  # mass times value of the light states and the background
-    background: Array  # the background's mass
-    n_0: Array  # the background's mass times value
-    light: NDArray[np.bool_]  # (n, d) whether a player is light when present
-    half_range: Array  # (n,)
+    gap: Array  # (n, d) mass of the heavier state above that of the lighter one
+    lighter: Array  # (n, 2, d) 1 for the lighter state, 0 for the heavier one; both are 1 where there is no gap
+    V: Array  # (n, 2, d) mass times value
+    D_0: Array  # (n,) mass that is always there
+    n_0: Array  # (n,) the background's mass times value
+    half_range: Array  # (n,) largest |value|
+    players_light: Array  # (n,) how many players are lighter when present
+    some_light: bool  # whether there is one
 
 
 def heads_of(game: PooledGame) -> Heads:
-    """The varying heads of `game`, normalised."""
-    v, v_absent, v_background = game._centred
-    half_range = game.half_range
-    s, s_absent, s_background = game.s, game.s_absent, game.s_background
-    varies = half_range > 0
-    if not varies.all():
-        v, v_absent, v_background, half_range = v[varies], v_absent[varies], v_background[varies], half_range[varies]
-        s, s_absent, s_background = s[varies], s_absent[varies], s_background[varies]
-    light = s < s_absent
-    if light.any():
-        s_lo, s_hi = np.minimum(s, s_absent), np.maximum(s, s_absent)
-        v_lo, v_hi = np.where(light, v, v_absent), np.where(light, v_absent, v)
-    else:
-        s_lo, s_hi, v_lo, v_hi = s_absent, s, v_absent, v
-    return Heads(s_lo, s_hi, v_lo, v_hi, light, s_background, v_background, half_range, game.can_be_empty)
+    """The varying heads of `game`."""
+    varies = game.half_range > 0
+    v, v_absent, v_background = (x[varies] for x in game._centred)
+    s, s_absent, s_background = game.s[varies], game.s_absent[varies], game.s_background[varies]
+    return Heads(s, v, s_absent, v_absent, s_background, v_background, game.half_range[varies], game.can_be_empty)
+
+
+def head_masses(game: PooledGame) -> PieceMasses:
+    """The varying heads of `game` as one piece each, in units of their largest masses. Found once per game."""
+    kept: PieceMasses | None = game.__dict__.get("_head_masses")
+    if kept is None:
+        masses, weighted, half_range = game._masses, game._weighted, game.half_range
+        varies = half_range > 0
+        if not varies.all():
+            masses, weighted, half_range = masses[varies], weighted[varies], half_range[varies]
+        a, b, background = game._parts(masses)
+        excess = a - b
+        lighter = np.empty((len(a), 2, game.d))
+        np.less_equal(excess, 0.0, out=lighter[:, 0])
+        np.greater_equal(excess, 0.0, out=lighter[:, 1])
+        players_light = game.d - np.add.reduce(lighter[:, 1], axis=1)
+        some_light = any(players_light.tolist())
+        kept = game.__dict__["_head_masses"] = PieceMasses(
+            gap=np.abs(excess, out=excess),
+            lighter=lighter,
+            V=weighted[:, :-1].reshape(lighter.shape),
+            D_0=np.add.reduce(np.minimum(a, b) if some_light else b, axis=1) + background,
+            n_0=weighted[:, -1],
+            half_range=half_range,
+            players_light=players_light,
+            some_light=some_light,
+        )
+    return kept
 
 
 class Scale(NamedTuple):
@@ -115,28 +121,47 @@ class Scale(NamedTuple):
     log_range: float
 
 
-def scales_of(heads: Heads) -> tuple[list[Scale], PieceMasses | None]:
-    """All tiers of all heads; and, where no head has more than one, the masses of the heads in those units."""
-    H = len(heads.s_lo)
-    if H == 0:
-        return [], None
-    units = np.maximum(heads.s_hi.max(axis=1), heads.s_background)
-    masses = masses_of(heads, list(range(H)), units)
-    least = masses.gap.min(axis=1) if heads.can_be_empty else masses.D_0
+class Ranges(NamedTuple):
+    """The smallest D of each head, in units of e^unit, and the logarithm of the largest over it, (H,) each."""
+
+    least: Array
+    log_range: Array
+
+
+def ranges_of(game: PooledGame, masses: PieceMasses) -> Ranges:
+    """The ranges of D of the varying heads, whose `head_masses` are given."""
+    least = np.minimum.reduce(masses.gap, axis=1) if game.can_be_empty else masses.D_0
+    most = masses.D_0 + np.add.reduce(masses.gap, axis=1)
     with np.errstate(divide="ignore", over="ignore"):
-        log_range = np.log((masses.D_0 + np.add.reduce(masses.gap, axis=1)) / least)
-    numbers = list(zip(units.tolist(), least.tolist(), log_range.tolist(), strict=True))
-    if log_range.max() <= TIER_GAP:
-        return [Scale(h, *three) for h, three in enumerate(numbers)], masses
+        return Ranges(least, np.log(most / least))
+
+
+def common_rule(ranges: Ranges, eps: float) -> tuple[Array, Array, Ids] | None:
+    """Nodes, weights and the head of each, (r,), if the range of every head is in the table of short sums."""
+    keys = []
+    for log_range in ranges.log_range.tolist():
+        key = short_sum_key(log_range + 3 * ROOM, eps)
+        if key is None:
+            return None
+        keys.append(key)
+    lam, w, own = short_sums_together(tuple(keys))
+    factor = (1 / (ranges.least * (1 - ROOM)))[own]
+    return lam * factor, w * factor, own
+
+
+def scales_of(game: PooledGame, ranges: Ranges) -> list[Scale]:
+    """All tiers of all varying heads."""
+    units = game.unit[game.half_range > 0]
     found: list[Scale] = []
-    for h, three in enumerate(numbers):
+    heads = heads_of(game)
+    for h, three in enumerate(zip(units.tolist(), ranges.least.tolist(), ranges.log_range.tolist(), strict=True)):
         found += [Scale(h, *three)] if three[2] <= TIER_GAP else _tiers(heads, h)
-    return found, None
+    return found
 
 
 def _tiers(heads: Heads, h: int) -> list[Scale]:
     """The tiers of one head, lightest first."""
-    s_lo, s_hi = heads.s_lo[h], heads.s_hi[h]
+    s_lo, s_hi = np.minimum(heads.s[h], heads.s_absent[h]), np.maximum(heads.s[h], heads.s_absent[h])
     # Logarithms find the tiers; they may be rounded. The numbers that count are taken from masses afterwards.
     with np.errstate(over="ignore", divide="ignore"):
         log_gap = s_hi + np.log(-np.expm1(s_lo - s_hi))
@@ -183,42 +208,22 @@ def pieces_of(scales: list[Scale], eps: float) -> list[Piece]:
 
 def masses_of(heads: Heads, own: list[int], units: Array) -> PieceMasses:
     """PieceMasses of the heads `own`, each in its own unit."""
-    pick: list[int] | slice = slice(None) if own == list(range(len(heads.s_lo))) else own
-    s_lo, s_hi, unit = heads.s_lo[pick], heads.s_hi[pick], units[:, None]
-    hi = exp_difference(s_hi, unit)
-    if heads.can_be_empty:
-        lo, gap = np.zeros_like(hi), hi
-    else:
-        lo = exp_difference(s_lo, unit)
-        with np.errstate(over="ignore"):
-            gap = hi * -np.expm1(s_lo - s_hi)
-    background = exp_difference(heads.s_background[pick][:, None], unit)[:, 0]
-    n_0 = background * heads.v_background[pick]
-    V_lo, V_hi = lo * heads.v_lo[pick], (lo + gap) * heads.v_hi[pick]
+    s, s_absent, unit = heads.s[own], heads.s_absent[own], units[:, None]
+    present, absent = exp_difference(s, unit), exp_difference(s_absent, unit)
+    background = exp_difference(heads.s_background[own][:, None], unit)[:, 0]
+    with np.errstate(over="ignore"):
+        gap = np.maximum(present, absent) * -np.expm1(-np.abs(s - s_absent))
+    players_light = np.add.reduce(s < s_absent, axis=1, dtype=np.float64)
     return PieceMasses(
-        lo=lo,
         gap=gap,
-        V_lo=V_lo,
-        V_hi=V_hi,
-        D_0=np.add.reduce(lo, axis=1) + background,
-        N_0=np.add.reduce(V_lo, axis=1) + n_0,
-        background=background,
-        n_0=n_0,
-        light=heads.present_is_light[pick],
-        half_range=heads.half_range[pick],
+        lighter=np.stack([s <= s_absent, s >= s_absent], axis=1).astype(np.float64),
+        V=np.stack([present * heads.v[own], absent * heads.v_absent[own]], axis=1),
+        D_0=np.add.reduce(np.minimum(present, absent), axis=1) + background,
+        n_0=background * heads.v_background[own],
+        half_range=heads.half_range[own],
+        players_light=players_light,
+        some_light=bool(players_light.any()),
     )
-
-
-def exp_difference(s: Array, unit: Array) -> Array:
-    """e^(s - unit), right to a few ulps however large both are: the difference is taken in two floats."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        high = s - unit
-        if np.abs(high).max() < NEAR:
-            return np.exp(high)
-        back = high - s
-        low = (s - (high - back)) - (unit + back)
-    low = np.where(np.abs(high) < 2 * LOG_MASS_MAX, low, 0.0)  # beyond, e^high is 0 or capped
-    return np.exp(np.minimum(high, LOG_MASS_MAX)) * (1 + low)
 
 
 def groups_of(pieces: list[Piece], d: int) -> Iterator[list[Piece]]:

@@ -93,20 +93,24 @@ def interactions(game: PooledGame, index: str = "SII", tol: float = 1e-10) -> In
         singles = np.diagonal(pairs).copy()
         np.fill_diagonal(pairs, 0.0)
         return Interactions(index, nobody, singles, pairs)
+    # Pairs first: they need more of `tol` than singles, so the tol that their error names works for both.
     if index == "BII":
-        return Interactions(index, nobody, banzhaf(game, tol), _half(game, tol, AMPLIFICATION))
+        pairs = _half(game, tol, AMPLIFICATION)
+        return Interactions(index, nobody, banzhaf(game, tol), pairs)
     if index == "STII":
-        return Interactions(index, nobody, single_values(game) - nobody, _integral(game, tol, TAYLOR))
+        pairs = _integral(game, tol, TAYLOR, 2 / game.d)
+        return Interactions(index, nobody, single_values(game) - nobody, pairs)
     if index == "FSII":
-        return Interactions(index, nobody, _faithful_singles(game, tol), _integral(game, tol, FAITHFUL_PAIR))
+        pairs = _integral(game, tol, FAITHFUL_PAIR, 6 / (game.d * (game.d + 1)))
+        return Interactions(index, nobody, _faithful_singles(game, tol), pairs)
     return _faithful_banzhaf(game, tol)
 
 
-def _integral(game: PooledGame, tol: float, density: Density) -> Array:
-    """(d, d) int density(p) I_ij(p) dp; the densities are positive and add up to 1."""
+def _integral(game: PooledGame, tol: float, density: Density, alone: float) -> Array:
+    """(d, d) int density(p) I_ij(p) dp; densities are positive, with integral 1; `alone` is int density (1-p)^(d-2)."""
     goal = budget(game, tol, AMPLIFICATION)
     pairs = _pairs(game, tol, AMPLIFICATION, density_plan(game.d, goal.p_error, density))
-    return _with_nobody(game, pairs, _empty_weight(game.d, density))
+    return _with_nobody(game, pairs, alone)
 
 
 def _half(game: PooledGame, tol: float, amplification: float) -> Array:
@@ -127,13 +131,6 @@ def _with_nobody(game: PooledGame, pairs: Array, weight: float) -> Array:
         pairs = pairs + game.empty_excess * weight
     np.fill_diagonal(pairs, 0.0)
     return pairs
-
-
-def _empty_weight(d: int, density: Density) -> float:
-    """Int density(p) (1-p)^(d-2) dp: the weight of nobody among the others of a pair."""
-    p, w = np.polynomial.legendre.leggauss(max(1, d // 2 + 2))
-    p = (p + 1) / 2
-    return float((w / 2) @ (density.of(p) * (1 - p) ** max(d - 2, 0)))
 
 
 def _faithful_singles(game: PooledGame, tol: float) -> Array:

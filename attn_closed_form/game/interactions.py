@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._types import Array, Ids
+from .._types import Array
 from .budget import Budget, budget
 from .engine import Plan, Rows, change, flip, parts, rows_of
 from .node_counts import uniform_plan
@@ -63,10 +63,11 @@ def integrate_pairs(game: PooledGame, goal: Budget, plan: Plan) -> Array:
     out = np.zeros((d, d))
     for rows in rows_of(game, goal):
         for batch in plan(rows.sums):
-            for part in parts(batch, d):
-                P, num, sigma = flip(rows, part.rows, part.p, goal.precise)
+            here = rows.pick(batch.rows)
+            for part in parts(batch, here):
+                P, num, sigma = flip(here, part.p, goal.precise)
                 P = P * part.w_delta[0]
-                X, Z = _signed(rows, part.rows, sigma)
+                X, Z = _signed(here, sigma)
                 right = X * (P * num / 2)[:, :, None]
                 Z *= P[:, :, None]
                 right += Z
@@ -106,22 +107,19 @@ def interactions_of(game: PooledGame, player: int, tol: float = 1e-10) -> Array:
     plan = uniform_plan(d, goal.p_error)
     for rows in rows_of(game, goal):
         for batch in plan(rows.sums):
-            for part in parts(batch, d):
-                P, num, sigma = flip(rows, part.rows, part.p, goal.precise)
+            here = rows.pick(batch.rows)
+            for part in parts(batch, here):
+                P, num, sigma = flip(here, part.p, goal.precise)
                 P = P * part.w_delta[0]
-                X, Z = _signed(rows, part.rows, sigma, player)
-                out += change(rows, part.rows, P * (num * X + Z), P * X, sigma, sigma * sigma)
+                X, Z = _signed(here, sigma, player)
+                out += change(here, (P * (num * X + Z))[None], (P * X)[None], sigma)[0]
     out = np.ldexp(out, game.exponent) + game.empty_excess / (d - 1)
     out[player] = 0.0
     return out
 
 
-def _signed(rows: Rows, which: Ids | slice, sigma: Array, player: int | None = None) -> tuple[Array, Array]:
+def _signed(rows: Rows, sigma: Array, player: int | None = None) -> tuple[Array, Array]:
     """X and Z of all players (m, r, d), or of one (m, r), with the sign of present minus absent."""
     pick = slice(None) if player is None else player
     sigma = sigma[:, :, pick]
-    G, S = rows.G[which, pick], -rows.S_heavy[which, pick]
-    if rows.light is None or rows.S_light is None:
-        return -G * sigma, S * sigma * sigma
-    G = np.where(rows.light[which, pick], G, -G)
-    return G * sigma, (S + rows.S_light[which, pick]) * sigma * sigma
+    return rows.difference[:, pick] * sigma, rows.S[:, pick] * sigma * sigma

@@ -10,6 +10,11 @@ import numpy as np
 
 from .._types import Array, Ids
 
+# Largest logarithm of a mass over its unit: beyond, e^(-lam mass) is 0 at every node lam.
+LOG_MASS_MAX = 650.0
+# A difference of scores below this loses at most as many ulps of a mass, which the budget has.
+NEAR = 16.0
+
 
 def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
     """Tokens as one: log-sum-exp of the log-masses and mass-weighted mean of the values, over the last axis.
@@ -54,3 +59,16 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
 def times_power(x: Array, exponent: int) -> Array:
     """X 2^exponent, exact but for overflow and underflow; a plain product where the power itself fits into float64."""
     return x * 2.0**exponent if -1000 < exponent < 1000 else np.ldexp(x, exponent)
+
+
+def exp_difference(s: Array, unit: Array) -> Array:
+    """e^(s - unit), right to a few ulps however large both are: the difference is taken in two floats."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        high = s - unit
+        size = np.abs(high)
+        if np.maximum.reduce(size, axis=None) < NEAR or not ((size >= NEAR) & (high > -np.inf)).any():
+            return np.exp(high)
+        back = high - s
+        low = (s - (high - back)) - (unit + back)
+    low = np.where(size < 2 * LOG_MASS_MAX, low, 0.0)  # beyond, e^high is 0 or capped
+    return np.exp(np.minimum(high, LOG_MASS_MAX)) * (1 + low)

@@ -20,24 +20,29 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._types import Array, Ids
-from .engine import Batch, Plan, RowSums
+from .engine import Batch, Plan
 from .quadrature import legendre_rule, log_legendre_factor
 from .row_bounds import COSH, THETA, TINY, Interval, log_bound
+from .rows import RowSums
 
 LOG_FACTOR = log_legendre_factor(THETA)
-# The same for single rows, whose intervals are short enough for large ellipses.
-ROW_THETA = np.geomspace(0.2, 3.0, 10)
-ROW_FACTOR = log_legendre_factor(ROW_THETA)
+# Ellipses that are tried for single rows: these multiples of a guess, within limits.
+MULTIPLES, LEAST_THETA, MOST_THETA = np.array([0.7, 0.9, 1.1, 1.4]), 0.1, 4.0
+# Number of nodes that the guess is made for.
+USUAL_COUNT = 9.0
 # Multiple of its part of the error that a row of a large problem is given before rounding up.
 MORE_PARTS = 4.0
 # Part of a row's error that what lies outside of its interval may make.
 OUTSIDE = 0.125
+LOG_OUTSIDE, LOG_INSIDE = math.log(OUTSIDE), math.log(1 - OUTSIDE)
+# Log of what leaving two players out of a product costs beside e^(-X), and a little for the rounding of X.
+LOG_LEFT_OUT = 2 + 1e-6
+# Part of a row's decay beyond which its interval is shortened.
+LONGER = 1.25
 # Shortest interval: shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
 SHORTEST = 1e-6
-# Rows with like numbers of nodes go through together: each number is rounded up to one of these.
-LEVELS = np.unique(np.round(np.geomspace(1, 4000, 60)).astype(int))
-# Below this many elements there are two levels at most; the second must save BATCH_COST elements.
-FEW_ELEMENTS, BATCH_COST = 200_000, 25_000
+# Rows with like numbers of nodes go through together; a batch of its own must save this many elements.
+BATCH_COST = 30_000
 
 
 __all__ = [
@@ -72,86 +77,113 @@ def uniform_plan(d: int, allowed: float) -> Plan:
 
 def legendre_counts(sums: RowSums, d: int, allowed: float) -> tuple[Interval, Ids]:
     """The interval of each row and its number of nodes, (r,); 0 for a row that may be left out."""
-    log_allowed = math.log(allowed) + math.log(sums.share / sums.weight.size) if allowed > 0 else -math.inf
-    interval = relevant_interval(sums, log_allowed + math.log(OUTSIDE))
+    log_allowed = math.log(allowed * sums.share / sums.weight.size) if allowed > 0 else -math.inf
+    interval = relevant_interval(sums, log_allowed + LOG_OUTSIDE)
     length = interval.last - interval.first
-    with np.errstate(divide="ignore"):
-        log_error = log_bound(sums, interval, ROW_THETA, differences=True) + np.log(length)[:, None]
-    log_error += ROW_FACTOR - (log_allowed + math.log(1 - OUTSIDE))
-    log_error /= 2 * ROW_THETA
-    best = log_error.argmin(axis=1)
-    needed, rate = log_error[np.arange(best.size), best], 2 * ROW_THETA[best]
-    exact = (d + 1) // 2
-    counts = _rounded_up(needed, rate, exact, d)
-    counts[length <= 0] = 0
+    theta = row_thetas(sums, length)
+    needed = log_bound(sums, interval, theta, differences=True)
+    needed += log_legendre_factor(theta)
+    needed += (np.log(np.maximum(length, TINY)) - (log_allowed + LOG_INSIDE))[:, None]
+    rate = 2 * theta
+    needed /= rate
+    best = needed.argmin(axis=1) + np.arange(0, needed.size, needed.shape[1])
+    counts = _rounded_up(needed.reshape(-1)[best], rate.reshape(-1)[best], (d + 1) // 2, d)
+    if not length.all():
+        counts[length <= 0] = 0
     return interval, counts
+
+
+def row_thetas(sums: RowSums, length: Array) -> Array:
+    """(r, 4) ellipses around intervals of these lengths, near to where m = USUAL_COUNT nodes have the least error.
+
+    With X the sum of g over n players the product grows like (1 + u X/n)^n, u = length (cosh(theta) - 1) / 2, and the
+    error shrinks by e^(-2 m theta): the two balance near sinh(theta) = 4 m (1 - length X / 2n) / (length X (1 - 2m/n)).
+    """
+    X = length * (sums.heavy + sums.light)
+    n = sums.players_heavy + sums.players_light
+    # Few players: their product never grows as fast as the nodes gain.
+    slope = np.maximum(1 - 2 * USUAL_COUNT / n, 0.1) * np.maximum(X, 1e-9)
+    theta = np.arcsinh(4 * USUAL_COUNT * (1 - X / (2 * n)) / slope)
+    return np.minimum(np.maximum(theta[:, None] * MULTIPLES, LEAST_THETA), MOST_THETA)
 
 
 def _rounded_up(needed: Array, rate: Array, exact: int, d: int) -> Ids:
     """Whole numbers of nodes, so that all rows together make no more than their allowed error.
 
-    A row with m nodes makes e^(rate (needed - m)) times its part. Rounding up leaves much of it unused. In a small
-    problem, where all rows go through together, the largest number is lowered as long as the sum of what the rows make
-    is no more than one part each; in a large one every row is given several parts, as long as the same holds.
+    A row with m nodes makes e^(rate (needed - m)) times its part. Rounding up leaves much of it unused. Where all rows
+    can as well have the same number, it is the smallest for which the sum of what they make is one part each; elsewhere
+    every row is given several parts, as long as the same holds.
     """
 
-    def fits(counts: Array) -> bool:
-        made = np.where(counts < exact, np.exp(np.minimum(rate * (needed - counts), 50.0)), 0.0)
-        return bool(np.add.reduce(made) <= needed.size)
+    def made(counts: Array | float) -> Array:
+        return np.exp(np.minimum(rate * (needed - counts), 50.0))
 
     counts = np.minimum(np.maximum(np.ceil(needed), 1.0), exact)
-    if float(np.add.reduce(counts)) * d > FEW_ELEMENTS:
+    total, most = float(np.add.reduce(counts)), float(np.maximum.reduce(counts))
+    if (most * counts.size - total) * d >= BATCH_COST:
         more = np.minimum(np.maximum(np.ceil(needed - math.log(MORE_PARTS) / rate), 1.0), exact)
-        return (more if fits(more) else counts).astype(np.intp)
-    most = float(np.maximum.reduce(counts))
-    while most > 1 and fits(lower := np.minimum(counts, most - 1)):
-        counts, most = lower, most - 1
-    return counts.astype(np.intp)
+        fits = np.add.reduce(np.where(more < exact, made(more), 0.0)) <= needed.size
+        return (more if fits else counts).astype(np.intp)
+    while most > 1 and np.add.reduce(made(most - 1)) <= needed.size:
+        most -= 1
+    return np.full(counts.size, int(most))
 
 
 def relevant_interval(sums: RowSums, log_allowed: float) -> Interval:
     """Where the row may be above e^log_allowed (r,); see the module docstring, "Short intervals"."""
-    size = np.log(np.maximum(sums.weight * (sums.background + sums.players), TINY)) + 2
-    tau = np.maximum(size - log_allowed, 0.0)
-    slope = sums.heavy - sums.light
+    size = np.log(np.maximum(sums.weight * (sums.background + sums.players), TINY))
+    tau = np.maximum(size + (LOG_LEFT_OUT - log_allowed), 0.0)
+    # An interval that is hardly shorter saves nothing.
+    if not (np.maximum(sums.heavy, sums.light) > LONGER * tau).any():
+        return Interval(np.zeros(tau.size), np.ones(tau.size))
+    first, last, slope = np.zeros(tau.size), np.ones(tau.size), sums.heavy - sums.light
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         cross = (tau - sums.light) / slope
-    first = np.where((sums.light > tau) & (slope < 0), np.minimum(np.maximum(cross, 0.0), 1 - SHORTEST), 0.0)
-    last = np.where((sums.heavy > tau) & (slope > 0), np.minimum(np.maximum(cross, SHORTEST), 1.0), 1.0)
-    nowhere = (sums.light >= tau) & (sums.heavy >= tau)
-    return Interval(np.where(nowhere, 0.0, first), np.where(nowhere, 0.0, last))
+    for end, beyond, limits in ((last, sums.heavy, (SHORTEST, 1.0)), (first, sums.light, (0.0, 1 - SHORTEST))):
+        cut = beyond > LONGER * tau
+        if cut.any():
+            cut &= slope > 0 if end is last else slope < 0
+            end[cut] = np.minimum(np.maximum(cross[cut], limits[0]), limits[1])
+    nowhere = np.minimum(sums.heavy, sums.light) >= tau
+    if nowhere.any():
+        first[nowhere] = last[nowhere] = 0.0
+    return Interval(first, last)
 
 
 def batches(interval: Interval, counts: Ids, d: int) -> list[Batch]:
     """Rows of like numbers of nodes together, with the nodes of each row in its own interval."""
     found = []
-    levels = _levels(counts, d)
+    low, high = int(np.minimum.reduce(counts)), int(np.maximum.reduce(counts))
+    levels = counts if low == high else _levels(counts, d)
     length_of = interval.last - interval.first
-    for m in sorted(set(levels.tolist())):
-        (rows,) = ((levels == m) & (counts > 0)).nonzero()
-        if not rows.size:
+    for m in [high] if low == high else sorted(set(levels.tolist())):
+        which: Ids | slice = slice(None)
+        if low != high:
+            which = ((levels == m) & (counts > 0)).nonzero()[0]
+        if m == 0 or not counts[which].size:
             continue
-        which = slice(None) if rows.size == counts.size else rows
         x, w = legendre_rule(m)
-        first, length = interval.first[which], length_of[which]
-        p = first + length * x[:, None]
-        weights = length * w[:, None]
-        found.append(Batch(which, p, np.zeros((0, x.size, 1)), weights[None]))
+        length = length_of[which]
+        p = length * x[:, None]
+        p += interval.first[which]
+        found.append(Batch(which, p, np.zeros((0, x.size, 1)), (length * w[:, None])[None]))
     return found
 
 
 def _levels(counts: Ids, d: int) -> Ids:
     """Numbers of nodes rounded up to a few levels: as few as the cost of a batch of its own suggests."""
-    table = np.bincount(counts)
-    if int(table @ np.arange(table.size)) * d > FEW_ELEMENTS:
-        return LEVELS[np.searchsorted(LEVELS, counts)] if table.size <= LEVELS[-1] else counts
-    # Two levels, the lower one where it saves most.
-    most = table.size - 1
-    saved = np.cumsum(table) * (most - np.arange(table.size))
-    split = int(saved.argmax())
-    if saved[split] * d < BATCH_COST or split == 0:
-        return np.full_like(counts, most)
-    return np.where(counts <= split, split, most)
+    most = int(np.maximum.reduce(counts))
+    levels = np.full_like(counts, most)
+    if (most * counts.size - int(np.add.reduce(counts))) * d < BATCH_COST:
+        return levels
+    present, how_often = np.unique(counts[counts > 0], return_counts=True)
+    up_to = np.cumsum(how_often)  # how many rows have at most so many nodes
+    level = most
+    for count, rows in zip(present[-2::-1].tolist(), up_to[-2::-1].tolist(), strict=True):
+        if rows * (level - count) * d >= BATCH_COST:
+            level = count
+            levels[counts <= level] = level
+    return levels
 
 
 def fixed_plan(p: ArrayLike, w_mean: ArrayLike | None = None, w_delta: ArrayLike | None = None) -> Plan:

@@ -28,14 +28,15 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .._types import Array, Ids
 from .budget import PRECISE, budget
-from .engine import Rows, RowSums, evaluate, parts, rows_of
+from .engine import evaluate, parts
 from .node_counts import uniform_plan
 from .pooled_game import PooledGame
 from .quadrature import legendre_rule
+from .rows import Rows, row_sums, rows_of
 
 # Rounding of a step of the product over groups, in ulps.
 STEP = 8.0
@@ -81,8 +82,9 @@ def owen(game: PooledGame, groups: Sequence[Sequence[int]] | ArrayLike, tol: flo
         for g, group in enumerate(members):
             inner = _members_alone(rows, group, rest.Q[:, g], rest.R[:, g])
             for batch in uniform_plan(group.size, goal.p_error)(inner.sums):
-                for part in parts(batch, group.size):
-                    out[group] += evaluate(inner, part, goal.precise)[1][0]
+                here = inner.pick(batch.rows)
+                for part in parts(batch, here):
+                    out[group] += evaluate(here, part, goal.precise)[1][0]
     first = np.concatenate([np.full(group.size, 1 / (M * group.size)) for group in members])
     out = np.ldexp(out, game.exponent)
     out[order] -= game.empty_excess * first
@@ -153,59 +155,26 @@ def _running(Y: Array, n: Array) -> tuple[Array, Array]:
 
 def _wholes(rows: Rows, order: Ids, starts: Ids) -> Iterator[tuple[Array, Array]]:
     """Factor and numerator (r, M) of every group as a whole: present, then absent."""
-    dV = (rows.masses.V_hi - rows.masses.V_lo)[rows.own]
-    # Logarithms of the factors: their rounding is relative to the logarithm.
-    with np.errstate(divide="ignore"):
-        log_E = np.where(rows.G < 0.5, np.log1p(-rows.G), np.log(rows.E))
-    light = np.zeros(dV.shape, dtype=bool) if rows.light is None else rows.light
-    for heavy in (~light, light):
-        log_factor = np.add.reduceat(np.where(heavy, log_E, 0.0)[:, order], starts[:-1], axis=1)
-        shift = np.add.reduceat(np.where(heavy, dV, 0.0)[:, order], starts[:-1], axis=1)
-        yield np.exp(log_factor), shift
+    heavier = rows.masses.gap[:, None] * (1 - rows.masses.lighter)
+    for k in (0, 1):
+        excess, V = (np.add.reduceat(x[:, k, order], starts[:-1], axis=1)[rows.own] for x in (heavier, rows.masses.V))
+        yield np.exp(-rows.lam[:, None] * excess), V
 
 
 def _members_alone(rows: Rows, group: Ids, Q: Array, R: Array) -> Rows:
     """The rows for the members of one group, with the other groups as part of the background."""
-    counts = Q > 0
-    shift = np.divide(R, Q, out=np.zeros_like(R), where=counts)
-    lo, hi = (rows.masses.lo[:, group], (rows.masses.lo + rows.masses.gap)[:, group])
-    N_0 = rows.N_0 + shift
     weight = rows.weight * Q
-    E, G = rows.E[:, group], rows.G[:, group]
-    light = None if rows.light is None else rows.light[:, group]
-    half_range = rows.masses.half_range[rows.own]
-    constant = N_0 - rows.masses.V_lo[:, group].sum(axis=1)[rows.own]
-    own_mass = lo[rows.own] + hi[rows.own] * E
-    sums = _group_sums(E, G, light)
+    n_0 = rows.n_0 + np.divide(R, Q, out=np.zeros_like(R), where=Q > 0)
+    factor, T = rows.factor[:, :, group], rows.T[:, :, group]
+    players_light = (group.size - rows.masses.lighter[:, 1, group].sum(axis=1))[rows.own]
+    largest_change = np.abs(rows.difference[:, group]).max(axis=1)
     return rows._replace(
         weight=weight,
-        N_0=N_0,
-        E=E,
-        G=G,
-        S_heavy=rows.S_heavy[:, group],
-        S_light=None if rows.S_light is None else rows.S_light[:, group],
-        light=light,
-        sums=RowSums(
-            weight=weight * half_range,
-            background=np.abs(constant) / half_range,
-            players=own_mass.sum(axis=1),
-            share=rows.sums.share,
-            largest_change=G.max(axis=1),
-            largest_player=own_mass.max(axis=1),
-            **sums,
-        ),
+        n_0=n_0,
+        factor=factor,
+        less=None if rows.less is None else rows.less[:, :, group],
+        T=T,
+        S=rows.S[:, group],
+        difference=rows.difference[:, group],
+        sums=row_sums(weight, n_0, factor, T, largest_change, players_light, rows.sums.share),
     )
-
-
-def _group_sums(E: Array, G: Array, light: NDArray[np.bool_] | None) -> dict[str, Array]:
-    """The sums of 1 - E over the players that are heavy, and light, when present."""
-    is_light = np.zeros(G.shape) if light is None else light.astype(np.float64)
-    is_heavy = 1 - is_light
-    return {
-        "heavy": (G * is_heavy).sum(axis=1),
-        "heavy_squares": (G * G * is_heavy).sum(axis=1),
-        "light": (G * is_light).sum(axis=1),
-        "light_squares": (G * G * is_light).sum(axis=1),
-        "players_heavy": is_heavy.sum(axis=1),
-        "players_light": is_light.sum(axis=1),
-    }

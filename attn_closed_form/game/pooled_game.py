@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._types import Array
 from .centred import CentredValues
-from .checks import broadcast, check_values, rows
+from .checks import broadcast, check_size, check_values, rows
 from .merging import merge_runs, merge_tokens
 
 # Masks a block in `value`: keeps the working set near 16 MB.
@@ -68,13 +68,13 @@ class PooledGame(CentredValues):
 
     def __post_init__(self) -> None:
         check_values("s", self.s)
-        check_values("v", self.v)
+        check_size("v", self.v)
         check_values("s_absent", self.s_absent, minus_inf=True)
-        check_values("v_absent", self.v_absent)
+        check_size("v_absent", self.v_absent)
         check_values("s_background", self.s_background, minus_inf=True)
-        check_values("v_background", self.v_background)
-        check_values("bias", np.asarray(self.bias))
-        check_values("empty_value", np.asarray(self.empty_value))
+        check_size("v_background", self.v_background)
+        check_size("bias", np.asarray(self.bias))
+        check_size("empty_value", np.asarray(self.empty_value))
         H, d = self.s.shape
         if d < 1 or H < 1:
             raise ValueError(f"s: expected at least one player and one head, got shape {self.s.shape}")
@@ -146,6 +146,17 @@ class PooledGame(CentredValues):
             labels=tuple(map(str, range(d))) if labels is None else tuple(map(str, labels)),
         )
 
+    @classmethod
+    def _of_states(cls, s: Array, v: Array, bias: float, labels: tuple[str, ...]) -> PooledGame:
+        """The game with these states (H, 2d + 1), see `CentredValues._states`, known to be sound: no copy, no check."""
+        s.flags.writeable = v.flags.writeable = False
+        game: PooledGame = object.__new__(cls)
+        for name, states in (("s", s), ("v", v)):
+            for end, part in zip(("", "_absent", "_background"), game._parts(states), strict=True):
+                game.__dict__[name + end] = part
+        game.__dict__.update(bias=bias, empty_value=0.0, labels=labels, _states=(s, v))
+        return game
+
     @property
     def H(self) -> int:
         """Number of heads."""
@@ -210,16 +221,11 @@ class PooledGame(CentredValues):
     @cached_property
     def _linear(self) -> tuple[Array, Array, Array] | None:
         """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None where they would underflow."""
-        a, b, c0 = self.masses
-        least = np.exp(-LOG_RANGE_PLAIN)
-        if a.min() < least or ((b < least) & ~self._deleted).any() or ((c0 < least) & ~self._nothing).any():
+        tiny = self._masses < np.exp(-LOG_RANGE_PLAIN)
+        if tiny.any() and (self._without_mass is None or (tiny & ~self._without_mass).any()):
             return None
-        v, v_absent, v_background = self._centred
-        return (
-            np.concatenate([a, a * v]).T,
-            np.concatenate([b, b * v_absent]).T,
-            np.concatenate([c0, c0 * v_background]),
-        )
+        present, absent, background = self._parts(np.concatenate([self._masses, self._weighted]))
+        return present.T, absent.T, background
 
     def fix(self, player: int, present: bool) -> PooledGame:
         """The game of the other players, `player` being part of the background in one of its two states.

@@ -39,7 +39,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .._types import Array
+from .._types import Array, Ids
 
 # Smallest eps that a lambda rule is asked for: every range has a rule this good.
 EPS_MIN = 2e-14
@@ -142,17 +142,39 @@ def short_sums() -> tuple[Array, dict[float, list[tuple[float, Array, Array]]]]:
 
 
 def _short_sum(log_range: float, eps: float) -> tuple[Array, Array] | None:
-    _, table = short_sums()
-    log_ranges = _log_ranges()
+    found = short_sum_key(log_range, eps)
+    return None if found is None else _short_sum_of(*found)
+
+
+def short_sum_key(log_range: float, eps: float) -> tuple[int, int] | None:
+    """Where the table has the shortest sum for this range and relative error; None if it has none."""
+    log_ranges, errors = _errors()
     i = bisect_left(log_ranges, log_range)
     if i == len(log_ranges):
         return None
-    return next(((lam, w) for error, lam, w in table[log_ranges[i]] if error <= eps), None)
+    k = bisect_left(errors[i], -eps)
+    return (i, k) if k < len(errors[i]) else None
+
+
+def _short_sum_of(i: int, k: int) -> tuple[Array, Array]:
+    _, lam, w = short_sums()[1][_errors()[0][i]][k]
+    return lam, w
+
+
+@lru_cache(maxsize=1024)
+def short_sums_together(keys: tuple[tuple[int, int], ...]) -> tuple[Array, Array, Ids]:
+    """Nodes and weights of several sums of the table one after the other, and which sum each belongs to, (L,) each."""
+    found = [_short_sum_of(*key) for key in keys]
+    lam, w = _frozen(*(np.concatenate(part) for part in zip(*found, strict=True)))
+    return lam, w, np.repeat(np.arange(len(found)), [one.size for one, _ in found])
 
 
 @lru_cache(maxsize=1)
-def _log_ranges() -> list[float]:
-    return short_sums()[0].tolist()
+def _errors() -> tuple[list[float], list[list[float]]]:
+    """The table's ln R, ascending, and for each the bounds of its sums with a minus sign, which makes them ascend."""
+    log_ranges, table = short_sums()
+    keys = log_ranges.tolist()
+    return keys, [[-error for error, _, _ in table[key]] for key in keys]
 
 
 def _frozen(*arrays: Array) -> tuple[Array, Array]:

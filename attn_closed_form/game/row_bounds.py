@@ -1,8 +1,8 @@
 """Rigorous bounds of a row (a node lam of a head) for complex p: what the number of nodes in p follows from.
 
 For complex p on the Bernstein ellipse with parameter e^theta, c = cosh(theta), around an interval [p_0, p_1], with g_k
-= 1 - E_k: |Y_k|^2 = 1 - 2 Re(q) g_k + |q|^2 g_k^2. The logarithm is concave, so for a group of n players with the same
-q
+= |x_k - y_k|: |Y_k|^2 = 1 - 2 Re(q) g_k + |q|^2 g_k^2. The logarithm is concave, so for a group of n players with the
+same q
 
     sum_k log|Y_k| <= (n/2) log A,   A = 1 - 2 Re(q) mean(g) + |q|^2 mean(g^2).
 
@@ -13,15 +13,22 @@ logarithms of lines is concave in t and largest where its derivative, a linear f
 or at an end.
 
 Leaving out k <= 3 players of n: the others' |Y|^2 add up to n A at most, so their product is at most (n A / (n -
-k))^((n-k)/2) <= e^(k/2) A^((n-3)/2) max(1, A)^(3/2). With that, and |V| <= B mass (B: half the range of the values), a
-row of Delta_j or I_ij is at most
+k))^((n-k)/2) <= e^(k/2) A^((n-3)/2) max(1, A)^(3/2).
 
-    M = e^(3/2) B w e^(-lam D_0) e^T [ c_0 + b sum_k (lo_k + hi_k E_k) ],  b the largest of |p| and |1 - p|, at least 1,
+Where one of the groups hardly changes it is simpler to bound the players one by one. Each |Y_k| of a heavy player is
+largest at the left end of the ellipse, where it is 1 + u g_k, u = -left, or less than 1: between the ends |Y_k|^2 is
+convex in x, and at the right end it is smaller by (right - left) g (2 - (left + right) g) >= 0. For a light player it
+is the right end, with u = right - 1. With u at least 0 any players may be left out, and a group's product is at most
+(1 + u mean(g))^n.
 
-T the logarithm of the product. In Delta_j and I_ij the bracket has a factor G_j, but for the player's own mass, so
-there it may be replaced by max_k G_k [ ... ] + 2 max_k (lo_k + hi_k E_k), which is much smaller where no player
-dominates. The first M bounds the row of E_p[f], where one player at most is left out; and E_p[f 1{j present}] = p
-E_p[f | j present], where two are, is at most e^(-1/2) (1 + c)/2 M.
+With C = e^(3/2), or 1 if bounded one by one, a row of Delta_j or I_ij is at most
+
+    M = C w e^(-lam D_0) e^T [ |n_0| + b sum_k (x_k |A_k| + y_k |B_k|) ],  b the largest of |p| and |1 - p|, at least 1,
+
+T the logarithm of the product. In Delta_j and I_ij the bracket has a factor |x_j - y_j|, but for a player's own terms,
+so there it may be replaced by max_k |x_k - y_k| [ ... ] + 2 max_k (x_k |A_k| + y_k |B_k|), which is much smaller where
+no player dominates. For E_p[f] C = e^(3/2), or e^(1/2) one by one: more than is needed, so that E_p[f 1{j present}] =
+p E_p[f | j present], where two players at most are left out, is below e^(-1/2) (1 + c)/2 M.
 """
 
 from __future__ import annotations
@@ -31,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._types import Array
-from .engine import RowSums
+from .rows import RowSums
 
 # Ellipses that are tried.
 THETA = np.geomspace(0.02, 3.2, 16)
@@ -52,53 +59,59 @@ WHOLE = Interval(np.zeros(1), np.ones(1))
 
 
 def log_bound(sums: RowSums, interval: Interval = WHOLE, theta: Array = THETA, differences: bool = False) -> Array:
-    """Log of the bound M of each row on the ellipses `theta` around its interval, (r, len(theta)).
+    """Log of the bound M of each row on the ellipses `theta` (n,) or (r, n) around its interval, (r, n).
 
     With `differences` the smaller one that holds for Delta_j and I_ij, but not for E_p[f].
     """
     middle = (interval.first + interval.last)[:, None] / 2
     reach = (interval.last - interval.first)[:, None] / 2 * np.cosh(theta)
     left, right = middle - reach, middle + reach
-    growth = _growth(sums, left, right)
-    mass = sums.background[:, None] + np.maximum(right, 1 - left) * sums.players[:, None]
+    mass = np.maximum(right, 1 - left) * sums.players[:, None]
+    mass += sums.background[:, None]
     if differences and sums.largest_change is not None and sums.largest_player is not None:
         mass *= sums.largest_change[:, None]
         mass += 2 * sums.largest_player[:, None]
     mass *= sums.weight[:, None]
-    growth += np.log(np.maximum(mass, TINY, out=mass), out=mass)
-    growth += LEFT_OUT / 2
-    return growth
+    growth = np.log(np.maximum(mass, TINY, out=mass), out=mass)
+    if sums.heavy_squares is not None and sums.light_squares is not None:
+        growth += _growth(sums, sums.heavy_squares, sums.light_squares, left, right)
+        growth += LEFT_OUT / 2
+        return growth
+    growth += _one_by_one(sums.players_heavy, sums.heavy, -left)
+    if sums.light.any():
+        growth += _one_by_one(sums.players_light, sums.light, right - 1)
+    return growth if differences else growth + 0.5
 
 
-def _growth(sums: RowSums, left: Array, right: Array) -> Array:
+def _one_by_one(n: Array, total: Array, reach: Array) -> Array:
+    """Log of the largest product of any of the |Y_k| of a group, its ellipses reaching beyond [0, 1] by `reach`."""
+    return n[:, None] * np.log1p(np.maximum(reach, 0.0) * (total / np.maximum(n, 1.0))[:, None])
+
+
+def _growth(sums: RowSums, heavy_squares: Array, light_squares: Array, left: Array, right: Array) -> Array:
     """Log of the largest product of all but LEFT_OUT of the |Y_k| on ellipses from `left` to `right`, (r, n)."""
-    some_light = bool(sums.light.any())
-    groups = 2 if some_light else 1  # heavy, light
-    table = np.array(
-        [
-            [sums.players_heavy, sums.players_light],
-            [sums.heavy, sums.light],
-            [sums.heavy_squares, sums.light_squares],
-        ]
-    )[:, :groups, :, None]
-    n = table[0]
-    mean, square = table[1:] / np.maximum(n, 1.0)
-    ends = np.empty((2, groups, *left.shape))
+    ends = np.empty((2, 2, *left.shape))  # left, right; heavy, light
     ends[0, 0], ends[1, 0] = left, right
-    if some_light:
-        ends[:, 1] = 1 - ends[:, 0]
+    np.subtract(1.0, ends[:, 0], out=ends[:, 1])
+    n, mean, square = np.empty((3, 2, sums.heavy.size, 1))
+    n[0, :, 0], n[1, :, 0] = sums.players_heavy, sums.players_light
+    mean[0, :, 0], mean[1, :, 0] = sums.heavy, sums.light
+    square[0, :, 0], square[1, :, 0] = heavy_squares, light_squares
+    count = np.maximum(n, 1.0)
+    square /= count
+    mean /= count
+    mean *= 2
     # Mean |Y|^2 of the group at both ends.
     A = ends * square
-    A -= 2 * mean
+    A -= mean
     A *= ends
     A += 1
-    top = np.log(np.maximum(np.maximum(A[0], A[1]), TINY))
-    slack = LEFT_OUT / 2 * np.maximum(top, 0.0)
+    slack = LEFT_OUT / 2 * np.log(np.maximum(np.maximum(A[0], A[1]), 1.0))
     exponent = np.maximum(n - LEFT_OUT, 0.0) / 2
-    if some_light and min(sums.light.max(), sums.heavy.max()) >= 1:
-        top = _largest_sum(exponent, A)
-    # With one group, or one that hardly changes, each has its largest value at an end.
-    return np.add.reduce(exponent * top + slack, axis=0)
+    top = _largest_sum(exponent, A)
+    top *= exponent
+    top += slack
+    return top[0] + top[1]
 
 
 def _largest_sum(exponent: Array, A: Array) -> Array:

@@ -49,7 +49,7 @@ def shapley(game: PooledGame, tol: float = 1e-10) -> Array:
     """
     goal = budget(game, tol)
     _, phi = integrate(game, goal, uniform_plan(game.d, goal.p_error))
-    return phi.sum(axis=0) - game.empty_excess / game.d
+    return np.add.reduce(phi, axis=0) - game.empty_excess / game.d
 
 
 def banzhaf(game: PooledGame, tol: float = 1e-10) -> Array:
@@ -60,7 +60,7 @@ def banzhaf(game: PooledGame, tol: float = 1e-10) -> Array:
     array([0.166667, 1.166667])
     """
     _, delta = integrate(game, budget(game, tol), fixed_plan([0.5], w_delta=[[1.0]]))
-    return delta.sum(axis=0) - np.ldexp(game.empty_excess, 1 - game.d)
+    return np.add.reduce(delta, axis=0) - np.ldexp(game.empty_excess, 1 - game.d)
 
 
 def leave_one_out(game: PooledGame) -> Array:
@@ -76,9 +76,8 @@ def leave_one_out(game: PooledGame) -> Array:
     # Sums over the others are taken from both sides, not by subtraction: nothing cancels when one player is all.
     D = c0[:, None] + _others(a) + b
     N = n0 + _others(a * v) + b * v_absent
-    F = (n0 + (a * v).sum(axis=1, keepdims=True)) / (c0[:, None] + a.sum(axis=1, keepdims=True))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        out = np.ldexp((F - N / D).sum(axis=0), game.exponent)
+        out = np.ldexp((game.everyone_means[:, None] - N / D).sum(axis=0), game.exponent)
     # Where a player holds nearly all of the mass of a head, what is left is too small for these units of mass.
     alone = np.flatnonzero((D < LEAST_MASS).any(axis=0))
     if alone.size:

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from .._types import Array
 
 EXTENDED = np.longdouble
+# A narrower kernel than this is the same: of two numbers of absent players the smaller one has all the weight.
+NARROWEST_WIDTH = 1e-100
 
 
 class Settings(NamedTuple):
@@ -77,7 +79,8 @@ def kernel(d: int, kernel_width: float) -> Array:
 
 def log_kernel(d: int, kernel_width: float) -> NDArray[Any]:
     """Logarithm of `kernel` in extended precision, (d+1,)."""
-    share = np.arange(d + 1, dtype=EXTENDED) / d
-    distance = 100 * share / (1 + np.sqrt(1 - share))
-    exponent: NDArray[Any] = -((distance / EXTENDED(kernel_width)) ** 2) / 2
+    s = np.arange(d + 1)
+    absent, present = s.astype(EXTENDED) / d, (d - s).astype(EXTENDED) / d
+    distance = 100 * absent / (1 + np.sqrt(present))
+    exponent: NDArray[Any] = -((distance / EXTENDED(max(kernel_width, NARROWEST_WIDTH))) ** 2) / 2
     return exponent

@@ -15,6 +15,8 @@ present, make
 the sums, are multiplied by `Regression.value_factor` or `rounding_factor`; `budget` gives them half of `tol`. The rule
 in p has the other half, and its errors of different moments share nothing (`moment_factor`). For the rules in p the
 sums of moduli that the rounding is relative to are those of the rules' weights, which are positive or nearly so.
+f(everyone), which the intercept begins with and f' is relative to, and the regression itself have rounding of their
+own, `Regression.doubt`; that of an `empty_value` far from all values is relative to it, `Regression.nobody_factor`.
 """
 
 from __future__ import annotations
@@ -27,16 +29,15 @@ from functools import lru_cache
 import numpy as np
 
 from .._types import Array, Ids
-from ..game.budget import FACTOR, PRECISE, ULP, Budget, budget
+from ..game.budget import FACTOR, PRECISE, ULP, Budget, budget, in_units
 from ..game.by_size import centred_moments
 from ..game.engine import Batch, Rows, evaluate, parts, rows_of
 from ..game.node_counts import log_bound
 from ..game.pooled_game import PooledGame
 from ..game.quadrature import ToleranceError
-from .hahn import UNIT
 from .kernel import Settings, kernel
 from .kernel_rule import Ladder, NoRuleError, ladder, size_rule
-from .regression import Moments, Regression, regression
+from .regression import Known, Moments, Regression, regression
 from .tilted_rule import MIXED_SIGNS, TiltedTerm, tilted_rule
 
 # Players from which the recursion over sizes says how long it will take, and its time for a row and a pair of players.
@@ -60,21 +61,16 @@ def find_moments(game: PooledGame, found: Regression, settings: Settings, tol: f
 def moments_by_recursion(game: PooledGame, found: Regression, tol: float) -> Moments:
     """The moments by the recursion over sizes: O(L d^2), whatever the kernel."""
     weights = np.stack([found.drawn, found.drawn * found.deviation])
-    level, deviation = np.abs(weights).sum(axis=1).tolist()
-    factor = max(found.value_factor(), found.rounding_factor(level, deviation, 2 * level))
-    goal = budget(game, tol, _amplification(found, factor), plain=True)
+    deviation = float(np.abs(weights[1]).sum())
+    factor = max(found.value_factor(), found.rounding_factor(found.level, deviation, 2 * found.level))
+    goal = _budget(game, found, tol, factor, 0.0, plain=True)
     if game.d >= WARN_FROM:
         _warn(game, goal)
-    (mean, shared), present = centred_moments(game, weights, goal)
+    known = known_of(game)
+    mean, present = (np.ldexp(x, game.exponent - known.exponent) for x in centred_moments(game, weights, goal))
+    mean += weights[:, -1] * known.nobody - np.array([found.level, found.balance]) * known.above
     # E[pi W_j f] = E[pi f] - E[pi Z_j f], and what all players have in common drops out of `individual`.
-    everyone = float(game.value(np.ones(game.d, dtype=bool)))
-    above = everyone - game.base
-    return Moments(
-        mean=float(mean) - above * level,
-        shared=float(shared) - above * float(weights[1].sum()),
-        individual=present.mean() - present,
-        everyone=everyone,
-    )
+    return Moments(float(mean[0]), float(mean[1]), present.mean() - present, known)
 
 
 def moments_by_rule(game: PooledGame, found: Regression, settings: Settings, tol: float) -> Moments:
@@ -91,36 +87,42 @@ def moments_by_rule(game: PooledGame, found: Regression, settings: Settings, tol
     total, delta = np.zeros(2), np.zeros((1, d))
     for rows in rows_of(game, goal):
         for batch in _batches(rows, rules, d, width, w, allowed):
-            for part in parts(batch, d):
-                one_total, one_delta = evaluate(rows, part, goal.precise)
+            here = rows.pick(batch.rows)
+            for part in parts(batch, here):
+                one_total, one_delta = evaluate(here, part, goal.precise)
                 total += one_total
                 delta += one_delta
-    total, delta = np.ldexp(unit * total, game.exponent), np.ldexp(unit * delta[0], game.exponent)
-    everyone = float(game.value(np.ones(d, dtype=bool)))
-    return finish(found, unit, total, delta, everyone, game.base, game.empty_excess)
+    known = known_of(game)
+    shift = game.exponent - known.exponent
+    return finish(found, np.ldexp(unit * total, shift), np.ldexp(unit * delta[0], shift), known)
 
 
-def finish(
-    found: Regression, unit: float, total: Array, delta: Array, everyone: float, base: float, empty_excess: float
-) -> Moments:
+def known_of(game: PooledGame) -> Known:
+    """F of everyone and of nobody, in units in which neither is above 1."""
+    excess = game.empty_excess
+    exponent = max(game.exponent, math.frexp(excess)[1]) if excess else game.exponent
+    above = math.ldexp(float(game.everyone_means.sum()), game.exponent - exponent)
+    return Known(above, math.ldexp(excess, -exponent), game.base, exponent)
+
+
+def finish(found: Regression, total: Array, delta: Array, known: Known) -> Moments:
     """Moments from the sums of a rule, with what is known of everyone and nobody put right.
 
     Parameters
     ----------
-    unit : weight of s = 0 in the rule, times d
     total : (2,) sums of E_p[f] - base with the weights w and w (1 - p - absent_share)
     delta : (d,) sum of Delta_j(p) with the weights w p (1 - p)
-    everyone, base, empty_excess : f(everyone), and `PooledGame.base` and `PooledGame.empty_excess`
+    known : in whose units the sums are
     """
-    above, at_all, w = everyone - base, unit / delta.size, found.absent_share
-    nobody = float(found.drawn[-1]) * empty_excess
+    above, at_all, w = known.above, math.exp(-found.log_unit), found.absent_share
+    nobody = float(found.drawn[-1]) * known.nobody
     middle = float(delta.mean())
-    off = w * at_all - float(found.drawn @ found.deviation)
+    off = w * at_all - found.balance
     return Moments(
-        mean=float(total[0]) + nobody - above * (at_all + float(found.drawn.sum())),
+        mean=float(total[0]) + nobody - above * (at_all + found.level),
         shared=float(total[1]) - middle + (1 - w) * nobody + above * off,
         individual=middle - delta,
-        everyone=everyone,
+        known=known,
     )
 
 
@@ -131,21 +133,22 @@ def _kernel_moments(d: int, width: float) -> tuple[Array, Array]:
     return q, q * (s * (d - s) / (d * max(d - 1, 1)))
 
 
-def rule_amplification(found: Regression, settings: Settings) -> float:
-    """What `budget` is told for sums by a rule in p with the weights kernel(s) / d."""
-    return _amplification(found, max(_rule_factors(found.d, settings, found.k)))
+def rule_factor(found: Regression, settings: Settings) -> float:
+    """What errors of f are multiplied by in sums by a rule in p with the weights kernel(s) / d."""
+    return max(_rule_factors(found.d, settings, found.k))
 
 
 def _rule_budget(game: PooledGame, found: Regression, settings: Settings, tol: float) -> Budget:
-    """The budget of `rule_amplification`, or one with more of the error for 1/D, since rounding takes little of it."""
+    """The budget of `rule_factor`, or one with more of the error for 1/D, since rounding takes little of it."""
     values, sums = _rule_factors(found.d, settings, found.k)
+    at_all = math.exp(-found.log_unit)
     if sums > values:
-        goal = budget(game, tol, _amplification(found, values))
+        goal = _budget(game, found, tol, values, at_all)
         rounding = ULP * (PRECISE + (0.0 if goal.precise else FACTOR * game.d))
         eps = goal.eps - (sums / values - 1) * rounding
         if eps > goal.eps / 2 and goal.spread > 0:
             return goal._replace(eps=eps)
-    return budget(game, tol, rule_amplification(found, settings))
+    return _budget(game, found, tol, max(values, sums), at_all)
 
 
 @lru_cache(maxsize=512)
@@ -161,9 +164,12 @@ def _rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
     return unit * found.value_factor(q), unit * rounding
 
 
-def _amplification(found: Regression, factor: float) -> float:
-    """What `budget` is told: it reckons with twice the error of f. A narrow kernel's own rounding is added."""
-    return factor / 2 * max(1.0, -found.log_unit * UNIT / (64 * ULP))
+def _budget(
+    game: PooledGame, found: Regression, tol: float, factor: float, at_all: float, plain: bool = False
+) -> Budget:
+    """The budget where errors of f are multiplied by `factor`: `budget` reckons with twice the error of f."""
+    nobody = 8 * found.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
+    return budget(game, tol, factor / 2, plain, found.doubt(factor, at_all), nobody)
 
 
 def _batches(rows: Rows, rules: Ladder, d: int, width: float, absent_share: float, allowed: float) -> list[Batch]:
@@ -175,7 +181,7 @@ def _batches(rows: Rows, rules: Ladder, d: int, width: float, absent_share: floa
     index, errors = rules.choose(log_bound(sums), real, each)
     needed = real * rules.total > each
     found: list[Batch] = []
-    if rows.light is None:
+    if not rows.masses.some_light:
         own = needed & ((index > rules.last_within(LONG_RULE / d)) | (errors > each))
         if own.any():
             found, made = _tilted_batches(rows, np.flatnonzero(own), d, width, absent_share, each)
@@ -205,13 +211,14 @@ def _largest(rows: Rows) -> Array:
     """(r,) a bound of each row of E_p[f] and of E_p[f Z_j] for p in [0, 1].
 
     Every player left out of the product costs at most a factor e beside e^(-p G), G the sum of 1 - E. Where all
-    players are heavier when present, their masses come with a factor p, and p e^(-p G) <= min(1, 1/G).
+    players are heavier when present, x A comes with a factor p, and p e^(-p G) <= min(1, 1/G).
     """
     sums = rows.sums
-    if rows.light is not None:
+    if rows.masses.some_light:
         return math.exp(2) * sums.weight * (sums.background + sums.players)
-    always = rows.masses.D_0[rows.own]
-    moving = np.maximum(sums.background + sums.players - always, 0.0)
+    absent = np.add.reduce(np.abs(rows.masses.V[:, 1]), axis=1)[rows.own]
+    always = sums.background + absent
+    moving = np.maximum(sums.players - absent, 0.0)
     return math.exp(2) * sums.weight * (always + moving * np.minimum(1.0, 1 / np.maximum(sums.heavy, 1e-300)))
 
 
@@ -239,18 +246,19 @@ def _tilted_batches(
 
 def _term(rows: Rows, i: int) -> TiltedTerm:
     """What the bound of `tilted_rule.py` needs of one row."""
-    E, piece, weight = rows.E[i], int(rows.own[i]), float(rows.weight[i])
+    E, piece, weight = rows.factor[i, 0], int(rows.own[i]), float(rows.weight[i])
     t = float(E.mean())
-    lo = float(rows.masses.lo[piece].sum())
+    B = float(rows.masses.half_range[piece])
+    absent = float(np.abs(rows.masses.V[piece, 1]).sum()) / B
     relative = E / t if t > 0 else E
     return TiltedTerm(
         t=t,
         S=float(((relative - 1) ** 2).sum()) * (1 + 1e-9),
         largest=float(relative.max()),
-        background=weight * float(rows.masses.background[piece]),
-        light=weight * lo,
-        heavy=weight * max(0.0, float(rows.sums.players[i]) - lo),
-        B=float(rows.masses.half_range[piece]),
+        background=weight * float(rows.sums.background[i]) / B,
+        light=weight * absent,
+        heavy=weight * max(0.0, float(rows.sums.players[i]) / B - absent),
+        B=B,
     )
 
 

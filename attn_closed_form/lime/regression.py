@@ -18,40 +18,67 @@ Symmetry leaves a matrix a I + b 11^T to invert. On k features (k = d: all of th
 This is the formula of the lime package's normal equations in terms of Z_j = 1 - W_j, written so that no small number is
 the difference of large ones. Why that matters: for a narrow kernel all q_s but q_0 are tiny, and so is everything that
 decides the coefficients. Here every sum is over s >= 1 alone, and all weights are divided by pi(1), which cancels in
-the coefficients: a narrow kernel is no harder than a wide one, and its limit, leave-one-out, is found.
+the coefficients: a narrow kernel is no harder than a wide one, and its limit, leave-one-out, is found. Moments are less
+f's constant and in units of a power of two, so that neither a large constant nor tiny values cost a digit.
 
-w and V are taken about the size with the largest weight. Each is then wrong by a few ulps of a sum of q_s |s - s_0|,
-which is at most the sum of q_s (s - s_0)^2 that V is made of, as sizes are whole numbers.
+**Weights beyond float64.** A document that weighs more than e^600 weighs infinitely much. Where both q_0 and q_2 are
+below e^-600, slopes depend on their ratio alone, as V = (q_0 + q_2) / d^2 up to a factor 1 + e^-600: log pi is concave
+in s, so q_3 / q_2 < q_2 / q_1. Both, and the rho that is added to V, are then multiplied by the same number.
+
+**Rounding.** Let every q_s have a relative error delta. V is the least of all second moments and shared a covariance,
+so an error of w does not matter to first order, and coefficients change by no more than 8 delta `value_factor` times
+the largest |f|. But w is a rounded number, too: it is taken about the size s_0 with the largest weight and wrong by
+4 ulps of sum q_s |s - s_0| / (d A), which adds A times that times the mean of f' to `shared`. An error of f(everyone)
+is one of all f' at once, which the free intercept takes up but for the document's own row. `doubt` has all three.
 """
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array
-from .kernel import Settings, log_kernel
+from ..game.budget import ULP
+from .kernel import EXTENDED, Settings, log_kernel
 
-# Exponent beyond which the weight of the document over pi(1) counts as infinite: e^-600 is no digit of anything.
+# Exponent beyond which a weight over pi(1) counts as infinite: e^-600 is no digit of anything.
 LARGEST_EXPONENT = 600.0
+# Ulps of the largest |f| less its constant: of f(everyone), of the regression's own weights and sums, and of w.
+EVERYONE, OWN, MIDDLE = 100.0, 50.0, 10.0
+# What an ulp of the logarithm of a weight costs: six operations, and the 8 of the module docstring.
+PER_LOGARITHM = 48 * float(np.finfo(EXTENDED).eps)
+
+
+class Known(NamedTuple):
+    """What is known of f without sums: f(everyone) - base and f(nobody) less what the engine takes it for, in units of
+    2^exponent, and the constant `base` as it is.
+    """
+
+    above: float
+    nobody: float
+    base: float
+    exponent: int
 
 
 class Moments(NamedTuple):
-    """The moments of f' = f - f(everyone) that decide the coefficients; see the module docstring."""
+    """The moments of f' = f - f(everyone) that decide the coefficients, in the units of `known`."""
 
     mean: float
     shared: float
     individual: Array  # (d,), adds up to zero
-    everyone: float  # f(everyone)
+    known: Known
 
 
 class Regression(NamedTuple):
     """Weights of the sizes in units of pi(1), and what follows from them for k features of d."""
 
     drawn: Array  # (d+1,) q_s of the samples that are drawn; drawn[0] = 0
+    level: float  # their sum
+    balance: float  # the sum of drawn * deviation
     document: float  # q_0
     deviation: Array  # (d+1,) s/d - w
     total: float  # A
@@ -60,6 +87,8 @@ class Regression(NamedTuple):
     shared_denominator: float  # k V + (1 - k/d) B + rho
     k: int
     log_unit: float  # log pi(1), in whose units all weights are
+    logarithms: float  # `Weights.doubt`
+    offset: float  # sum of q_s |s - s_0| / d, which the rounding of w is relative to
 
     @property
     def d(self) -> int:
@@ -72,8 +101,9 @@ class Regression(NamedTuple):
         middle = float(individual.mean()) if self.k < self.d else 0.0
         slope = (moments.shared + middle) / self.shared_denominator
         coef = -((individual - middle) / self.individual_denominator + slope)
-        intercept = moments.everyone + moments.mean / self.total + (1 - self.absent_share) * self.k * slope
-        return coef, float(intercept)
+        known = moments.known
+        excess = known.above + moments.mean / self.total + (1 - self.absent_share) * self.k * slope
+        return np.ldexp(coef, known.exponent), float(known.base + np.ldexp(excess, known.exponent))
 
     def value_factor(self, weights: Array | None = None) -> float:
         """What an error of every coalition's f' is multiplied by, at most, in a coefficient or the intercept.
@@ -92,6 +122,26 @@ class Regression(NamedTuple):
         coef = individual / self.individual_denominator + shared / self.shared_denominator
         intercept = 1 / self.total + (1 - self.absent_share) * self.k * shared / self.shared_denominator
         return float(max(q @ coef, q @ intercept))
+
+    def doubt(self, factor: float, at_all: float = 0.0) -> float:
+        """Rounding of f(everyone) and of the regression, relative to the spread of f, for `budget`.
+
+        Parameters
+        ----------
+        factor : what `budget` multiplies errors of values by
+        at_all : weight of f(everyone) that is in the sums over f and has to be taken off
+        """
+        off = abs(self.absent_share * at_all - self.balance) / self.shared_denominator
+        shift = max(off, 1 + self._through_slope(at_all + self.level, off))
+        middle = self.offset * self.level / self.total / self.shared_denominator
+        middle = max(middle, self._through_slope(0.0, middle))
+        return ULP * (OWN + (EVERYONE * shift + MIDDLE * middle) / factor) + self.logarithms
+
+    def nobody_factor(self) -> float:
+        """What a change of f(nobody) is multiplied by, at most, in a coefficient or the intercept."""
+        share = float(self.drawn[-1]) / self.total
+        slope = (float(self.drawn[-1]) * float(self.deviation[-1]) + self.offset * share) / self.shared_denominator
+        return max(slope, self._through_slope(float(self.drawn[-1]), slope))
 
     def moment_factor(self) -> float:
         """What errors of E[pi f'] and of every E[pi Z_j f'], Z_j = 1 - W_j, that share nothing are multiplied by."""
@@ -116,31 +166,78 @@ def regression(d: int, settings: Settings, k: int) -> Regression:
     >>> found.drawn.round(2), round(found.absent_share, 3)
     (array([0., 1., 0.]), 0.5)
     """
-    width, ridge, n = settings
-    log_pi = log_kernel(d, width)
-    drawn = np.zeros(d + 1)
-    drawn[1:] = np.exp(log_pi[1:] - log_pi[1])
-    document = rho = 0.0
-    if n is not None:
-        # In units of (n-1)/(n d) pi(1).
-        unit = d / (n - 1) * float(np.exp(min(-log_pi[1], LARGEST_EXPONENT)))
-        document, rho = unit, ridge * unit
-    s = np.arange(d + 1)
+    log_pi = log_kernel(d, settings.kernel_width)
+    weights = weights_of(log_pi, settings)
+    s, drawn = np.arange(d + 1), weights.drawn
     q = drawn.copy()
-    q[0] = document
-    total = float(q.sum())
-    offset = s - int(np.argmax(q))
-    middle = float(q @ offset) / total
+    q[0] = weights.document
+    total = math.fsum(q)
+    heaviest = int(np.argmax(q))
+    offset = s - heaviest
+    middle = math.fsum(q * offset) / total
     deviation = (offset - middle) / d
-    V = float(q @ deviation**2)
-    B = float(q @ (s * (d - s))) / (d * (d - 1)) if d > 1 else 0.0
-    shared = k * V + (1 - k / d) * B + rho
-    individual = B + rho if d > 1 else shared
-    if not (individual > 0 and shared > 0):
-        raise ValueError(
-            f"kernel_width: {width:g} gives all samples but those with one player absent a weight of zero, so the "
-            "coefficients are not determined; expected a wider kernel, or num_samples and not None"
-        )
+    V = math.fsum(q * deviation**2)
+    B = math.fsum(q * (s * (d - s))) / (d * (d - 1)) if d > 1 else V
     drawn.flags.writeable = deviation.flags.writeable = False
-    absent_share = (int(np.argmax(q)) + middle) / d
-    return Regression(drawn, document, deviation, total, absent_share, individual, shared, k, float(log_pi[1]))
+    return Regression(
+        drawn=drawn,
+        level=math.fsum(drawn),
+        balance=math.fsum(drawn * deviation),
+        document=weights.document,
+        deviation=deviation,
+        total=total,
+        absent_share=(heaviest + middle) / d,
+        individual_denominator=B + weights.penalty,
+        shared_denominator=k * V + (1 - k / d) * B + weights.shared_penalty,
+        k=k,
+        log_unit=float(log_pi[1]),
+        logarithms=weights.doubt,
+        offset=float((q * np.abs(offset)).sum()) / d,
+    )
+
+
+class Weights(NamedTuple):
+    """Weights in units of pi(1): q_s of the samples that are drawn (d+1,), q_0, and rho as it is added to B and to V.
+
+    `reach` is the largest sum of moduli of logarithms that one of them was made of.
+    """
+
+    drawn: Array
+    document: float
+    penalty: float
+    shared_penalty: float
+    reach: float
+
+    @property
+    def doubt(self) -> float:
+        """What the rounding of logarithms costs, relative to the spread of f."""
+        return PER_LOGARITHM * self.reach
+
+
+def weights_of(log_pi: NDArray[Any], settings: Settings) -> Weights:
+    """The weights of the samples with s absent from the kernel's logarithms (d+1,)."""
+    _, ridge, n = settings
+    d = log_pi.size - 1
+    log_drawn = log_pi - log_pi[1]
+    log_n = _log(n - 1) if n is not None else EXTENDED(np.inf)
+    log_ridge = np.log(EXTENDED(ridge)) if ridge else -EXTENDED(np.inf)
+    log_document = np.log(EXTENDED(d)) - log_n - log_pi[1]
+    top = max(log_document, log_drawn[2]) if d > 1 else EXTENDED(0)
+    lifted, lift = log_document, top < -LARGEST_EXPONENT
+    if lift:
+        lifted, log_drawn[2:] = (log_document - top) - LARGEST_EXPONENT, (log_drawn[2:] - top) - LARGEST_EXPONENT
+    log_drawn[0] = -np.inf
+    drawn = np.exp(log_drawn).astype(np.float64)
+    logs = [lifted, log_document + log_ridge, lifted + log_ridge]
+    document, penalty, shared_penalty = (float(np.exp(min(x, EXTENDED(LARGEST_EXPONENT)))) for x in logs)
+    reach = EXTENDED(0) if lift else np.abs(log_pi[2:][drawn[2:] > 0]).max(initial=0.0)
+    for x, more in zip(logs, (0.0, log_ridge, log_ridge), strict=True):
+        if abs(x + LARGEST_EXPONENT / 2) < 1.5 * LARGEST_EXPONENT:
+            reach = max(reach, abs(log_n) + abs(more) + np.abs(log_pi[1:3]).sum())
+    return Weights(drawn, document, penalty, shared_penalty, float(reach))
+
+
+def _log(n: int) -> Any:
+    """Logarithm of a whole number of any size in extended precision."""
+    shift = max(0, n.bit_length() - 60)
+    return np.log(EXTENDED(n >> shift)) + shift * np.log(EXTENDED(2))

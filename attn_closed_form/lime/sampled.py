@@ -22,8 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._types import Array
+from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
+from ..game.shapley_sampled import Playable
 from .features import Features, as_features
 from .kernel import check_settings, kernel
 from .limit import lime_limit
@@ -38,29 +39,35 @@ GAUSSIAN_DRAWS = 2000
 
 
 class LimeSample(NamedTuple):
-    """One run of LIME: f ~ intercept + coef . Z, coef (d,), and the weighted R^2 that the package calls score."""
+    """One run of LIME: f ~ intercept + coef . Z, coef (d,), and the weighted R^2 that the package calls score.
+
+    `standard_error` (d,) is that of the coefficients, by the sandwich of the run itself; None where not asked for.
+    """
 
     coef: Array
     intercept: float
     score: float
+    standard_error: Array | None = None
 
 
 def lime_sample(
-    game: PooledGame,
+    game: Playable,
     num_samples: int = 5000,
     kernel_width: float = 25.0,
     ridge: float = 1.0,
     seed: int | np.random.Generator | None = None,
     features: Features | None = None,
+    errors: bool = False,
 ) -> LimeSample:
     """One run of the lime package's algorithm on a game; `lime_limit` is what it converges to.
 
     Parameters
     ----------
-    game : PooledGame
+    game : PooledGame, or anything else with `d` and `value(masks)`
     num_samples : rows, the document itself among them
     kernel_width, ridge, features : as in `lime_limit`
     seed : anything that `numpy.random.default_rng` takes
+    errors : also estimate the standard errors of the coefficients
 
     Returns
     -------
@@ -95,7 +102,22 @@ def lime_sample(
     coef[chosen] = beta
     intercept = f_bar - float(x_bar @ beta)
     residual = f - intercept - X @ beta
-    return LimeSample(coef, intercept, _score(weights, f - f_bar, residual))
+    error = _standard_error(X, x_bar, weights * residual, gram, chosen, game.d) if errors else None
+    return LimeSample(coef, intercept, _score(weights, f - f_bar, residual), error)
+
+
+def _standard_error(X: NDArray[np.bool_], x_bar: Array, pull: Array, gram: Array, chosen: Ids, d: int) -> Array:
+    """Of the coefficients, from the rows of the run: the sandwich, with n / (n - d - 1) for the fitted parameters."""
+    middle = np.zeros_like(gram)
+    for rows in _blocks(X):
+        scores = (X[rows] - x_bar) * pull[rows, None]
+        middle += scores.T @ scores
+    inverse = np.linalg.pinv(gram, hermitian=True)
+    n = len(X)
+    variance = np.diag(inverse @ middle @ inverse) * n / max(1, n - chosen.size - 1)
+    error = np.zeros(d)
+    error[chosen] = np.sqrt(np.maximum(variance, 0.0))
+    return error
 
 
 def lime_samples_needed(

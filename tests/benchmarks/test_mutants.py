@@ -1,14 +1,16 @@
 """The mutator changes what computes and nothing else, and a changed module fails its tests."""
 
 import ast
+import json
 import subprocess
 import sys
 
 import pytest
 
 from benchmarks import harmless, mutations
+from benchmarks.harness import RESULTS
 from benchmarks.mutant_runs import Record, Verdict, chosen
-from benchmarks.mutants import FOLDERS, draw, modules, page, row_of
+from benchmarks.mutants import FOLDERS, PAGE, Noticed, draw, modules, page, row_of, survivors
 from benchmarks.mutations import changes_of, mutated
 
 TINY = '''
@@ -111,6 +113,34 @@ def test_tests_that_call_the_function_run_quick_ones_first():
     known |= {names[1]: Record(0.1, calls), names[2]: Record(0.1, frozenset({"elsewhere.py:f"}))}
     assert chosen(change, known, names, budget=5.0) == [names[1], names[0]]
     assert chosen(change, known, names, budget=0.5) == [names[1]]
+    assert chosen(change, known, names, budget=0.5, first=names[0]) == [names[0], names[1]]
+    assert chosen(change, known, names, budget=0.5, first="gone") == [names[1]]
+
+
+def test_what_noticed_a_change_is_kept_as_verdicts_come(tmp_path):
+    change, other = draw(["lime"], 2, seed=0)
+    noticed = Noticed(tmp_path / "kept")
+    noticed.add(Verdict(change, True, "tests/lime/a.py::quick", 3, 0.1))
+    again = Noticed(tmp_path / "kept")
+    assert again.by(change) == "tests/lime/a.py::quick"
+    again.add(Verdict(change, False, "", 3, 0.1))
+    assert Noticed(tmp_path / "kept").by(change) == ""
+    assert again.by(other._replace(text="no such change")) == ""
+
+
+def test_survivors_without_a_reason_can_be_run_again(monkeypatch):
+    change, other, named = draw(["lime"], 3, seed=0)
+    rows = [row_of(Verdict(one, one is other, "", 3, 0.1)) for one in (change, other, named)]
+    file = named.path.as_posix().rpartition("attn_closed_form/")[2]
+    monkeypatch.setattr(harmless, "HARMLESS", {(file, named.function, named.text): "No harm."})
+    assert survivors([*rows, {**rows[0], "change": "what is gone"}]) == (rows, [change])
+
+
+def test_the_page_of_survivors_is_that_of_the_results():
+    """`python -m benchmarks.mutants --reasons` writes it anew; every survivor has a reason."""
+    last = json.loads((RESULTS / "mutants.json").read_text(encoding="utf-8"))
+    assert PAGE.read_text(encoding="utf-8") == page(last["rows"], last["seed"])
+    assert len(last["rows"]) >= 200 and "NOT YET NAMED" not in page(last["rows"], last["seed"])
 
 
 def test_a_survivor_is_on_the_page_with_its_reason(monkeypatch):

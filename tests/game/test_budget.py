@@ -75,3 +75,9 @@ def test_the_coalitions_that_are_tried_for_a_large_value():
     assert tried == [{0, 1, 2, 3, 4}, set(), {3}, {1, 3}, {0, 2, 4}, {4}, {2, 3, 4}]
     # The value of the upper half, (3 + 2 + 5) / 4, is the largest of them: the bound is at most that, and hardly less.
     assert 2.5 * (1 - 1e-12) <= np.ldexp(largest_known_value(game), game.exponent) <= 2.5
+
+
+def test_what_is_known_of_the_largest_value_is_below_it():
+    """For a constant there is no spread to take rounding from."""
+    game = PooledGame.from_scores([0.0, 1.0], [1.0, 1.0])
+    assert 1 - 1e-14 < np.ldexp(largest_known_value(game), game.exponent) < 1

@@ -9,7 +9,7 @@ import pytest
 from attn_closed_form import PooledGame, ToleranceError
 from attn_closed_form.game.indices import INDICES, interactions
 from tests import enumeration
-from tests.problems import games
+from tests.problems import games, random_game
 
 GAMES = {name: game for name, game in games().items() if 3 <= game.d <= 9}
 
@@ -87,3 +87,12 @@ def test_errors():
     for index in INDICES:
         with pytest.raises(ToleranceError, match="cannot be guaranteed"):
             interactions(game, index, tol=1e-17)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("index", INDICES)
+def test_the_named_tol_works_for_singles_and_pairs(index, d):
+    game = random_game(3, d, 1, "deleted", offset=0.5)
+    with pytest.raises(ToleranceError, match="smallest possible tol is") as caught:
+        interactions(game, index, 1e-16)
+    interactions(game, index, float(str(caught.value).rsplit(maxsplit=1)[-1]))

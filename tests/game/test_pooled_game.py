@@ -208,3 +208,11 @@ def test_games_are_read_only():
         players.s[0, 0] = 0.0
     with pytest.raises(AttributeError):
         players.bias = 1.0
+
+
+@pytest.mark.parametrize("name", ["v", "v_absent", "v_background", "bias", "empty_value"])
+def test_values_that_would_leave_float64_are_refused(name):
+    """Their differences would be infinite."""
+    numbers = {"s": [0.0], "v": [1.0], "s_absent": [0.0], "v_absent": [1.0], "s_background": 0.0, "v_background": 0.0}
+    with pytest.raises(ValueError, match=rf"^{name}: expected numbers within 1e\+305 of zero, got 1.7e\+308"):
+        PooledGame.from_scores(**numbers | {name: -1.7e308 if name in ("bias", "empty_value") else [-1.7e308]})

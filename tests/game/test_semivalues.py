@@ -133,3 +133,20 @@ def test_what_cannot_be_kept_is_refused():
             call(game, tol=1e-17)
     with pytest.raises(ToleranceError, match="cannot be guaranteed"):
         semivalue_by_size(game, [0.5, 0.5], tol=1e-17)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_the_ends_of_weighted_banzhaf_values_keep_tol_or_say_so(p):
+    """Plain differences of two values of f, which heads that cancel leave few digits of."""
+    v = np.array([1e12 / 3, -2e12 / 7, 4e12 / 9])
+    game = PooledGame.from_scores([[0.0, 0.3, 1.0]] * 2, [v, -v + 1])
+    with pytest.raises(ToleranceError, match="smallest possible tol is"):
+        weighted_banzhaf(game, p, 1e-8)
+    weighted_banzhaf(game, p, 1.0)
+
+
+def test_any_weights_by_size_reckon_with_plain_products():
+    """The recursion has plain products, whose rounding grows with the number of players."""
+    game = PooledGame.from_scores(np.zeros(300), np.eye(300)[0], s_background=0.0, v_background=0.0)
+    with pytest.raises(ToleranceError):
+        semivalue_by_size(game, np.full(300, 1 / 300), 5e-12)

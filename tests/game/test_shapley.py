@@ -241,3 +241,11 @@ def test_agrees_with_shap_exact():
     explainer = shap.explainers.ExactExplainer(lambda rows: game.value(rows > 0.5), np.zeros((1, 8)))
     theirs = explainer(np.ones((1, 8))).values[0]
     assert np.abs(theirs - shapley(game)).max() <= 1e-9
+
+
+@pytest.mark.parametrize("score", [-3.4e38, -1e4, -740.0])
+def test_leave_one_out_where_everyone_present_has_next_to_no_mass(score):
+    game = PooledGame.from_scores([score, score + 1], [1.0, 3.0], s_absent=[0.0, -1.0], v_absent=[7.0, 9.0])
+    share = 1 / (1 + np.e) if score > -1e30 else 0.5
+    together = share + (1 - share) * 3
+    np.testing.assert_allclose(leave_one_out(game), [together - 7.0, together - 9.0], rtol=1e-14)

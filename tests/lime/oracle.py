@@ -33,7 +33,10 @@ def kernel(s, d, kernel_width):
 def lime(game, kernel_width=25.0, ridge=1.0, num_samples=5000, features=None):
     """(coef (d,), intercept, max|f|) as floats, from a weighted ridge regression over all 2^d coalitions."""
     d = game.d
-    digits = 60 + (0 if isinf(kernel_width) else int(6 * 5000 / kernel_width**2 * log10(np.e)))
+    # The weights that count are the three largest: digits for their ratios, in a determinant.
+    sizes = np.arange(min(3, d + 1)) / d
+    logs = np.sum((100 * (1 - np.sqrt(1 - sizes)) / kernel_width) ** 2 / 2)
+    digits = 60 + int(3 * log10(np.e) * logs) + (0 if num_samples is None else 3 * len(str(num_samples)))
     digits += 2 * int(sum(np.ptp(x[np.isfinite(x)]) for x in (np.r_[game.s.ravel(), game.s_absent.ravel()],)))
     with mp.workdps(digits):
         chosen = list(range(d)) if features is None else list(features)

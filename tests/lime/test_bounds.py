@@ -8,7 +8,7 @@ import pytest
 
 from attn_closed_form.lime.kernel import Settings, kernel
 from attn_closed_form.lime.kernel_rule import THETA, _log_tail, size_rule
-from attn_closed_form.lime.moments import MIXED_SIGNS, _rule_factors
+from attn_closed_form.lime.moments import MIXED_SIGNS, _rule_factors, rule_factor
 from attn_closed_form.lime.regression import regression
 from attn_closed_form.lime.tilted_rule import TiltedTerm, _rest
 
@@ -45,6 +45,7 @@ def test_what_the_rounding_of_a_sum_over_nodes_is_multiplied_by(d, width):
     share = (rule.weights * np.abs(1 - rule.p - found.absent_share)).sum()
     least = unit * found.rounding_factor(level, share + difference, 2 * difference)
     assert least <= _rule_factors(d, Settings(width, 1.0, 5000), d)[1] <= 1.5 * MIXED_SIGNS * least
+    assert rule_factor(found, Settings(width, 1.0, 5000)) >= max(least, found.value_factor())
 
 
 def test_what_sizes_beyond_the_last_add():

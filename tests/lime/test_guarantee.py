@@ -38,12 +38,65 @@ NARROW = {
         G([0.0, 0.3], [-1e8 + 0.25, -1e8 + 0.75], s_background=0.0, v_background=-1e8, bias=1e8),
         {"tol": 1e-7},
     ),
+    "a head that is nearly constant": (
+        G(np.linspace(-1.0, 1.0, 5), 0.48 + 1e-10 * np.arange(5.0), s_background=0.3, v_background=0.48, bias=1 / 3),
+        {"kernel_width": 3.0, "num_samples": None, "tol": 1e-6},
+    ),
+    "tiny values and tiny weights": (
+        G([0.0, 0.7, -0.5], [1e-286, 3e-286, 5e-286], s_background=0.0, v_background=-2e-286),
+        {"kernel_width": 3.0, "num_samples": None, "tol": 1e-8},
+    ),
+    "a weight among the smallest numbers": (
+        G([0.0, 0.7, -0.5], [1.0, 3.0, 5.0], s_background=0.0, v_background=-2.0),
+        {"kernel_width": 1.0, "num_samples": None},
+    ),
+    "a weight below the smallest number": (
+        G([0.0, 0.7, -0.5], [1.0, 3.0, 5.0], s_background=0.0, v_background=-2.0),
+        {"kernel_width": 0.7, "num_samples": None},
+    ),
+    "a tiny ridge beside weights below the smallest number": (
+        G([0.0, 0.7], [1.0, 3.0], s_background=0.0, v_background=-2.0),
+        {"kernel_width": 0.8, "ridge": 1e-270},
+    ),
+    "a ridge as large as the variance, in the same place": (
+        G([0.0, 0.7], [1.0, 3.0], s_background=0.0, v_background=-2.0),
+        {"kernel_width": 0.8, "ridge": 1e-288},
+    ),
+    "more samples than float64 can count": (
+        G([0.0, 0.7, -0.5], [1.0, 3.0, 5.0], s_background=0.0, v_background=-2.0),
+        {"kernel_width": 1.0, "num_samples": 10**330, "ridge": 0.1},
+    ),
+    "one player, a tiny ridge": (
+        G([0.0], [2.0], empty_value=-2.0),
+        {"kernel_width": 10.0, "ridge": float(np.exp(-50)), "num_samples": 2, "tol": 5e-15},
+    ),
+    "one player, a tinier ridge": (
+        G([0.0], [2.0], s_background=0.1, v_background=-1.0),
+        {"kernel_width": 2.0, "ridge": 1e-290},
+    ),
+    "a large value of nobody": (
+        G([0.0, 0.4, 1.0], [1e-300, 2e-300, -1e-300], empty_value=1e300),
+        {"kernel_width": 3.0, "num_samples": None, "tol": 1e-12},
+    ),
+    "large values": (
+        G([0.0, 0.7, -0.5], [1e300, 3e300, 5e300], s_background=0.0, v_background=-2e300),
+        {"kernel_width": 2.0, "num_samples": None, "tol": 1e-8},
+    ),
 }
 
 
 @pytest.mark.parametrize(("game", "arguments"), NARROW.values(), ids=NARROW.keys())
 def test_cases_that_were_wrong_in_silence(game, arguments):
     assert ratio(game, **arguments) <= 1
+
+
+def test_heads_that_cancel_where_only_the_row_of_the_document_counts():
+    """The coefficients are next to nothing, but the intercept is f(everyone) with all of its rounding."""
+    game = G([[0.0, 1.0]] * 2, [[1e8, 3e8], [-1e8 + 1, -3e8]], s_background=[0.5] * 2, v_background=[1e8, -1e8])
+    arguments = {"kernel_width": 3.0, "ridge": 0.01, "num_samples": 100}
+    with pytest.raises(ToleranceError, match="smallest possible tol is") as caught:
+        lime_limit(game, tol=1e-11, **arguments)
+    assert ratio(game, float(str(caught.value).rsplit(maxsplit=1)[-1]), **arguments) <= 1
 
 
 def test_a_narrow_kernel_is_leave_one_out():

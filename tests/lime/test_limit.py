@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, ToleranceError, lime_limit, pooled_game, random_weights
+from attn_closed_form.game.budget import budget
+from attn_closed_form.lime import moments
 from attn_closed_form.lime.kernel import Settings
 from attn_closed_form.lime.moments import moments_by_recursion, moments_by_rule
 from attn_closed_form.lime.regression import regression
@@ -233,9 +235,13 @@ def test_errors(arguments, message, d):
         lime_limit(score_game(d), **arguments)
 
 
-def test_a_kernel_that_leaves_one_size():
-    with pytest.raises(ValueError, match=r"kernel_width: 0\.001 gives all samples"):
-        lime_limit(score_game(3), kernel_width=1e-3, num_samples=None)
+@pytest.mark.parametrize("kernel_width", [1e-3, 1e-300])
+def test_a_kernel_that_leaves_one_size(kernel_width):
+    """The ratio of two weights that are next to nothing decides, which the smallest width that a float holds shows."""
+    game = score_game(3)
+    narrow, narrower = (lime_limit(game, kernel_width=width, num_samples=None) for width in (0.9, kernel_width))
+    np.testing.assert_allclose(narrower.coef, narrow.coef, rtol=1e-11)
+    assert narrower.intercept == pytest.approx(narrow.intercept, rel=1e-11)
 
 
 def test_impossible_tolerance():
@@ -247,3 +253,12 @@ def test_narrow_kernel_with_a_ridge():
     """Every sample but the document has a weight of next to nothing: the ridge decides, and all coefficients vanish."""
     limit = lime_limit(score_game(4), kernel_width=1e-3, num_samples=100)
     np.testing.assert_allclose(limit.coef, 0.0, atol=1e-12)
+
+
+def test_the_recursion_reckons_with_the_rounding_of_every_sum(monkeypatch):
+    """What is individual is a difference of two sums, each wrong by the rounding of all weights."""
+    told = []
+    monkeypatch.setattr(moments, "budget", lambda game, tol, factor, *more: told.append(factor) or budget(game, tol))
+    found = regression(6, Settings(25.0, 1.0, 5000), 6)
+    moments_by_recursion(score_game(6), found, 1e-8)
+    assert 2 * told[0] >= 2 * found.level / found.individual_denominator

@@ -89,3 +89,13 @@ def test_seed_decides():
         lime_sample(game, 1)
     with pytest.raises(ValueError, match="accuracy: expected a positive number, got 0"):
         lime_samples_needed(game, 0)
+
+
+def test_the_standard_error_of_a_run_is_the_spread_of_the_runs():
+    rng = np.random.default_rng(5)
+    game = PooledGame.from_scores(rng.normal(size=6), rng.normal(size=6), s_background=0.0, v_background=0.0)
+    runs = [lime_sample(game, num_samples=400, seed=seed, errors=True) for seed in range(300)]
+    spread = np.std([run.coef for run in runs], axis=0)
+    claimed = np.sqrt(np.mean([run.standard_error**2 for run in runs], axis=0))
+    assert np.allclose(claimed, spread, rtol=0.15)
+    assert lime_sample(game, num_samples=400, seed=0).standard_error is None
