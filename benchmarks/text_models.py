@@ -144,8 +144,3 @@ def classifier(weights: AttentionWeights) -> Subject:
             "LRP": partial(classifier_lrp, weights),
         },
     )
-
-
-def accuracy(subject: Subject, documents: list[Ids], labels: Array) -> float:
-    """Share of documents on the right side of zero."""
-    return float(np.mean((np.asarray(subject.f(documents)) > 0) == (np.asarray(labels) > 0)))

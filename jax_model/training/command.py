@@ -28,7 +28,7 @@ from .config import AUTOMATIC, CHOICES, SETTLED_BY_TEXTS, Config, automatic
 from .devices import CHOICES as DEVICES
 from .devices import device_mesh, join_cluster
 from .split import Split, split_by_film, split_stratified
-from .train import Result, train
+from .train import Result, refit_checkpoint, train
 
 DESCRIPTION = """\
 Train a classifier on texts with labels and write it to one file, which explain, corpus, serve and model read.
@@ -111,7 +111,8 @@ def run(args: argparse.Namespace) -> int:
         replace(result.model, card=card).save(out, dtype=np.float32)
         if args.metrics:
             Path(args.metrics).write_text(json.dumps(result.metrics, indent=1) + "\n", encoding="utf-8")
-        checkpoint.unlink(missing_ok=True)
+        for file in (checkpoint, refit_checkpoint(checkpoint)):
+            file.unlink(missing_ok=True)
         print(summary(result, data.split, out))
     return 0
 
@@ -139,6 +140,7 @@ def read_data(path: str, text_column: str, label_column: str, valid: str | None,
         parts["valid"] = [Path(valid)]
     data = read_labelled(parts["train"], *columns)
     if "valid" in parts:
+        changes = {"refit": "none", **changes}  # texts that were given to validate with are not trained on unasked
         split = Split(data, read_labelled(parts["valid"], *columns, classes=data.classes))
     else:
         split = split_stratified(data, changes.get("validation", AUTOMATIC["validation"]), changes.get("seed", 0))
@@ -154,6 +156,9 @@ def summary(result: Result, split: Split, out: Path) -> str:
         if part in card:
             lines.append(f"On {card[part]['texts']:,} {name} texts, after training on {card['training_texts']:,}:\n")
             lines.append(scores_table(card[part]) + "\n")
+    if "refit" in card:
+        again = card["refit"]
+        lines.append(f"Then trained once more, on all {again['texts']:,} texts, for {again['epochs']} epochs.")
     size = out.stat().st_size / 1e6
     lines.append(
         f"Wrote {visible(str(out))} ({size:.1f} MB). Probabilities: temperature {result.model.temperature:.2f}."

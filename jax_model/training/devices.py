@@ -25,6 +25,8 @@ def join_cluster(coordinator: str | None, processes: int | None, process_id: int
         return
     if missing:
         raise ValueError(f"coordinator, processes and process_id go together; {' and '.join(missing)} missing")
+    # Processors of several hosts work together through gloo, which older versions of JAX have to be told.
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(coordinator, processes, process_id)
 
 

@@ -27,8 +27,8 @@ from .split import Split, split_stratified
 from .train import train
 
 SETTINGS = (
-    "T_max", "D", "d_e", "K", "d_att", "d_out", "scale", "unk_start", "epochs", "patience", "batch_size",
-    "learning_rate", "warmup_steps", "weight_decay", "ema", "max_unk", "unk_by", "crop",
+    "T_max", "D", "d_e", "K", "d_att", "d_out", "scale", "query_scale", "unk_start", "epochs", "patience", "batch_size",
+    "learning_rate", "warmup_steps", "weight_decay", "ema", "max_unk", "unk_by", "crop", "refit",
 )  # fmt: skip
 
 
@@ -37,9 +37,9 @@ class AttentionTextClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    T_max, D, d_e, K, d_att, d_out, scale, unk_start, epochs, patience, batch_size, learning_rate, warmup_steps, \
-weight_decay, ema, max_unk, unk_by, crop : settings of the trainer, which `attn-closed-form train --help` explains; None
-        lets the trainer choose, from the texts where it depends on them
+    T_max, D, d_e, K, d_att, d_out, scale, query_scale, unk_start, epochs, patience, batch_size, learning_rate, \
+warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : settings of the trainer, which `attn-closed-form train \
+--help` explains; None lets the trainer choose, from the texts where it depends on them
     validation_fraction : share of every class that is held out to stop by, to keep the best epoch and to fit the
         temperature
     class_weight : None, or "balanced" to count all classes alike, however many texts each has
@@ -74,6 +74,7 @@ weight_decay, ema, max_unk, unk_by, crop : settings of the trainer, which `attn-
         d_att: int | None = None,
         d_out: int | None = None,
         scale: float | None = None,
+        query_scale: float | None = None,
         unk_start: float | None = None,
         epochs: int | None = None,
         patience: int | None = None,
@@ -85,6 +86,7 @@ weight_decay, ema, max_unk, unk_by, crop : settings of the trainer, which `attn-
         max_unk: float | None = None,
         unk_by: str | None = None,
         crop: float | None = None,
+        refit: str | None = None,
         validation_fraction: float = 0.1,
         class_weight: str | None = None,
         random_state: Any = None,
@@ -98,6 +100,7 @@ weight_decay, ema, max_unk, unk_by, crop : settings of the trainer, which `attn-
         self.d_att = d_att
         self.d_out = d_out
         self.scale = scale
+        self.query_scale = query_scale
         self.unk_start = unk_start
         self.epochs = epochs
         self.patience = patience
@@ -109,6 +112,7 @@ weight_decay, ema, max_unk, unk_by, crop : settings of the trainer, which `attn-
         self.max_unk = max_unk
         self.unk_by = unk_by
         self.crop = crop
+        self.refit = refit
         self.validation_fraction = validation_fraction
         self.class_weight = class_weight
         self.random_state = random_state
@@ -129,6 +133,8 @@ weight_decay, ema, max_unk, unk_by, crop : settings of the trainer, which `attn-
         else:
             split = Split(data, self._held_out(X_val, y_val, data.classes))
         chosen = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
+        if X_val is not None:  # texts that were given to validate with are not trained on unasked
+            chosen.setdefault("refit", "none")
         weight = "none" if self.class_weight is None else self.class_weight
         config = automatic(split.training.texts, **chosen, class_weight=weight, seed=seed)
         result = train(config, split, self.device, log=None if self.verbose else lambda line: None)

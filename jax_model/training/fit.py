@@ -1,4 +1,4 @@
-"""The optimiser of this project and a bare training loop, for models that need no checkpoints.
+"""The optimiser of this project and a bare training loop, with a checkpoint where a run is long.
 
 `train.py` has its own loop (validation, averages, resumption) around the same optimiser; the transformers and the
 feed-forward networks of the benchmarks train with `fit`.
@@ -7,16 +7,23 @@ feed-forward networks of the benchmarks train with `fit`.
 from __future__ import annotations
 
 import functools
+import itertools
+import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
 import optax
 
+from .checkpoint import load_checkpoint, save_checkpoint
+
 # Seconds between two lines of progress.
 PATIENCE = 10.0
+
+Batch = tuple[Any, ...]
 
 
 def adamw(learning_rate: float, warmup_steps: int, steps: int, weight_decay: float = 0.0) -> Any:
@@ -30,12 +37,14 @@ def adamw(learning_rate: float, warmup_steps: int, steps: int, weight_decay: flo
 def fit(
     loss: Callable[..., jax.Array],
     params: Any,
-    batches: Iterable[tuple[Any, ...]],
+    batches: Iterable[Batch] | Callable[[int], Batch],
     steps: int,
     learning_rate: float = 1e-3,
     warmup_steps: int = 100,
     weight_decay: float = 0.0,
     name: str = "",
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int = 50,
 ) -> Any:
     """Parameters after `steps` steps of AdamW.
 
@@ -43,8 +52,10 @@ def fit(
     ----------
     loss : takes the parameters and the arrays of a batch, returns a scalar; the same function is compiled once
     params : pytree of arrays
-    batches : at least `steps` tuples of arrays of constant shapes
+    batches : at least `steps` tuples of arrays, or a function of the step (from 0) that makes one
     name : what to call the run in lines on stderr, one every ten seconds; empty for silence
+    checkpoint : a file that keeps the state, written every `every` steps and at the end; a run that finds it goes on
+        from there to the same parameters, so `batches` must be a function. Its notes hold the seconds that were spent
 
     Examples
     --------
@@ -55,18 +66,44 @@ def fit(
     >>> bool(abs(x - 3.0) < 0.01)
     True
     """
-    optimizer, step = _optimizer_and_step(loss, learning_rate, warmup_steps, steps, weight_decay)
+    settings = (learning_rate, warmup_steps, steps, weight_decay)
+    optimizer, step = _optimizer_and_step(loss, *settings)
     params = jax.tree.map(jax.numpy.array, params)  # own copies, as the step reuses their memory
-    state = optimizer.init(params)
-    spoken, done = time.monotonic(), 0
-    for done, batch in zip(range(1, steps + 1), batches, strict=False):
-        params, state, value = step(params, state, *batch)
+    notes: dict[str, Any] = {"settings": list(settings), "step": 0, "seconds": 0.0, "processor_seconds": 0.0}
+    state = params, optimizer.init(params)
+    if checkpoint is not None and Path(checkpoint).exists():
+        state, saved = load_checkpoint(checkpoint, state)
+        if saved["settings"] != notes["settings"]:
+            raise ValueError(
+                f"{checkpoint}: a checkpoint of a run with settings {saved['settings']}, got {notes['settings']}"
+            )
+        state, notes = jax.tree.map(jax.numpy.array, state), saved
+    first = int(notes["step"])
+    spoken, began, spent = time.monotonic(), time.monotonic(), time.process_time()
+    before, done = dict(notes), first
+    for done, batch in zip(range(first + 1, steps + 1), _from(batches, first, checkpoint), strict=False):
+        *state, value = step(*state, *batch)
+        if checkpoint is not None and (done % every == 0 or done == steps):
+            value.block_until_ready()
+            notes["step"] = done
+            notes["seconds"] = before["seconds"] + time.monotonic() - began
+            notes["processor_seconds"] = before["processor_seconds"] + time.process_time() - spent
+            save_checkpoint(checkpoint, tuple(state), notes)
         if name and (done == steps or time.monotonic() - spoken > PATIENCE):
             spoken = time.monotonic()
             print(f"  {name}: step {done} of {steps}, loss {float(value):.4f}", file=sys.stderr, flush=True)
     if done < steps:
         raise ValueError(f"batches: expected {steps} of them, got {done}")
-    return params
+    return state[0]
+
+
+def _from(batches: Iterable[Batch] | Callable[[int], Batch], first: int, checkpoint: Any) -> Iterator[Batch]:
+    """The batches from step `first` on."""
+    if callable(batches):
+        return map(batches, itertools.count(first))
+    if checkpoint is not None:
+        raise ValueError("batches: expected a function of the step, as there is a checkpoint, got an iterable")
+    return iter(batches)
 
 
 @functools.lru_cache(maxsize=8)

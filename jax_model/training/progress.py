@@ -17,6 +17,7 @@ class Progress:
     ----------
     epochs, steps : number of epochs, and of steps in each
     log : called with one line per epoch; None means stderr
+    name : what an epoch is called
 
     Examples
     --------
@@ -28,8 +29,8 @@ class Progress:
     epoch 1 of 1: training loss 0.5000, validation loss 0.2500, accuracy 90.00 %, 2.0 s
     """
 
-    def __init__(self, epochs: int, steps: int, log: Callable[[str], None] | None = None) -> None:
-        self.epochs, self.steps = epochs, steps
+    def __init__(self, epochs: int, steps: int, log: Callable[[str], None] | None = None, name: str = "epoch") -> None:
+        self.epochs, self.steps, self.name = epochs, steps, name
         self._log = log or (lambda line: print(line, file=sys.stderr, flush=True))
         self._bar = rich_progress() if log is None else None
         if self._bar is not None:
@@ -40,16 +41,16 @@ class Progress:
         """`step` steps of `epoch` (from 0) are done."""
         if self._bar is not None:
             self._bar.update(
-                self._task, completed=epoch * self.steps + step, description=f"epoch {epoch + 1} of {self.epochs}"
+                self._task, completed=epoch * self.steps + step, description=f"{self.name} {epoch + 1} of {self.epochs}"
             )
 
     def epoch(self, record: Mapping[str, Any]) -> None:
         """An epoch is done."""
-        self._log(
-            f"epoch {record['epoch']} of {self.epochs}: training loss {record['training_loss']:.4f}, "
-            f"validation loss {record['validation_loss']:.4f}, accuracy {100 * record['validation_accuracy']:.2f} %, "
-            f"{record['seconds']:.1f} s"
-        )
+        line = f"{self.name} {record['epoch']} of {self.epochs}: training loss {record['training_loss']:.4f}, "
+        if "validation_loss" in record:
+            line += f"validation loss {record['validation_loss']:.4f}, "
+            line += f"accuracy {100 * record['validation_accuracy']:.2f} %, "
+        self._log(f"{line}{record['seconds']:.1f} s")
 
     def __enter__(self) -> Progress:
         if self._bar is not None:

@@ -38,6 +38,18 @@ class Split(NamedTuple):
     groups: Sequence[Hashable] | None = None
 
 
+def together(split: Split) -> Split:
+    """All texts to train on, those that were held out as well; each of these is a group of its own.
+
+    >>> data = Labelled(list("abc"), np.array([0, 1, 0]), ("x", "y"))
+    >>> together(Split(data.take([0, 1]), data.take([2]))).training.texts
+    ['a', 'b', 'c']
+    """
+    a, b = split.training, split.held_out
+    groups = None if split.groups is None else [*split.groups, *(("held out", i) for i in range(len(b.texts)))]
+    return Split(Labelled([*a.texts, *b.texts], np.concatenate([a.labels, b.labels]), a.classes), b, groups)
+
+
 def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split:
     """Hold out a share of every class, at least one text of each class that has two.
 

@@ -57,7 +57,7 @@ def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[di
 
     trained = {
         "W_e": normal(D, c.d_e, deviation=c.scale),
-        "W_q": normal(c.K, c.d_att, c.d_e, deviation=c.d_e**-0.5),
+        "W_q": normal(c.K, c.d_att, c.d_e, deviation=c.query_scale * c.d_e**-0.5),
         "W_k": normal(c.K, c.d_att, c.d_e, deviation=c.d_e**-0.5),
         "W_v": normal(c.K, c.d_out, c.d_e, deviation=c.d_e**-0.5),
         "W_l": normal(c.K, C, c.d_out, deviation=c.d_out**-0.5),

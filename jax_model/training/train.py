@@ -8,6 +8,9 @@ a stop when the validation loss no longer falls, and a temperature fitted on the
 the paper, the inner biases stay zero and the positions stay those of Eq. 3, here times `scale`, to be of the
 embeddings' size.
 
+With `refit` "all", a second model is trained on all texts, for as many epochs as were best. It is the one that is kept,
+with the temperature of the first; the scores on the held-out texts are those of the first.
+
 A run is a function of its settings, its data and the number of devices: the same ones give the same bits, with or
 without a kill and a resumption in between. `command.py` is its command line, `estimator.py` its scikit-learn face.
 """
@@ -41,7 +44,7 @@ from .devices import cut_by_document, device_mesh, on_every_device
 from .fit import adamw
 from .progress import Progress
 from .scores import fit_temperature, report, validation_scores
-from .split import Split
+from .split import Split, together
 from .steps import State, Trained, all_logits, predict_function, start_arrays, step_function
 
 _PathLike = str | os.PathLike[str]
@@ -98,9 +101,38 @@ def train(
 
     Returns
     -------
-    Result, with the averaged weights of the epoch of the smallest validation loss
+    Result, with the averaged weights of the epoch of the smallest validation loss, or trained once more on all texts
     """
-    run, state, notes = _prepare(config, split, device_mesh(device))
+    mesh = device_mesh(device)
+    options = (checkpoint_steps, resume, log)
+    run, state, notes = _fit(config, split, mesh, checkpoint, *options)
+    temperature, card = _scored(run, state)
+    metrics: dict[str, Any] = {"history": notes["history"], "best": notes["best"]}
+    if config.refit == "all":
+        again = None if checkpoint is None else refit_checkpoint(checkpoint)
+        run, state, second = _fit(config, together(split), mesh, again, *options, epochs=notes["best"]["epoch"])
+        card["refit"] = {"texts": run.batches.documents.size, "epochs": notes["best"]["epoch"]}
+        metrics["refit_history"] = second["history"]
+    return _result(run, state, temperature, card, metrics, test)
+
+
+def refit_checkpoint(checkpoint: _PathLike) -> Path:
+    """Where the state of the training on all texts goes, beside that of the first."""
+    return Path(f"{checkpoint}.all")
+
+
+def _fit(
+    config: Config,
+    split: Split,
+    mesh: Mesh,
+    checkpoint: _PathLike | None,
+    checkpoint_steps: int | None,
+    resume: bool,
+    log: Callable[[str], None] | None,
+    epochs: int | None = None,
+) -> tuple[Run, State, dict[str, Any]]:
+    """The run, its last state with the best weights, and its notes; with `epochs` so many, and the last weights."""
+    run, state, notes = _prepare(config, split, mesh)
     if checkpoint is not None and Path(checkpoint).exists():
         if not resume:
             raise ValueError(
@@ -116,16 +148,18 @@ def train(
             save_checkpoint(checkpoint, now, notes)
 
     steps = run.batches.steps
-    with Progress(config.epochs, steps, log) as progress:
-        for epoch in range(int(state.step) // steps, config.epochs):
-            if _stop(config, notes):
+    name = "epoch" if epochs is None else "on all texts: epoch"
+    with Progress(epochs or config.epochs, steps, log, name) as progress:
+        for epoch in range(int(state.step) // steps, epochs or config.epochs):
+            if epochs is None and _stop(config, notes):
                 break
             began, first = time.perf_counter(), int(state.step) % steps
             state = _epoch(run, state, epoch, progress, save, checkpoint_steps)
-            state, record = _validate(run, state, notes, epoch, time.perf_counter() - began, steps - first)
+            seconds = time.perf_counter() - began
+            state, record = _validate(run, state, notes, epoch, seconds, steps - first, epochs is None)
             progress.epoch(record)
             save(state)
-    return _result(run, state, notes, test)
+    return run, state, notes
 
 
 def _prepare(config: Config, split: Split, mesh: Mesh) -> tuple[Run, State, dict[str, Any]]:
@@ -189,20 +223,18 @@ _copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
 
 
 def _validate(
-    run: Run, state: State, notes: dict[str, Any], epoch: int, seconds: float, covered: int
+    run: Run, state: State, notes: dict[str, Any], epoch: int, seconds: float, covered: int, held_out: bool
 ) -> tuple[State, dict[str, Any]]:
-    """The record of an epoch, also noted, and the state with the best weights so far."""
-    held_out = run.held_out
-    weights = _class_weights(run.config, held_out.labels, len(run.classes))[held_out.labels]
-    record = {
-        "epoch": epoch + 1,
-        "training_loss": float(state.loss_sum) / run.batches.steps,
-        **validation_scores(run.logits(state.average, held_out), held_out.labels, weights),
-        "seconds": round(seconds, 3),
-        "seconds_cover_steps": covered,
-    }
+    """The record of an epoch, also noted, and the state with the best weights so far; the last if none are held out."""
+    record = {"epoch": epoch + 1, "training_loss": float(state.loss_sum) / run.batches.steps}
+    if held_out:
+        labels = run.held_out.labels
+        weights = _class_weights(run.config, labels, len(run.classes))[labels]
+        record |= validation_scores(run.logits(state.average, run.held_out), labels, weights)
+    record |= {"seconds": round(seconds, 3), "seconds_cover_steps": covered}
     notes["history"].append(record)
-    if notes["best"] is None or record["validation_loss"] < notes["best"]["validation_loss"]:
+    best = notes["best"]
+    if not held_out or best is None or record["validation_loss"] < best["validation_loss"]:
         notes["best"] = record
         state = state._replace(best=_copy(state.average))
     return state._replace(loss_sum=on_every_device(run.mesh, np.zeros((), np.float32))), record
@@ -221,19 +253,28 @@ def _check_same_run(path: _PathLike, saved: dict[str, Any], current: dict[str, A
         raise ValueError(f"{path}: a checkpoint of a run on other data")
 
 
-def _result(run: Run, state: State, notes: dict[str, Any], test: Labelled | None) -> Result:
-    """The model of the best epoch with its temperature, scored; its card holds nothing that differs between runs."""
-    cls, unk = run.vocabulary.cls_id, run.vocabulary.unk_id
+def _scored(run: Run, state: State) -> tuple[float, dict[str, Any]]:
+    """The temperature, and the card with the scores on the held-out texts."""
     logits = run.logits(state.best, run.held_out)
     temperature = fit_temperature(logits, run.held_out.labels)
-    card: dict[str, Any] = {
-        "training_texts": run.batches.documents.size,
-        "held_out": report(logits, run.held_out.labels, run.classes, temperature),
-    }
+    scores = report(logits, run.held_out.labels, run.classes, temperature)
+    return temperature, {"training_texts": run.batches.documents.size, "held_out": scores}
+
+
+def _result(
+    run: Run,
+    state: State,
+    temperature: float,
+    card: dict[str, Any],
+    metrics: dict[str, Any],
+    test: Labelled | None,
+) -> Result:
+    """The model of the best epoch, scored on a test part; its card holds nothing that differs between runs."""
+    cls, unk = run.vocabulary.cls_id, run.vocabulary.unk_id
     if test is not None:
         documents = encode_documents(run.vocabulary, test.texts, test.labels)
         card["test"] = report(run.logits(state.best, documents), documents.labels, run.classes, temperature)
-    card["settings"] = notes["config"]
+    card["settings"] = asdict(run.config)
     card["versions"] = {
         "attn_closed_form": __version__,
         "jax": jax.__version__,
@@ -243,14 +284,12 @@ def _result(run: Run, state: State, notes: dict[str, Any], test: Labelled | None
     params = Params(**run.fixed, **jax.tree.map(np.asarray, state.best))
     weights = weights_from_params(params, cls, unk)
     model = TextClassifier(weights, run.vocabulary, run.classes, temperature, card=card)
-    metrics = {
+    about = {
         **card,
         "classes": list(run.classes),
         "temperature": temperature,
         "vocabulary_size": len(run.vocabulary),
         "devices": [str(device) for device in run.mesh.devices.flat],
         "processes": jax.process_count(),
-        "history": notes["history"],
-        "best": notes["best"],
     }
-    return Result(model, metrics)
+    return Result(model, about | metrics)

@@ -6,7 +6,8 @@ import pytest
 pytest.importorskip("jax")
 pytest.importorskip("sklearn")
 
-from benchmarks.texts import FASTTEXT, LINEAR, OURS, Corpus, bars_of, linear, load_orange, ours
+from benchmarks import texts
+from benchmarks.texts import FASTTEXT, LINEAR, OURS, Corpus, bars_of, kept, linear, load_orange, ours
 from jax_model.training.config import automatic
 from jax_model.training.split import split_stratified
 
@@ -37,6 +38,25 @@ def test_a_corpus_of_orange_and_a_row_for_ours_and_the_linear_model(tmp_path):
         assert np.mean(trained.predict(test.texts) == test.labels) > 0.9
         assert trained.size > 0 and trained.seconds > 0
         assert (trained.explain is None) == (make is linear)
+
+
+def test_a_finished_row_is_kept_until_its_settings_change(tmp_path, monkeypatch):
+    write_tab(tmp_path / "tiny-train.tab", rows(30, 0))
+    write_tab(tmp_path / "tiny-test.tab", rows(9, 1))
+    training, test = load_orange(tmp_path, "tiny")
+    split = split_stratified(training, 0.1)
+    corpus = Corpus(split, test, automatic(split.training.texts))
+    measured = []
+    monkeypatch.setattr(
+        texts, "measure", lambda name, corpus, method: measured.append(method) or {"classifier": method}
+    )
+    work = tmp_path / "work"
+    for _ in range(2):
+        assert [kept(work, "tiny", corpus, method)["classifier"] for method in (LINEAR, OURS)] == [LINEAR, OURS]
+    assert measured == [LINEAR, OURS]
+    other = corpus._replace(config=automatic(split.training.texts, K=2))
+    kept(work, "tiny", other, OURS), kept(work, "tiny", other, LINEAR), kept(None, "tiny", other, LINEAR)
+    assert measured == [LINEAR, OURS, OURS, LINEAR]
 
 
 def test_bars_compare_with_the_best_baseline_that_ran():

@@ -8,7 +8,7 @@ import pytest
 from attn_closed_form import load_model, load_weights
 from attn_closed_form.classifier.files import read_arrays, write_arrays
 from attn_closed_form.cli.main import main
-from tests.test_readme import ROOT, commands, problem, run_python
+from tests.pages import ROOT, commands, problem, run_python
 
 pytest.importorskip("jax")
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -20,7 +21,7 @@ from jax_model.training.config import Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster
 from jax_model.training.split import Split, review_numbers, split_by_film, split_stratified
 from jax_model.training.steps import start_arrays
-from jax_model.training.train import train
+from jax_model.training.train import refit_checkpoint, train
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = ROOT.parent / "shared" / "data" / "aclImdb_v1.tar.gz"
@@ -107,6 +108,41 @@ def test_three_classes_with_names_probabilities_and_a_test_part():
     np.testing.assert_array_equal(other.model.weights.W_e, model.weights.W_e)
     top = model.explain("the match of today", "shapley", output="sport")["shapley"].top(1)[0][0]
     assert top == "match"
+
+
+class Killed(Exception):
+    """What a log raises to end a run."""
+
+
+def test_once_more_on_all_texts_also_after_a_kill(tmp_path):
+    split = split_by_film(tiny_reviews())
+    for i in (0, 1):
+        split.held_out.texts[i] += " heldout"
+    config = replace(CONFIG, refit="all")
+    lines = []
+    result = train(config, split, "cpu", log=lines.append)
+    first = train(CONFIG, split, "cpu", log=lambda line: None)
+    epochs = first.metrics["best"]["epoch"]
+    assert "heldout" in result.model.vocabulary and "heldout" not in first.model.vocabulary
+    assert result.model.card["refit"] == {"texts": 120, "epochs": epochs}
+    assert [line.split(":")[0] for line in lines[-epochs:]] == ["on all texts"] * epochs
+    for same in ("held_out", "training_texts"):  # the scores are those of texts that were not trained on
+        assert result.model.card[same] == first.model.card[same]
+    assert result.model.temperature == first.model.temperature
+
+    def killed(line):
+        if line.startswith("on all texts: epoch 1"):
+            raise Killed
+
+    path = tmp_path / "run.checkpoint"
+    with pytest.raises(Killed):
+        train(config, split, "cpu", path, log=killed, checkpoint_steps=2)
+    with pytest.raises(ValueError, match="unfinished run"):
+        train(config, split, "cpu", path)
+    resumed = train(config, split, "cpu", path, resume=True, log=lambda line: None)
+    for name, array in result.model.weights.arrays().items():
+        assert np.array_equal(array, resumed.model.weights.arrays()[name]), name
+    assert refit_checkpoint(path).exists()
 
 
 def test_balanced_classes_help_the_rare_one():
