@@ -33,6 +33,7 @@ from .explainable.scores import Scores
 from .explainable.settings import Settings
 from .explainable.text import Vocabulary, tokenize
 from .explainable.text_classifier import TextClassifier
+from .explainable.transformer_classifier import TransformerClassifier
 from .explanations.answers import GroupScores, Reasons
 from .explanations.each_output import explain_outputs
 from .explanations.evidence import ToleranceWarning
@@ -60,7 +61,7 @@ from .slalom.readoff import SlalomReadoff, slalom_from_weights, slalom_to_weight
 from .slalom.recover import slalom_recover
 from .slalom.slalom import Slalom, slalom_linearized
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "DEFAULT_METHODS",
@@ -91,6 +92,7 @@ __all__ = [
     "TextClassifier",
     "ToleranceError",
     "ToleranceWarning",
+    "TransformerClassifier",
     "TruncationWarning",
     "Units",
     "Vocabulary",

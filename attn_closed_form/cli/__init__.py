@@ -5,4 +5,4 @@ rest of its line to another program's parser also sets `takes_rest=True` and fin
 write its module and name it in COMMANDS.
 """
 
-COMMANDS = ("explain", "bag", "corpus", "serve", "methods", "model", "train", "check")
+COMMANDS = ("explain", "bag", "transformer", "corpus", "serve", "methods", "model", "train", "check")

@@ -6,11 +6,13 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from typing import Any
 
+from ..explainable.protocol import Explainable
 from ..explanations.explain import explain
 from ..explanations.explanation import Explanations
-from ..explanations.methods import METHODS
+from ..explanations.methods import ALIASES, METHODS
 from ..show.exports import write_csv
 from ..show.plots import FIGURES, save_figure
 from ..show.reasons_text import reasons_text
@@ -51,6 +53,13 @@ def add_parser(subparsers: Any) -> None:
     )
     add_text_options(parser)
     add_model_option(parser)
+    add_settings_options(parser)
+    add_view_options(parser)
+    parser.set_defaults(run=run)
+
+
+def add_view_options(parser: argparse.ArgumentParser) -> None:
+    """Which methods to run, and what to write and print of what they say."""
     parser.add_argument(
         "--method",
         action="append",
@@ -58,7 +67,6 @@ def add_parser(subparsers: Any) -> None:
         metavar="NAME[,NAME]",
         help="methods to use, repeatable; `all` adds the sampled ones (default: all that need no sampling)",
     )
-    add_settings_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, to standard output")
     parser.add_argument("--compare", action="store_true", help="also print what every other method says, by family")
     parser.add_argument(
@@ -72,12 +80,12 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--figure", choices=tuple(FIGURES), help="which figure --plot draws (default: table)")
     parser.add_argument("--top", type=_count, metavar="N", help="also print the scores of the N strongest words")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
-    parser.set_defaults(run=run)
 
 
 def method_names(value: str) -> list[str]:
     """Method names of an option, separated by commas; `all` for every one."""
     names = list(METHODS) if value == "all" else [name.strip() for name in value.split(",") if name.strip()]
+    names = [ALIASES.get(name, name) for name in names]
     for name in names:
         if name not in METHODS:
             raise argparse.ArgumentTypeError(f"unknown method {name!r}; choose from {', '.join(METHODS)}")
@@ -92,6 +100,11 @@ def _count(value: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the arguments say: read once, explain once, and show what was found."""
+    return explain_and_show(args, lambda: read_model(args.model))
+
+
+def explain_and_show(args: argparse.Namespace, open_model: Callable[[], Explainable]) -> int:
+    """The work of a command that explains one text; the model is opened when the arguments are known to be good."""
     if args.figure and not args.plot:
         raise argparse.ArgumentTypeError("--figure: expected --plot FILE beside it, which says where the figure goes")
     check_target(args, args.html, args.plot, args.csv)
@@ -101,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     figure = args.figure or "table"
     if asked is not None and args.plot:
         asked += [name for name in FIGURES[figure][1] if name not in asked]
-    found = explain(read_model(args.model), text, asked, **settings)
+    found = explain(open_model(), text, asked, **settings)
     # Files first: when one cannot be written, nothing half-done stands on the screen.
     if args.plot:
         path = save_figure(found, figure, args.plot)
@@ -134,7 +147,9 @@ def _print_table(found: Explanations, args: argparse.Namespace) -> None:
         print("\n" + table(found, columns, colour))
     else:
         errors = [e.error for e in found.values() if e.error is not None]
-        print(f"\nexact to {max(errors):.0e}; --compare shows {len(found) - 1} other methods")
+        fit = found.evidence.fit
+        of = "" if fit is None else f" of the {fit.name}"
+        print(f"\nexact to {max(errors):.0e}{of}; --compare shows {len(found) - 1} other methods")
     if args.reasons:
         print("\n" + reasons_text(found, columns))
     if args.top:

@@ -34,7 +34,7 @@ WELCOME = f"""\
   {PROG} explain "A slow start, but a wonderful film."      # or a file, or - for standard input
   {PROG} train reviews.csv --out model.npz                  # your texts and labels; then explain --model model.npz
   {PROG} bag model.pt slide.h5 --map map.png                # your bags: signed maps, one per class
-  {PROG} --help                                             # the other commands: corpus, serve, methods, model
+  {PROG} --help                                             # the other commands: transformer, corpus, serve, ...
 """
 
 

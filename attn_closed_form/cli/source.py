@@ -30,12 +30,16 @@ def read_model(path: str | None) -> Explainable:
     return open_model(path)
 
 
-def add_settings_options(parser: Any) -> None:
+def add_settings_options(
+    parser: Any, players: str = "words (default) or positions", absent: str = "unk (default) or deleted"
+) -> None:
     """One option per field of `Settings`."""
-    parser.add_argument("--players", metavar="NAME", help="what gets a score: words (default) or positions")
-    parser.add_argument("--absent", metavar="NAME", help="what an absent player becomes: unk (default) or deleted")
+    parser.add_argument("--players", metavar="NAME", help=f"what gets a score: {players}")
+    parser.add_argument("--absent", metavar="NAME", help=f"what an absent player becomes: {absent}")
     parser.add_argument(
-        "--output", metavar="NAME", help="class to explain, or margin:A,B for two (default: the predicted class)"
+        "--output",
+        metavar="NAME",
+        help="class to explain, margin:A,B for two, odds:A against the rest (default: the predicted class)",
     )
     parser.add_argument("--tol", type=float, default=1e-10, help="relative accuracy to guarantee (default: 1e-10)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sampled methods (default: 0)")

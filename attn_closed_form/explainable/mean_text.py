@@ -262,8 +262,6 @@ class MeanPooledText(Explains):
     def predict_proba(self, text: str) -> Array:
         """Probabilities of a text, in the order of `outputs`."""
         logits = self.predict_logits(text)
-        if self.loss == "sigmoid" and logits.size > 1:
-            return 1 / (1 + np.exp(-logits / self.temperature))
         found = probabilities(self, logits)
         if found is None:
             raise ValueError(f"outputs: {self.outputs[0]!r} is no probability; predict_logits gives it")

@@ -40,6 +40,7 @@ class Units:
     coords : (n, 2) where each instance lies
     attrs : facts for the views, such as the size of a patch
     group_labels : names of a grouping's players, where the label of the first unit does not do
+    continues : n flags: the unit continues the word of the one before, so that views show both as one
 
     Examples
     --------
@@ -58,12 +59,14 @@ class Units:
     coords: Array | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
     group_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    continues: tuple[bool, ...] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.labels)
         if n == 0:
             raise ValueError("labels: expected at least one unit, got none")
         sized: dict[str, Any] = {"spans": self.spans, "unknown": self.unknown, "coords": self.coords}
+        sized["continues"] = self.continues
         sized.update({f"groups[{name!r}]": group for name, group in self.groups.items()})
         for name, value in sized.items():
             if value is not None and len(value) != n:
@@ -97,6 +100,10 @@ class Explainable(Protocol):
 
     A model whose `read` takes a string for the name of a file also says `reads = "a bag"` or the like, and the page
     then gives it no strings; without it a model reads "a text".
+
+    A model whose game is only fitted to it has the name of the fit as `surrogate` ("fitted SLALOM"), says in
+    `game(...).fit` how wrong it is, and answers for itself in `value(units, settings, present) -> (n,)`, for coalitions
+    (n, d) of players; methods that need nothing but such values then ask the model, and views label all others.
     """
 
     @property
@@ -146,6 +153,8 @@ def probabilities(model: Explainable, logits: Array) -> Array | None:
     if len(model.outputs) == 1:
         return None
     scaled = np.asarray(logits, dtype=np.float64) / model.temperature
+    if getattr(model, "loss", "softmax") == "sigmoid" and scaled.shape[-1] > 1:
+        return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))  # several labels at once, each with a probability of its own
     if scaled.shape[-1] == 1:
         scaled = np.concatenate([np.zeros_like(scaled), scaled], axis=-1)
     mass = np.exp(scaled - scaled.max(axis=-1, keepdims=True))

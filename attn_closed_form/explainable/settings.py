@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .protocol import Explainable
 
 MARGIN = "margin:"
+ODDS = "odds:"
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class Settings:
     ----------
     players : what gets a score, one of the model's groupings, such as "words" or "positions"
     absent : what an absent player becomes, one of the model's absences, such as "unk" or "deleted"
-    output : a class name, the index of a class, or "margin:A,B" for the difference of two logits. None explains the
-        predicted class; of a model with one logit, that logit
+    output : a class name, the index of a class, "margin:A,B" for the difference of two logits, or "odds:A" for the
+        log-odds of a class against the rest. None explains the predicted class; of a model with one logit, that logit
     tol : guaranteed accuracy, relative to max|f|
     seed : of the methods that sample
 
@@ -52,7 +53,7 @@ class Settings:
             if value is not None and not isinstance(value, str):
                 raise ValueError(f"{name}: expected a name, got {value!r}")
         if isinstance(self.output, bool) or not isinstance(self.output, str | int | np.integer | None):
-            raise ValueError(f"output: expected a class name, an index or 'margin:A,B', got {self.output!r}")
+            raise ValueError(f"output: expected a class name, an index, 'margin:A,B' or 'odds:A', got {self.output!r}")
         real = isinstance(self.tol, int | float | np.floating) and not isinstance(self.tol, bool)
         if not real or not 0 < self.tol <= 1 or math.isnan(self.tol):
             raise ValueError(f"tol: expected a number in (0, 1], got {self.tol!r}")
@@ -71,6 +72,14 @@ class Settings:
     def resolve(self, model: Explainable, logits: Array) -> Resolved:
         """The settings for one model and one prediction, with every choice made."""
         output, coefficients = choose_output(model.outputs, logits, self.output)
+        rest = _is_odds(self.output, model.outputs) and len(logits) > 2
+        if rest and getattr(model, "loss", "softmax") == "sigmoid":
+            rest = False  # every label has a probability of its own, whose log-odds its logit is
+        if rest and not hasattr(model, "surrogate"):
+            raise ValueError(
+                f"output: expected a class or 'margin:A,B', got {self.output!r}; the log-odds against several classes "
+                "are no pooled game"
+            )
         return Resolved(
             players=_among("players", self.players, model.groupings),
             absent=_among("absent", self.absent, model.absences),
@@ -78,6 +87,7 @@ class Settings:
             coefficients=coefficients,
             tol=float(self.tol),
             seed=int(self.seed),
+            rest=rest,
         )
 
 
@@ -85,7 +95,8 @@ class Settings:
 class Resolved:
     """Settings with every choice made: what `Explainable.game` and `Explainable.inside` get.
 
-    `f = coefficients @ logits` is what is explained, and `output` its name.
+    `f = coefficients @ logits` is what is explained, and `output` its name; with `rest`, minus the log-sum-exp of the
+    logits of all other classes.
     """
 
     players: str
@@ -94,6 +105,25 @@ class Resolved:
     coefficients: tuple[float, ...]
     tol: float
     seed: int
+    rest: bool = False
+
+    def explained(self, logits: Array) -> Array:
+        """What is explained, (...), of logits (..., C).
+
+        >>> odds = Resolved("words", "deleted", "a against the rest", (1.0, 0.0, 0.0), 1e-10, 0, rest=True)
+        >>> float(odds.explained(np.log([0.5, 0.25, 0.25])).round(12))
+        0.0
+        """
+        found = np.asarray(logits) @ np.asarray(self.coefficients)
+        if not self.rest:
+            return found
+        others = np.where(np.asarray(self.coefficients) != 0, -np.inf, logits)
+        most = others.max(axis=-1)
+        return np.asarray(found - most - np.log(np.exp(others - most[..., None]).sum(axis=-1)))
+
+
+def _is_odds(output: str | int | None, outputs: Sequence[str]) -> bool:
+    return isinstance(output, str) and output.startswith(ODDS) and output not in outputs
 
 
 def _among(name: str, value: str | None, choices: Sequence[str]) -> str:
@@ -118,6 +148,8 @@ def choose_output(
     """
     if isinstance(output, str) and output.startswith(MARGIN) and output not in outputs:
         return _margin(outputs, len(logits), output)
+    if isinstance(output, str) and _is_odds(output, outputs):
+        return _odds(outputs, len(logits), output)
     if output is None:
         index = len(outputs) - 1 if len(logits) == 1 else int(np.argmax(logits))
     else:
@@ -136,6 +168,15 @@ def _margin(outputs: Sequence[str], C: int, output: str) -> tuple[str, tuple[flo
         return f"{outputs[first]} - {outputs[second]}", (1.0 if first == 1 else -1.0,)
     direction = _direction(C, first, len(outputs)) - _direction(C, second, len(outputs))
     return f"{outputs[first]} - {outputs[second]}", tuple(direction.tolist())
+
+
+def _odds(outputs: Sequence[str], C: int, output: str) -> tuple[str, tuple[float, ...]]:
+    """Of two classes they are the margin of one over the other, of one logit the logit itself."""
+    index = _index(outputs, output[len(ODDS) :].strip())
+    direction = _direction(C, index, len(outputs))
+    if C == 2:
+        direction = direction - _direction(C, 1 - index, len(outputs))
+    return f"{outputs[index]} against the rest", tuple(direction.tolist())
 
 
 def _direction(C: int, index: int, names: int) -> Array:

@@ -99,6 +99,9 @@ def _directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
         return evidence.game, None
     if len(logits) == 1:
         return evidence.game, (outputs[0], outputs[1]) if direction[0] > 0 else (outputs[1], outputs[0])
+    if evidence.settings.rest or (evidence.model_loss == "sigmoid" and np.count_nonzero(direction) == 1):
+        name = outputs[int(np.argmax(direction))]  # above 0 it is more probable than not
+        return evidence.game, (f"not {name}", name)
     if np.count_nonzero(direction) == 1:
         own = int(np.argmax(direction))
         rival = int(np.argmax(np.where(np.arange(len(logits)) == own, -np.inf, logits)))

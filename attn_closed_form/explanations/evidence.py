@@ -13,15 +13,17 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from .._types import Array, Ids, Span
+from .._types import Array, Ids, Masks, Span
 from ..explainable.protocol import Explainable, Units, probabilities
 from ..explainable.settings import Resolved
+from ..explainable.surrogate import FitReport
 from ..game.budget import guaranteed_error
 from ..game.pooled_game import PooledGame
 from ..game.quadrature import ToleranceError
 from ..lime.sampled import LimeSample, lime_sample
 
 Result = TypeVar("Result")
+LIME_SAMPLES = 5000
 
 
 class ToleranceWarning(UserWarning):
@@ -29,11 +31,24 @@ class ToleranceWarning(UserWarning):
 
 
 class Scored(NamedTuple):
-    """Scores (d,), the base value that they are relative to, and a guaranteed error if there is one."""
+    """Scores (d,), the base value that they are relative to, and what is known of their errors.
+
+    `error` is guaranteed; `standard_error` (d,) is that of a method that samples; `model_calls` is how often a model
+    whose game is only fitted to it was asked.
+    """
 
     scores: Array
     base_value: float
     error: float | None = None
+    standard_error: Array | None = None
+    model_calls: int | None = None
+
+
+class Asked(NamedTuple):
+    """The model itself as something to play: d players, and the values of their coalitions."""
+
+    d: int
+    value: Callable[[Masks], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +88,10 @@ class Evidence:
     def spans(self) -> tuple[tuple[Span, ...], ...]:
         """For each player the character spans of its units in `units.shown_text`."""
         found: list[list[Span]] = [[] for _ in range(self.game.d)]
-        for span, j in zip(self.units.shown_spans, self.player_of.tolist(), strict=True):
+        continues = self.units.continues or (False,) * len(self.units.labels)
+        for span, j, more in zip(self.units.shown_spans, self.player_of.tolist(), continues, strict=True):
+            if more and found[j] and found[j][-1][1] <= span[0]:
+                span = (found[j].pop()[0], span[1])
             found[j].append(span)
         return tuple(map(tuple, found))
 
@@ -86,10 +104,15 @@ class Evidence:
         np.logical_and.at(flags, self.player_of, np.asarray(self.units.unknown))
         return tuple(flags.tolist())
 
+    @property
+    def model_loss(self) -> str:
+        """How logits become probabilities: "softmax", or "sigmoid" for several labels at once."""
+        return str(getattr(self.model, "loss", "softmax"))
+
     @cached_property
     def prediction(self) -> float:
         """The explained output f of the whole input."""
-        return float(np.dot(self.settings.coefficients, self.logits))
+        return float(self.settings.explained(self.logits))
 
     @cached_property
     def absent_value(self) -> float:
@@ -113,11 +136,29 @@ class Evidence:
         found: Result = self._asked[name]
         return found
 
+    @property
+    def fit(self) -> FitReport | None:
+        """How the game was fitted to the model, and how wrong it is; None for a game that is the model's own."""
+        return getattr(self.game, "fit", None)
+
+    @cached_property
+    def asked(self) -> Asked:
+        """The model itself: its game, or for a model whose game is only fitted to it what it says of coalitions."""
+        own = getattr(self.model, "value", None)
+        if own is None:
+            return Asked(self.game.d, self.game.value)
+        return Asked(self.game.d, lambda present: own(self.units, self.settings, present))
+
+    @property
+    def samples(self) -> int:
+        """Coalitions that a method which samples may ask for: the model's own budget, or LIME's 5000."""
+        return int(getattr(self.model, "samples", LIME_SAMPLES))
+
     def sampled_lime(self, runs: int) -> list[LimeSample]:
-        """Runs of sampled LIME, each with a seed of its own; earlier runs are kept."""
+        """Runs of sampled LIME on the model itself, each with a seed of its own; earlier runs are kept."""
         kept = self._asked.setdefault("sampled-lime", [])
         for run in range(len(kept), runs):
-            kept.append(lime_sample(self.game, seed=self.settings.seed + run))
+            kept.append(lime_sample(self.asked, self.samples, seed=self.settings.seed + run, errors=run == 0))
         return list(kept[:runs])
 
     def guaranteed(self, function: Callable[[PooledGame, float], Result], name: str = "") -> tuple[Result, float]:

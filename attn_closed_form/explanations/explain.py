@@ -89,5 +89,10 @@ def explain_units(
             raise ValueError(f"methods: {method.name!r} needs the inside of the model, which {model!r} does not show")
         if scored is not None:
             scores = np.asarray(scored.scores, dtype=np.float64)
-            found[method.name] = Explanation(method.name, scores, scored.base_value, scored.error, evidence)
+            calls = scored.model_calls
+            if calls is None and evidence.fit is not None:
+                calls = evidence.fit.model_calls
+            found[method.name] = Explanation(
+                method.name, scores, scored.base_value, scored.error, evidence, scored.standard_error, calls
+            )
     return found

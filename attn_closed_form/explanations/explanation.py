@@ -43,6 +43,8 @@ class Explanation:
     error : guaranteed bound of the error of each score; None where the method has none to give (see
         `METHODS[method].accuracy`: closed forms round like any float64, estimates and samples are not bounded)
     evidence : the model, the input and the game behind it
+    standard_error : (d,) of a method that samples, else None
+    model_calls : how often a model whose game is only fitted to it was asked, else None
 
     Examples
     --------
@@ -59,6 +61,8 @@ class Explanation:
     base_value: float
     error: float | None
     evidence: Evidence = field(repr=False)
+    standard_error: Array | None = None
+    model_calls: int | None = None
 
     def __post_init__(self) -> None:
         if self.scores.shape != (self.evidence.game.d,):
@@ -68,12 +72,22 @@ class Explanation:
     def __repr__(self) -> str:
         top = ", ".join(f"{label} {score:+.3g}" for label, score in self.top(5))
         more = ", ..." if len(self.labels) > 5 else ""
-        return f"Explanation({self.info.label} of {self.output} {self.prediction:+.4g}: {top}{more})"
+        return f"Explanation({self.title} of {self.output} {self.prediction:+.4g}: {top}{more})"
 
     @property
     def info(self) -> Method:
         """The method's entry in the table: label, kind, accuracy, summary."""
         return METHODS[self.method]
+
+    @property
+    def title(self) -> str:
+        """The method's label; where the game is only fitted to the model, with whose scores they are."""
+        label, fit = self.info.label, self.evidence.fit
+        if fit is None:
+            return label
+        if self.info.needs == "model":
+            return f"{label} of the model"
+        return f"{label}, fitted" if self.info.family == "slalom" else f"{label} of the {fit.name}"
 
     @property
     def game(self) -> PooledGame:
@@ -142,11 +156,13 @@ class Explanation:
     def own_dict(self) -> dict[str, Any]:
         """The part of `to_dict` that differs between methods."""
         return {
-            "label": self.info.label,
+            "label": self.title,
             "accuracy": self.info.accuracy,
             "scores": self.scores.tolist(),
             "base_value": self.base_value,
             "error": self.error,
+            **({} if self.standard_error is None else {"standard_error": self.standard_error.tolist()}),
+            **({} if self.model_calls is None else {"model_calls": self.model_calls}),
         }
 
     def to_shap(self) -> Any:
@@ -189,6 +205,7 @@ def shared_dict(evidence: Evidence) -> dict[str, Any]:
         "probabilities": evidence.probabilities,
         "players": settings.players,
         "absent": settings.absent,
+        **({} if evidence.fit is None else {"surrogate": evidence.fit.to_dict()}),
     }
 
 

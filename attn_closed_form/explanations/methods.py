@@ -2,99 +2,30 @@
 
 `explain`, the command line, the report, the plots, the page and the corpus read this one table; a new method is one
 more entry. A method scores the *players* of an `Evidence`. Game methods (LIME, Shapley values, ...) need nothing but
-the game, so every explainable model has them. The others need the inside of the model (attention, gradients), which
-scores units, and a player's score is the sum over its units.
+the game, so every explainable model has them; of a model whose game is only fitted to it, such as a transformer, those
+that need values of coalitions and no more ask the model itself. The others need the inside of the model (attention,
+gradients), which scores units, and a player's score is the sum over its units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable
 
-import numpy as np
-
-from .._types import Array
 from ..game.shapley import banzhaf, shapley
-from .evidence import Evidence, Scored
+from .method import FAMILIES, Family, Method
 from .scoring import (
     guaranteed,
     inside,
     leave_one_out_scores,
     lime,
     sampled_lime,
+    sampled_shapley,
     slalom_importance,
     slalom_linear,
     slalom_value,
 )
 
-Kind = Literal["signed", "unsigned", "log"]
-Accuracy = Literal["closed form", "guaranteed", "estimate", "sampled"]
-Family = Literal["attention", "derivatives", "attributions", "slalom"]
-
-
-# What the methods of a family have in common: a title, what their numbers mean, and when not to trust them.
-FAMILIES: dict[Family, tuple[str, str]] = {
-    "attributions": (
-        "Exact attributions",
-        "What adding or removing a player does to the prediction, averaged over coalitions of the others. Where "
-        "players need each other, one number per player cannot tell the whole story.",
-    ),
-    "derivatives": (
-        "Derivatives",
-        "What a small change of an embedding does. A removal is no small change: do not read these as its effect.",
-    ),
-    "attention": (
-        "Attention",
-        "Where the model looks. It has no sign and knows no class: it does not say what a player argues for.",
-    ),
-    "slalom": (
-        "SLALOM",
-        "What a player says (value) and how loudly it says it (importance, a logarithm). Neither alone is its effect.",
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Method:
-    """One entry of the table.
-
-    Attributes
-    ----------
-    name : as in `explain(..., methods=[name])`
-    label : as the papers write it
-    family : "attention", "derivatives", "attributions" (what a removal does), "slalom"
-    kind : "signed"; "unsigned" (no score is below 0 and none says in which direction); "log" (a logarithm of a weight)
-    accuracy : "closed form" (exact up to float64's rounding), "guaranteed" (a proven bound), "estimate" (refined until
-        two rules agree), "sampled"
-    needs : "game", which every explainable model has, or "inside", which some models lack
-    summary : one line
-    score : Evidence -> Scored, or None where the model lacks what the method needs
-    forecasts : whether minus the score says by how much the prediction changes when the player goes
-    """
-
-    name: str
-    label: str
-    family: Family
-    kind: Kind
-    accuracy: Accuracy
-    needs: Literal["game", "inside"]
-    summary: str
-    score: Callable[[Evidence], Scored | None]
-    forecasts: bool = False
-
-    def strength(self, scores: Array) -> Array:
-        """How strongly to colour each score, in [-1, 1]: relative to the largest; logs between least and most.
-
-        >>> METHODS["shapley"].strength(np.array([2.0, -4.0, 0.0]))
-        array([ 0.5, -1. ,  0. ])
-        """
-        if self.kind == "log":
-            spread = np.ptp(scores)
-            return (scores - scores.min()) / spread if spread > 0 else np.zeros_like(scores)
-        most = np.abs(scores).max(initial=0.0)
-        return scores / most if most > 0 else np.zeros_like(scores)
-
+__all__ = ["ALIASES", "DEFAULT_METHODS", "FAMILIES", "METHODS", "Family", "Method", "as_methods"]
 
 _P1 = "Lopardo et al. 2024"
 _P2 = "Leemann et al. 2025"
@@ -200,8 +131,8 @@ METHODS: dict[str, Method] = {
             "attributions",
             "signed",
             "sampled",
-            "game",
-            "LIME with 5000 random samples, as the lime package draws them with bow=False",
+            "model",
+            "LIME with random samples as the lime package draws them (bow=False), 5000 unless the model has a budget",
             sampled_lime,
             forecasts=True,
         ),
@@ -214,6 +145,17 @@ METHODS: dict[str, Method] = {
             "game",
             "exact Shapley value: mean change over all orders of adding the players",
             guaranteed("shapley", shapley),
+            forecasts=True,
+        ),
+        Method(
+            "shapley-sampled",
+            "Shapley (sampled)",
+            "attributions",
+            "signed",
+            "sampled",
+            "model",
+            "Shapley values from sampled orders of the players, each walked in both directions (Castro et al. 2009)",
+            sampled_shapley,
             forecasts=True,
         ),
         Method(
@@ -233,7 +175,7 @@ METHODS: dict[str, Method] = {
             "attributions",
             "signed",
             "closed form",
-            "game",
+            "model",
             "change of the prediction when this player alone goes",
             leave_one_out_scores,
             forecasts=True,
@@ -274,6 +216,8 @@ METHODS: dict[str, Method] = {
 
 # All but what samples: fast enough to follow someone who types.
 DEFAULT_METHODS = tuple(name for name, method in METHODS.items() if method.accuracy != "sampled")
+# Other names that people know a method by.
+ALIASES = {"leave-one-out": "loo"}
 
 
 def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:
@@ -285,6 +229,7 @@ def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:
     if methods is None:
         methods = DEFAULT_METHODS
     names = (list(METHODS) if methods == "all" else [methods]) if isinstance(methods, str) else list(methods)
+    names = [ALIASES.get(name, name) for name in names]
     for name in names:
         if name not in METHODS:
             raise ValueError(f"methods: expected names among {', '.join(METHODS)}; got {name!r}")

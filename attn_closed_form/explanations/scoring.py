@@ -21,6 +21,7 @@ import numpy as np
 from .._types import Array
 from ..game.pooled_game import PooledGame
 from ..game.shapley import leave_one_out
+from ..game.shapley_sampled import shapley_sample
 from ..lime.limit import lime_limit
 from .evidence import Evidence, Scored
 
@@ -55,14 +56,30 @@ def lime(evidence: Evidence) -> Scored:
 
 
 def sampled_lime(evidence: Evidence) -> Scored:
-    """One run of LIME."""
+    """One run of LIME on the model itself."""
     fit = evidence.sampled_lime(1)[0]
-    return Scored(fit.coef, float(fit.intercept))
+    return Scored(fit.coef, float(fit.intercept), None, fit.standard_error, _calls(evidence, evidence.samples))
+
+
+def sampled_shapley(evidence: Evidence) -> Scored:
+    """Shapley values of the model itself from sampled orders."""
+    found = shapley_sample(evidence.asked, evidence.samples, seed=evidence.settings.seed)
+    nobody = float(evidence.asked.value(np.zeros((1, evidence.game.d), dtype=bool))[0])
+    return Scored(found.values, nobody, None, found.standard_error, _calls(evidence, found.calls))
 
 
 def leave_one_out_scores(evidence: Evidence) -> Scored:
-    """The change of the prediction when each player alone goes."""
-    return Scored(leave_one_out(evidence.game), evidence.absent_value)
+    """The change of the prediction of the model itself when each player alone goes."""
+    if evidence.fit is None:
+        return Scored(leave_one_out(evidence.game), evidence.absent_value)
+    d = evidence.game.d
+    values = evidence.asked.value(~np.eye(d, dtype=bool))
+    nobody = float(evidence.asked.value(np.zeros((1, d), dtype=bool))[0])
+    return Scored(evidence.prediction - values, nobody, None, np.zeros(d), d + 1)
+
+
+def _calls(evidence: Evidence, calls: int) -> int | None:
+    return None if evidence.fit is None else calls
 
 
 def slalom_value(evidence: Evidence) -> Scored:

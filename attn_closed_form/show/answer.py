@@ -80,8 +80,11 @@ def waterfall(e: Explanation, most: int = MOST_STEPS) -> list[Step]:
     for j in named:
         steps.append(Step(e.labels[j], at, at + float(e.scores[j]), 1))
         at = steps[-1].end
+    rest = 0.0 if e.evidence.fit is None else e.evidence.fit.at_text
     if len(named) < len(order):
-        steps.append(Step(f"{len(order) - len(named)} others", at, e.prediction, len(order) - len(named)))
+        steps.append(Step(f"{len(order) - len(named)} others", at, e.prediction - rest, len(order) - len(named)))
+    if rest:
+        steps.append(Step("what the fit misses", e.prediction - rest, e.prediction, 1))
     return [*steps, Step(e.output, e.prediction, e.prediction, 0)]
 
 
@@ -98,3 +101,13 @@ def families(found: Explanations) -> dict[Family, list[Row]]:
         else:
             rows[e.info.family].append(Row((name,), e))
     return {family: found_rows for family, found_rows in rows.items() if found_rows}
+
+
+def sampling(e: Explanation) -> str:
+    """How often a model was asked itself for these scores, and their largest standard error; empty for all others."""
+    if e.info.needs != "model" or e.model_calls is None:
+        return ""
+    most = 0.0 if e.standard_error is None else float(e.standard_error.max())
+    return f"{e.title}: {e.model_calls:,} model calls, " + (
+        f"standard errors up to {most:.2g}" if most else "nothing sampled"
+    )

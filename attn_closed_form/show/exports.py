@@ -41,7 +41,12 @@ def columns(found: Explanations) -> dict[str, Any]:
     weight = player_attention(found)
     if weight is not None:
         table["attention"] = weight
-    return table | {name: e.scores for name, e in found.items() if name != ATTENTION}
+    for name, e in found.items():
+        if name != ATTENTION:
+            table[name] = e.scores
+            if e.standard_error is not None and found.evidence.fit is not None:
+                table[f"{name}_standard_error"] = e.standard_error
+    return table
 
 
 def _whole(values: Array) -> Any:

@@ -83,7 +83,9 @@ def _trained(card: Mapping[str, Any]) -> list[str]:
     for part, title in (("held_out", "held-out"), ("test", "test")):
         try:
             scores = card[part]
-            lines.append(f"\nOn {int(scores['texts']):,} {title} texts:\n{scores_table(scores)}")
+            lines.append(
+                f"\nOn {int(scores['texts']):,} {title} texts{_before_refit(card, part)}:\n{scores_table(scores)}"
+            )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             continue
     for part in ("settings", "versions"):
@@ -93,3 +95,11 @@ def _trained(card: Mapping[str, Any]) -> list[str]:
             )
             lines.append(f"\n{part:<11}  {elide(pairs, 1000)}")
     return lines
+
+
+def _before_refit(card: Mapping[str, Any], part: str) -> str:
+    """What the scores are of, where the model of the file was trained once more on all texts."""
+    if part != "held_out" or "refit" not in card:
+        return ""
+    again = card["refit"]
+    return f", before training once more on all {int(again['texts']):,} texts for {int(again['epochs'])} epochs"

@@ -85,6 +85,12 @@ def plot_text(found: Explanations, method: str | None = None, size: float = 8.0,
 
 
 def _verdict(found: Explanations) -> str:
+    fit = found.evidence.fit
+    of_fit = "" if fit is None else f"\n{fit.name}, off by {fit.error:.2g} on fresh samples"
+    return _said(found) + of_fit
+
+
+def _said(found: Explanations) -> str:
     said = verdict(found)
     if said.probability is None:
         return f"{named([said.name])[0]} {said.logit:+.3f}"
@@ -129,7 +135,7 @@ def plot_table(found: Explanations, ax: Any = None) -> Any:
         cells[i] = signed((strength + 1) / 2) if e.info.kind == "signed" else grey[(strength * 255).astype(int)]
     ax.imshow(cells, aspect="auto", interpolation="nearest")
     upright(ax.xaxis, [labels[j] for j in order])
-    set_names(ax.yaxis, [e.info.label for e in rows])
+    set_names(ax.yaxis, [e.title for e in rows])
     ax.set_title(_verdict(found), fontsize=9, loc="left")
     note_left_out(ax, len(order), len(labels), found.evidence.settings.players)
     ax.tick_params(length=0)

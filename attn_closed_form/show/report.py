@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..explanations.explanation import Explanation, Explanations
-from ..explanations.methods import FAMILIES, METHODS
+from ..explanations.methods import FAMILIES
 from .answer import families, leader
 from .report_answer import answer_section, coloured, facts, players_of
 from .report_assets import page_css, page_script, words_css
@@ -44,7 +44,7 @@ def fragment(explanations: Sequence[Explanation]) -> str:
     >>> "<b>fine" in page, "&lt;b&gt;" in page
     (False, True)
     """
-    rows = [(e.info.label, f"{e.info.summary}; {e.info.accuracy}", e) for e in explanations]
+    rows = [(e.title, f"{e.info.summary}; {e.info.accuracy}", e) for e in explanations]
     first = explanations[0]
     if first.evidence.model.groupings[0] == BAG_GROUPING:
         return bag_fragment(Explanations(first.evidence, {e.method: e for e in explanations}))
@@ -124,7 +124,7 @@ def _list(items: Sequence[str]) -> str:
 
 
 def _summaries(found: Explanations) -> list[str]:
-    return [f"{e.info.label} ({e.info.accuracy}): {e.info.summary}" for e in found.values()]
+    return [f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in found.values()]
 
 
 def _methods(found: Explanations) -> str:
@@ -133,7 +133,7 @@ def _methods(found: Explanations) -> str:
     for family, rows in families(found).items():
         title, meaning = FAMILIES[family]
         shown = [
-            (", ".join(METHODS[name].label for name in row.methods), row.explanation.info.summary, row.explanation)
+            (", ".join(found[name].title for name in row.methods), row.explanation.info.summary, row.explanation)
             for row in rows
         ]
         parts.append(_section(title, meaning, f'<div class="live">{_words_table(shown, hover=False)}</div>'))
@@ -143,7 +143,7 @@ def _methods(found: Explanations) -> str:
 def _numbers(found: Explanations) -> str:
     rows, first = list(found.values()), leader(found)
     order = np.argsort(-np.abs(first.strength), kind="stable")[:TOP_WORDS]
-    head = "".join(f"<th scope=col>{escape(e.info.label)}</th>" for e in rows)
+    head = "".join(f"<th scope=col>{escape(e.title)}</th>" for e in rows)
     body = "".join(
         f"<tr><th scope=row>{escape(first.labels[j], 24)}</th>"
         + "".join(f"<td>{_number(e.scores[j])}</td>" for e in rows)
@@ -151,7 +151,7 @@ def _numbers(found: Explanations) -> str:
         for j in order
     )
     table = f'<table class="n"><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>'
-    note = f"The {len(order)} strongest {players_of(found)} by {first.info.label}; scroll sideways for more methods."
+    note = f"The {len(order)} strongest {players_of(found)} by {first.title}; scroll sideways for more methods."
     return _details("The numbers", f'<p class="note">{escape(note)}</p><div class="scroll" tabindex=0>{table}</div>')
 
 
@@ -165,7 +165,7 @@ def _figures(found: Explanations, runs: int) -> list[str]:
         plane = slalom_plane(found["slalom-value"], found["slalom-importance"], found["slalom-linear"].scores)
         note = "What a player says (value) against how loudly it says it (importance). Those at the right decide."
         sections.append(_section("SLALOM plane", note, plane))
-    if runs and "lime" in found:
+    if runs and "lime" in found and found.evidence.fit is None:
         sections.append(_lime_section(found["lime"], runs))
     parts = [_details("Figures", f'<div class="two">{"".join(sections)}</div>')] if sections else []
     heads = found.evidence.inside("attention-heads")
@@ -193,7 +193,7 @@ def _data(found: Explanations) -> dict[str, Any]:
     """Scores to four digits, for the panel that follows the pointer."""
     rows = list(found.values())
     return {
-        "labels": [e.info.label for e in rows],
+        "labels": [e.title for e in rows],
         "signed": [int(e.info.kind == "signed") for e in rows],
         "players": [elide(visible(label), LONGEST_WORD) for label in rows[0].labels],
         "player": [place.player for place in rows[0].occurrences],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..explanations.explain import for_output
 from ..explanations.explanation import Explanation, Explanations
-from .answer import leader, verdict, waterfall
+from .answer import leader, sampling, verdict, waterfall
 from .palette import AGAINST, FOR, css, levels
 from .sanitize import escape
 
@@ -52,13 +52,16 @@ def answer_section(found: Explanations) -> str:
     """Everything that comes before the other methods."""
     e = leader(found)
     parts = [_verdict(found), _classes(found)]
-    note = f"Coloured by {e.info.label}: orange raises {escape(found.output)}, blue (underlined) lowers it"
+    note = f"Coloured by {escape(e.title)}: orange raises {escape(found.output)}, blue (underlined) lowers it"
     if e.info.kind != "signed":
-        note = f"Coloured by {e.info.label}, which has no sign"
+        note = f"Coloured by {escape(e.title)}, which has no sign"
     note += "; stronger is darker. Hover, tap or use the arrow keys on a word for its numbers."
     if any(e.unknown):
         note += " Dotted words are not in the vocabulary: the model cannot tell them apart."
     parts.append(f'<div class="text live" dir="auto">{coloured(e, hover=False)}</div><p class="note">{note}</p>')
+    fit = found.evidence.fit
+    if fit is not None:
+        parts += [f'<p class="note"><b>{escape(text)}</b></p>' for text in fit.sentences()]
     if e.method == "shapley":
         parts.append(f"<h2>How it adds up</h2>{_error(e)}{waterfall_figure(e)}")
         parts += [_why(found), _other_classes(found)]
@@ -83,7 +86,9 @@ def _other_classes(found: Explanations) -> str:
 def _why(found: Explanations) -> str:
     """Reasons that are proved, and what each sentence contributes."""
     said = "".join(f"<li>{escape(text, LONGEST_REASON)}</li>" for text in found.reasons().sentences())
-    parts = [f'<h2>Reasons that are proved</h2><ul class="reasons">{said}</ul>']
+    fit = found.evidence.fit
+    proved = "that are proved" if fit is None else f"that are proved of the {fit.name}, not of the model"
+    parts = [f'<h2>Reasons {proved}</h2><ul class="reasons">{said}</ul>']
     if found.evidence.units.text is not None:
         scores = found.sentences()
         if 1 < len(scores.labels) <= MOST_SENTENCES:
@@ -126,9 +131,12 @@ def _classes(found: Explanations) -> str:
 
 
 def _error(e: Explanation) -> str:
+    fit = e.evidence.fit
+    what = "the logit" if fit is None else f"the {fit.name}"
+    missed = "" if fit is None else " The last bar is what the fit misses of the model's output."
     return (
-        f'<p class="note">Exact Shapley values of the logit, each guaranteed to {e.error:.0e}: they add up from the '
-        "prediction with every player absent to the whole one.</p>"
+        f'<p class="note">Exact Shapley values of {what}, each guaranteed to {e.error:.0e}: they add up from the '
+        f"prediction with every player absent to the whole one.{missed}</p>"
     )
 
 
@@ -175,6 +183,9 @@ def facts(found: Explanations) -> str:
         f"Units read: {read}; players: {len(evidence.labels):,} {settings.players}; an absent player is "
         + ("replaced by [UNK]." if settings.absent == "unk" else f"{settings.absent}."),
     ]
+    if evidence.fit is not None:
+        lines += evidence.fit.sentences()
+        lines += [text for text in map(sampling, found.values()) if text]
     if errors:
         lines.append(f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}.")
     return "".join(f"<p>{escape(line)}</p>" for line in lines)

@@ -161,7 +161,7 @@ def rank_correlation(a: Explanation, b: Explanation) -> float:
 
 def agreement(explanations: Sequence[Explanation]) -> str:
     """The rank correlations of all pairs of methods, as a coloured table."""
-    head = "".join(f"<th scope=col>{escape(e.info.label)}</th>" for e in explanations)
+    head = "".join(f"<th scope=col>{escape(e.title)}</th>" for e in explanations)
     rows = []
     for a in explanations:
         cells = []
@@ -174,5 +174,5 @@ def agreement(explanations: Sequence[Explanation]) -> str:
             shade = css(colour, round(0.65 * abs(rho), 2))
             shown = f"{rho:.2f}".replace("-", "−")
             cells.append(f'<td style="background:{shade}">{shown}</td>')
-        rows.append(f"<tr><th scope=row>{escape(a.info.label)}</th>{''.join(cells)}</tr>")
+        rows.append(f"<tr><th scope=row>{escape(a.title)}</th>{''.join(cells)}</tr>")
     return f'<table class="m"><thead><tr><td></td>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'

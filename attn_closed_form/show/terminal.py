@@ -13,7 +13,7 @@ from typing import TextIO
 
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import FAMILIES, METHODS
-from .answer import families, leader, verdict, waterfall
+from .answer import families, leader, sampling, verdict, waterfall
 from .palette import TERMINAL, levels
 from .sanitize import elide, visible, width
 
@@ -68,9 +68,13 @@ def answer(found: Explanations, columns: int = 80, colour: bool = False) -> str:
     """
     e = leader(found)
     blocks = [headline(found), "\n".join(_wrap(_pieces(e, colour), columns))]
+    fit = found.evidence.fit
+    if fit is not None:
+        blocks += ["\n".join(_prose(visible(text), columns)) for text in fit.sentences()]
     if e.method == "shapley":
         blocks.append("\n".join(_waterfall(e, columns, colour)))
-        blocks += ["\n".join(_prose(visible(text), columns)) for text in found.reasons().sentences()]
+        of = "" if fit is None else f"Of the {fit.name}: "
+        blocks += ["\n".join(_prose(of + visible(text), columns)) for text in found.reasons().sentences()]
     return "\n\n".join(blocks)
 
 
@@ -110,7 +114,7 @@ def table(found: Explanations, columns: int = 80, colour: bool = False) -> str:
         title, meaning = FAMILIES[family]
         lines = _prose(f"{title}. {meaning}", columns) if len(grouped) > 1 else []
         for row in rows:
-            label = ", ".join(METHODS[name].label for name in row.methods)
+            label = ", ".join(found[name].title for name in row.methods)
             lines += _labelled(label, _pieces(row.explanation, colour), max(columns, NARROWEST))
         blocks.append("\n".join(lines))
     blocks.append("\n".join(_legend(list(found.values()), colour, columns)))
@@ -199,8 +203,9 @@ def _legend(rows: Sequence[Explanation], colour: bool, columns: int) -> list[str
     lines = _wrap(pieces, columns)
     bounds = {row.error for row in rows if row.error is not None}
     if bounds:
-        names = ", ".join(row.info.label for row in rows if row.error is not None)
+        names = ", ".join(row.title for row in rows if row.error is not None)
         lines += _prose(f"guaranteed error: {max(bounds):.0e} ({names})", columns)
+    lines += [line for row in rows if sampling(row) for line in _prose(sampling(row), columns)]
     if any(any(row.unknown) for row in rows):
         lines += _prose("[UNK]: not in the vocabulary; the model cannot tell these words apart", columns)
     return lines

@@ -9,16 +9,15 @@ that treat every token alike:
 - short sequences: a random circle of the V tokens, and one shift vector per round; one round has every token once in
   each place. All V^(n-1) rounds together are the whole population. The first round repeats one token n times, which
   shows its value (P2, Eq. 44); the second joins neighbours of the circle, which links all importances (Eq. 52).
-- deletions: one round cuts a random order of the T positions into blocks of k, and deletes a block at a time. Every
-  size k has one round before any has two; then the sizes even out towards Algorithm 2's uniform ones.
+- deletions: the whole document once (Algorithm 2 repeats it in a sixth of the samples, which says nothing new). One
+  round cuts a random order of the T positions into blocks of k, and deletes a block at a time. Every size k has one
+  round before any has two; then the sizes even out towards Algorithm 2's uniform ones.
 
 Subsets of any size (`any_size`) are not P2's: they say what the document's neighbourhood cannot, namely what a token
 does when few others are left. Samples that coincide are put to the model once and counted as often as they were drawn.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,22 +64,20 @@ def deletions(T: int, num_samples: int, max_deletions: int, design: str, rng: np
         order = rng.random((num_samples, T)).argsort(axis=1)
         np.put_along_axis(keep, order, np.arange(T) >= deleted[:, None], axis=1)
         return keep
-    drawn = np.zeros(largest + 1, dtype=np.intp)  # samples of each size so far
-    drawn[0] = row = 1
-    fresh = list(range(1, largest + 1))
+    drawn = np.zeros(largest, dtype=np.intp)  # samples with 1, 2, ... deletions so far
+    row = 1
+    fresh = list(range(largest))
     while row < num_samples:
-        size = fresh.pop(0) if fresh else int(drawn.argmin())
-        if size == 0:  # the whole document, as often as the rarest other size
-            block: list[Any] = [[]] * int(drawn[1:].min() - drawn[0] + 1)
-        else:
-            order = rng.permutation(T)
-            block = [order[i : i + size] for i in range(0, T, size)]
-            # The last block borrows from the first, so that all have the same size.
-            block[-1] = np.concatenate([block[-1], order[: size - len(block[-1])]])
+        at = fresh.pop(0) if fresh else int(drawn.argmin())
+        size = at + 1
+        order = rng.permutation(T)
+        block = [order[i : i + size] for i in range(0, T, size)]
+        # The last block borrows from the first, so that all have the same size.
+        block[-1] = np.concatenate([block[-1], order[: size - len(block[-1])]])
         for positions in block[: num_samples - row]:
             keep[row, positions] = False
             row += 1
-        drawn[size] += len(block)
+        drawn[at] += len(block)
     return keep
 
 

@@ -8,6 +8,8 @@ Where this departs from P2:
   (`solvers.py`). `solver=Optimum(penalty=0, background=False)` is least squares alone, `solver="paper"` P2's loops
 - SLALOM-fidel also asks for subsets of any size, with a small weight: a fit on the neighbourhood of the document alone
   can be wrong by any amount elsewhere. `any_size=0` leaves them out
+- what is absent can be replaced by a token (`replacement`) instead of deleted, and special tokens of the document can
+  be kept in all samples (`special`): as they are always there together, only their sum shows, the background
 - samples are balanced (`design.py`), because independent draws leave some tokens out; `design="uniform"` gives P2's.
   No sequence is put to the model twice
 - a tenth of the samples is kept fresh: they are not fitted, and the error on them stands beside the fit
@@ -16,9 +18,12 @@ Where this departs from P2:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._progress import Report
 from .._types import Array, Ids, Tokens
@@ -31,6 +36,9 @@ from .solvers import Alternation, Optimum, Sgd, Solver
 
 # One sample of so many is not fitted, but measures the error.
 FRESH = 10
+# Deletions for each distinct token that are enough; what is left goes to subsets of any size, which get a fifth of the
+# samples at least and half of them at most.
+ENOUGH = 10
 
 
 def slalom_fit_eff(
@@ -98,7 +106,7 @@ def slalom_fit_fidel(
     tokens: Tokens,
     num_samples: int = 5000,
     max_deletions: int = 5,
-    any_size: float = 0.005,
+    any_size: float = 0.0025,
     design: str = "balanced",
     solver: str | Solver = "optimum",
     gamma: float = 0.0,
@@ -107,6 +115,8 @@ def slalom_fit_fidel(
     seed: int | np.random.Generator = 0,
     progress: Report | bool | None = None,
     batch_size: int = BATCH,
+    replacement: int | None = None,
+    special: Collection[int] = (),
 ) -> SlalomFit:
     """SLALOM-fidel: fitted on the document with tokens deleted (P2, Algorithm 2).
 
@@ -115,9 +125,14 @@ def slalom_fit_fidel(
     f, tokens, gamma, centred, importances, seed, progress, batch_size : as in `slalom_fit_eff`
     num_samples : b of Algorithm 2
     max_deletions : at most so many tokens are deleted at a time, 5 in the paper; one token always stays
-    any_size : weight of subsets of any size in the mean squared error, from 0 to 1. They are half of the samples, or
-        none if it is 0, which is Algorithm 2. Their error is far larger than that of a few deletions, so that a small
-        weight goes a long way; 0.5 is for a SLALOM that is to serve at all sizes alike
+    any_size : weight of subsets of any size in the mean squared error, from 0 to 1. They are a fifth to half of the
+        samples, or none if it is 0, which is Algorithm 2. Their error is far larger than that of a few deletions, so
+        that a small weight goes a long way; 0.5 is for a SLALOM that is to serve at all sizes alike
+    replacement : id of a token, such as [MASK] or [PAD], that takes the place of a deleted one; it then has an
+        importance and a value of its own. None deletes
+    special : ids in the document that are never deleted, such as [CLS] and [SEP] if f does not add them. Together they
+        are the background of the SLALOM, whose sequences are without them; with `replacement`, which keeps the length,
+        the other tokens take it up
     design : "balanced" or "uniform" (independent draws, as printed)
     solver : "optimum", "paper" (the alternation of Eq. 74 to 79), or a solver with its options, such as
         `Optimum(max_spread=6)` or `Alternation(rounds=100)` of `attn_closed_form.slalom.solvers`
@@ -140,11 +155,17 @@ def slalom_fit_fidel(
     if isinstance(any_size, bool) or not 0 <= any_size <= 1:
         raise ValueError(f"any_size: expected a weight from 0 to 1, got {any_size!r}")
     rng = np.random.default_rng(seed)
-    chosen = _solver(solver, Optimum(), Alternation())
-    draw = _draw_deletions(document, num_samples, max_deletions, float(any_size), design, rng)
-    return fit_draw(
-        f, np.unique(document), draw, Wishes(chosen, gamma, centred, importances, rng, progress, batch_size)
+    # Where nothing is deleted all sequences have one length, and every token can take its share of a background.
+    chosen = _solver(solver, Optimum(background=None if replacement is None else False), Alternation())
+    kept = np.isin(document, _specials(special, document, replacement))
+    if kept.any() and replacement is None:
+        chosen = _with_background(chosen)
+    draw = _draw_deletions(
+        Deletable(document, kept, replacement), num_samples, max_deletions, float(any_size), design, rng
     )
+    own = document[~kept]
+    ids = np.unique(own if replacement is None else np.r_[own, replacement])
+    return fit_draw(f, ids, draw, Wishes(chosen, gamma, centred, importances, rng, progress, batch_size))
 
 
 def slalom_fit_classes(
@@ -192,14 +213,33 @@ def slalom_fit_classes(
     return (first, *(fit(column(c), tokens, **options) for c in range(1, C)))
 
 
+class Deletable(NamedTuple):
+    """A document, where it must stay as it is (T,), and what takes the place of a deleted token, None for nothing."""
+
+    document: Ids
+    kept: NDArray[np.bool_]
+    replacement: int | None
+
+    def sequences(self, masks: NDArray[np.bool_]) -> list[Ids]:
+        """The document for each mask (n, T without what is kept) of tokens that stay."""
+        stays = np.ones((len(masks), self.document.size), dtype=bool)
+        stays[:, ~self.kept] = masks
+        if self.replacement is None:
+            return [self.document[row] for row in stays]
+        return list(np.where(stays, self.document, self.replacement))
+
+
 def _draw_deletions(
-    document: Ids, num_samples: int, max_deletions: int, share: float, design: str, rng: np.random.Generator
+    text: Deletable, num_samples: int, max_deletions: int, share: float, design: str, rng: np.random.Generator
 ) -> Draw:
-    """Samples of Algorithm 2 and, if their weight is positive, as many subsets of any size."""
-    T = document.size
+    """Samples of Algorithm 2 and, if their weight is positive, subsets of any size."""
+    own = text.document[~text.kept]
+    T = own.size
     num_fresh = num_samples // FRESH
-    num_far = (num_samples - num_fresh) // 2 if share > 0 else 0
-    num_near = num_samples - num_fresh - num_far
+    fitted = num_samples - num_fresh
+    enough = max(ENOUGH * np.unique(own).size, fitted - fitted // 2)
+    num_near = min(enough, fitted - fitted // 5) if share > 0 else fitted
+    num_far = fitted - num_near
     near = deletions(T, num_near, max_deletions, design, rng)
     far = designs.any_size(T, num_far, rng)
     fresh_far = designs.any_size(T, num_fresh // 2 if share > 0 else 0, rng)
@@ -207,8 +247,30 @@ def _draw_deletions(
     if num_far == 0:
         share = 0.0
     weight = np.r_[np.full(num_near, (1 - share) / num_near), np.full(num_far, share / max(num_far, 1))]
-    drawn = [document[row] for row in np.concatenate([near, far])]
-    return Draw(drawn, weight, [document[row] for row in fresh_near], [document[row] for row in fresh_far])
+    # Both kinds are spread evenly, so that every stretch of the samples has its share of each.
+    order = np.argsort(np.r_[(np.arange(num_near) + 0.5) / num_near, (np.arange(num_far) + 0.5) / max(num_far, 1)])
+    drawn = text.sequences(np.concatenate([near, far])[order])
+    return Draw(drawn, weight[order], text.sequences(fresh_near), text.sequences(fresh_far))
+
+
+def _specials(special: Collection[int], document: Ids, replacement: int | None) -> Ids:
+    """Ids that are never deleted, checked."""
+    if replacement is not None and (isinstance(replacement, bool) or not isinstance(replacement, int | np.integer)):
+        raise ValueError(f"replacement: expected the id of a token or None, got {replacement!r}")
+    if isinstance(special, str) or not isinstance(special, Collection):
+        raise TypeError(f"special: expected a collection of ids, got {special!r}")
+    ids = as_ids("special", list(special)) if len(special) else np.zeros(0, dtype=np.intp)
+    if replacement is not None and replacement in ids:
+        raise ValueError(f"replacement: expected an id that is not special, got {replacement}")
+    if np.isin(document, ids).all():
+        raise ValueError("special: expected at least one other token in the document, got special ones alone")
+    return ids
+
+
+def _with_background(solver: Solver) -> Solver:
+    if not isinstance(solver, Optimum) or solver.background is False:
+        raise ValueError(f"special: expected a solver with a background, such as Optimum(), got {solver!r}")
+    return dataclasses.replace(solver, background=True)
 
 
 def _document(tokens: Tokens, num_samples: int, design: str) -> Ids:

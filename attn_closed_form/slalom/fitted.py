@@ -14,8 +14,13 @@ from .black_box import BATCH, BlackBox, ask_in_batches
 from .design import distinct
 from .least_squares import Problem
 from .samples import count_tokens
-from .slalom import Slalom
+from .slalom import Slalom, slalom_linearized
 from .solvers import Optimum, Solver
+
+# Importances that are not determined are worth a warning if their tokens make up more than this share of all effects
+# alpha |v - F|; the result names them in any case.
+MATTERS = 0.25
+NOT_MEASURED = "not measured on fresh samples"
 
 
 class SlalomWarning(UserWarning):
@@ -50,6 +55,42 @@ class SlalomFit(NamedTuple):
     converged: bool
     penalty: float
     undetermined: tuple[int, ...]
+
+    def table(self, names: Mapping[int, str] | None = None, output: int = 0) -> str:
+        """Scores of all tokens as text, the heaviest first, with the errors that they come with.
+
+        Parameters
+        ----------
+        names : what to call each id; ids themselves by default
+        output : class whose values are shown
+
+        Examples
+        --------
+        >>> truth = Slalom(ids=[1, 2], s=[-1.0, 1.0], v=[1.0, -1.0])
+        >>> sequences = [np.array([1]), np.array([2]), np.array([1, 2])]
+        >>> print(fit_sequences(truth.predict_many(sequences), sequences, np.ones(3)).table({1: "good"}))
+        token  importance     value
+        2          +1.000    -1.000
+        good       -1.000    +1.000
+        not measured on fresh samples
+        """
+        slalom = self.slalom
+        values, background = slalom._class_values(output)
+        called = [str((names or {}).get(int(i), int(i))) for i in slalom.ids]
+        unsure = set(self.undetermined)
+        marked = [name + "?" * (int(i) in unsure) for name, i in zip(called, slalom.ids, strict=True)]
+        rows = [(marked[j], slalom.s[j], values[j]) for j in np.argsort(-slalom.s, kind="stable")]
+        if slalom.s_background > -np.inf:
+            rows.append(("(background)", slalom.s_background, background))
+        width = max(5, *(len(row[0]) for row in rows))
+        lines = [f"{'token':{width}}  importance     value"]
+        lines += [f"{name:{width}}  {s:+10.3f}  {v:+8.3f}" for name, s, v in rows]
+        if unsure:
+            lines.append("? the samples do not determine this importance, and the value with it")
+        errors = [("with a few tokens deleted", self.fresh_mse), ("on subsets of any size", self.fresh_mse_any_size)]
+        said = [f"{np.sqrt(mse):.3g} {where}" for where, mse in errors if not np.isnan(mse)]
+        lines.append("root mean squared error on fresh samples: " + ", ".join(said) if said else NOT_MEASURED)
+        return "\n".join(lines)
 
 
 class Draw(NamedTuple):
@@ -91,7 +132,7 @@ def fit_draw(f: BlackBox, ids: Ids, draw: Draw, wishes: Wishes) -> SlalomFit:
     def error(rows: Ids) -> float:
         if rows.size == 0:
             return float("nan")
-        rest = values[rows] - fit.slalom.predict_many([asked[i] for i in rows])
+        rest = values[rows] - fit.slalom.predict_many(_known([asked[i] for i in rows], ids))
         return float((rest**2).reshape(rows.size, -1).sum(axis=1).mean())
 
     return fit._replace(
@@ -109,26 +150,46 @@ def _solve(f: Array, ids: Ids, sequences: list[Ids], weight: Array, wishes: Wish
     parameters = C * V + (V - 1 if fixed is None else 0)
     if table.size < parameters:
         _warn(f"{table.size} different outputs for {parameters} parameters: raise num_samples")
-    problem = Problem(count_tokens(ids, sequences), table, weight, fixed=fixed)
+    problem = Problem(count_tokens(ids, _known(sequences, ids)), table, weight, fixed=fixed)
     found = wishes.solver.solve(problem, report, wishes.rng)
     unsure = () if found.undetermined is None else tuple(int(i) for i in ids[found.undetermined])
-    if unsure:
-        shown = ", ".join(map(str, unsure[:5])) + (", ..." if len(unsure) > 5 else "")
-        _warn(
-            f"the samples do not determine the importance of {len(unsure)} of {V} tokens (ids {shown}); theirs come "
-            "from the penalty, and their values with them"
-        )
     s, v = found.s, found.v if f.ndim == 2 else found.v[:, 0]
     background = {"s_background": float(s[-1]), "v_background": v[-1]} if found.background else {}
     slalom = Slalom(ids, s[:V], v[:V], wishes.gamma, **background)
+    if unsure:
+        _warn_undetermined(slalom, unsure)
     nothing = float("nan")
     return SlalomFit(
         slalom, found.mse, nothing, nothing, 0, len(f), found.iterations, found.converged, found.penalty, unsure
     )
 
 
+def _known(sequences: list[Ids], ids: Ids) -> list[Ids]:
+    """The sequences without tokens that have no scores, such as special ones."""
+    flat = np.concatenate(sequences)
+    known = np.isin(flat, ids)
+    if known.all():
+        return sequences
+    ends = np.cumsum([len(sequence) for sequence in sequences])[:-1]
+    return [part[own] for part, own in zip(sequences, np.split(known, ends), strict=True)]
+
+
+def _warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:
+    """Say so if undetermined importances matter for what the SLALOM says of the document."""
+    per_class = [np.abs(slalom_linearized(slalom, slalom.ids, output=c)) for c in range(slalom.C)]
+    effects = np.sum(per_class, axis=0)
+    share = float(effects[np.isin(slalom.ids, unsure)].sum() / max(effects.sum(), 1e-300))
+    if share > MATTERS:
+        shown = ", ".join(map(str, unsure[:5])) + (", ..." if len(unsure) > 5 else "")
+        _warn(
+            f"the samples do not determine the importance of {len(unsure)} of {slalom.V} tokens, which make up "
+            f"{share:.0%} of the effects (ids {shown}): raise num_samples, or read their effect (slalom_linearized), "
+            "not importance and value apart"
+        )
+
+
 def _warn(message: str) -> None:
-    warnings.warn(f"{message}", SlalomWarning, stacklevel=5)
+    warnings.warn(message, SlalomWarning, stacklevel=5)
 
 
 def _fixed(importances: Mapping[int, float] | None, ids: Ids) -> Array | None:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from .._progress import Report
 from .._types import Array, Ids
 from .paper_solvers import alternate
-from .samples import Samples, Solution, outputs, values_for
+from .samples import Samples, Solution, outputs, values_for, values_from
 
 # Trust region: no step moves an importance by more, as e^2 is as far as a linear model of e^s can be believed.
 MAX_STEP = 2.0
@@ -103,10 +103,13 @@ class Problem(NamedTuple):
         """Best values for given importances."""
         return values_for(self.samples, self.f, self.weight, s, self.ridge, self.centre)
 
-    def refined(self, s: Array, v: Array) -> Array:
-        """The same, from old values: solving for the difference keeps all digits near the optimum."""
-        rest = self.f - outputs(self.samples, s, v)
-        return v + values_for(self.samples, rest, self.weight, s, self.ridge, self.centre - v)
+    def refined(self, s: Array, v: Array) -> tuple[Array, Array]:
+        """The same from old values, and the residuals: solving for the difference keeps all digits near the optimum."""
+        root = np.sqrt(self.weight)[:, None]
+        alpha = self.samples.alpha(s)
+        rest = self.f - self.samples.rows(alpha, v)
+        change = values_from(self.samples, alpha * root, rest * root, self.ridge, self.centre - v)
+        return v + change, rest - self.samples.rows(alpha, change)
 
     def start(self) -> Array:
         """Equal or fixed importances; a background as heavy as all tokens together."""
@@ -157,12 +160,12 @@ def descend(problem: Problem, s: Array, max_spread: float, max_iter: int, tol: f
         if cost <= floor:
             return _solution(problem, s, v, mse, iteration, True)
         step = _reduced_step(problem, s, v, r, bound)
+        tried = damping
         while True:
             ds = step(damping)
             if np.abs(ds).max() <= MAX_STEP:
                 s_new = within(s + ds)
-                v_new = problem.refined(s_new, v)
-                r_new = problem.f - outputs(problem.samples, s_new, v_new)
+                v_new, r_new = problem.refined(s_new, v)
                 cost_new, mse_new = problem.cost(s_new, v_new, r_new)
                 if cost_new < cost:
                     break
@@ -173,7 +176,8 @@ def descend(problem: Problem, s: Array, max_spread: float, max_iter: int, tol: f
         s, v, r, cost, mse = s_new, v_new, r_new, cost_new, mse_new
         if gain < tol:
             return _solution(problem, s, v, mse, iteration + 1, True)
-        damping = max(damping / 16.0, 1e-15)
+        if damping == tried:  # one that had to grow is near the right one: less of it would be tried in vain
+            damping = max(damping / 16.0, 1e-15)
     return _solution(problem, s, v, mse, max_iter, False)
 
 
@@ -231,7 +235,7 @@ def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array
 def _reduced_step(problem: Problem, s: Array, v: Array, r: Array, bound: float) -> Callable[[float], Array]:
     """Gauss-Newton for s alone: a function from the damping to the step ds (V,).
 
-    The matrix is diagonalised once, so that a damping is tried in O(V^2).
+    A damping costs one solution of V equations, far less than the matrix itself or its eigenvalues.
     """
     S, g = _schur(problem, s, v, r)
     # One scale for all: tokens that hardly matter must not use up the trust region.
@@ -247,7 +251,13 @@ def _reduced_step(problem: Problem, s: Array, v: Array, r: Array, bound: float) 
         S[held], S[:, held], g[held] = 0.0, 0.0, 0.0
     else:
         S += 1.0 / len(s)  # a constant added to s changes nothing: it gets a stiffness, and so no movement
-    eigenvalue, Q = np.linalg.eigh((S + S.T) / 2)
-    eigenvalue = np.maximum(eigenvalue, 0.0)
-    projected = Q.T @ g
-    return lambda damping: (Q @ (projected / (eigenvalue + damping))) / scale
+
+    def step(damping: float) -> Array:
+        damped = S.copy()
+        damped.flat[:: len(S) + 1] += damping
+        try:
+            return np.linalg.solve(damped, g) / scale
+        except np.linalg.LinAlgError:  # singular to the last digit: more damping
+            return np.full(len(s), np.inf)
+
+    return step

@@ -62,6 +62,9 @@ class Samples(Protocol):
     def columns(self, x: Array, r: Array) -> Array:
         """(V,) products x^T r with one number per sample, (n,)."""
 
+    def rows(self, x: Array, v: Array) -> Array:
+        """(n, C) products of entries with numbers per token, (V, C)."""
+
     def counts(self) -> Array:
         """Entries of the counts n_ij."""
 
@@ -111,6 +114,10 @@ class LongSamples:
         """A matrix product."""
         return r @ x
 
+    def rows(self, x: Array, v: Array) -> Array:
+        """A matrix product."""
+        return x @ v
+
     def counts(self) -> Array:
         """The table."""
         return self.n
@@ -151,6 +158,10 @@ class ShortSamples:
         """A scatter."""
         return np.bincount(self.index.ravel(), (x * r[:, None]).ravel(), self.V).astype(np.float64, copy=False)
 
+    def rows(self, x: Array, v: Array) -> Array:
+        """A gather, and sums over the places."""
+        return np.stack([(x * column[self.index]).sum(axis=1) for column in v.T], axis=1)
+
     def counts(self) -> Array:
         """One per place."""
         return np.ones(self.index.shape)
@@ -169,21 +180,23 @@ def values_for(
 ) -> Array:
     """Best values for given importances, Eq. 74: (V, C). With a ridge, `ridge` |v - target|^2 is added to the MSE."""
     root = np.sqrt(weight)[:, None]
-    alpha = samples.alpha(s) * root
+    return values_from(samples, samples.alpha(s) * root, f * root, ridge, target)
+
+
+def values_from(samples: Samples, alpha: Array, f: Array, ridge: float, target: Array | float) -> Array:
+    """The same from softmax weights and outputs that are multiplied by the roots of the samples' weights."""
     H = samples.gram(alpha, alpha)
-    rhs = np.stack([samples.columns(alpha, column) for column in (f * root).T], axis=1)
+    rhs = np.stack([samples.columns(alpha, column) for column in f.T], axis=1) + ridge * target
     scale = np.sqrt(np.diag(H))
     scale = np.where(scale > 0, scale, 1.0)
     H = H / scale / scale[:, None]
-    H[np.diag_indices_from(H)] += 1e-13 + ridge / scale**2
-    rhs = rhs + ridge * target
+    H.flat[:: len(H) + 1] += 1e-13 + ridge / scale**2
     return np.linalg.solve(H, rhs / scale[:, None]) / scale[:, None]
 
 
 def outputs(samples: Samples, s: Array, v: Array) -> Array:
     """(n, C) outputs of the SLALOM."""
-    alpha = samples.alpha(s)
-    return np.stack([(alpha * samples.at(column)).sum(axis=1) for column in v.T], axis=1)
+    return samples.rows(samples.alpha(s), v)
 
 
 def mean_squared_error(samples: Samples, f: Array, weight: Array, s: Array, v: Array) -> float:

@@ -170,8 +170,15 @@ class Slalom:
         v_background = np.asarray(self.v_background)
         return dataclasses.replace(self, v=self.v - centre, v_background=v_background - v_background.mean())
 
-    def game(self, tokens: Tokens, players: str = "positions", output: int = 0, empty_value: float = 0.0) -> PooledGame:
-        """Game of a document: an absent player is deleted.
+    def game(
+        self,
+        tokens: Tokens,
+        players: str = "positions",
+        output: int = 0,
+        empty_value: float = 0.0,
+        absent: int | None = None,
+    ) -> PooledGame:
+        """Game of a document: an absent player is deleted, or replaced by the token `absent`.
 
         Parameters
         ----------
@@ -179,6 +186,7 @@ class Slalom:
         players : "positions" makes every token a player; "words" makes every distinct id a player
         output : which class is explained
         empty_value : the value of the empty document, which Eq. 4 leaves open; a background has its own
+        absent : id of the token that takes the place of an absent player, None for nothing
 
         Examples
         --------
@@ -196,9 +204,14 @@ class Slalom:
             raise ValueError("tokens: expected at least one token, got an empty document")
         v, v_background = self._class_values(output)
         background = {} if self.s_background == -np.inf else {"s_background": self.s_background}
+        in_place = {}
+        if absent is not None:
+            (row,) = self.index([absent])
+            in_place = {"s_absent": self.s[row], "v_absent": v[row]}
         game = PooledGame.from_scores(
             self.s[index],
             v[index],
+            **in_place,
             **background,
             v_background=v_background if background else None,
             empty_value=empty_value,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import attn_closed_form as acf
 from attn_closed_form import DEFAULT_METHODS, METHODS, TruncationWarning, explain, load_demo_model, tokenize
+from attn_closed_form.game.shapley_sampled import shapley_sample
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 from tests.tolerances import assert_algebraic, assert_difference
@@ -30,15 +31,16 @@ GAME_METHODS = {
     "loo": acf.leave_one_out,
     "lime": lambda game: acf.lime_limit(game).coef,
     "lime-sampled": lambda game: acf.lime_sample(game, seed=0).coef,
+    "shapley-sampled": lambda game: shapley_sample(game, 5000, seed=0).values,
 }
 
 
 def test_the_names_are_those_that_were_promised():
     assert list(METHODS) == [
         "alpha-avg", "alpha-max", "g-avg", "g-l1", "g-l2", "gxi", "ig", "lrp", "lime", "lime-sampled",
-        "shapley", "banzhaf", "loo", "slalom-value", "slalom-importance", "slalom-linear",
+        "shapley", "shapley-sampled", "banzhaf", "loo", "slalom-value", "slalom-importance", "slalom-linear",
     ]  # fmt: skip
-    assert set(METHODS) - set(DEFAULT_METHODS) == {"lime-sampled"}
+    assert set(METHODS) - set(DEFAULT_METHODS) == {"lime-sampled", "shapley-sampled"}
     assert all(name == method.name for name, method in METHODS.items())
 
 

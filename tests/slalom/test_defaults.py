@@ -19,7 +19,7 @@ DEFAULTS = [
     (slalom_fit_eff, {"num_samples": 5000, "length": 2, "gamma": 0.0, "centred": False, "seed": 0}),
     (
         slalom_fit_fidel,
-        {"num_samples": 5000, "max_deletions": 5, "any_size": 0.005, "gamma": 0.0, "centred": False, "seed": 0},
+        {"num_samples": 5000, "max_deletions": 5, "any_size": 0.0025, "gamma": 0.0, "centred": False, "seed": 0},
     ),
     (slalom_fit_classes, {"fit": slalom_fit_fidel}),
     (fit_sequences, {"gamma": 0.0, "seed": 0}),
@@ -30,7 +30,7 @@ DEFAULTS = [
     (Slalom, {"gamma": 0.0, "s_background": -np.inf, "v_background": 0.0}),
     (Slalom.game, {"output": 0, "empty_value": 0.0}),
     (slalom_linearized, {"as_printed": False, "output": 0}),
-    (Optimum, {"max_spread": 30.0, "max_iter": 200, "tol": 1e-8}),
+    (Optimum, {"max_spread": 30.0, "max_iter": 200, "tol": 1e-6}),
     (Sgd, {"learning_rate": 0.5, "batch_size": 128, "steps": 2400}),
     (sgd, {"learning_rate": 0.5, "batch_size": 128, "steps": 2400}),
     (Alternation, {"rounds": 20}),

@@ -1,0 +1,266 @@
+"""Any sequence classifier of the transformers package, explained by the SLALOM that is fitted to it.
+
+A transformer is no pooled game, so its game here is a *surrogate*: the SLALOM that `slalom_fit_fidel` fits to the
+document with tokens absent (Leemann et al. 2025, Algorithm 2), whose error on samples that were not fitted stands
+beside every score. Methods that need nothing but values of coalitions (`loo`, `lime-sampled`, `shapley-sampled`) ask
+the transformer itself.
+
+Units are the tokens. Players are the words of the tokenizer, each where it stands, or the tokens. An absent token is
+deleted, or the mask token stands in its place, or it is hidden: the pad token stands in its place and attention passes
+it over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._progress import Report
+from .._types import Array, Ids, Masks, Tokens
+from .protocol import Explains, Units, probabilities
+from .settings import Resolved
+from .transformer_inputs import HIDDEN, Frame, frame_of, read_tokens, room
+from .transformer_network import check_sequences, evaluating, require_torch, run
+from .transformer_surrogate import Document, SurrogateGame, surrogate
+
+# Model calls of a fit, and of each method that samples: some 20 seconds of MiniLM on two cores for 128 tokens.
+SAMPLES = 2000
+BATCH = 32
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerClassifier(Explains):
+    """A sequence classifier with its tokenizer (extra `transformers`).
+
+    Parameters
+    ----------
+    model : a `...ForSequenceClassification` of the transformers package, on any device, of any precision
+    tokenizer : its tokenizer. A slow one, which does not say where its tokens stand, has the tokens as players
+    outputs : class names; by default those of `config.id2label`. One logit may have two names: it then speaks for the
+        second, and is the log-odds of the two
+    samples : model calls of a fit, and of every method that samples
+    batch_size : sequences per batch
+    max_length : most tokens of a text, special ones included; by default what the tokenizer and the positions allow
+    progress : as in `slalom_fit_fidel`: None shows a bar on a terminal after a second
+
+    Examples
+    --------
+    >>> from transformers import AutoModelForSequenceClassification, AutoTokenizer  # doctest: +SKIP
+    >>> name = "my-folder"  # doctest: +SKIP
+    >>> model = TransformerClassifier(
+    ...     AutoModelForSequenceClassification.from_pretrained(name), AutoTokenizer.from_pretrained(name)
+    ... )  # doctest: +SKIP
+    >>> model.explain("A slow start, but a wonderful film.").report("report.html")  # doctest: +SKIP
+    """
+
+    model: Any
+    tokenizer: Any
+    outputs: tuple[str, ...] = ()
+    samples: int = SAMPLES
+    batch_size: int = BATCH
+    max_length: int | None = None
+    progress: Report | bool | None = None
+
+    temperature = 1.0
+    # Its game is fitted, not its own: views say so, and log-odds against the rest may be explained.
+    surrogate = "fitted SLALOM"
+
+    def __post_init__(self) -> None:
+        require_torch()
+        _check_model(self.model)
+        if self.tokenizer is None or not callable(self.tokenizer):
+            raise TypeError(f"tokenizer: expected the tokenizer of the model, got {type(self.tokenizer).__name__}")
+        for name in ("samples", "batch_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
+        object.__setattr__(self, "outputs", _names(self.model.config, self.outputs))
+        self.room  # noqa: B018  # a tokenizer that does not fit is an error here, not in the middle of an explanation
+        _check_logits(self.model, self.frame.around(read_tokens(self.tokenizer, "the").ids))
+
+    @classmethod
+    def from_folder(cls, folder: str | os.PathLike[str], device: str | None = None, **options: Any) -> Any:
+        """The model and the tokenizer of a folder in the layout of Hugging Face; see `load_folder`."""
+        from .transformer_folder import load_folder
+
+        model, tokenizer = load_folder(folder)
+        try:
+            return cls(model if device is None else model.to(device), tokenizer, **options)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device: expected one that torch can use, got {device!r} ({error})") from None
+
+    def __repr__(self) -> str:
+        shown = ", ".join(self.outputs[:6]) + (", ..." if len(self.outputs) > 6 else "")
+        return f"TransformerClassifier({type(self.model).__name__}; {shown}; {self.room} tokens)"
+
+    @property
+    def groupings(self) -> tuple[str, ...]:
+        """Words where the tokenizer knows them, and tokens."""
+        return ("words", "tokens") if getattr(self.tokenizer, "is_fast", False) else ("tokens",)
+
+    @property
+    def absences(self) -> tuple[str, ...]:
+        """Deleted, the mask token if there is one, hidden behind the pad token."""
+        return ("deleted", "mask", "pad") if self._mask_id is not None else ("deleted", "pad")
+
+    @property
+    def loss(self) -> str:
+        """How logits become probabilities: "softmax", or "sigmoid" for a head with several labels at once."""
+        kind = getattr(self.model.config, "problem_type", None)
+        return "sigmoid" if kind == "multi_label_classification" else "softmax"
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The special tokens around a text."""
+        return frame_of(self.tokenizer)
+
+    @cached_property
+    def room(self) -> int:
+        """Tokens of a text that the model reads, special ones not counted."""
+        return room(self.model, self.tokenizer, self.frame, self.max_length)
+
+    @cached_property
+    def _mask_id(self) -> int | None:
+        found = getattr(self.tokenizer, "mask_token_id", None)
+        return None if found is None else int(found)
+
+    @cached_property
+    def _nothing(self) -> Ids:
+        """The empty text of a tokenizer without special tokens around it: the token that begins or ends a text."""
+        for name in ("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id"):
+            found = getattr(self.tokenizer, name, None)
+            if found is not None:
+                return np.array([found], dtype=np.intp)
+        raise ValueError("tokenizer: expected a bos, eos, pad or unk token, which stands for the empty text; got none")
+
+    def __call__(self, sequences: Sequence[Tokens]) -> Array:
+        """Logits (n, C) of n sequences of token ids, without special tokens, which are added here.
+
+        The id -1 hides a token: the pad token stands in its place, and attention passes it over.
+        """
+        vocabulary = int(self.model.get_input_embeddings().weight.shape[0])
+        checked = check_sequences(sequences, vocabulary, self.room)
+        if self.frame.size == 0:
+            checked = [ids if ids.size else self._nothing for ids in checked]
+        return run(self.model, self.tokenizer, self.frame, checked, self.batch_size, self.progress)
+
+    def encode(self, text: str) -> Ids:
+        """Token ids of a text, without special tokens, as many as the model reads."""
+        return read_tokens(self.tokenizer, text).ids[: self.room]
+
+    def predict_logits(self, texts: Iterable[str]) -> Array:
+        """(n, C) logits of texts; what is beyond the model's last position is not seen."""
+        if isinstance(texts, str):
+            raise TypeError("texts: expected a list of strings, got one string; put it in a list")
+        return self([self.encode(text) for text in texts])
+
+    def predict_proba(self, texts: Iterable[str]) -> Array:
+        """(n, number of outputs) probabilities, in the order of `outputs`."""
+        found = probabilities(self, self.predict_logits(texts))
+        if found is None:
+            raise ValueError(f"outputs: {self.outputs[0]!r} is no probability; predict_logits gives it")
+        return found
+
+    def predict(self, texts: Iterable[str]) -> Any:
+        """Name of the most probable class of each text."""
+        return np.array(self.outputs)[self.predict_proba(texts).argmax(axis=1)]
+
+    def read(self, raw: Any) -> Units:
+        """The tokens of a text with their words and characters."""
+        if not isinstance(raw, str):
+            raise TypeError(f"text: expected a string, got {type(raw).__name__}")
+        ids, spans, words = read_tokens(self.tokenizer, raw)
+        if ids.size == 0:
+            what = "only white space" if raw else "an empty text"
+            raise ValueError(f"text: expected at least one token, got {what if not raw.strip() else repr(raw[:40])}")
+        n = min(ids.size, self.room)
+        tokens = self.tokenizer.convert_ids_to_tokens(ids.tolist())
+        unknown = getattr(self.tokenizer, "unk_token_id", None)
+        shared: dict[str, Any] = {
+            "data": Document(ids[:n]),
+            "unknown": tuple((ids[:n] == (-2 if unknown is None else unknown)).tolist()),
+        }
+        numbers = np.arange(n)
+        if spans is None or words is None:
+            cut = tuple((0, 0) for _ in range(n, ids.size))
+            return Units(labels=tuple(map(str, tokens[:n])), groups={"tokens": numbers}, unseen=cut, **shared)
+        labels = [raw[a:b] or str(token) for (a, b), token in zip(spans[:n], tokens[:n], strict=True)]
+        first = np.unique(words[:n], return_index=True)[1]
+        last = np.append(first[1:], n) - 1
+        whole = [raw[spans[i][0] : spans[j][1]] or labels[i] for i, j in zip(first, last, strict=True)]
+        return Units(
+            labels=tuple(labels),
+            groups={"words": words[:n], "tokens": numbers},
+            group_labels={"words": tuple(whole)},
+            text=raw,
+            spans=spans[:n],
+            unseen=spans[n:],
+            continues=tuple(np.r_[False, words[1:n] == words[: n - 1]].tolist()),
+            **shared,
+        )
+
+    def logits(self, units: Units) -> Array:
+        """(C,) logits of a text that was read."""
+        return units.data.ask(self, [units.data.ids])[0]
+
+    def game(self, units: Units, settings: Resolved) -> SurrogateGame:
+        """The game of the SLALOM that is fitted to the model around this text."""
+        return surrogate(self, units, settings)
+
+    def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
+        """What the model itself says of coalitions of the players, (n, d) -> (n,)."""
+        ids: Ids = units.data.ids
+        kept = np.asarray(present, dtype=bool)[:, units.groups[settings.players]]
+        if settings.absent == "deleted":
+            sequences = [ids[row] for row in kept]
+        else:
+            sequences = list(np.where(kept, ids, self.absent_id(settings)))
+        return settings.explained(units.data.ask(self, sequences))
+
+    def absent_id(self, settings: Resolved) -> int:
+        """What stands in the place of an absent token."""
+        return HIDDEN if settings.absent == "pad" or self._mask_id is None else self._mask_id
+
+    def inside(self, name: str, units: Units, settings: Resolved) -> None:
+        """Nothing: attention and gradients of a deep model are not closed forms."""
+        return None
+
+
+def _check_model(model: Any) -> None:
+    if not (hasattr(model, "config") and hasattr(model, "parameters") and callable(model)):
+        kind = type(model).__name__
+        raise TypeError(f"model: expected a sequence classifier of the transformers package, got {kind}")
+    if not hasattr(model.config, "num_labels"):
+        raise TypeError("model: expected a configuration that says num_labels, got none")
+
+
+def _check_logits(model: Any, sequence: Ids) -> None:
+    """One row of logits per text: known by the name of the class, or else tried."""
+    if any("ForSequenceClassification" in each.__name__ for each in type(model).__mro__):
+        return
+    torch = require_torch()
+    with evaluating(model):
+        found = model(input_ids=torch.tensor(sequence[None], device=next(iter(model.parameters())).device))
+    shape = tuple(getattr(getattr(found, "logits", None), "shape", ()))
+    if len(shape) != 2 or shape[0] != 1:
+        what = f"logits of shape {shape}" if shape else "no logits"
+        raise TypeError(
+            "model: expected one row of logits per text (...ForSequenceClassification), got "
+            f"{type(model).__name__} with {what}"
+        )
+
+
+def _names(config: Any, outputs: Sequence[str]) -> tuple[str, ...]:
+    C = int(getattr(config, "num_labels", 0)) or len(outputs)
+    if outputs:
+        names = tuple(map(str, outputs))
+        if len(names) != C and not (C == 1 and len(names) == 2):
+            raise ValueError(f"outputs: expected {C if C > 1 else '1 or 2'} class names, got {len(names)}")
+        return names
+    known = getattr(config, "id2label", None) or {}
+    return tuple(str(known.get(i, known.get(str(i), f"LABEL_{i}"))) for i in range(C))

@@ -1,0 +1,133 @@
+"""Tiny transformers with random weights, and tokenizers made here: nothing is downloaded."""
+
+from functools import cache
+
+import pytest
+
+WORDS = "the a film was is not very good bad slow fast start but won ##der ##ful ##s boring leads are together . , !"
+CLASSES = ("negative", "neutral", "positive")
+REVIEW = "The film was slow, but the leads are wonderful together!"
+
+
+def need_torch():
+    torch = pytest.importorskip("torch", reason="torch is not installed: make test-all installs it")
+    torch.set_num_threads(1)  # for models this small threads wait more than they work
+    pytest.importorskip("transformers", reason="transformers is not installed: make test-all installs it")
+
+
+def word_pieces(**options):
+    """A WordPiece tokenizer as BERT's: [CLS] text [SEP]."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]
+    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **names, **options)
+
+
+def byte_pairs(special=None, **options):
+    """A byte-level BPE tokenizer as GPT-2's, without special tokens around a text unless they are given."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    first = special or ["<|endoftext|>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=first, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator([REVIEW, "a good film, not a bad film"] * 3, trainer)
+    if special:
+        frame = [(special[0], 0), (special[2], 2)]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{special[0]} $A {special[2]}", special_tokens=frame
+        )
+    else:
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **options)
+
+
+def _labels(names):
+    return {
+        "num_labels": len(names),
+        "id2label": dict(enumerate(names)),
+        "label2id": {n: i for i, n in enumerate(names)},
+    }
+
+
+def _seeded(make):
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = make()
+        for parameter in model.parameters():  # larger than the usual start, so that logits differ
+            torch.nn.init.normal_(parameter, std=0.25) if parameter.ndim > 1 else None
+    return model.eval()
+
+
+def bert(names=CLASSES, positions=40, **options):
+    from transformers import BertConfig, BertForSequenceClassification
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    tokenizer = word_pieces()
+    config = BertConfig(
+        vocab_size=len(tokenizer), max_position_embeddings=positions, **sizes, **_labels(names), **options
+    )
+    return _seeded(lambda: BertForSequenceClassification(config)), tokenizer
+
+
+def distilbert(names=CLASSES):
+    from transformers import DistilBertConfig, DistilBertForSequenceClassification
+
+    tokenizer = word_pieces()
+    config = DistilBertConfig(
+        vocab_size=len(tokenizer), max_position_embeddings=40, dim=16, n_layers=2, n_heads=2, hidden_dim=24,
+        **_labels(names)
+    )  # fmt: skip
+    return _seeded(lambda: DistilBertForSequenceClassification(config)), tokenizer
+
+
+def roberta(names=CLASSES):
+    from transformers import RobertaConfig, RobertaForSequenceClassification
+
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer = byte_pairs(
+        special, bos_token="<s>", cls_token="<s>", pad_token="<pad>", eos_token="</s>", sep_token="</s>",
+        unk_token="<unk>", mask_token="<mask>",
+    )  # fmt: skip
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    config = RobertaConfig(
+        vocab_size=len(tokenizer), max_position_embeddings=42, pad_token_id=1, bos_token_id=0, eos_token_id=2,
+        type_vocab_size=1, **sizes, **_labels(names),
+    )  # fmt: skip
+    return _seeded(lambda: RobertaForSequenceClassification(config)), tokenizer
+
+
+def gpt2(names=CLASSES, pad=None):
+    from transformers import GPT2Config, GPT2ForSequenceClassification
+
+    tokenizer = byte_pairs(bos_token="<|endoftext|>", eos_token="<|endoftext|>")
+    config = GPT2Config(
+        vocab_size=len(tokenizer), n_positions=40, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0,
+        pad_token_id=pad, **_labels(names),
+    )  # fmt: skip
+    return _seeded(lambda: GPT2ForSequenceClassification(config)), tokenizer
+
+
+FAMILIES = {"bert": bert, "distilbert": distilbert, "roberta": roberta, "gpt2": gpt2}
+
+
+@cache
+def explained(family="bert"):
+    """One explanation by every method, shared by tests that look at it."""
+    from attn_closed_form import TransformerClassifier
+
+    return TransformerClassifier(*FAMILIES[family](), samples=300).explain(REVIEW, "all")
