@@ -1,14 +1,17 @@
 """Documents per second: prediction, gradient, a training step, exact Shapley values and exact LIME, on each device.
 
-Every device that JAX finds is measured, and named in the results; where there is no GPU the table says so, and nothing
-is claimed about one. Rows of comparison: the NumPy core on one document at a time, and the peers (autodiff for the
-gradient, KernelSHAP and lime for the explanations) on a few documents.
+`make bench-device` runs it. One of each kind of device that JAX finds is measured, and has a file of its own,
+`results/device-KIND.json`; what has no file was not measured, and `benchmarks/DEVICES.md` says so. Rows of comparison:
+the NumPy core on one document at a time, and the peers (autodiff for the gradient, KernelSHAP and lime for the
+explanations) on a few documents. `gradient` looks at one document or block of documents after the other and keeps none;
+`gradient, kept` ends with all of them in memory, as one NumPy array.
 Run with `python -m benchmarks.device --data aclImdb_v1.tar.gz` for real reviews, or without for Zipf's words.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 import warnings
@@ -38,6 +41,7 @@ DOCUMENTS = 256
 PEER_DOCUMENTS = 2
 # What float32 can promise for most documents; LIME's regression multiplies an error by about six.
 FLOAT32_TOL = 5e-3
+TASKS = ("prediction", "gradient", "gradient, kept", "Shapley", "LIME", "training step, batch 64")
 
 
 def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
@@ -94,12 +98,19 @@ def device_rows(device: Any, documents: Sequence[NDArray[np.intp]]) -> list[dict
         for dtype in ("float64", "float32"):
             tol = 1e-10 if dtype == "float64" else FLOAT32_TOL
             add("prediction", dtype, partial(tables.predict, weights, documents, dtype))
-            add("gradient", dtype, partial(tables.gradient, weights, documents, dtype=dtype, batch=64))
+            add("gradient", dtype, partial(_one_by_one, weights, documents, dtype))
+            add("gradient, kept", dtype, partial(tables.gradient, weights, documents, dtype=dtype))
             add("Shapley", dtype, partial(batched.shapley, weights, documents, tol=tol, dtype=dtype), 2)
             add("LIME", dtype, partial(batched.lime, weights, documents, tol=10 * tol, dtype=dtype), 2)
         add("training step, batch 64", "float32", training_step(weights, ids[:64]))
         rows[-1]["documents/s"] *= 64 / len(documents)
     return rows
+
+
+def _one_by_one(weights: acf.AttentionWeights, documents: Sequence[NDArray[np.intp]], dtype: str) -> None:
+    """Every block of gradients is waited for, and dropped."""
+    for block in tables.gradient_blocks(weights, documents, dtype=dtype):
+        block.block_until_ready()
 
 
 def core_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
@@ -108,6 +119,7 @@ def core_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
     tasks: dict[str, Callable[[], Any]] = {
         "prediction": lambda: acf.predict_many(weights, documents),
         "gradient": lambda: [acf.gradient(weights, d)[0, 0] for d in documents],
+        "gradient, kept": lambda: np.stack([acf.gradient(weights, d) for d in documents]),
         "Shapley": lambda: [acf.shapley(acf.pooled_game(weights, d, "words")) for d in documents],
         "LIME": lambda: [acf.lime_limit(acf.pooled_game(weights, d, "words")) for d in documents],
     }
@@ -176,26 +188,41 @@ def main(argv: list[str] | None = None) -> int:
     _, name = benchmark_model(SEED)
     documents = load_documents(args.data, 64 if args.quick else DOCUMENTS)
     devices = jax.devices()
-    kinds = {device.platform for device in devices}
-    if kinds == {"cpu"}:
+    if {device.platform for device in devices} == {"cpu"}:
         print("no accelerator found: the numbers are for the CPU alone", file=sys.stderr)
     first = {device.device_kind: device for device in reversed(devices)}  # one of each kind
-    rows = core_rows(documents) + peer_rows(documents)
-    for device in first.values():
-        rows += device_rows(device, documents)
-    rows.sort(key=lambda row: row["task"])
-    speed = {(row["task"], row["method"]): row["documents/s"] for row in rows if row["device"].startswith("cpu")}
-    bars = [
-        Bar(f"{task}: twin / core on the CPU", speed[task, "twin, float64"] / speed[task, "NumPy core"], ">=", 1.0)
-        for task in ("prediction", "gradient", "Shapley", "LIME")
-    ]
     settings = {
         "model": name,
         "documents": len(documents),
         "mean tokens": round(float(np.mean([len(d) for d in documents])), 1),
-        "accelerators": ", ".join(sorted(kinds - {"cpu"})) or "none",
     }
-    return 0 if report("device", rows, seed=SEED, settings=settings, bars=bars) else 1
+    compared = core_rows(documents) + peer_rows(documents)
+    met = True
+    for device in first.values():
+        rows = sorted(compared + device_rows(device, documents), key=lambda row: TASKS.index(row["task"]))
+        met &= report(file_name(device), rows, seed=SEED, settings=settings, bars=bars_of(device.platform, rows))
+    return 0 if met else 1
+
+
+def file_name(device: Any) -> str:
+    """The name of a device's results.
+
+    >>> from types import SimpleNamespace
+    >>> file_name(SimpleNamespace(device_kind="NVIDIA A100-SXM4-80GB"))
+    'device-nvidia-a100-sxm4-80gb'
+    """
+    return "device-" + re.sub(r"[^a-z0-9]+", "-", device.device_kind.lower()).strip("-")
+
+
+def bars_of(platform: str, rows: Sequence[dict[str, Any]]) -> list[Bar]:
+    """On a CPU the twin is to be at least as fast as the core; of other devices nothing is promised."""
+    if platform != "cpu":
+        return []
+    speed = {(row["task"], row["method"]): row["documents/s"] for row in rows}
+    return [
+        Bar(f"{task}: twin / core on the CPU", speed[task, "twin, float64"] / speed[task, "NumPy core"], ">=", 1.0)
+        for task in TASKS[:-1]
+    ]
 
 
 if __name__ == "__main__":

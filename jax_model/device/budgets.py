@@ -12,8 +12,7 @@ some 1e-4 to 1e-3 of max|f|, and a `tol` below is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,10 +23,11 @@ from numpy.typing import NDArray
 from attn_closed_form import ToleranceError
 from attn_closed_form._types import Array
 from attn_closed_form.game.budget import FLOAT32, FLOAT64, Budget, Facts, budget_of
-from attn_closed_form.game.engine import RowSums
 from attn_closed_form.game.quadrature import lambda_rule
+from attn_closed_form.game.rows import CLOSER, RowSums
 
-from .game_batch import GameBatch, heads_of, row_sums, value_of
+from .game_batch import GameBatch, everyone_of, heads_of, row_sums, value_of
+from .loops import each_game
 
 ARITHMETIC = {np.dtype(np.float32): FLOAT32, np.dtype(np.float64): FLOAT64}
 # ln(D_max / D_min) that masses may span before they leave the floating type.
@@ -37,8 +37,6 @@ ROOM = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}
 SLACK = {np.dtype(np.float32): 0.05, np.dtype(np.float64): 1e-9}
 # A score this far below the largest of its head has a mass of zero beside it.
 NO_MASS = 110.0
-# Games at once: what keeps a CPU's caches, and a GPU busy.
-CHUNK_CPU, CHUNK_OTHER = 4, 256
 
 
 class Batched(NamedTuple):
@@ -50,15 +48,15 @@ class Batched(NamedTuple):
 
 class Summary(NamedTuple):
     """About every game, on the host: ranges (B,), half the range of each head's values (B, H), the largest |f| that is
-    known, the base of the engine's means, f of everyone, f of nobody less what the engine takes it for, the largest
-    |score| that counts, and the sum of the moduli of all constants.
+    known, the base of the engine's means, f of everyone less that base, f of nobody less what the engine takes it for,
+    the largest |score| that counts, and the sum of the moduli of all constants.
     """
 
     log_range: Any
     half_range: Any
     known: Any
     base: Any
-    everyone: Any
+    above: Any
     nobody: Any
     score: Any
     constants: Any
@@ -80,7 +78,7 @@ def _summary(batch: GameBatch) -> Summary:
         heads.half_range,
         jnp.abs(values).max(axis=0),
         base,
-        values[0],
+        jax.vmap(everyone_of)(batch),
         jnp.where(heads.empty, batch.empty_value - base, 0.0),
         jnp.where(counts, jnp.abs(scores), 0.0).max(axis=(1, 2)),
         jnp.abs(batch.bias)
@@ -90,7 +88,7 @@ def _summary(batch: GameBatch) -> Summary:
 
 
 class Goals(NamedTuple):
-    """The budget of every game (None: see `problems`), the nodes for 1/D that all others share, and the summary."""
+    """The budget of every game (None: no players, or see `problems`), the nodes for 1/D, and the summary."""
 
     budgets: list[Budget | None]
     problems: dict[int, str]
@@ -104,30 +102,48 @@ class Goals(NamedTuple):
         return [i for i, goal in enumerate(self.budgets) if goal is not None]
 
 
-def plan_batch(batch: GameBatch, tol: float, amplification: float | Sequence[float] = 1.0) -> Goals:
-    """Budgets for every game and nodes for 1/D.
+def plan_batch(
+    batch: GameBatch,
+    tol: float,
+    amplification: float | Sequence[float] = 1.0,
+    doubt: float | Sequence[float] = 0.0,
+    constants: float | Sequence[float] = 1.0,
+    in_type: bool = True,
+) -> Goals:
+    """Budgets for every game that has players, and nodes for 1/D.
 
     Parameters
     ----------
-    amplification : as of `attn_closed_form.game.budget.budget`, one for all games or one per game
+    amplification, doubt : as of `attn_closed_form.game.budget.budget` in float64, one for all games or one per game
+    constants : how often the rounding of constants counts, likewise
+    in_type : whether results are given in the batch's floating type, which very small or large values leave
     """
     dtype = np.dtype(batch.s.dtype)
     arithmetic = ARITHMETIC[dtype]
     about = Summary(*(np.asarray(x, np.float64) for x in _summary(batch)))
     sizes = np.asarray(batch.players)
-    factors = np.broadcast_to(np.asarray(amplification, np.float64), sizes.shape)
+    factors, doubts, times = (
+        np.broadcast_to(np.asarray(x, np.float64), sizes.shape).tolist() for x in (amplification, doubt, constants)
+    )
     budgets: list[Budget | None] = []
     problems: dict[int, str] = {}
+    exponents = np.asarray(batch.exponent).tolist()
     for i, d in enumerate(sizes.tolist()):
-        spread = float(about.half_range[i].sum()) * (1 + 4 * arithmetic.ulp)
-        doubt = arithmetic.ulp * (4 * (d + 8) * spread + 2 * abs(float(about.base[i])))
+        if d == 0:  # fills the batch up
+            budgets.append(None)
+            continue
+        size = float(about.constants[i])
+        # Values were rounded when they became float32; in float64 they are what they were.
+        rounding = 4 * arithmetic.ulp * size if arithmetic is FLOAT32 else 0.0
+        spread = float(about.half_range[i].sum()) * (1 + 4 * arithmetic.ulp) + rounding
+        known = arithmetic.ulp * (4 * (d + 8) * spread + 4 * size)
         facts = Facts(
-            scale=max(0.0, float(about.known[i]) * (1 - 4 * arithmetic.ulp) - doubt),
+            scale=max(0.0, float(about.known[i]) * (1 - 4 * arithmetic.ulp) - known),
             spread=spread,
             d=d,
-            exponent=0,
-            doubt=4 * arithmetic.ulp * float(about.score[i]),
-            constants=float(about.constants[i]),
+            exponent=exponents[i] if in_type else 0,
+            doubt=arithmetic.ulp * (4 * float(about.score[i]) + doubts[i] / FLOAT64.ulp) + rounding / (spread or 1.0),
+            constants=size * times[i],
         )
         try:
             if not about.log_range[i] <= LOG_RANGE[dtype]:
@@ -135,7 +151,9 @@ def plan_batch(batch: GameBatch, tol: float, amplification: float | Sequence[flo
                     f"games: masses span e^{about.log_range[i]:.0f}, {dtype} holds e^{LOG_RANGE[dtype]:.0f} here; "
                     "use attn_closed_form"
                 )
-            budgets.append(budget_of(facts, tol, float(factors[i]), plain=True, arithmetic=arithmetic))
+            if in_type and exponents[i] > np.finfo(dtype).maxexp - 8:
+                raise ToleranceError(f"games: values of 2^{exponents[i]} leave {dtype}; use attn_closed_form")
+            budgets.append(budget_of(facts, tol, factors[i], plain=True, arithmetic=arithmetic))
         except ToleranceError as error:
             budgets.append(None)
             problems[i] = str(error)
@@ -153,16 +171,13 @@ def _lambda_nodes(batch: GameBatch, log_range: float, eps: float) -> tuple[jax.A
     return jnp.asarray(lam / (1 - room), dtype), jnp.asarray(w / (1 - room), dtype)
 
 
-@partial(jax.jit, static_argnums=0)
-def _all_row_sums(chunk: int, batch: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
-    return jax.lax.map(lambda game: row_sums(game, lam, w), batch, batch_size=chunk)
-
-
-def sums_of(batch: GameBatch, goals: Goals, chunk: int) -> Callable[[int], RowSums]:
-    """What the core's bound needs of the rows of game i."""
-    table = np.asarray(_all_row_sums(chunk, batch, goals.lam, goals.w), np.float64)
-    names = RowSums._fields[: table.shape[1]]
-    return lambda i: RowSums(**dict(zip(names, table[i].reshape(len(names), -1), strict=True)), share=1.0)
+def sums_of(batch: GameBatch, goals: Goals, chunk: int | None) -> RowSums:
+    """What the core's bound needs of all rows of the n games that have a budget, one game after the other."""
+    table = np.asarray(each_game(row_sums, batch, (goals.lam, goals.w), chunk=chunk))[goals.kept].astype(np.float64)
+    names = [name for name in RowSums._fields if name != "share"]
+    found = RowSums(**dict(zip(names, table.transpose(1, 0, 2, 3).reshape(len(names), -1), strict=True)), share=1.0)
+    closer = min(found.heavy.max(), found.light.max()) >= CLOSER
+    return found if closer else found._replace(heavy_squares=None, light_squares=None)
 
 
 def slack(batch: GameBatch) -> float:
@@ -173,14 +188,6 @@ def slack(batch: GameBatch) -> float:
 def finished(batch: GameBatch, values: Array, problems: dict[int, str]) -> Batched:
     """Values in natural units, NaN where there is a problem."""
     exponent = np.asarray(batch.exponent).reshape(-1, *([1] * (values.ndim - 1)))
-    out = np.ldexp(values, exponent)
+    out = np.array(values)
     out[list(problems)] = np.nan
-    return Batched(out, problems)
-
-
-def games_at_once(batch: GameBatch, chunk: int | None) -> int:
-    """The number of games that go through the device together."""
-    if chunk is not None and chunk < 1:
-        raise ValueError(f"chunk: expected a positive number of games, got {chunk}")
-    default = CHUNK_CPU if batch.s.devices().pop().platform == "cpu" else CHUNK_OTHER
-    return min(batch.s.shape[0], default if chunk is None else chunk)
+    return Batched(np.ldexp(out, exponent), problems)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
 
 import attn_closed_form as acf
@@ -27,6 +28,7 @@ from attn_closed_form.classifier.score_tables import as_output, as_tokens, pad
 from . import exact
 from .game_batch import GameBatch
 from .lime import lime_limit as batched_lime
+from .loops import AXIS, filled_up, placed
 from .tables import BATCH, Tables, device_tables, scores_of
 
 # Players are padded to a multiple of this.
@@ -71,9 +73,14 @@ def _merge(s: jax.Array, v: jax.Array, group: jax.Array, groups: int) -> tuple[j
     return jnp.log(total) + shift, jnp.where(total == 0, 0.0, mean / jnp.where(total == 0, 1.0, total))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _games(d: int, deleted: bool, tables: Tables, ids: Any, length: Any, player: Any, output: Any) -> GameBatch:
-    return jax.vmap(lambda i, n, j: _game(d, deleted, tables, i, n, j, output))(ids, length, player)
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _games(
+    d: int, deleted: bool, mesh: Mesh | None, tables: Tables, ids: Any, length: Any, player: Any, output: Any
+) -> GameBatch:
+    games = jax.vmap(lambda i, n, j: _game(d, deleted, tables, i, n, j, output))(ids, length, player)
+    if mesh is None:
+        return games
+    return jax.lax.with_sharding_constraint(games, NamedSharding(mesh, PartitionSpec(AXIS)))
 
 
 class Bucket(NamedTuple):
@@ -92,10 +99,11 @@ def game_buckets(
     output: int = 0,
     dtype: Any = None,
     batch: int = BATCH,
+    mesh: Mesh | None = None,
 ) -> Iterator[Bucket]:
     """The games of many documents, made on the device, in buckets of like size; as `pooled_game` of each.
 
-    The last batch of a bucket is filled up with copies of its first document, whose results are to be left out.
+    The last batch of a bucket is filled up with games of no players, which cost nothing (`loops.py`).
     """
     if players not in ("positions", "words"):
         raise ValueError(f"players: expected 'positions' or 'words', got {players!r}")
@@ -108,20 +116,21 @@ def game_buckets(
     player = [np.arange(ids.size) if players == "positions" else word_numbers(ids) for ids in checked]
     counts = np.array([1 + numbers.max() for numbers in player], dtype=np.intp)
     sizes = -(-counts // BUCKET) * BUCKET
-    tables = device_tables(weights, dtype)
+    tables = device_tables(weights, dtype, mesh)
     c = jnp.asarray(as_output(weights, output))
     for d in np.unique(sizes):
         members = np.flatnonzero(sizes == d)
         for start in range(0, members.size, batch):
             places = members[start : start + batch]
-            # A short batch is filled to a power of two: few shapes, little waste.
-            full = np.resize(places, min(batch, 1 << int(np.ceil(np.log2(places.size)))))
-            numbers = np.zeros((full.size, weights.T_max - 1), dtype=np.intp)
-            for row, place in zip(numbers, full, strict=True):
-                row[: player[place].size] = player[place]
-            ids = pad(weights, [checked[place] for place in full])
-            lengths = np.array([checked[place].size for place in full])
-            games = _games(int(d), absent == "deleted", tables, ids, lengths, numbers, c)
+            size = filled_up(places.size, batch, mesh)
+            numbers, lengths = np.zeros((size, weights.T_max - 1), dtype=np.intp), np.zeros(size, dtype=np.intp)
+            for i, place in enumerate(places):
+                lengths[i] = checked[place].size
+                numbers[i, : lengths[i]] = player[place]
+            nothing = [np.zeros(0, dtype=np.intp)] * (size - places.size)
+            ids = pad(weights, [*(checked[place] for place in places), *nothing])
+            cut = (placed(mesh, array) for array in (ids, lengths, numbers))
+            games = _games(int(d), absent == "deleted", mesh, tables, *cut, c)
             yield Bucket(places, counts[places], games)
 
 
@@ -141,6 +150,7 @@ def shapley(
     tol: float = 1e-10,
     dtype: Any = None,
     batch: int = BATCH,
+    mesh: Mesh | None = None,
 ) -> Explained:
     """Exact Shapley values of every document, one (d,) array each, as `shapley(pooled_game(...))` of the core.
 
@@ -154,7 +164,7 @@ def shapley(
         found = exact.shapley(games, tol)
         return [row[:count] for row, count in zip(found.values, counts, strict=False)], found.problems
 
-    buckets = game_buckets(weights, documents, players, absent, output, dtype, batch)
+    buckets = game_buckets(weights, documents, players, absent, output, dtype, batch, mesh)
     return _explained(
         buckets,
         len(documents),
@@ -173,6 +183,7 @@ def lime(
     tol: float = 1e-10,
     dtype: Any = None,
     batch: int = BATCH,
+    mesh: Mesh | None = None,
     **options: Any,
 ) -> Explained:
     """LIME's limit for every document, as `lime_limit(pooled_game(...), **options)` of the core.
@@ -191,7 +202,7 @@ def lime(
         return pooled_game(weights, documents[place], players, absent, output)
 
     return _explained(
-        game_buckets(weights, documents, players, absent, output, dtype, batch),
+        game_buckets(weights, documents, players, absent, output, dtype, batch, mesh),
         len(documents),
         on_device,
         lambda place: acf.lime_limit(game(place), tol=tol, **options),

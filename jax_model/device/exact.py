@@ -1,69 +1,96 @@
 """Exact Shapley values and their kin for a batch of games, jitted, on whatever device JAX has.
 
-The numbers of nodes are static shapes, so they are chosen for the whole batch, by the core's own bound and budget
-(`budgets.py`), in float64 and in float32. Games go through in chunks (`chunk` at once), which bounds memory; a CPU
-likes small chunks, a GPU large ones. Every function returns `Batched(values, problems)`: a game that cannot keep `tol`
+Nodes are chosen for the whole batch, by the core's own bound and budget (`budgets.py`), in float64 and in float32. The
+rows (nodes lam of a head) are cut into a few groups, each with the nodes in p that its rows need: their number is an
+argument of the compiled program, not a shape. Games go through in chunks (`loops.py`), which bounds memory; a CPU likes
+small chunks, a GPU large ones. Every function returns `Batched(values, problems)`: a game that cannot keep `tol`
 has NaN in its row and a reason in `problems`, and the others have their values.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form.game.node_counts import gauss_count, total_log_bound
+from attn_closed_form.game.node_counts import LOG_FACTOR, THETA, log_bound
 from attn_closed_form.game.quadrature import legendre_rule
 
-from .budgets import Batched, Goals, finished, games_at_once, plan_batch, slack, sums_of
-from .game_batch import GameBatch, flip, heads_of, nodes_of, value_of
+from .budgets import Batched, Goals, finished, plan_batch, slack, sums_of
+from .game_batch import GameBatch, Nodes, flip, heads_of, nodes_of, value_of
+from .loops import each_game
 
-# Node counts are rounded up to a multiple of this, so that batches alike share one compiled program.
-NODES = 4
+# Lists of nodes are filled up to a multiple of this, so that batches alike share one compiled program.
+NODES = 16
+# Groups of rows that have numbers of nodes of their own.
+GROUPS = 4
+
+
+class Group(NamedTuple):
+    """Some nodes lam, w (L,) for 1/D, and what they are integrated with: the first `count` of the nodes p, w_p (m,)."""
+
+    lam: jax.Array
+    w: jax.Array
+    p: jax.Array
+    w_p: jax.Array
+    count: Any
+
+
+Sums = tuple[jax.Array, jax.Array, jax.Array]
+
+
+def add_node(at: Nodes, total: Sums, p: jax.Array, w_E: jax.Array, w_D: jax.Array) -> Sums:
+    """Sums over nodes p and one node more: of E_p[f] less its base (r,), of P num sigma and of P sigma^2 (H, L, d)."""
+    level, by_X, by_Z = total
+    f = flip(at, p)
+    Pn = f.P * f.num
+    by_X = by_X + (w_D * Pn)[..., None] * f.sigma
+    by_Z = by_Z + (w_D * f.P)[..., None] * f.sigma**2
+    return level + w_E * Pn.sum(), by_X, by_Z
 
 
 def weighted_sums(
-    game: GameBatch, lam: jax.Array, w: jax.Array, p: jax.Array, w_E: jax.Array, w_D: jax.Array
+    game: GameBatch, lam: jax.Array, w: jax.Array, count: Any, p: jax.Array, w_E: jax.Array, w_D: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Sums over nodes p: of E_p[f] less its base, (r,) with weights (m, r); of Delta_j(p), (d,) with weights (m,)."""
-    heads = heads_of(game)
-    at = nodes_of(heads, lam, w)
-
-    def add(total: tuple[jax.Array, jax.Array], node: Any) -> tuple[tuple[jax.Array, jax.Array], None]:
-        p, w_E, w_D = node
-        f = flip(heads, at, p)
-        Pn = f.P * f.num
-        change = jnp.einsum("hl,hld->d", Pn, f.X) + jnp.einsum("hl,hld->d", f.P, f.Z)
-        return (total[0] + w_E * Pn.sum(), total[1] + w_D * change), None
-
-    start = jnp.zeros(w_E.shape[1:], lam.dtype), jnp.zeros_like(game.s[0])
-    return jax.lax.scan(add, start, (p, w_E, w_D))[0]
+    """Sums over the first `count` nodes p: of E_p[f] less its base, (r,) with weights (m, r); of Delta_j(p), (d,) with
+    weights (m,).
+    """
+    at = nodes_of(heads_of(game), lam, w)
+    nothing = jnp.zeros_like(at.E)
+    start = jnp.zeros(w_E.shape[1:], lam.dtype), nothing, nothing
+    level, by_X, by_Z = jax.lax.fori_loop(0, count, lambda i, total: add_node(at, total, p[i], w_E[i], w_D[i]), start)
+    return level, (at.sign * (by_X * at.G + by_Z * at.S)).sum(axis=(0, 1))
 
 
-def _changes(game: GameBatch, lam: jax.Array, w: jax.Array, p: jax.Array, w_p: jax.Array) -> jax.Array:
+def _changes(game: GameBatch, *groups: Group) -> jax.Array:
     """(d,) weighted sum over nodes p of Delta_j(p), for one game."""
-    return weighted_sums(game, lam, w, p, jnp.zeros((p.size, 0), p.dtype), w_p)[1]
+    none = [jnp.zeros((group.p.size, 0), group.p.dtype) for group in groups]
+    parts = [weighted_sums(game, g.lam, g.w, g.count, g.p, w_E, g.w_p)[1] for g, w_E in zip(groups, none, strict=True)]
+    return jnp.stack(parts).sum(axis=0)
 
 
-def _pairs(game: GameBatch, lam: jax.Array, w: jax.Array, p: jax.Array, w_p: jax.Array) -> jax.Array:
+def _pairs(game: GameBatch, *groups: Group) -> jax.Array:
     """(d, d) weighted sum over nodes p of the second differences, for one game."""
     heads = heads_of(game)
-    at = nodes_of(heads, lam, w)
-
-    def add(total: jax.Array, node: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        f = flip(heads, at, node[0])
-        right = (f.P * f.num / 2)[..., None] * f.X + f.P[..., None] * f.Z
-        return total + node[1] * jnp.einsum("hli,hlj->ij", f.X, right), None
-
-    d = game.s.shape[-1]
-    half = jax.lax.scan(add, jnp.zeros((d, d), game.s.dtype), (p, w_p))[0]
+    half = jnp.zeros((game.s.shape[-1],) * 2, game.s.dtype)
+    for group in groups:
+        at = nodes_of(heads, group.lam, group.w)
+        half = jax.lax.fori_loop(
+            0, group.count, lambda i, half, at=at, g=group: add_pairs(at, half, g.p[i], g.w_p[i]), half
+        )
     return half + half.T
+
+
+def add_pairs(at: Nodes, half: jax.Array, p: jax.Array, w_p: jax.Array) -> jax.Array:
+    """Half the sum over nodes p of the second differences (d, d), and one node more."""
+    f = flip(at, p)
+    X, Z = at.sign * at.G * f.sigma, at.sign * at.S * f.sigma**2
+    right = (f.P * f.num / 2)[..., None] * X + f.P[..., None] * Z
+    return half + w_p * jnp.einsum("hli,hlj->ij", X, right)
 
 
 def _empty_excess(game: GameBatch) -> jax.Array:
@@ -72,23 +99,22 @@ def _empty_excess(game: GameBatch) -> jax.Array:
     return jnp.where(heads.empty, game.empty_value - game.bias - heads.centre.sum(), 0.0)
 
 
-def _shapley(game: GameBatch, *rule: jax.Array) -> jax.Array:
-    phi = _changes(game, *rule) - _empty_excess(game) / game.players
+def _shapley(game: GameBatch, *groups: Group) -> jax.Array:
+    phi = _changes(game, *groups) - _empty_excess(game) / game.players
     return jnp.where(jnp.arange(phi.size) < game.players, phi, 0.0)
 
 
 def _banzhaf(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
-    half = jnp.full(1, 0.5, lam.dtype)
-    delta = _changes(game, lam, w, half, jnp.ones(1, lam.dtype))
+    delta = _changes(game, Group(lam, w, jnp.full(1, 0.5, lam.dtype), jnp.ones(1, lam.dtype), 1))
     delta = delta - _empty_excess(game) * 2.0 ** (1 - game.players.astype(lam.dtype))
     return jnp.where(jnp.arange(delta.size) < game.players, delta, 0.0)
 
 
-def _interactions(game: GameBatch, *rule: jax.Array) -> jax.Array:
-    table = _pairs(game, *rule) + _empty_excess(game) / jnp.maximum(game.players - 1, 1)
+def _interactions(game: GameBatch, *groups: Group) -> jax.Array:
+    table = _pairs(game, *groups) + _empty_excess(game) / jnp.maximum(game.players - 1, 1)
     real = jnp.arange(table.shape[0]) < game.players
     table = jnp.where(real[:, None] & real, table, 0.0)
-    return jnp.where(jnp.eye(real.size, dtype=bool), jnp.diag(_shapley(game, *rule)), table)
+    return jnp.where(jnp.eye(real.size, dtype=bool), jnp.diag(_shapley(game, *groups)), table)
 
 
 def _leave_one_out(game: GameBatch) -> jax.Array:
@@ -111,7 +137,7 @@ def _by_size(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
         P, N = state
         x, y = jnp.exp(-lam * a[:, k, None])[..., None], jnp.exp(-lam * b[:, k, None])[..., None]
         A, B = (a * v)[:, k, None, None], (b * v_absent)[:, k, None, None]
-        absent = jnp.minimum(size / (k + 1), 1.0).astype(P.dtype)  # P(k is absent | s of the first k + 1 are)
+        absent = jnp.minimum(size.astype(P.dtype) / (k + 1), 1.0)  # P(k is absent | s of the first k + 1 are)
         P1, N1 = jnp.roll(P, 1, axis=-1), jnp.roll(N, 1, axis=-1)
         new_P = (1 - absent) * x * P + absent * y * P1
         new_N = (1 - absent) * x * (N + A * P) + absent * y * (N1 + B * P1)
@@ -126,31 +152,43 @@ def _by_size(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
     return jnp.where(size <= game.players, mean, 0.0)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _map(function: Callable[..., jax.Array], chunk: int, batch: GameBatch, *rule: jax.Array) -> jax.Array:
-    return jax.lax.map(lambda game: function(game, *rule), batch, batch_size=chunk)
+def _groups(batch: GameBatch, goals: Goals, chunk: int | None) -> tuple[Group, ...]:
+    """The nodes for 1/D in groups, with nodes in p that keep the error of every game; or the exact number of them."""
+    dtype, exact = batch.s.dtype, max(1, (batch.s.shape[-1] + 1) // 2)
+    needed = _nodes_needed(batch, goals, chunk)
+    parts = [part for part in np.array_split(np.arange(goals.lam.size), GROUPS) if part.size]
+    counts = [int(min(exact, needed[part].max())) for part in parts]
+    size = -(-max(counts) // NODES) * NODES
+    found = []
+    for part, m in zip(parts, counts, strict=True):
+        p, w = np.full(size, 0.5), np.zeros(size)
+        p[:m], w[:m] = legendre_rule(m)
+        rows = slice(part[0], part[-1] + 1)
+        found.append(Group(goals.lam[rows], goals.w[rows], jnp.asarray(p, dtype), jnp.asarray(w, dtype), m))
+    return tuple(found)
 
 
-def _legendre_nodes(batch: GameBatch, goals: Goals, chunk: int) -> tuple[jax.Array, jax.Array]:
-    """Nodes and weights in p that keep the error of every game that has a budget; or the exact number of them."""
-    sums, more = sums_of(batch, goals, chunk), slack(batch)
-    m, most = 1, max(1, (batch.s.shape[-1] + 1) // 2)
-    for i in goals.kept:
-        goal = goals.budgets[i]
-        assert goal is not None
-        if goal.spread > 0:
-            m = max(m, gauss_count(total_log_bound(sums(i)) + more, math.log(goal.p_error)))
-    p, w = legendre_rule(min(most, -(-m // NODES) * NODES))
-    return jnp.asarray(p, batch.s.dtype), jnp.asarray(w, batch.s.dtype)
+def _nodes_needed(batch: GameBatch, goals: Goals, chunk: int | None) -> NDArray[np.intp]:
+    """(L,) the nodes in p that a node lam needs in any head of any game; every row makes the same part of the error."""
+    L = goals.lam.size
+    spread = [goals.budgets[i] for i in goals.kept]
+    allowed = np.array([goal.p_error if goal and goal.spread > 0 else np.inf for goal in spread])
+    if not np.isfinite(allowed).any():
+        return np.ones(L, dtype=np.intp)
+    bounds = log_bound(sums_of(batch, goals, chunk), differences=True) + slack(batch)
+    rows = len(bounds) // len(allowed)
+    with np.errstate(divide="ignore"):
+        log_allowed = np.repeat(np.log(allowed / rows), rows)[:, None]
+    needed = ((bounds + LOG_FACTOR - log_allowed) / (2 * THETA)).min(axis=1)
+    return np.maximum(np.ceil(needed.reshape(-1, L).max(axis=0)), 1).astype(np.intp)
 
 
 def _integrated(
     function: Callable[..., jax.Array], batch: GameBatch, tol: float, amplification: float, chunk: int | None
 ) -> Batched:
-    """A function of a game and nodes lam, w, p, w_p, of every game."""
-    size = games_at_once(batch, chunk)
+    """A function of a game and groups of nodes, of every game."""
     goals = plan_batch(batch, tol, amplification)
-    values = _map(function, size, batch, goals.lam, goals.w, *_legendre_nodes(batch, goals, size))
+    values = each_game(function, batch, _groups(batch, goals, chunk), chunk=chunk)
     return finished(batch, np.asarray(values), goals.problems)
 
 
@@ -188,15 +226,18 @@ def expected_value_by_size(batch: GameBatch, tol: float = 1e-10, chunk: int | No
 
 def _without_p(function: Callable[..., jax.Array], batch: GameBatch, tol: float, chunk: int | None) -> Batched:
     goals = plan_batch(batch, tol)
-    values = np.asarray(_map(function, games_at_once(batch, chunk), batch, goals.lam, goals.w))
+    values = np.asarray(each_game(function, batch, (goals.lam, goals.w), chunk=chunk))
     return finished(batch, values, goals.problems)
 
 
 def leave_one_out(batch: GameBatch, chunk: int | None = None) -> NDArray[Any]:
     """f(all) - f(all but j) of every game, (B, d), up to rounding of the floating type; zero for padding."""
-    return finished(batch, np.asarray(_map(_leave_one_out, games_at_once(batch, chunk), batch)), {}).values
+    return finished(batch, np.asarray(each_game(_leave_one_out, batch, (), chunk=chunk)), {}).values
 
 
 def value(batch: GameBatch, present: NDArray[np.bool_]) -> NDArray[Any]:
     """F of one coalition per game, present (B, d) -> (B,), up to rounding of the floating type."""
-    return finished(batch, np.asarray(jax.jit(jax.vmap(value_of))(batch, jnp.asarray(present))), {}).values
+    return finished(batch, np.asarray(_value(batch, jnp.asarray(present))), {}).values
+
+
+_value = jax.jit(jax.vmap(value_of))

@@ -16,6 +16,9 @@ import numpy as np
 
 from attn_closed_form import PooledGame
 
+# Factors of a product that a CPU multiplies at once.
+LANES = 8
+
 
 class GameBatch(NamedTuple):
     """B games of up to d players: s, v, s_absent, v_absent (B, H, d); s_background, v_background (B, H); the rest (B,).
@@ -164,37 +167,43 @@ def heads_of(game: GameBatch) -> Heads:
 
 
 class Nodes(NamedTuple):
-    """What does not depend on p, for one game: E, G (H, L, d); wt (H, L); V_lo, V_hi (H, 1, d); n0 (H, 1)."""
+    """What does not depend on p, for one game: E, G, S (H, L, d); wt (H, L); N_0 (H, 1); light, sign (H, 1, d)."""
 
     E: jax.Array
     G: jax.Array
+    S: jax.Array
     wt: jax.Array
-    V_lo: jax.Array
-    V_hi: jax.Array
-    n0: jax.Array
+    N_0: jax.Array
+    light: jax.Array
+    sign: jax.Array
 
 
 def nodes_of(heads: Heads, lam: jax.Array, w: jax.Array) -> Nodes:
     """Evaluate what does not depend on p."""
     exponent = -lam[:, None] * heads.gap[:, None, :]
+    E = jnp.exp(exponent)
+    V_lo, V_hi = heads.lo * heads.v_lo, heads.hi * heads.v_hi
+    light = heads.light[:, None, :]
     return Nodes(
-        E=jnp.exp(exponent),
+        E=E,
         G=-jnp.expm1(exponent),
+        S=(V_lo - V_hi)[:, None, :] * E,
         wt=w * jnp.exp(-lam * heads.always[:, None]),
-        V_lo=(heads.lo * heads.v_lo)[:, None, :],
-        V_hi=(heads.hi * heads.v_hi)[:, None, :],
-        n0=(heads.c0 * heads.v_c0)[:, None],
+        N_0=(heads.c0 * heads.v_c0 + V_lo.sum(axis=-1))[:, None],
+        light=light,
+        sign=2 * light.astype(E.dtype) - 1,
     )
 
 
 def row_sums(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
-    """(9, H, L) the fields of `attn_closed_form.game.engine.RowSums` but its share, in their order, for one game."""
+    """(11, H, L) the fields of `attn_closed_form.game.rows.RowSums` but its share, in their order, for one game."""
     heads = heads_of(game)
     at = nodes_of(heads, lam, w)
     real = ~jnp.isneginf(game.s)[:, None, :]
     light = heads.light[:, None, :] & real
     heavy = ~heads.light[:, None, :] & real
     ones = jnp.ones_like(at.wt)
+    mass = heads.lo[:, None, :] + heads.hi[:, None, :] * at.E
 
     def over(which: jax.Array, x: jax.Array) -> jax.Array:
         return jnp.where(which, x, 0.0).sum(axis=-1)
@@ -203,40 +212,50 @@ def row_sums(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
         [
             at.wt * heads.half_range[:, None],
             heads.c0[:, None] * ones,
-            (heads.lo[:, None, :] + heads.hi[:, None, :] * at.E).sum(axis=-1),
+            mass.sum(axis=-1),
             over(heavy, at.G),
             over(heavy, at.G**2),
             over(light, at.G),
             over(light, at.G**2),
-            over(heavy, 1.0) * ones,
-            over(light, 1.0) * ones,
+            heavy.sum(axis=-1) * ones,
+            light.sum(axis=-1) * ones,
+            at.G.max(axis=-1),
+            mass.max(axis=-1),
         ]
     )
 
 
 class Flip(NamedTuple):
-    """One node p of one game: P, num (H, L); X, Z (H, L, d), signed as present minus absent."""
+    """One node p of one game: P, num (H, L); sigma (H, L, d)."""
 
     P: jax.Array
     num: jax.Array
-    X: jax.Array
-    Z: jax.Array
+    sigma: jax.Array
 
 
-def flip(heads: Heads, at: Nodes, p: jax.Array) -> Flip:
+def flip(at: Nodes, p: jax.Array) -> Flip:
     """Evaluate the engine's formulas at one p, the probability that a player is present."""
-    q = jnp.where(heads.light, 1 - p, p)[:, None, :]
-    r = 1 - q
-    Y = r + q * at.E
+    q = jnp.where(at.light, 1 - p, p)
+    Y = (1 - q) + q * at.E
     sigma = 1 / Y
-    tau = at.E * sigma
-    sign = jnp.where(heads.light, 1.0, -1.0)[:, None, :].astype(Y.dtype)
-    return Flip(
-        P=at.wt * Y.prod(axis=-1),
-        num=at.n0 + (r * at.V_lo * sigma + q * at.V_hi * tau).sum(axis=-1),
-        X=sign * at.G * sigma,
-        Z=sign * (at.V_lo - at.V_hi) * sigma * tau,
-    )
+    # Beside a fused loop over the minor axis, which is not vectorised on a CPU, a product with ones is.
+    total = (q * at.S * sigma) @ jnp.ones(Y.shape[-1], Y.dtype)
+    return Flip(P=at.wt * _product(Y), num=at.N_0 - total, sigma=sigma)
+
+
+def _product(Y: jax.Array) -> jax.Array:
+    """Product over the last axis, by lanes where it has a multiple of them."""
+    if Y.shape[-1] % LANES:
+        return Y.prod(axis=-1)
+    return Y.reshape(*Y.shape[:-1], -1, LANES).prod(axis=-2).prod(axis=-1)
+
+
+def everyone_of(game: GameBatch) -> jax.Array:
+    """F of everyone less the bias and the heads' centres, of one game: a large constant costs no digit of it."""
+    heads = heads_of(game)
+    v = jnp.where(jnp.isneginf(game.s), 0.0, game.v - heads.centre[:, None])
+    s = jnp.concatenate([game.s, game.s_background[:, None]], axis=-1)
+    return (jax.nn.softmax(s, axis=-1) * jnp.concatenate([v, heads.v_c0[:, None]], axis=-1)).sum()
 
 
 def value_of(game: GameBatch, present: jax.Array) -> jax.Array:

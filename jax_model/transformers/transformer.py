@@ -36,7 +36,7 @@ Tree = dict[str, Any]
 
 
 class Config(NamedTuple):
-    """Sizes: D tokens, width d, L layers, H heads, d_ff hidden units, T_max positions."""
+    """Sizes: D tokens, width d, L layers, H heads, d_ff hidden units, T_max positions, d_h per head (None: d / H)."""
 
     D: int
     d: int = 32
@@ -46,6 +46,12 @@ class Config(NamedTuple):
     T_max: int = 128
     causal: bool = False
     positions: bool = True
+    d_h: int | None = None
+
+    @property
+    def head_width(self) -> int:
+        """Size of queries, keys and values of one head."""
+        return self.d // self.H if self.d_h is None else self.d_h
 
 
 class Steps(NamedTuple):
@@ -67,7 +73,7 @@ def init_transformer(key: jax.Array, config: Config, dtype: Any = jnp.float32) -
     ((11, 8), (3, 8, 8))
     """
     c = config
-    if c.d % c.H:
+    if c.d_h is None and c.d % c.H:
         raise ValueError(f"d: expected a multiple of the {c.H} heads, got {c.d}")
     keys = iter(jax.random.split(key, 9))
 
@@ -78,9 +84,11 @@ def init_transformer(key: jax.Array, config: Config, dtype: Any = jnp.float32) -
         return jnp.full(shape, value, dtype)
 
     inside, outside = c.d**-0.5, (2 * c.L * c.d) ** -0.5  # what joins the residual stream starts small
-    layers: Tree = {f"W_{x}": normal(c.L, c.d, c.d, scale=inside) for x in "qkv"}
-    layers |= {f"b_{x}": constant(0.0, c.L, c.d) for x in "qkvo2"} | {"b_1": constant(0.0, c.L, c.d_ff)}
-    layers["W_o"] = normal(c.L, c.d, c.d, scale=outside)
+    heads = c.H * c.head_width
+    layers: Tree = {f"W_{x}": normal(c.L, c.d, heads, scale=inside) for x in "qkv"}
+    layers |= {f"b_{x}": constant(0.0, c.L, heads) for x in "qkv"}
+    layers |= {f"b_{x}": constant(0.0, c.L, c.d) for x in "o2"} | {"b_1": constant(0.0, c.L, c.d_ff)}
+    layers["W_o"] = normal(c.L, heads, c.d, scale=outside * (c.d / heads) ** 0.5)
     layers["W_1"] = normal(c.L, c.d, c.d_ff, scale=inside)
     layers["W_2"] = normal(c.L, c.d_ff, c.d, scale=outside * (c.d / c.d_ff) ** 0.5)
     for n in ("1", "2"):
@@ -104,7 +112,7 @@ def embed(params: Tree, ids: jax.Array) -> jax.Array:
 
 def from_embeddings(params: Tree, config: Config, e: jax.Array, real: jax.Array, steps: Steps = PLAIN) -> jax.Array:
     """Log-odds of embedded documents: (B, T, d), and (B, T) bool, False for padding -> (B,)."""
-    B, T, d = e.shape
+    B, T, _ = e.shape
     allowed = real[:, None, None, :]
     if config.causal:
         allowed = allowed & jnp.tril(jnp.ones((T, T), bool))
@@ -116,9 +124,9 @@ def from_embeddings(params: Tree, config: Config, e: jax.Array, real: jax.Array,
     def layer(h: jax.Array, p: Tree) -> tuple[jax.Array, None]:
         x = norm(h, p["gain_1"], p["shift_1"])
         q, k, v = ((x @ p[f"W_{n}"] + p[f"b_{n}"]).reshape(B, T, config.H, -1) for n in "qkv")
-        scores = steps.product("bqhc,bkhc->bhqk", q, k) * (d // config.H) ** -0.5
+        scores = steps.product("bqhc,bkhc->bhqk", q, k) * config.head_width**-0.5
         A = jax.nn.softmax(jnp.where(allowed, scores, -1e9), axis=-1)
-        h = h + steps.product("bhqk,bkhc->bqhc", A, v).reshape(B, T, d) @ p["W_o"] + p["b_o"]
+        h = h + steps.product("bhqk,bkhc->bqhc", A, v).reshape(B, T, -1) @ p["W_o"] + p["b_o"]
         x = norm(h, p["gain_2"], p["shift_2"])
         return h + steps.gate(x @ p["W_1"] + p["b_1"]) @ p["W_2"] + p["b_2"], None
 

@@ -154,12 +154,34 @@ def test_float32_refuses_what_it_cannot_keep():
         exact.shapley(games32, tol=-1.0)
 
 
+@pytest.mark.parametrize("size", [1e-60, 1e60])
+def test_float32_does_not_leave_its_range(size):
+    """Sums are in units of the values, but results are not."""
+    one, other = random_game(0, 5, 1, "deleted"), PooledGame.from_scores(np.zeros(5), np.arange(5) * size)
+    for function in (exact.shapley, exact.expected_value_by_size):
+        values, problems = function(game_batch([one, other], dtype=jnp.float32), tol=1e-2)
+        assert set(problems) == {1} and np.isfinite(values[0]).all()
+
+
+def test_float32_sees_that_its_values_were_rounded():
+    """A bias of 1e16 takes the values away: nothing of f is left in float32."""
+    game = PooledGame.from_scores([0.0], [-1e16 + 4.0], bias=1e16, s_background=0.0, v_background=-1e16)
+    for function in (exact.shapley, exact.expected_value_by_size):
+        assert function(game_batch([game], dtype=jnp.float32), tol=1e-2).problems
+
+
 def test_lime_leaves_one_player_to_the_core():
     batch = [random_game(0, 5, 1, "deleted"), random_game(1, 1, 1, "replaced")]
     limits, problems = lime_limit(game_batch(batch))
     assert set(problems) == {1} and "attn_closed_form" in problems[1]
     assert np.isnan(limits[1].coef).all() and limits[1].coef.shape == (1,)
     np.testing.assert_allclose(limits[0].coef, acf.lime_limit(batch[0]).coef, atol=1e-9)
+
+
+def test_lime_with_a_narrow_kernel_is_left_to_the_core():
+    """Its weights leave float64, which is a problem of the game and no crash of the batch."""
+    limits, problems = lime_limit(game_batch([random_game(0, 3, 1, "deleted")]), kernel_width=0.2)
+    assert "attn_closed_form" in problems[0] and np.isnan(limits[0].coef).all()
 
 
 def test_bad_batches():

@@ -49,7 +49,7 @@ def transcribed(params, config, ids):
         return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * gain + shift
 
     h = [p["W_e"][i] + (p["W_p"][t] if config.positions else 0) for t, i in enumerate(ids)]
-    width = config.d // config.H
+    width = len(p["layers"]["W_o"][0]) // config.H
     for n in range(config.L):
         q = {name: array[n] for name, array in p["layers"].items()}
         x = [norm(row, q["gain_1"], q["shift_1"]) for row in h]
@@ -72,9 +72,12 @@ def transcribed(params, config, ids):
     return norm(h[-1 if config.causal else 0], p["gain"], p["shift"]) @ p["w"] + p["b"]
 
 
-@pytest.mark.parametrize(("causal", "L", "positions"), [(False, 1, False), (True, 1, True), (False, 2, True)])
-def test_agrees_with_a_plain_transcription(causal, L, positions):
-    params, config = model(causal=causal, L=L, positions=positions)
+@pytest.mark.parametrize(
+    ("causal", "L", "positions", "d_h"),
+    [(False, 1, False, None), (True, 1, True, None), (False, 2, True, None), (False, 2, True, 5)],
+)
+def test_agrees_with_a_plain_transcription(causal, L, positions, d_h):
+    params, config = model(causal=causal, L=L, positions=positions, d_h=d_h)
     expected = [transcribed(params, config, row[row >= 0]) for row in IDS]
     assert_algebraic(forward(params, config, IDS), expected, scale=10.0, condition=10.0)
 

@@ -1,5 +1,7 @@
 """The twin by itself: lossless parameters, and functions that stay within one dtype."""
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,7 +48,9 @@ def test_float32_parameters_survive_the_way_through_weights(model):
 
 
 def test_float64_is_refused_where_jax_would_round_it():
-    with jax.enable_x64(False):
+    # The switch moved here from jax.experimental.
+    switch = jax.enable_x64 if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental").enable_x64
+    with switch(False):
         assert params_from_weights(MODEL).W_e.dtype == jnp.float32
         with pytest.raises(ValueError, match="dtype: expected float32, got float64 while jax_enable_x64 is off"):
             params_from_weights(MODEL, dtype="float64")
