@@ -121,7 +121,7 @@ def report(
         "machine": machine(),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(record, indent=1, default=_plain) + "\n", encoding="utf-8")
+    (folder / f"{name}.json").write_text(json.dumps(record, indent=1, default=plain) + "\n", encoding="utf-8")
     return all(bar.met for bar in bars)
 
 
@@ -184,7 +184,7 @@ def show_seconds(seconds: float) -> str:
     raise AssertionError("unreachable")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """NumPy numbers and arrays for JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()

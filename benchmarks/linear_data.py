@@ -1,8 +1,8 @@
 """Do transformers learn a linear model, and which surrogate describes what they learn instead?
 
-P2 Fig. 3, 7 and Table 6. Sequences of ten words whose weights add up to the log-odds of the label (Table 3) train
-transformers and a feed-forward network; then they are asked about repetitions of one word, and linear, additive (GAM)
-and SLALOM surrogates are fitted to their outputs on fresh sequences.
+P2 Fig. 3, 4 (a, b), 7 and Table 6. Sequences of ten words whose weights add up to the log-odds of the label (Table 3)
+train transformers and a feed-forward network, five of each kind; then they are asked about repetitions of one word, and
+linear, additive (GAM) and SLALOM surrogates are fitted to their outputs on fresh sequences.
 
     python -m benchmarks.linear_data [--quick]
 """
@@ -42,8 +42,13 @@ TABLE_6 = {
     ("encoder", 2): ((28.43, 3.75), (48.28, 3.23), (9.92, 1.19)),
     ("encoder", 6): ((50.82, 6.34), (68.23, 4.59), (23.99, 3.38)),
 }
-SETTING = "from scratch, width 32, 4 heads (paper: pretrained sizes of BERT and GPT-2)"
-ASKED = (1, 5, 10, 20, 30)
+SETTING = "from scratch, width 32, 4 heads (paper: sizes of BERT and GPT-2), 25,000 sequences as in the paper"
+OF = "trainings"
+FIGURE, DENSE = "P2 Fig. 4 (a, b)", "feed-forward"
+LENGTHS = np.arange(1, LONGEST + 1)
+REPEATED = [np.full(k, PERFECT) for k in LENGTHS]
+# One loss function per model, so that trainings which differ in their seed alone are compiled once.
+LOSSES: dict[Config, Any] = {}
 
 Documents = list[NDArray[np.intp]]
 
@@ -101,109 +106,101 @@ def train_dense(seed: int, steps: int, size: int) -> Any:
     return fit(dense_loss, start, data, steps, learning_rate=3e-3)
 
 
-def surrogate_errors(rng: np.random.Generator, f: Any, n: int) -> dict[str, float]:
-    """MSE x 100 on fresh sequences of surrogates fitted to outputs f of n others."""
+def surrogates(rng: np.random.Generator, f: Any, n: int, repeated: Documents) -> dict[str, dict[str, float]]:
+    """MSE x 100 of surrogates fitted to n outputs f: on fresh sequences, and on repetitions of a word (Fig. 4a, b)."""
     from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
     fitted, fresh = draw(rng, n)[0], draw(rng, n)[0]
-    y, y_fresh = f(fitted), f(fresh)
+    y = f(fitted)
     slalom = fit_sequences(y, fitted, np.ones(n)).slalom
-    predicted = {
-        "linear": LinearRegression().fit(counts(fitted), y).predict(counts(fresh)),
-        "GAM": Lasso(alpha=0.01, max_iter=5000).fit(places(fitted), y).predict(places(fresh)),
-        "GAM, hardly regularised": Ridge(alpha=1.0).fit(places(fitted), y).predict(places(fresh)),
-        "SLALOM": slalom.predict_many(fresh),
+    linear = LinearRegression().fit(counts(fitted), y)
+    lasso = Lasso(alpha=0.01, max_iter=5000).fit(places(fitted), y)
+    ridge = Ridge(alpha=1.0).fit(places(fitted), y)
+    predict = {
+        "linear": lambda some: linear.predict(counts(some)),
+        "GAM": lambda some: lasso.predict(places(some)),
+        "GAM, hardly regularised": lambda some: ridge.predict(places(some)),
+        "SLALOM": slalom.predict_many,
     }
-    return {name: 100 * float(np.mean((value - y_fresh) ** 2)) for name, value in predicted.items()}
+    return {
+        what: {name: 100 * float(np.mean((guess(some) - truth) ** 2)) for name, guess in predict.items()}
+        for what, some, truth in (("fresh", fresh, f(fresh)), ("repeated", repeated, f(repeated)))
+    }
+
+
+def transformer_part(kind: str, L: int, seed: int, steps: int, size: int, sample: int) -> dict[str, Any]:
+    """One training: outputs on repetitions of one word and on nothing, and the surrogates' errors."""
+    first = (CLS,) if kind == "encoder" else ()
+    config = Config(len(WORDS) + 1, d=32, L=L, H=4, d_ff=64, T_max=LONGEST + 2, causal=kind == "decoder")
+    loss = LOSSES.setdefault(config, partial(transformer_loss, config=config))
+    start = init_transformer(jax.random.key(seed), config)
+    params = fit(loss, start, batches(seed, steps, size, first), steps, 2e-3, name=f"{kind}, L = {L}")
+    f = partial(predict_documents, params, config, first=first)
+    # Without a [CLS] there is no empty document; the prior odds of the data are even.
+    empty = float(f([np.zeros(0, dtype=int)])[0]) if first else 0.0
+    found = surrogates(np.random.default_rng([seed, 3]), f, sample, REPEATED)
+    return {"curve": f(REPEATED).tolist(), "empty": empty, **found}
+
+
+def dense_part(seed: int, steps: int, size: int) -> dict[str, Any]:
+    """The same for the feed-forward network, without surrogates."""
+    params = train_dense(seed, steps, size)
+    ask = jnp.asarray(counts(REPEATED), jnp.float32)
+    return {"curve": np.asarray(dense(params, ask)).tolist(), "empty": float(dense(params, jnp.zeros(len(WORDS))))}
 
 
 def main(argv: list[str] | None = None) -> int:
     run = Run("linear_data", __doc__ or "", argv, data=False)
-    steps, size = (100, 50) if run.quick else (700, 50)
-    layers, seeds, sample = ((1,), 1, 600) if run.quick else ((1, 2, 6), 2, 3000)
-    lengths = np.arange(1, LONGEST + 1)
-    repeated = [np.full(k, PERFECT) for k in lengths]
-
-    curves: dict[str, Array] = {"truth": WEIGHT[PERFECT] * lengths}
-    empty: dict[str, float] = {"truth": 0.0}
-    errors: dict[tuple[str, int], list[dict[str, float]]] = {}
-    for kind in ("encoder", "decoder"):
-        first = (CLS,) if kind == "encoder" else ()
-        for L in layers:
-            config = Config(len(WORDS) + 1, d=32, L=L, H=4, d_ff=64, T_max=LONGEST + 2, causal=kind == "decoder")
-            loss = partial(transformer_loss, config=config)
-            many = []
-            for seed in range(seeds):
-                start = init_transformer(jax.random.key(seed), config)
-                params = fit(loss, start, batches(seed, steps, size, first), steps, 2e-3, name=f"{kind}, L = {L}")
-                f = partial(predict_documents, params, config, first=first)
-                many.append(f(repeated))
-                rng = np.random.default_rng([seed, 3])
-                errors.setdefault((kind, L), []).append(surrogate_errors(rng, f, sample))
-            name = f"{kind}, L = {L}"
-            curves[name] = np.mean(many, axis=0)
-            # Without a [CLS] there is no empty document; the prior odds of the data are even.
-            empty[name] = float(f([np.zeros(0, dtype=int)])[0]) if first else 0.0
-            run.say(f"{name}: {errors[kind, L][-1]}")
-    network = [train_dense(seed, 4 * steps, size) for seed in range(seeds)]
-    ask = counts(repeated)
-    curves["feed-forward"] = np.mean([np.asarray(dense(p, jnp.asarray(ask, jnp.float32))) for p in network], axis=0)
-    empty["feed-forward"] = float(np.mean([float(dense(p, jnp.zeros(len(WORDS)))) for p in network]))
-
-    figure_3_and_7(run, curves, empty, lengths)
+    steps, size = (100, 50) if run.quick else (500, 50)
+    layers, seeds, sample = ((1,), 2, 600) if run.quick else ((1, 2, 6), 5, 2000)
+    seeds = run.wanted(seeds)
+    found: dict[str, list[dict[str, Any]]] = {}
+    settings = {"steps": steps, "batch": size, "sample": sample}
+    for seed in range(seeds):
+        for kind, L in [(kind, L) for kind in ("encoder", "decoder") for L in layers]:
+            compute = partial(transformer_part, kind, L, seed, steps, size, sample)
+            found.setdefault(f"{kind}, L = {L}", []).append(run.part(f"{kind}-{L}-{seed}", settings, compute))
+    settings = {"steps": 4 * steps, "batch": size}
+    found[DENSE] = [
+        run.part(f"dense-{seed}", settings, partial(dense_part, seed, 4 * steps, size)) for seed in range(seeds)
+    ]
+    figures_3_and_7(run, found)
     proposition_4_1(run)
-    table_6(run, errors)
-    draw_figure(run, curves, empty, lengths)
+    table_6(run, found)
+    draw_figure(run, found)
     return run.finish({"steps": steps, "batch": size, "seeds": seeds, "layers": list(layers), "sample": sample})
 
 
-def figure_3_and_7(run: Run, curves: dict[str, Array], empty: dict[str, float], lengths: NDArray[np.intp]) -> None:
+def shapley_of_each(one: dict[str, Any], k: int) -> float:
+    """Shapley value of each of k equal tokens: they share F(all) - F(none)."""
+    return (one["curve"][k - 1] - one["empty"]) / k
+
+
+def figures_3_and_7(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
     """Slope of F by the number of repetitions, and the Shapley value of one repetition (all alike, by symmetry)."""
-    names = [name for name in curves if name != "truth"]
-    for name in names:
-        slope = np.polyfit(lengths, curves[name], 1)[0]
-        run.rows.append(
-            Row(
-                "P2 Fig. 3",
-                f"{name}: log-odds gained by one more 'perfect' (truth 1.5)",
-                float(slope),
-                None if name == "feed-forward" else "flat",
-                SETTING,
-            )
-        )
-    slopes = {name: np.polyfit(lengths, curves[name], 1)[0] for name in names}
-    transformers = [name for name in names if name != "feed-forward"]
-    run.rows.append(
-        claim(
-            "P2 Fig. 3",
-            "no transformer follows the linear model (less than half its slope)",
-            [slopes[name] < 0.75 for name in transformers],
-            SETTING,
-            "with a [CLS] token a linear model can be represented, so training may get closer to it",
-        )
-    )
-    for name in [*transformers, "feed-forward"]:
-        values = {k: (curves[name][k - 1] - empty[name]) / k for k in ASKED}
-        for k in (1, 10, 30):
-            run.rows.append(
-                Row(
-                    "P2 Fig. 7",
-                    f"{name}: Shapley value of each of {k} 'perfect' (truth 1.5)",
-                    float(values[k]),
-                    "about 1.5"
-                    if name == "feed-forward"
-                    else "too large"
-                    if k == 1
-                    else "too small"
-                    if k == 30
-                    else None,
-                    "exact: equal players share F(all) - F(none); the paper samples",
-                )
-            )
-    over = [(curves[n][0] - empty[n]) > 1.5 > (curves[n][29] - empty[n]) / 30 for n in transformers]
-    run.rows.append(
-        claim("P2 Fig. 7", "transformers overrate short sequences and underrate long ones", over, SETTING, SETTING)
-    )
+    slopes = {name: [np.polyfit(LENGTHS, one["curve"], 1)[0] for one in many] for name, many in found.items()}
+    for name, values in slopes.items():
+        case = f"{name}: log-odds gained by one more 'perfect' (truth 1.5)"
+        row = mean_row("P2 Fig. 3", case, values, None, SETTING, OF)
+        run.rows.append(row._replace(paper=None if name == DENSE else "flat"))
+    flat = [slope < 0.75 for name, values in slopes.items() if name != DENSE for slope in values]
+    why = "with a [CLS] token a linear model can be represented, so training may get closer to it"
+    text = "no transformer follows the linear model (less than half its slope)"
+    run.rows.append(claim("P2 Fig. 3", text, flat, SETTING, why, OF))
+    for name, many in found.items():
+        for k, said in ((1, "too large"), (10, None), (30, "too small")):
+            case = f"{name}: Shapley value of each of {k} 'perfect' (truth 1.5)"
+            values = [shapley_of_each(one, k) for one in many]
+            row = mean_row("P2 Fig. 7", case, values, None, "exact: equal players share F(all) - F(none)", OF)
+            run.rows.append(row._replace(paper="about 1.5" if name == DENSE else said))
+    over = [
+        shapley_of_each(one, 1) > 1.5 > shapley_of_each(one, 30)
+        for name, many in found.items()
+        for one in many
+        if name != DENSE
+    ]
+    text = "transformers overrate short sequences and underrate long ones"
+    run.rows.append(claim("P2 Fig. 7", text, over, SETTING, SETTING, OF))
 
 
 def proposition_4_1(run: Run) -> None:
@@ -221,6 +218,9 @@ def proposition_4_1(run: Run) -> None:
             worst,
             0.0,
             "random weights, float32; with [CLS] the proposition does not hold",
+            n=2,
+            of="models",
+            statistic="largest",
         )
     )
     # The same statement for a pooled game: its Shapley values are F/k, and they shrink as k grows.
@@ -231,50 +231,52 @@ def proposition_4_1(run: Run) -> None:
             "Shapley value of each of 30 equal tokens under SLALOM, v = 1.5",
             float(shapley(game)[0]),
             0.05,
+            n=1,
+            of="game",
         )
     )
 
 
-def table_6(run: Run, errors: dict[tuple[str, int], list[dict[str, float]]]) -> None:
-    best = []
-    gam_worse, gam_free = [], []
-    for (kind, L), many in errors.items():
-        paper = dict(zip(("linear", "GAM", "SLALOM"), TABLE_6[kind, L], strict=True))
-        for name in many[0]:
-            run.rows.append(
-                mean_row(
-                    "P2 Table 6",
-                    f"{kind}, L = {L}, {name}: MSE x 100",
-                    [one[name] for one in many],
-                    paper.get(name),
-                    SETTING if name in paper else "not in the paper: ridge in place of the LASSO of weight 0.01",
-                )
-            )
-        mean = {name: np.mean([one[name] for one in many]) for name in many[0]}
-        best.append(bool(mean["SLALOM"] < min(mean["linear"], mean["GAM"])))
-        gam_worse.append(bool(mean["GAM"] > mean["linear"]))
-        gam_free.append(bool(mean["GAM, hardly regularised"] < mean["GAM"]))
+def table_6(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
+    """Errors of the surrogates: Table 6 on fresh sequences, Fig. 4 (a, b) on repetitions of one word."""
+    trained = [one for name, many in found.items() if name != DENSE for one in many]
+    for name, many in found.items():
+        if name == DENSE:
+            continue
+        kind, L = name.split(", L = ")
+        paper = dict(zip(("linear", "GAM", "SLALOM"), TABLE_6[kind, int(L)], strict=True))
+        for surrogate in many[0]["fresh"]:
+            own = surrogate not in paper
+            note = "not in the paper: ridge in place of the LASSO of weight 0.01" if own else SETTING
+            for result, key, printed in (("P2 Table 6", "fresh", paper.get(surrogate)), (FIGURE, "repeated", None)):
+                values = [one[key][surrogate] for one in many]
+                where = "" if key == "fresh" else " on 1 to 30 'perfect'"
+                case = f"{name}, {surrogate}: MSE x 100{where}"
+                run.rows.append(mean_row(result, case, values, printed, note, OF))
     why = "our transformers come closer to the linear truth than fine-tuned BERT does, so a linear surrogate fits them"
-    run.rows += [
-        claim("P2 Table 6", "SLALOM describes the transformer best", best, SETTING, why),
-        claim(
-            "P2 Table 6", "the GAM is worse than the linear model, although it contains it", gam_worse, SETTING, SETTING
-        ),
-        claim(
-            "P2 Table 6",
-            "(ours) the GAM's excess is its LASSO: less regularisation fits better",
-            gam_free,
-            "not in the paper",
-        ),
-    ]
+    for result, key in (("P2 Table 6", "fresh"), (FIGURE, "repeated")):
+        best = [one[key]["SLALOM"] < min(one[key]["linear"], one[key]["GAM"]) for one in trained]
+        run.rows.append(claim(result, "SLALOM describes the transformer best", best, SETTING, why, OF))
+    fresh = [one["fresh"] for one in trained]
+    worse = [one["GAM"] > one["linear"] for one in fresh]
+    text = "the GAM is worse than the linear model, although it contains it"
+    run.rows.append(claim("P2 Table 6", text, worse, SETTING, SETTING, OF))
+    free = [one["GAM, hardly regularised"] < one["GAM"] for one in fresh]
+    text = "(ours) the GAM's excess is its LASSO: less regularisation fits better"
+    run.rows.append(claim("P2 Table 6", text, free, "not in the paper", of=OF))
 
 
-def draw_figure(run: Run, curves: dict[str, Array], empty: dict[str, float], lengths: NDArray[np.intp]) -> None:
+def draw_figure(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
     figure, (left, right) = run.figure(ncols=2, figsize=(10, 4))
-    for name, curve in curves.items():
-        style = {"truth": "k--", "feed-forward": "k:"}.get(name, "-" if "encoder" in name else "-.")
-        left.plot(lengths, curve, style, label=name)
-        right.plot(lengths, (curve - empty[name]) / lengths, style)
+    left.plot(LENGTHS, WEIGHT[PERFECT] * LENGTHS, "k--", label="truth")
+    right.plot(LENGTHS, np.full(LONGEST, WEIGHT[PERFECT]), "k--")
+    for name, many in found.items():
+        style = "k:" if name == DENSE else "-" if "encoder" in name else "-."
+        curves = np.array([one["curve"] for one in many])
+        each = np.array([[shapley_of_each(one, k) for k in LENGTHS.tolist()] for one in many])
+        for at, values in ((left, curves), (right, each)):
+            (line,) = at.plot(LENGTHS, values.mean(axis=0), style, label=name)
+            at.fill_between(LENGTHS, values.min(axis=0), values.max(axis=0), color=line.get_color(), alpha=0.15)
     left.set(xlabel="repetitions of 'perfect'", ylabel="log-odds", title="P2 Fig. 3", ylim=(-1, 25))
     right.set(xlabel="repetitions of 'perfect'", ylabel="Shapley value of each", title="P2 Fig. 7")
     left.legend(fontsize=7)

@@ -1,8 +1,9 @@
 """Do seven explainers disagree about one sentence, and how different are the six heads?
 
-P1 Fig. 1 colours one sentence by seven methods and draws three conclusions; here signs and ranks under the shipped
-model say whether they hold. P1 Fig. 3 shows that heads look at different words; here the distance between their rows of
-[CLS], on the same sentence and on test reviews.
+P1 Fig. 1 colours one sentence by seven methods and draws three conclusions; here signs and ranks say whether they hold,
+under the shipped model and under others that differ in the seed of their training (`retrained.py`). P1 Fig. 3 shows
+that heads look at different words; here the distance between their rows of [CLS], on the same sentence and on test
+reviews. How far another training changes the order of the words is a number of its own.
 
     python -m benchmarks.paper1_examples --data PATH [--quick]
 """
@@ -11,21 +12,26 @@ from __future__ import annotations
 
 import sys
 from itertools import combinations
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from attn_closed_form import attention, load_demo_model
+from attn_closed_form import METHODS as METHOD_TABLE
+from attn_closed_form import AttentionWeights, alpha_avg, alpha_max, attention, pooled_game, shapley
 from attn_closed_form._types import Array
 from attn_closed_form.evaluate.datasets import load_imdb
+from attn_closed_form.explainable.text_classifier import TextClassifier
 from attn_closed_form.show.plots import plot_attention_matrices, plot_table
 
-from .correlations import pearson
+from .correlations import pearson, spearman
 from .reproduction import Row, Run, claim, mean_row
+from .retrained import SHIPPED, trainings
 
 # P1 Fig. 1: the sentence, the methods, and what its caption says of them.
 SENTENCE = "attention based explanations are popular but questionable"
 METHODS = ("alpha-avg", "alpha-max", "lime", "g-avg", "g-l1", "g-l2", "gxi")
+WORDS = SENTENCE.split()
 WORD, RIVAL = "questionable", "popular"
 NEGATIVE = ("lime", "gxi")  # the methods that give `WORD` a negative score
 RIVAL_FIRST = ("alpha-avg", "alpha-max")  # those that have `RIVAL` first
@@ -47,78 +53,116 @@ def different_favourites(alpha: Array) -> int:
     return len(np.unique(alpha.argmax(axis=1)))
 
 
-def figure_1(run: Run) -> None:
-    model = load_demo_model()
-    vocabulary = model.vocabulary
-    found = model.explain(SENTENCE, METHODS)
-    words = SENTENCE.split()
-    place, rival = words.index(WORD), words.index(RIVAL)
+def scores_of(model: TextClassifier) -> dict[str, Array]:
+    """Scores of the words of the sentence by every method, each (7,)."""
+    found = model.explain(SENTENCE, METHODS, players="positions")
+    return {name: found[name].scores for name in METHODS}
+
+
+def held(scores: dict[str, Array]) -> dict[str, list[bool]]:
+    """For each of the caption's three sentences, whether it is right about each method."""
+    place, rival = WORDS.index(WORD), WORDS.index(RIVAL)
+    return {
+        f"every method has '{WORD}' among its two strongest words": [rank(scores[m], place) <= 2 for m in METHODS],
+        f"LIME and G×I alone find '{WORD}' negative": [(scores[m][place] < 0) == (m in NEGATIVE) for m in METHODS],
+        f"'{RIVAL}' is first for attention and for no other method": [
+            (rank(scores[m], rival) == 1) == (m in RIVAL_FIRST) for m in METHODS
+        ],
+    }
+
+
+def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
+    """Rows of the shipped model's signs and ranks, and the caption's sentences over all trainings."""
+    every = {name: scores_of(model) for name, model in models.items()}
+    shipped, vocabulary = every[SHIPPED], models[SHIPPED].vocabulary
+    place = WORDS.index(WORD)
     # A word outside the vocabulary is [UNK] to the model: its removal changes nothing, so LIME gives it zero.
-    unknown = [word for word in words if vocabulary.id(word) == vocabulary.unk_id]
+    unknown = [word for word in WORDS if vocabulary.id(word) == vocabulary.unk_id]
     note = OTHER_MODEL + (f"; not in its vocabulary: {', '.join(unknown)}" if unknown else "")
-    explained = model.explain(SENTENCE, METHODS, players="positions")
-    scores = {name: e.scores for name, e in explained.items()}
+    one: dict[str, Any] = {"n": 1, "of": "sentence"}
     for name in METHODS:
+        label, scores = METHOD_TABLE[name].label, shipped[name]
+        ours = "negative" if scores[place] < 0 else "positive" if scores[place] > 0 else "zero"
         said = "negative" if name in NEGATIVE else "positive"
-        ours = "negative" if scores[name][place] < 0 else "positive" if scores[name][place] > 0 else "zero"
-        label, first = found[name].info.label, words[int(np.abs(scores[name]).argmax())]
-        most = RIVAL if name in RIVAL_FIRST else f"not {RIVAL}"
+        first, most = WORDS[int(np.abs(scores).argmax())], RIVAL if name in RIVAL_FIRST else f"not {RIVAL}"
         run.rows += [
-            Row("P1 Fig. 1", f"{label}: sign of '{WORD}'", ours, said, note),
-            Row("P1 Fig. 1", f"{label}: rank of '{WORD}' among 7 words", rank(scores[name], place), None, note),
-            Row("P1 Fig. 1", f"{label}: strongest word", first, most, note),
+            Row("P1 Fig. 1", f"{label}: sign of '{WORD}'", ours, said, note, **one),
+            Row("P1 Fig. 1", f"{label}: rank of '{WORD}' among 7 words", rank(scores, place), None, note, **one),
+            Row("P1 Fig. 1", f"{label}: strongest word", first, most, note, **one),
         ]
-    values = model.explain(SENTENCE, "slalom-value", players="positions")["slalom-value"].scores
-    value, largest = float(values[place]), float(np.abs(values).max())
+    firsts = [WORDS[int(scores["alpha-avg"].argmax())] for scores in every.values()]
+    case = "α-avg: strongest word, by training"
+    run.rows.append(Row("P1 Fig. 1", case, ", ".join(firsts), RIVAL, ", ".join(every), n=len(every), of="trainings"))
+    values = models[SHIPPED].explain(SENTENCE, "slalom-value", players="positions")["slalom-value"].scores
+    largest = float(np.abs(values).max())
     case = f"value W_l v of '{WORD}', heads weighted by attention"
-    run.rows.append(Row("P1 Fig. 1", case, value, None, f"the largest of a word here is {largest:.1f}"))
-    why = f"in our model '{WORD}' has the value {value:.2f}, against {largest:.1f} of another word"
-    missing = f"{why}: much attention (rank {rank(scores['alpha-avg'], place)}), little effect, as LIME and G×I say"
-    signs = f"{why}: G×I is near zero for it, and G-avg has the sign of the mean coordinate of W_v^T W_l^T"
-    favourite = f"attention has '{words[int(scores['alpha-avg'].argmax())]}' first; another training, another order"
-    strong = [rank(scores[name], place) <= 2 for name in METHODS]
-    sign = [(scores[name][place] < 0) == (name in NEGATIVE) for name in METHODS]
-    first_is = [(rank(scores[name], rival) == 1) == (name in RIVAL_FIRST) for name in METHODS]
-    run.rows += [
-        claim("P1 Fig. 1", f"every method has '{WORD}' among its two strongest words", strong, note, missing),
-        claim("P1 Fig. 1", f"LIME and G×I alone find '{WORD}' negative", sign, note, signs),
-        claim("P1 Fig. 1", f"'{RIVAL}' is first for attention and for no other method", first_is, note, favourite),
-    ]
+    run.rows.append(Row("P1 Fig. 1", case, float(values[place]), None, f"the largest here is {largest:.1f}", **one))
+    sentences = {name: held(scores) for name, scores in every.items()}
+    for text in sentences[SHIPPED]:
+        counts = {name: sum(found[text]) for name, found in sentences.items()}
+        methods = [f"{name}: {good} of {len(METHODS)} methods" for name, good in counts.items()]
+        holds = [all(found[text]) for found in sentences.values()]
+        run.rows.append(claim("P1 Fig. 1", text, holds, "; ".join(methods), "; ".join(methods), "trainings"))
 
 
-def figure_3(run: Run, documents: list[NDArray[np.intp]]) -> None:
-    model = load_demo_model()
-    weights, vocabulary = model.weights, model.vocabulary
-    cases = {"the sentence of Fig. 1": [vocabulary.encode(SENTENCE)], f"{len(documents)} test reviews": documents}
-    for case, some in cases.items():
-        rows = [attention(weights, ids) for ids in some]
-        own = [alpha[:, 1 : 1 + len(ids)] for alpha, ids in zip(rows, some, strict=True)]
-        apart = [float(total_variation(alpha).mean()) for alpha in rows]
-        favourites = [different_favourites(alpha) for alpha in own]
-        pooled = [float(pearson(np.stack([a.mean(axis=0), a.max(axis=0)]))[0, 1]) for a in own]
-        held = [float(a.sum(axis=1).mean()) for a in own]
-        for what, values in (
-            ("mean total variation between two heads (0 alike, 1 disjoint)", apart),
-            ("different favourite tokens of the six heads", favourites),
-            ("Pearson of alpha-avg and alpha-max (Eq. 10, 11)", pooled),
-            ("share of the attention on the document's own tokens", held),
-        ):
-            run.rows.append(mean_row("P1 Fig. 3", f"{case}: {what}", values, None, "paper: six pictures, no number"))
-        heads = [bool(n > 1) for n in favourites]
-        text = f"{case}: heads concentrate on different tokens (not all on the same one)"
-        run.rows.append(claim("P1 Fig. 3", text, heads, "our model", "there all six have the same favourite"))
+def orders(run: Run, models: dict[str, TextClassifier], documents: list[NDArray[np.intp]]) -> None:
+    """How far two trainings agree on the order of a review's tokens: rank correlations, by method."""
+    if len({tuple(model.vocabulary.decode(range(len(model.vocabulary)))) for model in models.values()}) > 1:
+        raise ValueError("models: expected one vocabulary")
+    pairs = list(combinations([model.weights for model in models.values()], 2))
+    for name, method in (("alpha-avg", alpha_avg), ("alpha-max", alpha_max), ("exact Shapley values", _shapley)):
+        agree = [
+            np.mean([spearman(np.stack([method(a, ids), method(b, ids)]))[0, 1] for a, b in pairs]) for ids in documents
+        ]
+        case = f"Spearman of {name} under two trainings, mean of {len(pairs)} pairs"
+        run.rows.append(mean_row("P1 Fig. 1", case, agree, None, "not in the paper", "test reviews"))
+
+
+def _shapley(weights: AttentionWeights, ids: NDArray[np.intp]) -> Array:
+    return shapley(pooled_game(weights, ids), tol=1e-6)
+
+
+def figure_3(run: Run, models: dict[str, TextClassifier], documents: list[NDArray[np.intp]]) -> None:
+    """Rows of how different the heads are, for the shipped model in full and for the others as counts."""
+    for training, model in models.items():
+        cases = {"the sentence of Fig. 1": [model.vocabulary.encode(SENTENCE)], "test reviews": documents}
+        for case, some in cases.items():
+            rows = [attention(model.weights, ids) for ids in some]
+            own = [alpha[:, 1 : 1 + len(ids)] for alpha, ids in zip(rows, some, strict=True)]
+            favourites = [different_favourites(alpha) for alpha in own]
+            measured: dict[str, ArrayLike] = {
+                "mean total variation between two heads (0 alike, 1 disjoint)": [
+                    float(total_variation(alpha).mean()) for alpha in rows
+                ],
+                "different favourite tokens of the six heads": favourites,
+                "Pearson of alpha-avg and alpha-max (Eq. 10, 11)": [
+                    float(pearson(np.stack([a.mean(axis=0), a.max(axis=0)]))[0, 1]) for a in own
+                ],
+                "share of the attention on the document's own tokens": [float(a.sum(axis=1).mean()) for a in own],
+            }
+            for what, values in measured.items():
+                row = mean_row("P1 Fig. 3", f"{training}, {case}: {what}", values, None, "paper: six pictures")
+                exact = row._replace(n=1, of="sentence", statistic="exact")
+                run.rows.append(exact if len(some) == 1 else row._replace(of="test reviews"))
+            text = f"{training}, {case}: heads concentrate on different tokens (not all on the same one)"
+            of = "sentence" if len(some) == 1 else "test reviews"
+            holds = [bool(n > 1) for n in favourites]
+            run.rows.append(claim("P1 Fig. 3", text, holds, "our model", "there all six have the same favourite", of))
 
 
 def main(argv: list[str] | None = None) -> int:
     run = Run("paper1_examples", __doc__ or "", argv, data=True)
-    model = load_demo_model()
+    models = trainings(run)
+    model = models[SHIPPED]
     weights, vocabulary = model.weights, model.vocabulary
-    tested = 200 if run.quick else 2500
+    tested, ordered = (200, 20) if run.quick else (2500, 200)
     texts = load_imdb(run.imdb, "test").texts
     rows = np.random.default_rng(0).permutation(len(texts))[:tested]
     run.say(f"{tested} test reviews read")
-    figure_1(run)
-    figure_3(run, [vocabulary.encode(texts[i])[: weights.T_max - 1] for i in rows])
+    documents = [vocabulary.encode(texts[i])[: weights.T_max - 1] for i in rows]
+    figure_1(run, models)
+    figure_3(run, models, documents)
+    orders(run, models, documents[:ordered])
     drawn, ax = run.figure(figsize=(7, 3.2))
     found = model.explain(SENTENCE, METHODS)
     plot_table(found, ax=ax)
@@ -126,7 +170,7 @@ def main(argv: list[str] | None = None) -> int:
     drawn, axes = run.figure(nrows=2, ncols=3, figsize=(9, 6.4))
     plot_attention_matrices(found, axes.ravel())
     run.save(drawn, "_heads")
-    return run.finish({"reviews": tested})
+    return run.finish({"reviews": tested, "trainings": list(models)})
 
 
 if __name__ == "__main__":

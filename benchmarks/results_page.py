@@ -16,22 +16,31 @@ from pathlib import Path
 from typing import Any
 
 from .harness import RESULTS
+from .verdicts import verdict_table, verdicts
 
 PAGE = RESULTS.parent / "RESULTS.md"
 HEAD = """# Results
 
 Made by `python -m benchmarks.results_page` from `benchmarks/results/*.json`; do not edit. P1 is Lopardo, Precioso and
-Garreau (2024), P2 is Leemann et al. (SLALOM). A number after ± is a standard error. Papers' numbers are those printed
-there; where a paper has only a picture, its message stands in words, and where it has nothing, the cell is empty.
+Garreau (2024), P2 is Leemann et al. (SLALOM). A number after ± is a standard error, of a count that of its share. The
+column n says how many of what a number is of, and in brackets stand quantiles: 5 %, 50 %, 95 %. Papers' numbers are
+those printed there; where a paper has only a picture, its message stands in words, and where it has nothing, the cell
+is empty.
 """
+
+
+def load_records(folder: Path) -> list[dict[str, Any]]:
+    """What the JSON files of a folder hold, in the order of their names."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
 
 
 def render(folder: Path) -> str:
     """The page, from all JSON files of a folder."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    records = load_records(folder)
     reproductions = [r for r in records if any("result" in row for row in r["rows"])]
     others = [r for r in records if r not in reproductions]
-    parts = [HEAD, "## The papers' tables and figures\n", *_reproduced(reproductions, folder)]
+    parts = [HEAD, "## Verdicts\n", *verdict_table(verdicts(reproductions))]
+    parts += ["## The papers' tables and figures\n", *_reproduced(reproductions, folder)]
     parts += ["## How each was run\n", *_runs(reproductions)]
     if any(r["bars"] for r in others):
         parts += ["## Promises kept\n", *_bars(others)]
@@ -48,11 +57,12 @@ def _reproduced(records: list[dict[str, Any]], folder: Path) -> list[str]:
         figures = [name for name in names if (folder.parent / "figures" / f"{name}.png").exists()]
         shown = ", ".join(f"[picture](figures/{name}.png)" for name in figures)
         out.append(f"From {', '.join(f'`benchmarks.{name}`' for name in names)}{'; ' + shown if shown else ''}.\n")
-        out.append("| case | ours | paper | what differs |\n|---|---|---|---|")
+        out.append("| case | n | ours | paper | what differs |\n|---|---|---|---|---|")
         # The claims first: they are what the numbers below them say.
         for row in sorted(mine, key=lambda row: not row["case"].startswith("claim")):
-            ours, paper = _number(row["ours"], row.get("ours_pm")), _number(row.get("paper"), row.get("paper_pm"))
-            out.append(f"| {_cell(row['case'])} | {ours} | {paper} | {_cell(row.get('differs', ''))} |")
+            ours, paper = _ours(row), _number(row.get("paper"), row.get("paper_pm"))
+            n = f"{row['n']:,} {row['of']}" if "n" in row else ""
+            out.append(f"| {_cell(row['case'])} | {_cell(n)} | {ours} | {paper} | {_cell(row.get('differs', ''))} |")
         out.append("")
     return out
 
@@ -81,6 +91,15 @@ def _bars(records: list[dict[str, Any]]) -> list[str]:
 def _natural(text: str) -> list[tuple[int, int, str]]:
     """Sort key: numbers by size, figures before propositions before tables."""
     return [(int(part), 0, "") if part.isdigit() else (0, 1, part) for part in re.split(r"(\d+)", text)]
+
+
+def _ours(row: dict[str, Any]) -> str:
+    """Our number with what chance may do to it."""
+    if row.get("statistic") == "count" and "ours_pm" in row:
+        good, n = (int(x) for x in re.findall(r"\d+", row["ours"])[:2])
+        return f"{_cell(row['ours'])} ({100 * good / n:.3g} ± {100 * row['ours_pm']:.2g} %)"
+    spread = " [" + ", ".join(f"{q:.3g}" for q in row["quantiles"]) + "]" if "quantiles" in row else ""
+    return _number(row["ours"], row.get("ours_pm")) + spread
 
 
 def _number(value: Any, error: float | None = None) -> str:

@@ -1,8 +1,8 @@
 """How good are explanations of models of real reviews? P2 Tables 1 (a, b, c), 9, 10, 11, 14 and Fig. 6.
 
 Two transformers are trained on IMDB; they and the shipped classifier of P1 are explained by every method that P2
-compares, on test reviews of IMDB and on Yelp-HAT. Each explanation is then measured in four ways: rank correlation
-with Naive Bayes scores, agreement with human attention, deletion and insertion, and strict fidelity.
+compares, on 100 test reviews of IMDB and 100 of Yelp-HAT. Each explanation is then measured in four ways: rank
+correlation with Naive Bayes scores, agreement with human attention, deletion and insertion, and strict fidelity.
 
     python -m benchmarks.reviews --data PATH [--quick]
 """
@@ -12,7 +12,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import defaultdict
+from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,27 +33,26 @@ from attn_closed_form.evaluate.faithfulness import (
 from attn_closed_form.evaluate.ranks import auroc, spearman
 from attn_closed_form.game.pooled_game import PooledGame
 
-from .paper_tables import TABLE_9, TABLE_10, TABLE_11, TABLE_14
-from .reproduction import Row, Run, claim, mean_row
-from .rivals import Explanation, explanations
+from .reproduction import Run, mean_row
+from .reviews_rows import (
+    REMOVALS,
+    claim_rows,
+    collect,
+    collect_claims,
+    draw_figure,
+    set_up,
+    subject_rows,
+    table_14_rows,
+)
+from .rivals import explanations
 from .shapley import kernel_shap
-from .text_models import T_MAX, Ids, Subject, accuracy, classifier, transformer
+from .text_models import T_MAX, Ids, Subject, classifier, transformer
 
 SHORTEST = 32
-REMOVALS = (1, 2, 3, 5, 7, 10)
 UNSIGNED = ("SLALOM-fidel, s", "SLALOM-eff, s")
-OWN = (
-    "small transformer from scratch, whole words, reviews of 32 to 63 tokens (paper: fine-tuned, reviews of any length)"
-)
-P1_OWN = "not in the paper: P1's classifier, a removed token becomes [UNK]"
+BLOCK = 10  # reviews of one part
 
-NO_BACKGROUND = (
-    "a SLALOM lacks what always gets attention ([CLS], padding), which tells as more tokens go; "
-    "compare SLALOM-fidel + background"
-)
-ELSEWHERE = "; trained on IMDB, the paper on Yelp"
-
-Measured = dict[str, dict[str, list[float]]]
+Blocks = Callable[[int, int], list[Any]]
 
 
 def imdb_documents(run: Run, vocabulary: Vocabulary, count: int) -> tuple[list[Ids], list[Ids], Array]:
@@ -96,251 +97,139 @@ def removal_scores(subject: Subject, tokens: Ids, scores: Array) -> tuple[float,
 
 
 def measure(
-    run: Run, subject: Subject, documents: list[Ids], samples: int, nb: Array | None, chosen: list[Array] | None
-) -> tuple[Measured, dict[str, list[Array]]]:
-    """Every measure of every method: by measure, method and document."""
-    out: Measured = defaultdict(lambda: defaultdict(list))
-    fidelity: dict[str, list[Array]] = defaultdict(list)
-    for number, tokens in enumerate(documents):
-        found: dict[str, Explanation] = explanations(subject, tokens, samples, seed=number)
-        for name, one in found.items():
+    subject: Subject, documents: list[Ids], first: int, samples: int, nb: Array | None, chosen: list[Array] | None
+) -> list[dict[str, dict[str, Any]]]:
+    """Every measure of every method, one dictionary per review."""
+    out = []
+    for number, tokens in enumerate(documents, start=first):
+        one: dict[str, dict[str, Any]] = defaultdict(dict)
+        found = explanations(subject, tokens, samples, seed=number)
+        for name, explanation in found.items():
+            scores = explanation.scores
             if name not in UNSIGNED:
-                down, up = removal_scores(subject, tokens, one.scores)
-                out["deletion"][name].append(down)
-                out["insertion"][name].append(up)
+                one["deletion"][name], one["insertion"][name] = removal_scores(subject, tokens, scores)
             if nb is not None:
                 truth = np.abs(nb[tokens]) if name in UNSIGNED else nb[tokens]
-                out["correlation"][name].append(spearman(one.scores, truth))
+                one["correlation"][name] = spearman(scores, truth)
             if chosen is not None:
-                strength = one.scores if name in UNSIGNED else np.abs(one.scores)
-                out["human"][name].append(auroc(chosen[number], strength))
+                one["human"][name] = auroc(chosen[number - first], scores if name in UNSIGNED else np.abs(scores))
         if nb is not None:
-            surrogates = {name: one.surrogate for name, one in found.items() if one.surrogate is not None}
-            errors = strict_fidelity(
-                subject.remove(tokens), len(tokens), surrogates.values(), REMOVALS, samples=40, seed=number
-            )
-            for name, error in zip(surrogates, errors, strict=True):
-                fidelity[name].append(error)
-        run.say(f"{subject.name}: {number + 1} of {len(documents)} reviews")
-    return out, fidelity
+            surrogates = {name: e.surrogate for name, e in found.items() if e.surrogate is not None}
+            model = subject.remove(tokens)
+            errors = strict_fidelity(model, len(tokens), surrogates.values(), REMOVALS, samples=40, seed=number)
+            one["fidelity"] = {name: error.tolist() for name, error in zip(surrogates, errors, strict=True)}
+        out.append(dict(one))
+    return out
 
 
-def add_rows(
-    run: Run,
-    result: str,
-    what: str,
-    subject: Subject,
-    many: dict[str, list[float]],
-    table: dict[str, dict[str, tuple[float, float]]],
-) -> None:
-    for name, values in many.items():
-        paper = table.get(subject.paper or "", {}).get(name)
-        good = [value for value in values if np.isfinite(value)]
-        differs = P1_OWN if subject.paper is None else OWN
-        if subject.paper is not None and ("Yelp" in what or "human" in what):
-            differs += ELSEWHERE
-        if np.mean(good) < 0 and "insertion" in what:
-            differs += "; negative: the best tokens alone convince more than the whole review"
-        if paper is not None and "deletion" in what:
-            differs += "; a short review and a small model leave less probability to lose"
-        if name.endswith("background"):
-            differs = "not in the paper: SLALOM with one token more that is always there; scores by Eq. 64"
-        if name.endswith("derivative"):
-            differs = "not in the paper: the true derivative, Eq. 64, in place of Eq. 65"
-        run.rows.append(mean_row(result, f"{subject.name}, {name}: {what}", good, paper, differs))
-
-
-def best(many: dict[str, list[float]], names: tuple[str, ...], high: bool) -> float:
-    means = [np.nanmean(many[name]) for name in names if name in many]
-    return float(max(means) if high else min(means))
+def table_14(
+    subject: Subject, documents: list[Ids], sizes: tuple[int, ...], start: int, stop: int
+) -> list[dict[str, float]]:
+    """Deletion AOPC of SLALOM-eff (lin.) by the number of samples, and of KernelSHAP at its default, per review."""
+    out = []
+    for number, tokens in enumerate(documents[start:stop], start=start):
+        areas: dict[str, float] = {}
+        for size in sizes:
+            slalom = slalom_fit_eff(subject.f, tokens, size, seed=number, progress=False).slalom
+            areas[str(size)] = removal_scores(subject, tokens, slalom_linearized(slalom, tokens, as_printed=True))[0]
+        model = subject.remove(tokens)
+        value = model.value if isinstance(model, PooledGame) else model
+        np.random.seed(number)  # noqa: NPY002  # shap draws from the global state
+        scores = kernel_shap(partial(_on_numbers, value), len(tokens), "auto")
+        areas["SHAP"] = removal_scores(subject, tokens, scores)[0]
+        out.append(areas)
+    return out
 
 
 def _on_numbers(value: Value, masks: Array) -> Array:
     return np.asarray(value(masks > 0.5))
 
 
-def table_14(run: Run, subject: Subject, documents: list[Ids], sizes: tuple[int, ...]) -> None:
-    """Deletion AOPC of SLALOM-eff (lin.) by the number of samples, beside KernelSHAP's default."""
-    for size in sizes:
-        areas = []
-        for number, tokens in enumerate(documents):
-            slalom = slalom_fit_eff(subject.f, tokens, size, seed=number, progress=False).slalom
-            areas.append(removal_scores(subject, tokens, slalom_linearized(slalom, tokens, as_printed=True))[0])
-        run.rows.append(
-            mean_row(
-                "P2 Table 14", f"{subject.name}, SLALOM-eff, {size} samples: deletion AOPC", areas, TABLE_14[size], OWN
-            )
-        )
-    areas = []
-    for number, tokens in enumerate(documents):
-        model = subject.remove(tokens)
-        value = model.value if isinstance(model, PooledGame) else model
-        np.random.seed(number)  # noqa: NPY002  # shap draws from the global state
-        scores = kernel_shap(partial(_on_numbers, value), len(tokens), "auto")
-        areas.append(removal_scores(subject, tokens, scores)[0])
-    run.rows.append(
-        mean_row("P2 Table 14", f"{subject.name}, SHAP, nsamples='auto': deletion AOPC", areas, TABLE_14["SHAP"], OWN)
-    )
+def accuracies(run: Run, subject: Subject, imdb: tuple[list[Ids], Array], yelp: tuple[list[Ids], Array]) -> None:
+    """Rows of Table 4."""
+    printed = {"BERT": (0.90, 0.88), "GPT-2": (0.74, 0.88)}.get(subject.paper or "", (None, None))
+    for (documents, labels), paper, case, note in (
+        (imdb, printed[0], f"accuracy on IMDB, first {T_MAX - 1} tokens", set_up(subject)),
+        (yelp, printed[1], "accuracy on Yelp-HAT", "trained on IMDB alone; the paper trains on Yelp"),
+    ):
+        right = (np.asarray(subject.f(documents)) > 0) == (np.asarray(labels) > 0)
+        run.rows.append(mean_row("P2 Table 4", f"{subject.name}: {case}", right, paper, note, "reviews"))
+
+
+def in_parts(run: Run, name: str, settings: dict[str, Any], count: int, compute: Blocks) -> list[Any]:
+    """`compute(start, stop)` for blocks of reviews, each kept, one after the other."""
+    blocks = [(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
+    parts = [
+        run.part(f"{name}-{start:03d}", {**settings, "stop": stop}, partial(compute, start, stop))
+        for start, stop in blocks
+    ]
+    return [one for part in parts for one in part]
+
+
+class Corpus(NamedTuple):
+    """Reviews to explain: of IMDB with Naive Bayes scores of the words, of Yelp with what annotators chose."""
+
+    imdb: list[Ids]
+    nb: Array
+    yelp: list[Ids]
+    chosen: list[Array]
+
+
+def explain_subject(run: Run, name: str, subject: Subject, corpus: Corpus, settings: dict[str, Any]) -> tuple[Any, Any]:
+    """Every measure on both corpora, from the work folder where it is there."""
+    samples = settings["samples"]
+
+    def on_imdb(start: int, stop: int) -> list[Any]:
+        return measure(subject, corpus.imdb[start:stop], start, samples, corpus.nb, None)
+
+    def on_yelp(start: int, stop: int) -> list[Any]:
+        return measure(subject, corpus.yelp[start:stop], start, samples, None, corpus.chosen[start:stop])
+
+    imdb = in_parts(run, f"imdb-{name}", settings, len(corpus.imdb), on_imdb)
+    yelp = in_parts(run, f"yelp-{name}", settings, len(corpus.yelp), on_yelp)
+    for table, texts in (("11a", corpus.imdb), ("11c", corpus.yelp)):
+        sure = class_probability(np.abs(np.asarray(subject.f(texts))), True)
+        case = f"{subject.name}: probability of the predicted class, which deletion AOPC cannot exceed"
+        run.rows.append(mean_row(f"P2 Table {table}", case, sure, None, "not in the paper", "reviews"))
+    return collect(imdb), collect(yelp)
 
 
 def main(argv: list[str] | None = None) -> int:
     run = Run("reviews", __doc__ or "", argv, data=True)
     warnings.filterwarnings("ignore", module="shap")
-    steps, count, samples = (60, 2, 200) if run.quick else (800, 20, 500)
+    steps, count, samples = (60, 2, 200) if run.quick else (800, 100, 500)
+    count = run.wanted(count)
+    sizes = (500,) if run.quick else (500, 1000, 2000, 5000, 10000)
     model = load_demo_model()
-    weights, vocabulary = model.weights, model.vocabulary
+    vocabulary = model.vocabulary
     train = load_imdb(run.imdb, "train")
-    encoded = [vocabulary.encode(text) for text in train.texts]
-    nb = naive_bayes_scores(encoded, train.labels, len(vocabulary))
+    nb = naive_bayes_scores([vocabulary.encode(text) for text in train.texts], train.labels, len(vocabulary))
     documents, test, labels = imdb_documents(run, vocabulary, count)
     yelp, chosen, yelp_labels = yelp_documents(run, vocabulary, count)
     run.say("data read")
-    subjects = [
-        classifier(weights),
-        transformer(vocabulary, train, causal=False, steps=steps),
-        transformer(vocabulary, train, causal=True, steps=steps),
-    ]
+    settings = {"steps": steps, "samples": samples}
     claims: dict[str, list[bool]] = defaultdict(list)
     curves: dict[str, dict[str, Array]] = {}
-    for subject in subjects:
-        trained = P1_OWN if subject.paper is None else OWN
-        printed = {"BERT": (0.90, 0.88), "GPT-2": (0.74, 0.88)}.get(subject.paper or "", (None, None))  # P2 Table 4
-        run.rows += [
-            Row(
-                "P2 Table 4",
-                f"{subject.name}: accuracy on IMDB, first {T_MAX - 1} tokens of 500 reviews",
-                accuracy(subject, test, labels),
-                printed[0],
-                trained,
-            ),
-            Row(
-                "P2 Table 4",
-                f"{subject.name}: accuracy on Yelp-HAT",
-                accuracy(subject, yelp, np.array(yelp_labels)),
-                printed[1],
-                "trained on IMDB alone; the paper trains on Yelp",
-            ),
-        ]
-        for name, texts in (("11a", documents), ("11c", yelp)):
-            sure = class_probability(np.abs(np.asarray(subject.f(texts))), True)
-            case = f"{subject.name}: probability of the predicted class, which deletion AOPC cannot exceed"
-            run.rows.append(mean_row(f"P2 Table {name}", case, sure, None, "not in the paper"))
-        on_imdb, fidelity = measure(run, subject, documents, samples, nb, None)
-        on_yelp, _ = measure(run, subject, yelp, samples, None, chosen)
-        add_rows(run, "P2 Tables 1a, 9", "Spearman with Naive Bayes", subject, on_imdb["correlation"], TABLE_9)
-        add_rows(run, "P2 Tables 1b, 10", "AU-ROC of human attention", subject, on_yelp["human"], TABLE_10)
-        for kind, better in (("insertion", "low"), ("deletion", "high")):
-            what = f"{kind} AOPC ({better} is good)"
-            name = "P2 Table 1c" if kind == "insertion" else "P2 Table 11a"
-            add_rows(run, name, f"IMDB, {what}", subject, on_imdb[kind], TABLE_11["IMDB", kind])
-            name = "P2 Table 11b" if kind == "insertion" else "P2 Table 11c"
-            add_rows(run, name, f"Yelp, {what}", subject, on_yelp[kind], TABLE_11["Yelp", kind])
-        curves[subject.name] = {name: np.mean(errors, axis=0) for name, errors in fidelity.items()}
-        collect_claims(claims, on_imdb, on_yelp, curves[subject.name])
-        fidelity_rows(run, subject, curves[subject.name])
-    table_14(run, subjects[1], documents, (500,) if run.quick else (500, 1000, 2000))
-    claim_rows(run, claims)
+    for name in ("classifier", "encoder", "decoder"):
+        if name == "classifier":
+            subject = classifier(model.weights)
+        else:
+            subject = transformer(vocabulary, train, causal=name == "decoder", steps=steps)
+        accuracies(run, subject, (test, labels), (yelp, np.array(yelp_labels)))
+        on_imdb, on_yelp = explain_subject(run, name, subject, Corpus(documents, nb, yelp, chosen), settings)
+        subject_rows(run, subject, on_imdb, on_yelp)
+        collect_claims(claims, on_imdb, on_yelp)
+        curves[subject.name] = {method: np.mean(many, axis=0) for method, many in on_imdb["fidelity"].items()}
+        if name != "classifier":
+            compute = partial(table_14, subject, documents, sizes)
+            wanted = {"steps": steps, "sizes": list(sizes)}
+            areas = collect([{"areas": one} for one in in_parts(run, f"samples-{name}", wanted, count, compute)])
+            table_14_rows(run, subject, areas["areas"])
+            few, shap = (float(np.mean(areas["areas"][key])) for key in ("500", "SHAP"))
+            claims["500 match SHAP"].append(few >= shap - 0.02)
+    claim_rows(run, claims, count)
     draw_figure(run, curves)
-    return run.finish(
-        {"steps": steps, "reviews": count, "samples": samples, "removals": list(REMOVALS), "T_max": T_MAX}
-    )
-
-
-LINEAR = ("LIME", "SHAP", "IG", "Grad", "LRP")
-
-
-def collect_claims(claims: dict[str, list[bool]], imdb: Measured, yelp: Measured, fidelity: dict[str, Array]) -> None:
-    c, h = imdb["correlation"], yelp["human"]
-    claims["values beat importances"].append(best(c, ("SLALOM-eff, v",), True) > best(c, ("SLALOM-eff, s",), True))
-    claims["importances best"].append(
-        best(h, ("SLALOM-eff, s",), True) >= best(h, ("SLALOM-eff, v", "SLALOM-eff, lin."), True)
-    )
-    slalom = ("SLALOM-eff, lin.", "SLALOM-fidel, lin.")
-    claims["lin. on par"].append(
-        best(imdb["deletion"], slalom, True) >= best(imdb["deletion"], ("LIME", "SHAP", "LRP"), True) - 0.02
-    )
-    for name in ("IG", "Grad"):
-        far = best(imdb["deletion"], (name,), True) < best(imdb["deletion"], ("LIME", "SHAP"), True) - 0.1
-        claims[f"{name} bad"].append(far)
-    own = fidelity["SLALOM-fidel, v"]
-    better = fidelity["SLALOM-fidel + background"].mean() < min(own.mean(), *(fidelity[name].mean() for name in LINEAR))
-    claims["background best"].append(bool(better))
-    claims["fidel best at 1"].append(bool(own[0] < min(fidelity[name][0] for name in LINEAR)))
-    claims["fidel best"].append(bool(own.mean() < min(fidelity[name].mean() for name in LINEAR)))
-
-
-def fidelity_rows(run: Run, subject: Subject, curves: dict[str, Array]) -> None:
-    differs = P1_OWN if subject.paper is None else OWN
-    for name, curve in curves.items():
-        label = name.removesuffix(", v")
-        own = "not in the paper: SLALOM with one token more that is always there" if "background" in name else differs
-        for k in (1, 5, 10):
-            case = f"{subject.name}, {label}: MSE of the change, {k} tokens removed"
-            run.rows.append(Row("P2 Fig. 6", case, float(curve[REMOVALS.index(k)]), None, own))
-    second = min(float(curves[name].mean()) for name in LINEAR)
-    ratio = float(curves["SLALOM-fidel, v"].mean()) / second
-    run.rows.append(
-        Row(
-            "P2 Fig. 6",
-            f"{subject.name}: MSE of SLALOM-fidel + background over the best other's",
-            float(curves["SLALOM-fidel + background"].mean()) / second,
-            None,
-            "not in the paper: SLALOM with one token more that is always there",
-        )
-    )
-    run.rows.append(
-        Row(
-            "P2 Fig. 6",
-            f"{subject.name}: MSE of SLALOM-fidel over the best other's",
-            ratio,
-            0.3,
-            differs if ratio < 0.9 else f"disagrees: {NO_BACKGROUND}; {differs}",
-        )
-    )
-
-
-def claim_rows(run: Run, claims: dict[str, list[bool]]) -> None:
-    why = "our models are small and few reviews were explained: see the standard errors"
-    for result, key, text, reason in (
-        (
-            "P2 Tables 1a, 9",
-            "values beat importances",
-            "SLALOM's values agree with Naive Bayes more than importances",
-            why,
-        ),
-        ("P2 Tables 1b, 10", "importances best", "importances predict human attention best among SLALOM's scores", why),
-        ("P2 Tables 1c, 11", "lin. on par", "linearised SLALOM is on par with LIME, SHAP and LRP (0.02)", why),
-        (
-            "P2 Tables 1c, 11",
-            "IG bad",
-            "IG is far worse than LIME and SHAP (deletion, by 0.1)",
-            "from a document of [UNK]s, IG is a good explanation of these models; the paper names no baseline",
-        ),
-        (
-            "P2 Tables 1c, 11",
-            "Grad bad",
-            "Grad is far worse than LIME and SHAP (deletion, by 0.1)",
-            "one layer of attention is close to linear in its values, so that its gradient already ranks the tokens",
-        ),
-        ("P2 Fig. 6", "fidel best at 1", "SLALOM-fidel predicts the change best, 1 token removed", NO_BACKGROUND),
-        ("P2 Fig. 6", "background best", "(ours) with a background token it does, mean over 1 to 10", why),
-        ("P2 Fig. 6", "fidel best", "SLALOM-fidel predicts changes best, mean over 1 to 10", NO_BACKGROUND),
-    ):
-        run.rows.append(
-            claim(result, text, claims[key], "over the three models: P1's classifier, encoder, decoder", reason)
-        )
-
-
-def draw_figure(run: Run, curves: dict[str, dict[str, Array]]) -> None:
-    figure, axes = run.figure(ncols=len(curves), figsize=(12, 4), sharey=True)
-    for at, (name, methods) in zip(axes, curves.items(), strict=True):
-        for method, curve in methods.items():
-            style = "k-" if "exact" in method else "-" if "SLALOM" in method else "--"
-            at.semilogy(REMOVALS, curve, style, label=method.removesuffix(", v"))
-        at.set(title=name, xlabel="tokens removed")
-    axes[0].set_ylabel("MSE of the predicted change (P2 Fig. 6)")
-    axes[0].legend(fontsize=7)
-    run.save(figure)
+    return run.finish({**settings, "reviews": count, "removals": list(REMOVALS), "T_max": T_MAX})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Every explanation that P2 compares, for one document of one model, with the packages that people use.
 
-LIME is the lime package's own regression (`LimeBase`) on its own sampling; KernelSHAP is shap's. Both see a document
+LIME is the lime package's own regression on its own draws (`lime_runs.py`); KernelSHAP is shap's. Both see a document
 as masks, so that they explain any model; a removed token is deleted, or [UNK] in P1's classifier (`text_models.py`).
 """
 
@@ -19,6 +19,7 @@ from attn_closed_form.slalom.design import deletions
 from attn_closed_form.slalom.fitted import fit_sequences
 from attn_closed_form.slalom.solvers import Optimum
 
+from .lime_runs import lime_by_masks
 from .shapley import kernel_shap
 from .text_models import Ids, Subject
 
@@ -29,27 +30,6 @@ class Explanation(NamedTuple):
     scores: Array
     surrogate: Value | None
     seconds: float
-
-
-def lime_package(value: Value, d: int, samples: int, seed: int) -> Array:
-    """Coefficients of the lime package (0.2.0.1, `lime_text` with its defaults) for a function of masks, (d,)."""
-    from lime.lime_base import LimeBase
-
-    rng = np.random.default_rng(seed)
-    removed = np.concatenate([[0], rng.integers(1, d + 1, size=samples - 1)])
-    masks = rng.random((samples, d)).argsort(axis=1) >= removed[:, None]
-    distances = 100 * (
-        1 - np.sqrt(masks.mean(axis=1))
-    )  # cosine distance from the row of ones, as the package scales it
-    base = LimeBase(lambda distance: np.sqrt(np.exp(-(distance**2) / 25.0**2)), random_state=seed)
-    outputs = np.asarray(value(masks))[:, None]
-    _, pairs, *_ = base.explain_instance_with_data(
-        masks.astype(float), outputs, distances, 0, d, feature_selection="none"
-    )
-    coefficients = np.zeros(d)
-    for j, weight in pairs:
-        coefficients[j] = weight
-    return coefficients
 
 
 # The id of a token that is always there: [CLS] and padding get attention too, and P2's SLALOM has nothing for them.
@@ -98,7 +78,7 @@ def explanations(subject: Subject, tokens: Ids, samples: int, seed: int = 0) -> 
     slalom = slalom_fidel(value, tokens, samples, seed, background=True)
     out["SLALOM-fidel + background"] = with_background(slalom, tokens, time.process_time() - start)
     closed = dict(subject.closed)
-    closed["LIME"] = lambda _: lime_package(value, d, samples, seed)
+    closed["LIME"] = lambda _: lime_by_masks(value, d, samples, seed)
     closed["SHAP"] = lambda _: kernel_shap(lambda masks: np.asarray(value(masks > 0.5)), d, samples)
     if isinstance(model, PooledGame):
         closed["exact Shapley"] = lambda ids: shapley(model)

@@ -10,10 +10,11 @@ import pytest
 
 from attn_closed_form import gradient, lime_limit, pooled_game, predict_many, random_weights
 from attn_closed_form.classifier.document_game import word_groups
-from benchmarks import paper1_examples, paper1_gradients, paper1_layers, paper1_lime
+from benchmarks import layers_model, paper1_examples, paper1_gradients, paper1_layers, paper1_lime
 from benchmarks.correlations import pearson, pool_words, spearman
-from benchmarks.lime_runs import lime_package, to_ids, to_text
+from benchmarks.lime_runs import lime_by_masks, lime_package, to_ids, to_text, words_deleted
 from jax_model import params_from_weights
+from jax_model.training.batches import Documents
 from jax_model.transformers.transformer import PAD, Config, forward, from_embeddings, init_transformer, pad_documents
 from jax_model.witness import oracle
 
@@ -51,6 +52,16 @@ def test_the_package_converges_to_the_exact_limit(bow):
     exact = lime_limit(game, num_samples=1500).coef
     assert paper1_lime.errors(lime, exact)[1] < 0.05
     assert paper1_lime.errors(lime, exact[::-1])[1] > 0.3
+
+
+def test_the_fast_run_has_the_packages_own_numbers():
+    weights = random_weights(seed=3, D=17, d_e=7, T_max=13, K=2, d_att=3, d_out=5)
+    model = partial(paper1_lime.output, weights)
+    deleted = lime_by_masks(words_deleted(model, IDS, weights.unk), 5, samples=300, seed=4)
+    assert deleted == pytest.approx(lime_package(model, IDS, True, weights.unk, 300, seed=4), abs=1e-12)
+    assert np.abs(deleted - lime_package(model, IDS, True, weights.unk, 300, seed=5)).max() > 1e-4
+    replaced = lime_by_masks(paper1_lime.game_of(weights, IDS, False).value, 7, samples=300, seed=4)
+    assert replaced == pytest.approx(lime_package(model, IDS, False, weights.unk, 300, seed=4), abs=1e-12)
 
 
 def test_errors_and_ranges():
@@ -104,13 +115,13 @@ def params():
 def test_outputs_in_few_shapes(params):
     documents = [IDS, np.zeros(0, dtype=int), np.arange(40) % 17]
     expected = forward(params, CONFIG, pad_documents(documents, 41, first=(0,)))
-    assert paper1_layers.outputs(params, CONFIG, documents) == pytest.approx(np.asarray(expected))
+    assert layers_model.outputs(params, CONFIG, documents) == pytest.approx(np.asarray(expected))
 
 
 def test_attention_of_the_first_layer(params):
     """Against a transcription by loops."""
     ids = np.array([0, *IDS, PAD])
-    alpha = np.asarray(paper1_layers.first_attention(params, CONFIG, ids))
+    alpha = np.asarray(layers_model.first_attention(params, CONFIG, ids))
     first = {name: np.asarray(x)[0] for name, x in params["layers"].items()}
     e = np.asarray(params["W_e"])[ids[:-1]] + np.asarray(params["W_p"])[:8]
     x = [(row - row.mean()) / np.sqrt(row.var() + 1e-5) for row in e]
@@ -123,7 +134,7 @@ def test_attention_of_the_first_layer(params):
 
 def test_slopes_are_the_gradient(params):
     ids = jnp.array([0, *IDS])
-    slope = np.asarray(paper1_layers.slopes(params, CONFIG, ids))
+    slope = np.asarray(layers_model.slopes(params, CONFIG, ids))
     e = np.array(params["W_e"][ids] + params["W_p"][: len(ids)])
     up, down = e.copy(), e.copy()
     up[3, 5] += 1e-5
@@ -133,27 +144,52 @@ def test_slopes_are_the_gradient(params):
     assert slope[3, 5] == pytest.approx((f[0] - f[1]) / 2e-5, rel=1e-5)
 
 
-def test_windows_and_dropped_tokens():
-    pieces = paper1_layers.windows(np.arange(100), size=30, most=3)
-    assert [len(piece) for piece in pieces] == [30, 30, 30] and np.concatenate(pieces).tolist() == list(range(90))
-    assert [piece.tolist() for piece in paper1_layers.windows(np.zeros(0, dtype=int))] == [[]]
+def test_dropped_tokens():
     rng = np.random.default_rng(0)
     ids = np.tile(np.array([0, 1, 2, 3, 4, 5, PAD, PAD], dtype=np.int32), (50, 1))
-    dropped = paper1_layers.drop_tokens(rng, ids)
+    dropped = layers_model.drop_tokens(rng, ids)
     lengths = (dropped >= 0).sum(axis=1)
     assert (dropped[:, 0] == 0).all() and 1 <= lengths.min() < 6 and (lengths == 6).sum() >= 20
     for row, n in zip(dropped, lengths, strict=True):
         assert (np.diff(row[:n]) > 0).all() and (row[n:] == PAD).all()
 
 
-def test_warm_start_keeps_the_leading_directions(params):
+def test_an_epoch_of_whole_reviews_has_each_once_and_similar_lengths_together():
+    plan = layers_model.Plan(windows=3, reviews=20, review_batch=4)
+    sizes = np.random.default_rng(0).permutation(40) + 1
+    rows = [layers_model.review_rows(sizes, plan, step) for step in range(20)]
+    assert sorted(np.concatenate(rows[:10])) == list(range(40)) == sorted(np.concatenate(rows[10:]))
+    assert max(np.ptp(sizes[some]) for some in rows) == 3
+    assert [some.tolist() for some in rows[:10]] != [some.tolist() for some in rows[10:]]
+
+
+def test_six_layers_train_and_go_on_after_a_kill(tmp_path, monkeypatch):
+    """A run that is interrupted ends with the parameters of one that is not."""
     rng = np.random.default_rng(0)
-    W_e = rng.normal(size=(17, 3)) @ rng.normal(size=(3, 20)) + 5.0
-    found = np.asarray(paper1_layers.warm_start(params, W_e)["W_e"])
-    assert found.shape == (17, 12) and found.std() == pytest.approx(0.3)
-    # Distances between words are those of the given embeddings, up to the common scale.
-    ratio = np.linalg.norm(found[1:] - found[0], axis=1) / np.linalg.norm(W_e[1:] - W_e[0], axis=1)
-    assert ratio == pytest.approx(np.full(16, ratio[0]))
+    sizes = rng.integers(5, 300, size=24)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    documents = Documents(rng.integers(2, 17, size=starts[-1]).astype(np.int32), starts, rng.integers(2, size=24))
+    monkeypatch.setattr(layers_model, "six_layer_config", lambda D: CONFIG._replace(D=D, T_max=256))
+    plan = layers_model.Plan(windows=3, reviews=3, window_batch=4, review_batch=4)
+    whole, _ = layers_model.train_six_layers(documents, 17, 0, plan, None)
+    made, limit = [], 4
+
+    def batch(documents, cls, plan, step):
+        made.append(step)
+        if len(made) == limit:
+            raise KeyboardInterrupt
+        return real(documents, cls, plan, step)
+
+    real = layers_model.batch
+    monkeypatch.setattr(layers_model, "batch", batch)
+    monkeypatch.setattr(layers_model, "fit", partial(layers_model.fit, every=2))
+    file = tmp_path / "six.npz"
+    with pytest.raises(KeyboardInterrupt):
+        layers_model.train_six_layers(documents, 17, 0, plan, file)
+    limit = 0
+    again, notes = layers_model.train_six_layers(documents, 17, 0, plan, file)
+    assert made == [0, 1, 2, 3, 2, 3, 4, 5] and notes["step"] == 6 and notes["seconds"] > 0
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b), whole, again)
 
 
 def test_scores_of_words():

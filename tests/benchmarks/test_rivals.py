@@ -5,7 +5,8 @@ import pytest
 
 from attn_closed_form import PooledGame, lime_limit
 from attn_closed_form.evaluate.faithfulness import strict_fidelity
-from benchmarks.rivals import lime_package, slalom_fidel, with_background
+from benchmarks.lime_runs import lime_by_masks
+from benchmarks.rivals import slalom_fidel, with_background
 from benchmarks.text_models import train_batches
 from jax_model.training.batches import Documents
 
@@ -21,7 +22,7 @@ def game():
 def test_lime_is_the_packages_and_nears_its_limit():
     pytest.importorskip("lime")
     one = game()
-    runs = np.array([lime_package(one.value, 5, 2000, seed) for seed in range(8)])
+    runs = np.array([lime_by_masks(one.value, 5, 2000, seed) for seed in range(8)])
     limit = lime_limit(one, num_samples=2000).coef
     error = runs.std(axis=0, ddof=1) / np.sqrt(len(runs))
     assert (np.abs(runs.mean(axis=0) - limit) < 5 * error).all()

@@ -1,0 +1,99 @@
+"""All reproductions one after the other, in the full size or a small one, and how long that took.
+
+    python -m benchmarks.reproduce --data PATH            # the size of RESULTS.md; hours, but it can be killed
+    python -m benchmarks.reproduce --data PATH --quick    # minutes, into results/quick
+
+A full run leaves out what is done: modules that left a stamp in the work folder, and within a module every part that
+the folder holds. Delete the work folder to begin anew. The wall time of each module, over all its parts, is in
+`results/reproduce.json`. `--record` keeps the times of a small run in `results/reproduce_quick.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from .harness import RESULTS, Bar, report
+from .paper_pages import main as write_pages
+from .reproduction import QUICK, WORK
+from .results_page import main as write_results
+
+# The longest first: what is interrupted has then lost least.
+MODULES = (
+    "paper1_layers",
+    "paper1_lime",
+    "reviews",
+    "linear_data",
+    "recovery",
+    "paper1_examples",
+    "paper1_gradients",
+    "other_model",
+    "cost",
+)
+QUICK_MINUTES = 15
+
+
+def is_done(name: str, work: Path, results: Path) -> bool:
+    """Whether a full run of the module ended, by the stamp that it left."""
+    return (work / name / "done").exists() and (results / f"{name}.json").exists()
+
+
+def run_module(name: str, data: Path, quick: bool, work: Path) -> float:
+    """Run one reproduction in a process of its own; returns its wall time in seconds."""
+    began = time.perf_counter()
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--data", str(data), "--work", str(work)]
+    status = subprocess.run([*command, *(["--quick"] if quick else [])], check=False).returncode
+    if status not in (0, 1):  # 1 is a promise that was not kept: it is on record, and the others go on
+        raise SystemExit(f"benchmarks.{name} ended with status {status}; run the same command again to go on")
+    if not quick:
+        (work / name).mkdir(parents=True, exist_ok=True)
+        (work / name / "done").touch()
+    return time.perf_counter() - began
+
+
+def times(results: Path) -> list[dict[str, Any]]:
+    """One row per module: seconds and processor seconds over all its parts, as its own file says."""
+    rows = []
+    for name in MODULES:
+        file = results / f"{name}.json"
+        if file.exists():
+            settings = json.loads(file.read_text(encoding="utf-8"))["settings"]
+            rows.append({"module": name, **{key: settings.get(key) for key in ("seconds", "processor seconds")}})
+    return rows
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce", description=__doc__.splitlines()[0])
+    parser.add_argument("--data", required=True, type=Path, metavar="PATH", help="aclImdb_v1.tar.gz and ham_part*.csv")
+    parser.add_argument("--quick", action="store_true", help="a small size, into results/quick")
+    parser.add_argument("--work", type=Path, default=WORK, metavar="PATH", help="folder of the parts that are done")
+    parser.add_argument("--record", action="store_true", help="with --quick: keep its times among the results")
+    args = parser.parse_args(argv)
+    results = QUICK if args.quick else RESULTS
+    began = time.perf_counter()
+    for name in MODULES:
+        if args.quick or not is_done(name, args.work, results):
+            run_module(name, args.data, args.quick, args.work)
+    rows = times(results)
+    total = {key: sum(row[key] or 0.0 for row in rows) for key in ("seconds", "processor seconds")}
+    rows.append({"module": "all", **total})
+    if not args.quick:
+        report("reproduce", rows, seed=None, settings={"quick": False})
+        return write_results([]) or write_pages([])
+    wall = (time.perf_counter() - began) / 60
+    bars = [
+        Bar("make reproduce, processor minutes", total["processor seconds"] / 60, "<=", QUICK_MINUTES),
+        Bar("make reproduce, minutes", wall, "<=", QUICK_MINUTES),
+    ]
+    if args.record:
+        report("reproduce_quick", rows, seed=None, settings={"quick": True}, bars=bars)
+    return write_results(["--results", str(QUICK), "--out", str(QUICK / "RESULTS.md")])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,314 @@
+"""One verdict per claim of the two papers, from `proofs_check` and the result files: the table on top of RESULTS.md.
+
+A claim is tied to statements of the registry, whose verdicts the tests reproduce, and to rows "claim: ..." of the
+result files, which count the cases in which a sentence holds. The verdict is the worst of what they say:
+
+    statement that holds                                  holds
+    misprint, slip, wrong constant, missing condition     holds with a correction
+    statement that is wrong as stated                     does not hold
+    sentence that holds in 90 % of the cases or more      holds, else does not hold
+    the same with our correction of it                    holds with a correction
+    neither a statement nor a row                         could not be tried here
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from proofs_check.registry import HOLDS as STATEMENT_HOLDS
+from proofs_check.registry import NOT_CHECKABLE, PAPERS, WRONG, Statement, statements
+
+HOLDS, CORRECTED, FAILS, UNTRIED = "holds", "holds with a correction", "does not hold", "could not be tried here"
+WORST = (HOLDS, CORRECTED, FAILS)
+ENOUGH = 0.9  # share of the cases from which on we say that a sentence holds
+COUNT = re.compile(r"holds in (\d+) of (\d+)")
+
+Record = dict[str, Any]
+Place = tuple[str, str] | tuple[str, str, str]
+
+
+class Claim(NamedTuple):
+    """A claim of a paper and where its verdict comes from.
+
+    where : paper and place
+    text : the claim, in a sentence
+    proofs : keys of the registry
+    rows : (result, part of the row's case, short name): the counts that decide; those of all rows that fit one place,
+        such as those of several trainings, are added up
+    mended : the same for counts with our correction; they decide if `rows` fail
+    untried : why nothing was tried, where nothing was
+    """
+
+    where: str
+    text: str
+    proofs: tuple[str, ...] = ()
+    rows: tuple[Place, ...] = ()
+    mended: tuple[Place, ...] = ()
+    untried: str = ""
+
+    @property
+    def paper(self) -> str:
+        """Return "P1" or "P2"."""
+        return self.where.split()[0]
+
+
+class Count(NamedTuple):
+    """In how many cases a sentence holds: `good` of n, of what, in words, and from which module."""
+
+    good: int
+    n: int
+    of: str
+    text: str
+    module: str
+
+
+class Verdict(NamedTuple):
+    """What became of a claim: the verdict, the numbers that decide, how many of what, and the modules."""
+
+    claim: Claim
+    verdict: str
+    numbers: str
+    n: str
+    modules: str
+
+
+CLAIMS = (
+    Claim(
+        "P1 Theorem 4.1, Fig. 5",
+        "The gradient by an embedding is the closed form of Eq. 14.",
+        ("P1 Theorem 4.1",),
+        (("P1 Fig. 5", "claim: Theorem 4.1 is autodiff", "but for [CLS]"),),
+    ),
+    Claim(
+        "P1 Fig. 1",
+        "All seven explainers find 'questionable' strong, LIME and G×I alone negative; attention prefers 'popular'.",
+        rows=(
+            ("P1 Fig. 1", "two strongest", "strong"),
+            ("P1 Fig. 1", "negative", "signs"),
+            ("P1 Fig. 1", "first for attention", "preferred"),
+        ),
+    ),
+    Claim(
+        "P1 Fig. 3",
+        "The heads concentrate on different tokens.",
+        rows=(("P1 Fig. 3", "reviews: heads concentrate"),),
+    ),
+    Claim(
+        "P1 sec. 4.2 (i)",
+        "The mean attention is correlated with the mean and the L1 norm of the gradient.",
+        rows=(
+            ("P1 sec. 4.2 (i)", "is correlated with G-avg", "mean"),
+            ("P1 sec. 4.2 (i)", "is correlated with G-l1", "L1"),
+        ),
+    ),
+    Claim(
+        "P1 sec. 4.2 (i)",
+        "It is not correlated with the maximum over the heads and the L2 norm.",
+        ("P1 Section 4.2, comment (i)",),
+        (
+            ("P1 sec. 4.2 (i)", "is not correlated with alpha-max", "maximum"),
+            ("P1 sec. 4.2 (i)", "is not correlated with G-l2", "L2"),
+        ),
+    ),
+    Claim(
+        "P1 sec. 4.2 (ii)",
+        "A token with attention can have a negative gradient.",
+        ("P1 Section 4.2, comment (ii)",),
+        (("P1 sec. 4.2 (ii)", "claim: "),),
+    ),
+    Claim(
+        "P1 Theorem 5.1",
+        "LIME's weights are 3/2 times the weighted difference of Eq. 19 to leading order.",
+        ("P1 Theorem 5.1",),
+    ),
+    Claim(
+        "P1 Fig. 4",
+        "Theorem 5.1 matches five runs of LIME very well.",
+        rows=(("P1 Fig. 4", "the authors'"),),
+        mended=(("P1 Fig. 4", "claim: (ours)"),),
+    ),
+    Claim(
+        "P1 sec. 6, B.1",
+        "Its norm-2 error is small beside LIME's weights.",
+        rows=(("P1 sec. 6, B.1", "LIME's norm, words deleted"),),
+        mended=(("P1 sec. 6, B.1", "claim: (ours) LIME is nearer to the exact limit"),),
+    ),
+    Claim(
+        "P1 App. B.1",
+        "With many repeated words Theorem 5.1 is no longer true.",
+        ("P1 Appendix B.1, repeated words",),
+    ),
+    Claim(
+        "P1 App. E",
+        "With six layers |LIME| and attention are related, and the sign of LIME's relation is the prediction's.",
+        rows=(("P1 App. E", "six layers: |LIME|", "relation"), ("P1 App. E", "six layers: the sign", "sign")),
+    ),
+    Claim(
+        "P2 Prop. 4.1, Cor. 4.3",
+        "No transformer is an additive model.",
+        ("P2 Prop. 4.1", "P2 Cor. 4.3", "P2 App. C.2 ([CLS])"),
+    ),
+    Claim(
+        "P2 Fig. 3, 7",
+        "Transformers do not learn a linear model: they overrate short sequences and underrate long ones.",
+        rows=(("P2 Fig. 3", "claim: ", "slope"), ("P2 Fig. 7", "claim: ", "over- and underrated")),
+    ),
+    Claim(
+        "P2 Fig. 4 (a, b), Table 6",
+        "SLALOM describes a transformer better than a linear model and a GAM do.",
+        rows=(("P2 Table 6", "claim: SLALOM"),),
+    ),
+    Claim(
+        "P2 Prop. 5.1, 5.2",
+        "Transformers can be SLALOMs, and 2|V| - 1 questions recover one.",
+        ("P2 Prop. 5.1", "P2 Prop. 5.2"),
+    ),
+    Claim(
+        "P2 Fig. 4 (c, d), Tables 7, 8",
+        "A transformer that is trained on a SLALOM's data gives the SLALOM back.",
+        rows=(("P2 Table 7", "claim: ", "outputs"), ("P2 Table 8", "claim: ", "parameters")),
+    ),
+    Claim("P2 Eq. 65", "v exp(s) ranks the tokens as the derivative of soft removal does.", ("P2 Eq. 65",)),
+    Claim("P2 below Eq. 69", "Shapley values of a SLALOM need sampling.", ("P2 Below Eq. 69",)),
+    Claim(
+        "P2 Fig. 6",
+        "SLALOM-fidel predicts best what the removal of tokens does.",
+        rows=(("P2 Fig. 6", "1 token removed", "one token"), ("P2 Fig. 6", "changes best", "one to ten")),
+        mended=(("P2 Fig. 6", "claim: (ours)"),),
+    ),
+    Claim(
+        "P2 Tables 1a, 9",
+        "Values agree with Naive Bayes scores more than importances do.",
+        rows=(("P2 Tables 1a, 9", "claim: "),),
+    ),
+    Claim(
+        "P2 Tables 1b, 10",
+        "Importances are SLALOM's best score for human attention.",
+        rows=(("P2 Tables 1b, 10", "claim: "),),
+    ),
+    Claim(
+        "P2 Tables 1c, 11, 12",
+        "Linearised SLALOM scores are on par with LIME, SHAP and LRP under deletion and insertion.",
+        rows=(
+            ("P2 Tables 1c, 11", "claim: linearised", "transformers"),
+            ("P2 Table 12", "claim: linearised", "TF-IDF network"),
+        ),
+    ),
+    Claim(
+        "P2 Tables 2, 13a",
+        "SLALOM-eff is the fastest surrogate, SHAP the slowest, and gradients cost far less than either.",
+        rows=(
+            ("P2 Tables 2, 13", "fastest", "SLALOM-eff"),
+            ("P2 Tables 2, 13", "slowest", "SHAP"),
+            ("P2 Tables 2, 13", "far cheaper", "gradients"),
+        ),
+    ),
+    Claim(
+        "P2 Tables 13b, 15",
+        "The same holds for BLOOM and Mamba, with 7.1 and 2.8 billion parameters.",
+        untried="two processor cores, no GPU and no weights of either",
+    ),
+    Claim("P2 Table 14", "500 samples are enough to match SHAP.", rows=(("P2 Table 14", "claim: "),)),
+)
+
+
+def verdicts(records: list[Record]) -> list[Verdict]:
+    """The verdicts of all claims, from the records of the result files."""
+    registry = {entry.key: entry for entry in statements()}
+    return [_verdict(claim, registry, records) for claim in CLAIMS]
+
+
+def of_statement(entry: Statement) -> str:
+    """The verdict on a claim that the registry knows."""
+    if entry.verdict == STATEMENT_HOLDS:
+        return HOLDS
+    if entry.verdict == NOT_CHECKABLE:
+        raise ValueError(f"{entry.key}: expected a statement that can be checked")
+    return FAILS if entry.kind == WRONG else CORRECTED
+
+
+def of_counts(counts: list[Count]) -> str:
+    """The verdict that counts give together: each sentence must hold in nine of ten cases."""
+    return HOLDS if all(one.good >= ENOUGH * one.n for one in counts) else FAILS
+
+
+def count(row: Record) -> tuple[int, int]:
+    """(m, n) of a row "holds in m of n"."""
+    found = COUNT.fullmatch(str(row["ours"]))
+    if found is None:
+        raise ValueError(f"{row['result']}, {row['case']}: expected 'holds in m of n', got {row['ours']!r}")
+    return int(found[1]), int(found[2])
+
+
+def _verdict(claim: Claim, registry: dict[str, Statement], records: list[Record]) -> Verdict:
+    proofs = [registry[key] for key in claim.proofs]
+    counts, mended = _counts(claim.rows, records), _counts(claim.mended, records)
+    found = [of_statement(entry) for entry in proofs]
+    if counts:
+        measured = of_counts(counts)
+        found.append(CORRECTED if measured == FAILS and mended and of_counts(mended) == HOLDS else measured)
+    if not found:
+        return Verdict(claim, UNTRIED, claim.untried or "its benchmark has not been run in this size yet", "", "")
+    numbers = [entry.kind for entry in proofs if entry.kind]
+    numbers += [one.text for one in counts] + [f"corrected: {one.text}" for one in mended]
+    sizes = dict.fromkeys(f"{one.n:,} {one.of}" for one in counts)
+    modules = [*(["proofs_check"] if proofs else []), *dict.fromkeys(one.module for one in counts)]
+    return Verdict(
+        claim,
+        max(found, key=WORST.index),
+        "; ".join(numbers) or "checked by enumeration or algebra",
+        "; ".join(sizes) or "none needed",
+        ", ".join(f"`{name}`" for name in modules),
+    )
+
+
+def _counts(places: tuple[Place, ...], records: list[Record]) -> list[Count]:
+    """One count per place that some row fits."""
+    every = [{**row, "file": r["name"]} for r in records for row in r["rows"] if "result" in row]
+    claims = [row for row in every if row["case"].startswith("claim: ")]
+    out = []
+    for result, part, *short in places:
+        rows = [
+            row
+            for row in claims
+            if row["result"] == result and part in row["case"] and ("(ours)" in part) == ("(ours)" in row["case"])
+        ]
+        if rows:
+            good, n = (sum(numbers) for numbers in zip(*map(count, rows), strict=True))
+            trainings = f" ({len(rows)} trainings)" if any("seed 1" in row["case"] for row in rows) else ""
+            text = f"{short[0] if short else ''} {good:,} of {n:,}{trainings}".lstrip()
+            out.append(Count(good, n, rows[0].get("of", "cases"), text, rows[0]["file"]))
+    return out
+
+
+def tally(found: list[Verdict]) -> str:
+    """How often each verdict is given, in words."""
+    n = {name: sum(v.verdict == name for v in found) for name in (*WORST, UNTRIED)}
+    hold = {name: "holds" if n[name] == 1 else "hold" for name in n}
+    fail = "does not hold" if n[FAILS] == 1 else "do not hold"
+    return (
+        f"{n[HOLDS]} {hold[HOLDS]}, {n[CORRECTED]} {hold[CORRECTED]} with a correction, {n[FAILS]} {fail}, and "
+        f"{n[UNTRIED]} could not be tried here"
+    )
+
+
+def verdict_table(found: list[Verdict]) -> list[str]:
+    """The table in Markdown, and above it how often each verdict is given."""
+    lines = [
+        f"Of {len(found)} claims, {tally(found)}. A count says in how many cases a sentence held; from "
+        f"{100 * ENOUGH:.0f} % on we say that it holds. A statement that is wrong as stated has a corrected form in "
+        "`proofs_check/ERRATA.md`.\n",
+        "| where | claim | verdict | numbers | how many | module |\n|---|---|---|---|---|---|",
+    ]
+    for v in found:
+        text = v.claim.text.replace("|", "\\|")
+        lines.append(f"| {v.claim.where} | {text} | **{v.verdict}** | {v.numbers} | {v.n} | {v.modules} |")
+    return [*lines, ""]
+
+
+def of_paper(found: list[Verdict], paper: str) -> list[Verdict]:
+    """The verdicts on one paper, "P1" or "P2"."""
+    if paper not in PAPERS:
+        raise ValueError(f"paper: expected one of {', '.join(PAPERS)}, got {paper!r}")
+    return [v for v in found if v.claim.paper == paper]
