@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check proofs mutants reproduce format clean
+.PHONY: demo test test-all check docs test-oldest proofs mutants bench-device reproduce reproduce-full format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -12,10 +12,26 @@ demo: $(VENV)/.core                ## explain a sentence with the embedded model
 test: $(VENV)/.dev                 ## every test and every docstring example
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)
 
+test-all: $(VENV)/.all             ## the same with torch and transformers, so that nothing skips for want of them
+	$(BIN)/python -m pytest -q -n 2 $(ARGS)
+
 check: $(VENV)/.dev                ## lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs                ## the site, into site/; needs no network once .venv is there
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "wrote site/index.html"
+
+# The oldest versions that pyproject.toml allows, in an environment of their own. OLDEST=PATH puts it elsewhere. Old
+# packages warn about the new ones that they themselves depend on, which are not pinned.
+OLDEST ?= .venv-oldest
+test-oldest:                       ## the tests with the oldest packages that we claim; ARGS="tests/game" for a part
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python .ci/oldest.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLDEST)/constraints.txt -e '.[all,test]'
+	$(OLDEST)/bin/python -m pytest -q -n 2 -W ignore::DeprecationWarning -W ignore::FutureWarning $(ARGS)
 
 proofs: $(VENV)/.dev               ## run every statement of both papers
 	$(BIN)/python -m proofs_check
@@ -23,18 +39,24 @@ proofs: $(VENV)/.dev               ## run every statement of both papers
 mutants: $(VENV)/.dev              ## do the tests notice random changes to the mathematics?
 	$(BIN)/python -m benchmarks.mutants --workers 2 $(ARGS)
 
+bench-device: $(VENV)/.dev         ## documents per second on every device that JAX finds; DATA=PATH for IMDB's reviews
+	$(BIN)/python -m benchmarks.device $(if $(DATA),--data $(DATA)); status=$$?; \
+	$(BIN)/python -m benchmarks.devices_page && exit $$status
+
 format: $(VENV)/.dev               ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The papers' tables and figures in a small size, into benchmarks/results/quick. DATA is a folder with the files that
-# the papers used: aclImdb_v1.tar.gz and Yelp-HAT's ham_part*.csv.
-PAPER_1 := $(patsubst benchmarks/%.py,%,$(wildcard benchmarks/paper1_*.py))
-PAPER_2 := linear_data recovery reviews other_model cost
+# The papers' tables and figures: a small size into benchmarks/results/quick, or the size of RESULTS.md, which takes
+# hours; killed, it goes on where it was. DATA is a folder with the files that the papers used: aclImdb_v1.tar.gz and
+# Yelp-HAT's ham_part*.csv.
 reproduce: $(VENV)/.dev            ## make reproduce DATA=PATH
 	@test -n "$(DATA)" || { echo "say where the data is: make reproduce DATA=PATH"; exit 2; }
-	for name in $(PAPER_1) $(PAPER_2); do $(BIN)/python -m benchmarks.$$name --data $(DATA) --quick || exit 1; done
-	$(BIN)/python -m benchmarks.results_page --results benchmarks/results/quick --out benchmarks/results/quick/RESULTS.md
+	$(BIN)/python -m benchmarks.reproduce --data $(DATA) --quick
+
+reproduce-full: $(VENV)/.dev       ## make reproduce-full DATA=PATH
+	@test -n "$(DATA)" || { echo "say where the data is: make reproduce-full DATA=PATH"; exit 2; }
+	$(BIN)/python -m benchmarks.reproduce --data $(DATA)
 
 # One stamp per set of packages: reinstalled only when pyproject.toml changes.
 $(VENV)/.core: pyproject.toml | $(BIN)/python
@@ -45,8 +67,18 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.core
 
+# torch first and pinned, which keeps it a CPU build.
+$(VENV)/.all: pyproject.toml | $(BIN)/python
+	$(PIP) torch==2.13.0
+	$(PIP) -e '.[dev,transformers]'
+	@touch $@ $(VENV)/.dev $(VENV)/.core
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[docs]'
+	@touch $@
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) site build *.egg-info .pytest_cache .mypy_cache .ruff_cache

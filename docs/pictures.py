@@ -96,7 +96,7 @@ def main() -> int:
         flags = ["--no-sandbox", "--allow-file-access-from-files"]
         browser = playwright.chromium.launch(executable_path=chromium, args=flags)
         beside(browser, Path(folder))
-        shoot(browser, (Path(folder) / "ours.html").as_uri(), HERE / "report.png", 1000, 860)
+        shoot(browser, (Path(folder) / "ours.html").as_uri(), HERE / "report.png", 1000, 835)
         shoot(browser, address, HERE / "live-page.png", 1100, 1000, "#reasons li")
         browser.close()
         server.terminate()

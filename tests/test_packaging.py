@@ -15,7 +15,7 @@ OWN = {"attn_closed_form", "jax_model", "proofs_check", "benchmarks", "tests"}
 #: Packages whose name to import is not the name to install.
 INSTALLED_AS = {"sklearn": "scikit-learn", "flint": "python-flint", "fasttext": "fasttext-wheel"}
 #: What tests skip, with a reason, where it is missing.
-SKIPPED_WITHOUT = {"torch", "fasttext", "pandas", "polars", "duckdb", "psutil"}
+SKIPPED_WITHOUT = {"torch", "transformers", "tokenizers", "fasttext", "pandas", "polars", "duckdb", "psutil"}
 
 
 def third_party(*folders):

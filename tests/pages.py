@@ -1,4 +1,4 @@
-"""Every Python block of the README runs, in order and in one namespace; every command in it exists, and in docs/."""
+"""What the tests of the documentation share: blocks, commands, links and headings of a Markdown page."""
 
 import importlib.util
 import re
@@ -6,32 +6,42 @@ import shlex
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from attn_closed_form.cli.main import PROG, make_parser
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
-BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+#: Every page that people read, but for those that are generated.
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+BLOCK = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
+LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 PROGRAMS = (PROG, "make", "pip", "python", "python3")
 HANDED_ON = {"train", "check"}  # their options belong to other parsers
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
 
 
 def blocks(markdown, *languages):
     """(line number, code) of the fenced blocks in one of the languages."""
     return [
-        (markdown[: match.start()].count("\n") + 2, match[2])
+        (markdown[: match.start()].count("\n") + 2, re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE))
         for match in BLOCK.finditer(markdown)
-        if match[1] in languages
+        if match[2] in languages
     ]
 
 
-def run_python(markdown, source):
-    """Run the blocks one after the other; a failure points at the line of the file."""
-    namespace = {"__name__": "__readme__"}
+def run_python(markdown, source, namespace=None):
+    """Run the blocks one after the other in one namespace; a failure points at the line of the file."""
+    namespace = {"__name__": "__page__", **(namespace or {})}
     for line, code in blocks(markdown, "python", "py"):
         exec(compile("\n" * (line - 1) + code, str(source), "exec"), namespace)
+    return namespace
 
 
 def indented(markdown):
@@ -84,66 +94,40 @@ def problem(words):
             return f"status {stop.code}" if stop.code else None
         return f"unknown {rest}" if rest and words[1] not in HANDED_ON else None
     if words[0] == "make":
-        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
         return next((f"no target {word}" for word in words[1:] if "=" not in word and word not in targets), None)
     if re.fullmatch(r"(\S*/)?python3?", words[0]) and words[1:2] == ["-m"]:
         return None if importlib.util.find_spec(words[2]) else f"no module {words[2]}"
     if words[:2] == ["pip", "install"]:
-        known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         asked = [name for word in words for part in re.findall(r"\[(.+)\]", word) for name in part.split(",")]
-        return next((f"no extra {name}" for name in asked if name not in known), None)
+        return next((f"no extra {name}" for name in asked if name not in project["optional-dependencies"]), None)
     return None
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_every_python_block_of_the_readme_runs(tmp_path, monkeypatch):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    monkeypatch.chdir(tmp_path)  # blocks may write files
-    run_python(README.read_text(encoding="utf-8"), README)
+def without_code(markdown):
+    """The page with its code, fenced and inline, left out."""
+    return re.sub(r"`[^`\n]+`", "", BLOCK.sub("", markdown))
 
 
-@pytest.mark.parametrize("path", [README, *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name)
-def test_every_command_exists(path):
-    markdown = path.read_text(encoding="utf-8")
-    found = list(commands(markdown))
-    if path == README:
-        assert len(found) >= 10, "the commands of the README are no longer recognised"
-    wrong = {f"line {line}: {shlex.join(words)}": what for line, words in found if (what := problem(words))}
-    assert wrong == {}
+def anchors(markdown):
+    """Anchors of the headings, as Python-Markdown and code hosts both make them for plain headings."""
+    headings = re.findall(r"^#+ +(.+?) *$", BLOCK.sub("", markdown), re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "]", heading)).strip().lower() for heading in headings]
+    return {re.sub(r"[\s-]+", "-", text) for text in plain}
 
 
-SAMPLE = """
-```python
-x = 2
-```
-```python
-assert x == {}
-```
-```sh
-$ cat review.txt | attn-closed-form explain - --json > out.json   # a comment
-attn-closed-form explain \\
-    "a film" {}
-make demo; python -m attn_closed_form methods
-pip install 'attn-closed-form[plots,interop]'
-```
-
-    attn-closed-form methods   # indented
-    beta = 3 x' y
-
-"""
-
-
-def test_the_checks_can_fail():
-    run_python(SAMPLE.format("2", ""), "sample")
-    with pytest.raises(AssertionError):
-        run_python(SAMPLE.format("3", ""), "sample")
-    found = [words for _, words in commands(SAMPLE.format("2", "--top 3"))]
-    assert [words[0] for words in found] == ["cat", PROG, PROG, "make", "python", "pip", PROG]
-    assert found[2] == [PROG, "explain", "a film", "--top", "3"]
-    assert [problem(words) for words in found] == [None] * 7
-    for wrong in (
-        [PROG, "explain", "film", "--bogus"], [PROG, "nonsense"], [PROG, "explain", "film", "--method", "shap"],
-        ["make", "coffee"], ["python", "-m", "no_such_module"], ["pip", "install", "attn-closed-form[nothing]"],
-    ):  # fmt: skip
-        assert problem(wrong), wrong
+def broken_links(path, markdown=None):
+    """Links of a page that lead to no file or no heading; addresses elsewhere must be https."""
+    markdown = path.read_text(encoding="utf-8") if markdown is None else markdown
+    wrong = []
+    for target in LINK.findall(without_code(markdown)):
+        file, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target):
+            wrong += [] if target.startswith("https://") else [target]
+            continue
+        page = (path.parent / file).resolve() if file else path
+        made_here = page.is_relative_to(ROOT / "docs" / "reference")  # its entries are made when the site is built
+        if not page.exists() or (anchor and not made_here and anchor not in anchors(page.read_text(encoding="utf-8"))):
+            wrong.append(target)
+    return wrong

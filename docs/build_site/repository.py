@@ -1,0 +1,77 @@
+"""Files of the repository outside of docs/ that are pages of the site, and the links between all of them.
+
+On disk, and on a code host, a link goes to the file where it is. On the site, it goes to the page that the file
+became; a file that is no page keeps its name, without a link.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[2]
+#: Where each file of the repository is on the site.
+PAGES = {
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
+    "attn_closed_form/NOTATION.md": "theory/notation.md",
+    "attn_closed_form/MODEL_CARD.md": "project/model-card.md",
+    "benchmarks/BARS.md": "papers/bars.md",
+    "benchmarks/RESULTS.md": "papers/results.md",
+    "proofs_check/ERRATA.md": "papers/errata.md",
+    "README.md": "index.md",
+}
+FIGURES = "benchmarks/figures"
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+FENCED = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+
+
+def on_files(files: Files, config: Any, **others: Any) -> Files:
+    """Add the pages, and the figures that they show."""
+    for name, page in PAGES.items():
+        if (ROOT / name).is_file() and page != "index.md":
+            files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
+    for figure in sorted((ROOT / FIGURES).glob("*.png")):
+        files.append(File.generated(config, f"papers/figures/{figure.name}", abs_src_path=str(figure)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, files: Files, **others: Any) -> str:
+    """Turn every link to a file of the repository into one to its page."""
+    here = page.file.src_uri
+    source = {site: name for name, site in PAGES.items() if site != "index.md"}.get(here, f"docs/{here}")
+    parts = FENCED.split(markdown)
+    for i in range(0, len(parts), 2):  # what is between blocks of code
+        parts[i] = LINK.sub(lambda match: _link(match, source, here, files), parts[i])
+    return "".join(parts)
+
+
+def _link(match: re.Match[str], source: str, here: str, files: Files) -> str:
+    mark, text, target = match.groups()
+    path, _, anchor = target.partition("#")
+    if not path or re.match(r"[a-z]+:", path):
+        return match[0]
+    name = os.path.normpath(os.path.join(os.path.dirname(source), path))
+    site = _on_site(name)
+    if site is None or files.get_file_from_path(site) is None:
+        if not (ROOT / name).exists():
+            return match[0]  # MkDocs will say that it leads nowhere
+        return f"{text} (`{name}`)" if name not in text else f"`{name}`"
+    new = os.path.relpath(site, os.path.dirname(here) or ".").replace(os.sep, "/")
+    return f"{mark}[{text}]({new}{'#' + anchor if anchor else ''})"
+
+
+def _on_site(name: str) -> str | None:
+    """Place on the site of a file of the repository, or None."""
+    if name in PAGES:
+        return PAGES[name]
+    if name.startswith("docs/"):
+        return name.removeprefix("docs/")
+    if name.startswith(FIGURES):
+        return f"papers/figures/{Path(name).name}"
+    return None

@@ -1,0 +1,75 @@
+"""What a page takes for granted: small files and names of the reader's own, made before its code runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from attn_closed_form import METHODS, BagClassifier
+
+WORDS = ["good", "bad", "film"]
+
+
+def your_bags() -> dict[str, Any]:
+    """A trained network, a slide and what the reader's own framework says of it."""
+    import h5py
+    import torch
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    shapes = {"linear_layers.0.0": (5, 7), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
+    torch.save({f"{name}.weight": torch.tensor(rng.normal(size=shape)) for name, shape in shapes.items()}, "model.pt")
+    features, coords = rng.normal(size=(11, 7)).astype(np.float32), 256 * rng.integers(0, 50, size=(11, 2))
+    with h5py.File("slide.h5", "w") as file:
+        file["features"], file["coords"] = features, coords
+    torch.save({"embedding.weight": torch.eye(3), "fc.weight": torch.ones(1, 3)}, "bag_of_words.pt")
+    theirs = BagClassifier.from_state_dict("model.pt", outputs=["normal", "tumour"])
+    return {
+        "my_network_logits": theirs.predict_logits(features),
+        "raw_attention": theirs.read(features).data.scores.s[0],
+        "instance_logits": np.array([theirs.predict_logits(features[i : i + 1]) for i in range(11)]),
+        "logits_of_sub_bags": lambda bags: [theirs.predict_logits(features[bag]) for bag in bags],
+        "n": 11,
+        "features": features,
+        "coords": coords,
+        "words": WORDS,
+        "vectors": np.eye(3),
+        "logistic_regression": LogisticRegression().fit(np.eye(3), ["a", "b", "a"]),
+    }
+
+
+def your_transformer() -> dict[str, Any]:
+    """A transformer with random weights in a folder."""
+    from tests.tiny_transformers import bert
+
+    for part in bert():
+        part.save_pretrained("my-model")
+    return {}
+
+
+SETUPS: dict[str, Callable[[], dict[str, Any]]] = {
+    "docs/your-bags.md": your_bags,
+    "docs/your-transformer.md": your_transformer,
+}
+#: Packages without which a page is skipped; the reason names them.
+NEEDS: dict[str, tuple[str, ...]] = {
+    "README.md": ("matplotlib",),
+    "docs/your-bags.md": ("torch", "h5py", "sklearn", "matplotlib", "optax"),
+    "docs/your-texts.md": ("sklearn", "optax"),
+    "docs/your-transformer.md": ("torch", "transformers"),
+    "docs/coming-from.md": ("lime", "shap", "torch", "slalom_explanations", "h5py"),
+    "docs/tutorials/explain-a-review.md": ("matplotlib",),
+    "docs/tutorials/how-lime-converges.md": ("lime", "matplotlib"),
+    "docs/corpus.md": ("pandas", "pyarrow"),
+    "docs/service.md": ("starlette",),
+}
+#: Entries that a page adds to a table of the library, taken out again afterwards.
+ADDED_METHODS = ("first-last",)
+
+
+def forget_methods(monkeypatch: Any) -> None:
+    """Take methods that a page adds out of the table when the test ends."""
+    for name in ADDED_METHODS:
+        monkeypatch.setitem(METHODS, name, METHODS["loo"])

@@ -1,0 +1,151 @@
+"""Every page: its Python runs from the first line to the last, its commands exist, its links lead somewhere."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import attn_closed_form
+from attn_closed_form.cli.main import PROG
+from attn_closed_form.explainable.layouts import LAYOUTS
+from tests.page_setups import NEEDS, SETUPS, forget_methods
+from tests.pages import PAGES, ROOT, blocks, broken_links, commands, name_of, problem, run_python
+
+WITH_CODE = [path for path in PAGES if blocks(path.read_text(encoding="utf-8"), "python", "py")]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", WITH_CODE, ids=name_of)
+def test_every_block_runs(path, tmp_path, monkeypatch, capsys):
+    name = name_of(path)
+    for package in NEEDS.get(name, ()):
+        pytest.importorskip(package, reason=f"{name} uses {package}")
+    if "matplotlib" in NEEDS.get(name, ()):
+        import matplotlib
+
+        matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)  # blocks may write files
+    forget_methods(monkeypatch)
+    names = run_python(path.read_text(encoding="utf-8"), path, SETUPS.get(name, dict)())
+    if promise := PROMISES.get(name):
+        promise(names, capsys.readouterr().out)
+
+
+def your_bags(names, out):
+    assert names["result"].agrees and names["game"].deviation < 1e-10
+    assert "'more nines' 'more threes'" in out
+    written = {"digits.npz", "map.png", "scores.csv", "slide.geojson", "slide.html", "classes.png"}
+    assert written <= {path.name for path in Path().iterdir()}
+
+
+def more_than_shapley(names, out):
+    page = (ROOT / "docs" / "more-than-shapley.md").read_text(encoding="utf-8")
+    assert re.search(r"> (These .*?)\n\n", page, re.DOTALL)[1].replace("\n> ", " ") in out
+    assert names["reason"].players == (0,) and names["reason"].minimal
+
+
+def corpus(names, out):
+    assert "2 of 2" in out
+
+
+def slalom(names, out):
+    assert "wonderful" in out
+
+
+def your_transformer(names, out):
+    assert names["model"].outputs == ("negative", "neutral", "positive") and Path("report.html").is_file()
+    assert "Shapley of the fitted SLALOM" in out and "Shapley (sampled) of the model" in out
+    assert "Scores are those of the fitted SLALOM" in out
+
+
+#: What a page says of its own example, beyond that it runs.
+PROMISES = {
+    "docs/your-bags.md": your_bags,
+    "docs/more-than-shapley.md": more_than_shapley,
+    "docs/corpus.md": corpus,
+    "docs/slalom.md": slalom,
+    "docs/your-transformer.md": your_transformer,
+}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_command_exists_and_every_link_leads_somewhere(path):
+    markdown = path.read_text(encoding="utf-8")
+    wrong = {
+        f"line {line}: {shlex.join(words)}": what for line, words in commands(markdown) if (what := problem(words))
+    }
+    assert wrong == {}
+    assert broken_links(path) == []
+
+
+def test_tables_about_pages_name_pages():
+    assert set(NEEDS) | set(SETUPS) | set(PROMISES) <= {name_of(path) for path in WITH_CODE}
+
+
+def test_every_page_is_in_the_navigation():
+    listed = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    own = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert own <= set(listed), "add the page to `nav` of mkdocs.yml"
+
+
+def test_the_reference_names_everything_public():
+    prefixes, text = [], ""
+    for path in (ROOT / "docs" / "reference").glob("*.md"):
+        text += path.read_text(encoding="utf-8")
+    for modules in re.findall(r"^\[names: (.*)\]$", text, re.MULTILINE):
+        prefixes += [f"{module.strip()}." for module in modules.split(",")]
+    for name in attn_closed_form.__all__:
+        module = getattr(getattr(attn_closed_form, name), "__module__", None)
+        assert f"`{name}`" in text if module is None else f"{module}.".startswith(tuple(prefixes)), name
+
+
+def test_the_page_on_bags_names_every_layout():
+    page = (ROOT / "docs" / "your-bags.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == set(LAYOUTS)
+
+
+SAMPLE = """
+# A heading, with a comma
+
+```python
+x = 2
+```
+```python
+assert x == {}
+```
+```sh
+$ cat review.txt | attn-closed-form explain - --json > out.json   # a comment
+attn-closed-form explain \\
+    "a film" {}
+make demo; python -m attn_closed_form methods
+pip install 'attn-closed-form[plots,interop]'
+```
+
+    attn-closed-form methods   # indented
+    beta = 3 x' y
+
+"""
+
+
+def test_the_checks_can_fail():
+    run_python(SAMPLE.format("2", ""), "sample")
+    with pytest.raises(AssertionError):
+        run_python(SAMPLE.format("3", ""), "sample")
+    found = [words for _, words in commands(SAMPLE.format("2", "--top 3"))]
+    assert [words[0] for words in found] == ["cat", PROG, PROG, "make", "python", "pip", PROG]
+    assert found[2] == [PROG, "explain", "a film", "--top", "3"]
+    assert [problem(words) for words in found] == [None] * 7
+    for wrong in (
+        [PROG, "explain", "film", "--bogus"], [PROG, "nonsense"], [PROG, "explain", "film", "--method", "shap"],
+        ["make", "coffee"], ["python", "-m", "no_such_module"], ["pip", "install", "attn-closed-form[nothing]"],
+    ):  # fmt: skip
+        assert problem(wrong), wrong
+
+
+def test_broken_links_are_seen():
+    good = "[a](LICENSE) [b](#three-doors) [c](https://example.org) `[d](nowhere)`"
+    assert broken_links(ROOT / "README.md", good) == []
+    bad = ["nowhere.md", "LICENSE#part", "#no-such-heading", "http://example.org"]
+    assert broken_links(ROOT / "README.md", " ".join(f"[x]({target})" for target in bad)) == bad
