@@ -171,7 +171,7 @@ def test_a_connection_that_breaks_before_the_client_notices_is_a_lost_scheduler(
         address = f"tcp://127.0.0.1:{gone.getsockname()[1]}"
     with pytest.raises(CorpusError, match="lost on the way"):
         dask_cluster._result(CalmClient(), address, BrokenFuture("finished"))
-    with pytest.raises(CorpusError, match="a worker of .* failed: ConnectionResetError: reset by peer"):
+    with pytest.raises(CorpusError, match=r"a worker of .* failed: ConnectionResetError: reset by peer"):
         dask_cluster._result(CalmClient(), address, BrokenFuture("error"))
 
 
@@ -179,5 +179,5 @@ def test_a_broken_connection_to_a_scheduler_that_answers_is_the_worker_s(monkeyp
     monkeypatch.setattr(dask_cluster, "GROWTH_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as there:
         address = f"tcp://127.0.0.1:{there.getsockname()[1]}"
-        with pytest.raises(CorpusError, match="a worker of .* failed"):
+        with pytest.raises(CorpusError, match=r"a worker of .* failed"):
             dask_cluster._result(CalmClient(), address, BrokenFuture("finished"))
