@@ -19,7 +19,8 @@ x, y, T and S do not depend on p, and num takes one sum over the players. Values
 One node lam of one head is a **row** (`rows.py`); rows of all heads go through together, as an array axis, in chunks.
 What is summed over p is up to a **plan**: from what is known of the rows (`RowSums`) it makes batches of rows with
 nodes p and weights. `node_counts.py` has the plans: `uniform_plan` integrates over p with a rule of its own for every
-row, `fixed_plan` takes given nodes and weights, `shared_plan` asks for one rule per chunk of rows.
+row, `fixed_plan` takes given nodes and weights, `shared_plan` asks for one rule per chunk of rows. Rows of more than a
+thousand players at small p are summed by series in p instead of node by node (`power_series.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from .arithmetic import BATCH_ELEMENTS, add_nodes, contract, mix, precise_produc
 from .budget import Budget
 from .merging import times_power
 from .pooled_game import PooledGame
+from .power_series import evaluate_series, terms_needed
 from .rows import Rows, RowSums, rows_of
 
 
@@ -47,6 +49,11 @@ class Batch(NamedTuple):
     p: Array
     w_mean: Array
     w_delta: Array
+
+    def part(self, rows: slice, nodes: slice) -> Batch:
+        """Some of the batch's own rows, some of its nodes."""
+        arrays = (self.p[nodes], self.w_mean[:, nodes], self.w_delta[:, nodes])
+        return Batch(rows, *(x if x.shape[-1] == 1 else x[..., rows] for x in arrays))
 
 
 Plan = Callable[[RowSums], list[Batch]]
@@ -116,34 +123,42 @@ def integrate(game: PooledGame, goal: Budget, plan: Plan) -> tuple[Array, Array]
         for batch in plan(rows.sums):
             if not delta.shape[0] and not mean.size:
                 mean, delta = np.zeros(len(batch.w_mean)), np.zeros((len(batch.w_delta), game.d))
-            here = rows.pick(batch.rows)
-            for part in parts(batch, here):
-                one_mean, one_delta = evaluate(here, part, goal.precise)
-                mean += one_mean
-                delta += one_delta
+            one_mean, one_delta = evaluate(rows, batch, goal.precise)
+            mean += one_mean
+            delta += one_delta
     return times_power(mean, game.exponent), times_power(delta, game.exponent)
 
 
-def parts(batch: Batch, rows: Rows) -> Iterator[Batch]:
-    """The batch in parts of few nodes, so that a working array stays small; `rows` are the batch's own."""
-    m, (r, _, d) = len(batch.p), rows.factor.shape
-    step = max(1, BATCH_ELEMENTS // max(1, r * d))
-    if step >= m:
-        yield batch
+def parts(rows: Rows, batch: Batch) -> Iterator[tuple[Rows, Batch]]:
+    """The batch with its own rows in parts of few rows, or of one row and few nodes: a working array stays small."""
+    here = rows.pick(batch.rows)
+    m, (r, _, d) = len(batch.p), here.factor.shape
+    if r * m * d <= BATCH_ELEMENTS:
+        yield here, batch
         return
-    for start in range(0, m, step):
-        part = slice(start, start + step)
-        yield Batch(batch.rows, batch.p[part], batch.w_mean[:, part], batch.w_delta[:, part])
+    some, nodes = max(1, BATCH_ELEMENTS // (m * d)), max(1, BATCH_ELEMENTS // d)
+    for first in range(0, r, some):
+        which = slice(first, first + some)
+        one = here.pick(which)
+        for start in range(0, m, nodes):
+            yield one, batch.part(which, slice(start, start + nodes))
 
 
 def evaluate(rows: Rows, batch: Batch, precise: bool) -> tuple[Array, Array]:
-    """The sums of `integrate` over one batch, whose own rows are given (`Rows.pick`)."""
-    P, num, sigma = flip(rows, batch.p, precise)
-    Pn = P * num
-    mean = np.add.reduce(np.add.reduce(batch.w_mean * Pn, axis=2), axis=1) if len(batch.w_mean) else np.zeros(0)
-    if not len(batch.w_delta):
-        return mean, np.zeros((0, sigma.shape[2]))
-    return mean, change(rows, batch.w_delta * Pn, batch.w_delta * P, sigma)
+    """The sums of `integrate` over one batch of the rows."""
+    here = rows.pick(batch.rows)
+    terms = terms_needed(here, batch.p)
+    if terms:
+        return evaluate_series(here, batch.p, batch.w_mean, batch.w_delta, terms)
+    mean, delta = np.zeros(len(batch.w_mean)), np.zeros((len(batch.w_delta), rows.factor.shape[2]))
+    for some, part in parts(here, batch._replace(rows=slice(None))):
+        P, num, sigma = flip(some, part.p, precise)
+        Pn = P * num
+        if len(part.w_mean):
+            mean += np.add.reduce(np.add.reduce(part.w_mean * Pn, axis=2), axis=1)
+        if len(part.w_delta):
+            delta += change(some, part.w_delta * Pn, part.w_delta * P, sigma)
+    return mean, delta
 
 
 def change(rows: Rows, by_X: Array, by_Z: Array, sigma: Array) -> Array:

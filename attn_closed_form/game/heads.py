@@ -74,6 +74,7 @@ class PieceMasses(NamedTuple):
     half_range: Array  # (n,) largest |value|
     players_light: Array  # (n,) how many players are lighter when present
     some_light: bool  # whether there is one
+    some_absent_value: bool  # whether V of some player is not 0 when it is absent
 
 
 def heads_of(game: PooledGame) -> Heads:
@@ -99,15 +100,17 @@ def head_masses(game: PooledGame) -> PieceMasses:
         np.greater_equal(excess, 0.0, out=lighter[:, 1])
         players_light = game.d - np.add.reduce(lighter[:, 1], axis=1)
         some_light = any(players_light.tolist())
+        V = weighted[:, :-1].reshape(lighter.shape)
         kept = game.__dict__["_head_masses"] = PieceMasses(
             gap=np.abs(excess, out=excess),
             lighter=lighter,
-            V=weighted[:, :-1].reshape(lighter.shape),
+            V=V,
             D_0=np.add.reduce(np.minimum(a, b) if some_light else b, axis=1) + background,
             n_0=weighted[:, -1],
             half_range=half_range,
             players_light=players_light,
             some_light=some_light,
+            some_absent_value=bool(V[:, 1].any()),
         )
     return kept
 
@@ -214,15 +217,17 @@ def masses_of(heads: Heads, own: list[int], units: Array) -> PieceMasses:
     with np.errstate(over="ignore"):
         gap = np.maximum(present, absent) * -np.expm1(-np.abs(s - s_absent))
     players_light = np.add.reduce(s < s_absent, axis=1, dtype=np.float64)
+    V = np.stack([present * heads.v[own], absent * heads.v_absent[own]], axis=1)
     return PieceMasses(
         gap=gap,
         lighter=np.stack([s <= s_absent, s >= s_absent], axis=1).astype(np.float64),
-        V=np.stack([present * heads.v[own], absent * heads.v_absent[own]], axis=1),
+        V=V,
         D_0=np.add.reduce(np.minimum(present, absent), axis=1) + background,
         n_0=background * heads.v_background[own],
         half_range=heads.half_range[own],
         players_light=players_light,
         some_light=bool(players_light.any()),
+        some_absent_value=bool(V[:, 1].any()),
     )
 
 

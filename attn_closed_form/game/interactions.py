@@ -63,8 +63,7 @@ def integrate_pairs(game: PooledGame, goal: Budget, plan: Plan) -> Array:
     out = np.zeros((d, d))
     for rows in rows_of(game, goal):
         for batch in plan(rows.sums):
-            here = rows.pick(batch.rows)
-            for part in parts(batch, here):
+            for here, part in parts(rows, batch):
                 P, num, sigma = flip(here, part.p, goal.precise)
                 P = P * part.w_delta[0]
                 X, Z = _signed(here, sigma)
@@ -107,8 +106,7 @@ def interactions_of(game: PooledGame, player: int, tol: float = 1e-10) -> Array:
     plan = uniform_plan(d, goal.p_error)
     for rows in rows_of(game, goal):
         for batch in plan(rows.sums):
-            here = rows.pick(batch.rows)
-            for part in parts(batch, here):
+            for here, part in parts(rows, batch):
                 P, num, sigma = flip(here, part.p, goal.precise)
                 P = P * part.w_delta[0]
                 X, Z = _signed(here, sigma, player)

@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 
 from .._types import Array, Ids
 from .budget import PRECISE, budget
-from .engine import evaluate, parts
+from .engine import evaluate
 from .node_counts import uniform_plan
 from .pooled_game import PooledGame
 from .quadrature import legendre_rule
@@ -82,9 +82,7 @@ def owen(game: PooledGame, groups: Sequence[Sequence[int]] | ArrayLike, tol: flo
         for g, group in enumerate(members):
             inner = _members_alone(rows, group, rest.Q[:, g], rest.R[:, g])
             for batch in uniform_plan(group.size, goal.p_error)(inner.sums):
-                here = inner.pick(batch.rows)
-                for part in parts(batch, here):
-                    out[group] += evaluate(here, part, goal.precise)[1][0]
+                out[group] += evaluate(inner, batch, goal.precise)[1][0]
     first = np.concatenate([np.full(group.size, 1 / (M * group.size)) for group in members])
     out = np.ldexp(out, game.exponent)
     out[order] -= game.empty_excess * first

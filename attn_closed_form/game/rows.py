@@ -41,13 +41,14 @@ class Rows(NamedTuple):
     T: Array  # (r, 2, d)
     S: Array  # (r, d)
     difference: Array  # (r, d) x - y
+    largest_change: Array  # (r,) largest |x - y| of a player
     sums: RowSums
     masses: PieceMasses  # of the pieces that the rows belong to
     own: Ids  # (r,) which piece
 
     def pick(self, which: Ids | slice) -> Rows:
         """Some of the rows; their sums stay as they are."""
-        if isinstance(which, slice):
+        if isinstance(which, slice) and which == slice(None):
             return self
         less = None if self.less is None else self.less[which]
         return self._replace(
@@ -57,7 +58,7 @@ class Rows(NamedTuple):
 
 
 # The arrays of `Rows` with one entry per row.
-PER_ROW = ("lam", "weight", "n_0", "factor", "T", "S", "difference", "own")
+PER_ROW = ("lam", "weight", "n_0", "factor", "T", "S", "difference", "largest_change", "own")
 
 
 class RowSums(NamedTuple):
@@ -132,6 +133,7 @@ def _rows(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, preci
         T=T,
         S=S,
         difference=x - y if less is None else less[:, 0] - less[:, 1],
+        largest_change=largest_change,
         sums=row_sums(weight, n_0, factor, T, largest_change, masses.players_light[own], lam.size / total),
         masses=masses,
         own=own,

@@ -31,7 +31,7 @@ import numpy as np
 from .._types import Array, Ids
 from ..game.budget import FACTOR, PRECISE, ULP, Budget, budget, in_units
 from ..game.by_size import centred_moments
-from ..game.engine import Batch, Rows, evaluate, parts, rows_of
+from ..game.engine import Batch, Rows, evaluate, rows_of
 from ..game.node_counts import log_bound
 from ..game.pooled_game import PooledGame
 from ..game.quadrature import ToleranceError
@@ -87,11 +87,9 @@ def moments_by_rule(game: PooledGame, found: Regression, settings: Settings, tol
     total, delta = np.zeros(2), np.zeros((1, d))
     for rows in rows_of(game, goal):
         for batch in _batches(rows, rules, d, width, w, allowed):
-            here = rows.pick(batch.rows)
-            for part in parts(batch, here):
-                one_total, one_delta = evaluate(here, part, goal.precise)
-                total += one_total
-                delta += one_delta
+            one_total, one_delta = evaluate(rows, batch, goal.precise)
+            total += one_total
+            delta += one_delta
     known = known_of(game)
     shift = game.exponent - known.exponent
     return finish(found, np.ldexp(unit * total, shift), np.ldexp(unit * delta[0], shift), known)
