@@ -167,7 +167,8 @@ CLAIMS = (
     Claim(
         "P2 Fig. 4 (c, d), Tables 7, 8",
         "A transformer that is trained on a SLALOM's data gives the SLALOM back.",
-        rows=(("P2 Table 7", "claim: ", "outputs"), ("P2 Table 8", "claim: ", "parameters")),
+        rows=(("P2 Table 7", "claim: the", "outputs"), ("P2 Table 8", "claim: its", "parameters")),
+        mended=(("P2 Table 7", "claim: (ours)"), ("P2 Table 8", "claim: (ours)")),
     ),
     Claim("P2 Eq. 65", "v exp(s) ranks the tokens as the derivative of soft removal does.", ("P2 Eq. 65",)),
     Claim("P2 below Eq. 69", "Shapley values of a SLALOM need sampling.", ("P2 Below Eq. 69",)),
