@@ -71,6 +71,8 @@ def cost_of(program: Program) -> Cost:
 
 def _counted(compiled: Any) -> tuple[float, float]:
     found = compiled.cost_analysis()
+    if isinstance(found, list):  # one entry per program, before JAX 0.4.36
+        (found,) = found
     operations = found.get("flops", 0.0) + TRANSCENDENTAL * found.get("transcendentals", 0.0)
     return float(operations), float(found.get("bytes accessed", 0.0))
 

@@ -13,7 +13,7 @@ Key = tuple[str, str, str]
 #: Why no answer becomes wrong -> (file below attn_closed_form, function, change).
 REASONS: Mapping[str, list[Key]] = {
     "The number of elements or rows that are worked on at once: memory and time, not the sums.": [
-        ("game/engine.py", "parts", "step >= m"),
+        ("game/engine.py", "parts", "r * m * d <= BATCH_ELEMENTS"),
         ("game/pooled_game.py", "", "1 << 20"),
         ("classifier/predict.py", "", "1 << 18"),
         ("lime/moments.py", "_warn", "1 << 16"),

@@ -110,6 +110,8 @@ def test_ctrl_c_does_not_wait_for_slow_answers_nor_break_them_noisily():
         preexec_fn=handling(signal.SIG_DFL),
     )
     answers = []
+    watch = threading.Timer(60, server.kill)  # so that a server that fails to begin ends the reading below
+    watch.start()
     try:
         address = next(part for part in server.stdout.readline().split() if part.startswith("http"))
         client = threading.Thread(
@@ -123,6 +125,7 @@ def test_ctrl_c_does_not_wait_for_slow_answers_nor_break_them_noisily():
         _, err = server.communicate(timeout=20)
         client.join(20)
     finally:
+        watch.cancel()
         server.kill()
         server.communicate()
     assert server.returncode == 0
