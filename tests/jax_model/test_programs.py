@@ -81,7 +81,7 @@ import numpy as np
 from jax.sharding import Mesh
 from tests.jax_model.test_programs import sharded
 assert len(jax.devices()) == 4
-json.dump(sharded(Mesh(np.array(jax.devices()), ("documents",))), sys.stdout)
+json.dump([sharded(Mesh(np.array(jax.devices()[:n]), ("documents",))) for n in (1, 4)], sys.stdout)
 """
 # Of one bucket, so that little is compiled; their number is no multiple of the devices.
 FEW = [text for text in DOCUMENTS if len(text) <= batched.BUCKET]
@@ -105,8 +105,7 @@ def sharded(mesh):
     return {name: [np.asarray(x).tolist() for x in values] for name, values in found.items()}
 
 
-def test_four_devices_give_what_the_core_gives():
-    """As one device does (`test_documents.py`)."""
+def test_four_devices_give_what_one_and_the_core_give():
     environment = os.environ | {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
         "JAX_PLATFORMS": "cpu",
@@ -114,7 +113,7 @@ def test_four_devices_give_what_the_core_gives():
     }
     run = subprocess.run([sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    four = json.loads(run.stdout)
+    one, four = json.loads(run.stdout)
     games = [acf.pooled_game(MODEL, text, "words") for text in FEW]
     limits = [acf.lime_limit(game) for game in games]
     core = {
@@ -124,7 +123,8 @@ def test_four_devices_give_what_the_core_gives():
         "Shapley": [acf.shapley(game) for game in games],
         "LIME": [[*limit.coef, limit.intercept] for limit in limits],
     }
-    assert core.keys() == four.keys()
+    assert core.keys() == one.keys() == four.keys()
     for name, values in core.items():
-        for ours, theirs in zip(four[name], values, strict=True):
+        for ours, alone, theirs in zip(four[name], one[name], values, strict=True):
+            assert np.abs(np.subtract(ours, alone)).max() <= 1e-13 * np.abs(alone).max(), name
             assert np.abs(np.subtract(ours, theirs)).max() <= 1e-10, name
