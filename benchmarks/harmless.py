@@ -14,6 +14,7 @@ Key = tuple[str, str, str]
 REASONS: Mapping[str, list[Key]] = {
     "The number of elements or rows that are worked on at once: memory and time, not the sums.": [
         ("game/engine.py", "parts", "r * m * d <= BATCH_ELEMENTS"),
+        ("game/node_counts.py", "", "BATCH_COST = 30000"),
         ("game/pooled_game.py", "", "1 << 20"),
         ("classifier/predict.py", "", "1 << 18"),
         ("lime/moments.py", "_warn", "1 << 16"),
@@ -116,6 +117,16 @@ REASONS: Mapping[str, list[Key]] = {
     ],
     "Differs only where a share is the limit itself to the last bit.": [
         ("slalom/least_squares.py", "undetermined", "share > UNDETERMINED -> share >= UNDETERMINED"),
+    ],
+    "Room for the rounding of a sum, of which a thousandth would be enough.": [
+        ("game/node_counts.py", "", "2 + 1e-06 -> 2 + 5e-07"),
+    ],
+    "The tuple of indices of an array with one axis has one entry: its first is its last.": [
+        (
+            "game/node_counts.py",
+            "batches",
+            ("((levels == m) & (counts > 0)).nonzero()[0] -> ((levels == m) & (counts > 0)).nonzero()[-1]"),
+        ),
     ],
     "The array has one column: its first is its last.": [
         ("slalom/polish.py", "_joint_step", "(:, 0) -> (:, -1)"),

@@ -192,12 +192,12 @@ def in_units(value: float, exponent: int) -> float:
 
 
 def _probes(game: PooledGame) -> NDArray[np.bool_]:
-    """(7, d) coalitions where |f| is likely large: all, none, and those with the highest and lowest values."""
-    order = np.add.reduce(game._centred[0], axis=0).argsort()
-    half = game.d // 2
-    probes = np.zeros((7, game.d), dtype=bool)
-    probes[0] = probes[2, order[0]] = probes[3, order[:half]] = probes[4, order[half:]] = True
-    probes[5, order[-1]] = probes[6, order[::2]] = True
+    """(6, d) coalitions where |f| is likely large: all, none, all that raise f or lower it, and the first of them."""
+    rise = np.add.reduce(game._centred[0] - game._centred[1], axis=0)
+    probes = np.zeros((6, game.d), dtype=bool)
+    np.greater(rise, 0.0, out=probes[2])
+    np.less(rise, 0.0, out=probes[3])
+    probes[0] = probes[4, rise.argmax()] = probes[5, rise.argmin()] = True
     return probes
 
 

@@ -37,8 +37,8 @@ OUTSIDE = 0.125
 LOG_OUTSIDE, LOG_INSIDE = math.log(OUTSIDE), math.log(1 - OUTSIDE)
 # Log of what leaving two players out of a product costs beside e^(-X), and a little for the rounding of X.
 LOG_LEFT_OUT = 2 + 1e-6
-# Part of a row's decay beyond which its interval is shortened.
-LONGER = 1.25
+# Part of a row's decay beyond which its interval is shortened, and a decay up to which that is not looked into.
+LONGER, SHORT_DECAY = 1.25, 16.0
 # Shortest interval: shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
 SHORTEST = 1e-6
 # Rows with like numbers of nodes go through together; a batch of its own must save this many elements.
@@ -80,15 +80,17 @@ def legendre_counts(sums: RowSums, d: int, allowed: float) -> tuple[Interval, Id
     log_allowed = math.log(allowed * sums.share / sums.weight.size) if allowed > 0 else -math.inf
     interval = relevant_interval(sums, log_allowed + LOG_OUTSIDE)
     length = interval.last - interval.first
+    shortest = float(np.minimum.reduce(length))
+    log_inside = log_allowed + (LOG_INSIDE if shortest < 1 else 0.0)
     theta = row_thetas(sums, length)
     needed = log_bound(sums, interval, theta, differences=True)
     needed += log_legendre_factor(theta)
-    needed += (np.log(np.maximum(length, TINY)) - (log_allowed + LOG_INSIDE))[:, None]
+    needed += (np.log(np.maximum(length, TINY)) - log_inside)[:, None]
     rate = 2 * theta
     needed /= rate
     best = needed.argmin(axis=1) + np.arange(0, needed.size, needed.shape[1])
     counts = _rounded_up(needed.reshape(-1)[best], rate.reshape(-1)[best], (d + 1) // 2, d)
-    if not length.all():
+    if shortest <= 0:
         counts[length <= 0] = 0
     return interval, counts
 
@@ -99,11 +101,11 @@ def row_thetas(sums: RowSums, length: Array) -> Array:
     With X the sum of g over n players the product grows like (1 + u X/n)^n, u = length (cosh(theta) - 1) / 2, and the
     error shrinks by e^(-2 m theta): the two balance near sinh(theta) = 4 m (1 - length X / 2n) / (length X (1 - 2m/n)).
     """
-    X = length * (sums.heavy + sums.light)
-    n = sums.players_heavy + sums.players_light
+    X = np.maximum(length * (sums.heavy + sums.light), 1e-9)
+    n = float(sums.players_heavy[0] + sums.players_light[0])
     # Few players: their product never grows as fast as the nodes gain.
-    slope = np.maximum(1 - 2 * USUAL_COUNT / n, 0.1) * np.maximum(X, 1e-9)
-    theta = np.arcsinh(4 * USUAL_COUNT * (1 - X / (2 * n)) / slope)
+    slope = max(1 - 2 * USUAL_COUNT / n, 0.1)
+    theta = np.arcsinh((4 * USUAL_COUNT / slope) / X - 2 * USUAL_COUNT / (slope * n))
     return np.minimum(np.maximum(theta[:, None] * MULTIPLES, LEAST_THETA), MOST_THETA)
 
 
@@ -131,6 +133,8 @@ def _rounded_up(needed: Array, rate: Array, exact: int, d: int) -> Ids:
 
 def relevant_interval(sums: RowSums, log_allowed: float) -> Interval:
     """Where the row may be above e^log_allowed (r,); see the module docstring, "Short intervals"."""
+    if max(float(np.maximum.reduce(sums.heavy)), float(np.maximum.reduce(sums.light))) <= SHORT_DECAY:
+        return Interval(np.zeros(sums.weight.size), np.ones(sums.weight.size))
     size = np.log(np.maximum(sums.weight * (sums.background + sums.players), TINY))
     tau = np.maximum(size + (LOG_LEFT_OUT - log_allowed), 0.0)
     # An interval that is hardly shorter saves nothing.

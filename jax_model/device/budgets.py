@@ -65,10 +65,13 @@ class Summary(NamedTuple):
 @jax.jit
 def _summary(batch: GameBatch) -> Summary:
     heads = jax.vmap(heads_of)(batch)
-    total = jnp.where(jnp.isneginf(batch.s), 0.0, batch.v).sum(axis=1)
-    rank = jnp.argsort(jnp.argsort(total, axis=-1), axis=-1)
-    d = batch.s.shape[-1]
-    probes = [rank >= 0, rank < 0, rank < 1, rank < d // 2, rank >= d // 2, rank == d - 1, rank % 2 == 0]
+    present, absent = (
+        jnp.where(jnp.isneginf(s), 0.0, v - heads.centre[:, :, None]).sum(axis=1)
+        for s, v in ((batch.s, batch.v), (batch.s_absent, batch.v_absent))
+    )
+    rise, players = present - absent, jnp.arange(batch.s.shape[-1])
+    first, last = (players == best(rise, axis=-1, keepdims=True) for best in (jnp.argmax, jnp.argmin))
+    probes = [jnp.ones_like(first), jnp.zeros_like(first), rise > 0, rise < 0, first, last]
     values = jnp.stack([jax.vmap(value_of)(batch, probe) for probe in probes])
     base = batch.bias + heads.centre.sum(axis=1)
     scores = jnp.concatenate([batch.s, batch.s_absent, batch.s_background[:, :, None]], axis=-1)

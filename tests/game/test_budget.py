@@ -69,12 +69,20 @@ def test_masses_are_right_however_large_the_scores(unit):
 
 
 def test_the_coalitions_that_are_tried_for_a_large_value():
-    """All, none, the lowest, the lower and the upper half, the highest, and every other one of five by value."""
+    """All, none, all that raise f, all that lower it, the one that raises it most, and the one that lowers it most."""
     game = PooledGame.from_scores([0.0] * 5, [3.0, 1.0, 2.0, 0.0, 5.0], s_background=0.0, v_background=0.0)
     tried = [set(np.flatnonzero(row).tolist()) for row in _probes(game)]
-    assert tried == [{0, 1, 2, 3, 4}, set(), {3}, {1, 3}, {0, 2, 4}, {4}, {2, 3, 4}]
-    # The value of the upper half, (3 + 2 + 5) / 4, is the largest of them: the bound is at most that, and hardly less.
-    assert 2.5 * (1 - 1e-12) <= np.ldexp(largest_known_value(game), game.exponent) <= 2.5
+    assert tried == [{0, 1, 2, 3, 4}, set(), {0, 4}, {1, 2, 3}, {4}, {3}]
+    # The value of those above the centre, (3 + 5) / 3, is the largest: the bound is at most that, and hardly less.
+    assert 8 / 3 * (1 - 1e-12) <= np.ldexp(largest_known_value(game), game.exponent) <= 8 / 3
+
+
+def test_a_player_raises_f_by_what_it_has_over_its_absence():
+    """Both heads count, and absent players have values of their own."""
+    v, v_absent = [[1.0, 2.0, 0.0], [0.0, 0.0, 1.0]], [[0.0, 5.0, 0.0], [0.0, 0.0, 0.0]]
+    game = PooledGame.from_scores(np.zeros((2, 3)), v, np.zeros((2, 3)), v_absent)
+    tried = [set(np.flatnonzero(row).tolist()) for row in _probes(game)]
+    assert tried == [{0, 1, 2}, set(), {0, 2}, {1}, {0}, {1}]
 
 
 def test_what_is_known_of_the_largest_value_is_below_it():

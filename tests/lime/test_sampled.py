@@ -5,7 +5,7 @@ import pytest
 
 from attn_closed_form import PooledGame, lime_limit, lime_sample, lime_samples_needed
 from attn_closed_form.lime.kernel import kernel
-from attn_closed_form.lime.sampled import _draw
+from attn_closed_form.lime.sampled import _draw, _standard_error
 from tests.lime_games import score_game
 
 
@@ -99,3 +99,16 @@ def test_the_standard_error_of_a_run_is_the_spread_of_the_runs():
     claimed = np.sqrt(np.mean([run.standard_error**2 for run in runs], axis=0))
     assert np.allclose(claimed, spread, rtol=0.15)
     assert lime_sample(game, num_samples=400, seed=0).standard_error is None
+
+
+@pytest.mark.parametrize(("rows", "left"), [(3, 1), (4, 1), (5, 2)])  # with two features and a constant
+def test_the_standard_error_counts_the_rows_that_are_left_over(rows, left):
+    X = np.array([[1, 1], [0, 1], [1, 0], [0, 0], [1, 1]], dtype=bool)[:rows]
+    pull = np.array([0.5, -1.0, 2.0, 0.25, -0.5])[:rows]
+    centred = X - X.mean(axis=0)
+    gram = centred.T @ centred + np.eye(2)
+    scores = centred * pull[:, None]
+    sandwich = np.diag(np.linalg.inv(gram) @ scores.T @ scores @ np.linalg.inv(gram))
+    found = _standard_error(X, X.mean(axis=0), pull, gram, np.array([2, 0]), 3)
+    assert found[1] == 0
+    np.testing.assert_allclose(found[[2, 0]], np.sqrt(sandwich * rows / left), rtol=1e-12)
