@@ -192,12 +192,14 @@ def in_units(value: float, exponent: int) -> float:
 
 
 def _probes(game: PooledGame) -> NDArray[np.bool_]:
-    """(6, d) coalitions where |f| is likely large: all, none, all that raise f or lower it, and the first of them."""
-    rise = np.add.reduce(game._centred[0] - game._centred[1], axis=0)
+    """(6, d) coalitions where |f| is likely large: all, none, all that raise f, that lower it, two players alone."""
+    present, absent, _ = game._parts(game._weighted)
+    rise = np.add.reduce(present - absent, axis=0)
+    alone = np.add.reduce(game._centred[0], axis=0)
     probes = np.zeros((6, game.d), dtype=bool)
     np.greater(rise, 0.0, out=probes[2])
     np.less(rise, 0.0, out=probes[3])
-    probes[0] = probes[4, rise.argmax()] = probes[5, rise.argmin()] = True
+    probes[0] = probes[4, alone.argmax()] = probes[5, alone.argmin()] = True
     return probes
 
 

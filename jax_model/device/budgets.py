@@ -65,12 +65,14 @@ class Summary(NamedTuple):
 @jax.jit
 def _summary(batch: GameBatch) -> Summary:
     heads = jax.vmap(heads_of)(batch)
+    players, top = jnp.arange(batch.s.shape[-1]), jnp.maximum(batch.s, batch.s_absent).max(axis=-1, keepdims=True)
     present, absent = (
-        jnp.where(jnp.isneginf(s), 0.0, v - heads.centre[:, :, None]).sum(axis=1)
+        jnp.where(jnp.isneginf(s), 0.0, v - heads.centre[:, :, None])
         for s, v in ((batch.s, batch.v), (batch.s_absent, batch.v_absent))
     )
-    rise, players = present - absent, jnp.arange(batch.s.shape[-1])
-    first, last = (players == best(rise, axis=-1, keepdims=True) for best in (jnp.argmax, jnp.argmin))
+    rise = (jnp.exp(batch.s - top) * present - jnp.exp(batch.s_absent - top) * absent).sum(axis=1)
+    alone = present.sum(axis=1)
+    first, last = (players == best(alone, axis=-1, keepdims=True) for best in (jnp.argmax, jnp.argmin))
     probes = [jnp.ones_like(first), jnp.zeros_like(first), rise > 0, rise < 0, first, last]
     values = jnp.stack([jax.vmap(value_of)(batch, probe) for probe in probes])
     base = batch.bias + heads.centre.sum(axis=1)
