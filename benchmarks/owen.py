@@ -28,6 +28,7 @@ from .models import benchmark_model, random_document
 SEED = 0
 WORDS, SENTENCES = 240, 12
 WITNESS_TOL = 1e-12
+JACOBI_TOL = 5e-12  # the nodes of a Beta density whose parameters are not whole are not good enough for less
 
 
 def sentence_tree(numbers: Ids) -> Array:
@@ -108,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
         "Shapley values": relative_error(shapley(game), shapley(game, WITNESS_TOL)),
         "Beta(16, 1)": relative_error(semivalue(game, 16, 1), semivalue(game, 16, 1, WITNESS_TOL)),
         "Beta(2, 2)": relative_error(semivalue(game, 2, 2), semivalue(game, 2, 2, WITNESS_TOL)),
-        "Beta(0.5, 0.5)": relative_error(semivalue(game, 0.5, 0.5), semivalue(game, 0.5, 0.5, WITNESS_TOL)),
+        "Beta(0.5, 0.5)": relative_error(semivalue(game, 0.5, 0.5), semivalue(game, 0.5, 0.5, JACOBI_TOL)),
         "weighted Banzhaf, p = 0.3": relative_error(
             weighted_banzhaf(game, 0.3), weighted_banzhaf(game, 0.3, WITNESS_TOL)
         ),
