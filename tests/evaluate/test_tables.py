@@ -122,7 +122,7 @@ def test_utf8_cut_in_a_block_is_still_utf8(tmp_path):
         ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": ', "line 2: expected JSON, got"),
         ("a.jsonl", b"[1, 2]", "expected a JSON object, got int"),
         ("a.jsonl", b'{"text": "a"}', "expected a column 'label', got 'text'"),
-        ("a.csv.gz", gzip.compress(b"text,label\n" * 999)[:-9], "damaged gzip file"),
+        ("a.csv.gz", gzip.compress(b"text,label\n" * 999, mtime=0)[:-9], "damaged gzip file"),
         ("a.docx", b"PK..", "expected a CSV, TSV, Parquet or JSON Lines file"),
         ("a.jsonl", b"[" * 100_000, "expected JSON"),
     ],
