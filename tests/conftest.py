@@ -1,17 +1,7 @@
-"""Settings for every test: float64 in JAX, compiled programs kept, and hypothesis without chance or clock."""
+"""Settings for every test: float64 in JAX, and hypothesis without chance or clock."""
 
-import os
-from pathlib import Path
-
-# Compiling is most of what tests of JAX do. Programs are shared by the workers, the processes that tests start, and the
-# next run; read from the environment, so before JAX is imported.
-CACHE = Path(__file__).parents[1] / ".pytest_cache" / "jax"
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-
-import jax  # noqa: E402
-from hypothesis import HealthCheck, settings  # noqa: E402
+import jax
+from hypothesis import HealthCheck, settings
 
 jax.config.update("jax_enable_x64", True)
 
