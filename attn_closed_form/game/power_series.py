@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._types import Array
+from .arithmetic import MATRIX_PLAYERS
 from .rows import Rows
 
 # Largest q: beyond, J is as large as the number of nodes.
@@ -27,15 +28,16 @@ LARGEST_Q = 0.2
 LEFT_OUT = 2.0**-56
 # Terms that cost as much as one node.
 TERMS_PER_NODE = 2.0
-# Fewest players for which it is worth while.
-FEWEST_PLAYERS = 1025
 # Elements (rows times players) of one working array: a few of them fit into a core's cache.
 BLOCK_ELEMENTS = 1 << 15
 
 
 def terms_needed(rows: Rows, p: Array) -> int:
-    """J for these rows at nodes p (m, r) or (m, 1); 0 if going through the nodes one by one costs less."""
-    if rows.masses.some_light or rows.factor.shape[2] < FEWEST_PLAYERS:
+    """J for these rows at nodes p (m, r) or (m, 1); 0 if going through the nodes one by one costs less.
+
+    Up to MATRIX_PLAYERS players matrix products do.
+    """
+    if rows.masses.some_light or rows.factor.shape[2] <= MATRIX_PLAYERS:
         return 0
     q = float(np.max(np.max(p, axis=0) * rows.largest_change)) * (1 + 1e-12)
     J = count_terms(q)
