@@ -8,8 +8,8 @@ import sys
 import numpy as np
 
 from .cli.main import main, piped
-from .explainable.model_file import load_demo_model
 from .explanations.explanation import Explanation
+from .files.model_file import load_demo_model
 from .show.terminal import answer, use_colour
 
 SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."

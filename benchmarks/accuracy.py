@@ -18,7 +18,7 @@ import numpy as np
 
 from attn_closed_form import load_demo_model, load_model, predict_many
 from attn_closed_form._types import Ids
-from attn_closed_form.evaluate.datasets import load_imdb
+from benchmarks.datasets import load_imdb
 from benchmarks.harness import Bar, report
 
 SEED = 0

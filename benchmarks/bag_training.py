@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attn_closed_form.evaluate.bags import LabelledBags, load_mil_csv
+from benchmarks.bag_faithfulness import LabelledBags, load_mil_csv
 from jax_model import AttentionBagClassifier
 
 from .harness import Bar, Row, report

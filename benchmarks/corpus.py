@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import TruncationWarning, load_demo_model, predict_many
-from attn_closed_form.corpus.mappers import Processes
-from attn_closed_form.corpus.plan import planned
-from attn_closed_form.corpus.reporter import Meter, reported
-from attn_closed_form.corpus.run import run
-from attn_closed_form.corpus.task import Task
-from attn_closed_form.evaluate.datasets import load_imdb
+from attn_closed_form.run.mappers import Processes
+from attn_closed_form.run.plan import planned
+from attn_closed_form.run.reporter import Meter, reported
+from attn_closed_form.run.run import run
+from attn_closed_form.run.task import Task
+from benchmarks.datasets import load_imdb
 
 from .harness import Bar, report
 from .web import children

@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 
 from attn_closed_form import load_demo_model
-from attn_closed_form._processes import THREADS
-from attn_closed_form.corpus.cluster import Cluster
-from attn_closed_form.corpus.mappers import Tick
-from attn_closed_form.corpus.plan import planned, size_of_parts
-from attn_closed_form.corpus.reporter import Meter, reported
-from attn_closed_form.corpus.run import run
-from attn_closed_form.corpus.task import Task
+from attn_closed_form.run.cluster import Cluster
+from attn_closed_form.run.mappers import Tick
+from attn_closed_form.run.plan import planned, size_of_parts
+from attn_closed_form.run.processes import THREADS
+from attn_closed_form.run.reporter import Meter, reported
+from attn_closed_form.run.run import run
+from attn_closed_form.run.task import Task
 
 from .corpus import Memory
 from .harness import Bar, report

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_closed_form._arrays import numbered
 from attn_closed_form._types import Array
-from attn_closed_form.evaluate.ranks import ranks
+from attn_closed_form.explanations.ranks import ranks
 
 
 def pearson(scores: Array) -> Array:
@@ -26,6 +27,5 @@ def spearman(scores: Array) -> Array:
 
 def pool_words(scores: Array, ids: NDArray[np.intp]) -> Array:
     """Scores (..., T) of positions added up by word: (..., d), words in order of first appearance."""
-    _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-    place = np.argsort(np.argsort(first))[inverse]
+    place, first = numbered(ids)
     return np.asarray(scores) @ np.eye(len(first))[place]

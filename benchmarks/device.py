@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_closed_form as acf
-from attn_closed_form.classifier.score_tables import pad
+from attn_closed_form.models.classifier.score_tables import pad
 from jax_model import params_from_weights
 from jax_model.device import documents as batched
 from jax_model.device import tables
@@ -50,7 +50,7 @@ def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
     if path is None:
         lengths = np.random.default_rng(SEED).integers(60, weights.T_max - 1, count)
         return [random_document(weights, int(n), SEED + i) for i, n in enumerate(lengths)]
-    from attn_closed_form.evaluate.datasets import load_imdb
+    from benchmarks.datasets import load_imdb
 
     texts = load_imdb(path, "test").texts
     step = max(1, len(texts) // count)

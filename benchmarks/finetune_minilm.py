@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form.evaluate.datasets import Reviews, load_imdb
+from benchmarks.datasets import Reviews, load_imdb
 
 from .harness import report
 

@@ -16,7 +16,7 @@ REASONS: Mapping[str, list[Key]] = {
         ("game/engine.py", "parts", "r * m * d <= BATCH_ELEMENTS"),
         ("game/node_counts.py", "", "BATCH_COST = 30000"),
         ("game/pooled_game.py", "", "1 << 20"),
-        ("classifier/predict.py", "", "1 << 18"),
+        ("models/classifier/predict.py", "", "1 << 18"),
         ("lime/moments.py", "_warn", "1 << 16"),
     ],
     (
@@ -45,19 +45,19 @@ REASONS: Mapping[str, list[Key]] = {
         ("game/pooled_game.py", "PooledGame._value_block", "top[np.isneginf(top)] = 0.0"),
     ],
     "How long a descent looks for a small value that is attained; what is proved does not depend on it.": [
-        ("game/reasons/bounds.py", "", "DESCENT_STEPS = 50"),
-        ("game/reasons/bounds.py", "_steps", ":8"),
+        ("reasons/bounds.py", "", "DESCENT_STEPS = 50"),
+        ("reasons/bounds.py", "_steps", ":8"),
     ],
     "Makes a whole coalition of a fractional one, as a candidate; the bound is that of the fractional one.": [
-        ("game/reasons/head_minima.py", "head_minima", "share > 0.5"),
+        ("reasons/head_minima.py", "head_minima", "share > 0.5"),
     ],
     "Where there is no mass at all the value is set to infinity and the margin to zero afterwards.": [
-        ("game/reasons/head_minima.py", "_Masses.pool", "np.where(empty, 0.0, top)"),
-        ("game/reasons/head_minima.py", "_Masses.pool", "np.where(empty, 1.0, mass)"),
+        ("reasons/head_minima.py", "_Masses.pool", "np.where(empty, 0.0, top)"),
+        ("reasons/head_minima.py", "_Masses.pool", "np.where(empty, 1.0, mass)"),
     ],
     "The bisection may also try the empty set, which the caller has tried before.": [
         (
-            "game/reasons/search.py",
+            "reasons/search.py",
             "Search.first",
             (
                 "(0, int(np.searchsorted(np.cumsum(self.cost[order]), below))) -> (-1, "
@@ -66,11 +66,11 @@ REASONS: Mapping[str, list[Key]] = {
         ),
     ],
     "A short way: `proved_above` below proves the same from the same bounds of the heads.": [
-        ("game/reasons/sufficient.py", "SufficientSearch.suffices", "return True -> return False"),
+        ("reasons/sufficient.py", "SufficientSearch.suffices", "return True -> return False"),
     ],
     "Where the bound equals the price nothing cheaper exists, so that pruning finds nothing.": [
         (
-            "game/reasons/sufficient.py",
+            "reasons/sufficient.py",
             "SufficientSearch.sufficient",
             "lower < self.price(best) -> lower <= self.price(best)",
         ),
@@ -82,7 +82,7 @@ REASONS: Mapping[str, list[Key]] = {
         ("game/shapley.py", "", "LEAST_MASS = 1e-200"),
     ],
     "How many panels are tried before the tolerance is refused; no result changes.": [
-        ("classifier/integrated_gradients.py", "", "MAX_PANELS = 4096"),
+        ("models/classifier/integrated_gradients.py", "", "MAX_PANELS = 4096"),
     ],
     "More bits than needed in whole-number arithmetic.": [
         ("lime/hahn.py", "", "(160, 160) -> (320, 160)"),
@@ -110,7 +110,7 @@ REASONS: Mapping[str, list[Key]] = {
         ("slalom/samples.py", "values_from", "np.sqrt(np.diag(H)) -> np.diag(H)"),
     ],
     "One of two proved bounds is taken alone where a mixture of both would do; what comes out is proved, too.": [
-        ("game/reasons/joint_bounds.py", "_least_sum", "L > 0 -> L > 1"),
+        ("reasons/joint_bounds.py", "_least_sum", "L > 0 -> L > 1"),
     ],
     "Differs only in a start, where an entry of a solved system is within 1e-12 of zero, relative to the largest.": [
         ("slalom/polish.py", "linear_start", "a.max() -> a.min() (#2)"),
@@ -142,7 +142,7 @@ REASONS: Mapping[str, list[Key]] = {
     ],
     "The bound is cut at the price of the set, which is zero.": [
         (
-            "game/reasons/sufficient.py",
+            "reasons/sufficient.py",
             "SufficientSearch.sufficient",
             "Cheapest(nobody, self.guaranteed(nobody), 0.0) -> Cheapest(nobody, self.guaranteed(nobody), 1.0)",
         ),

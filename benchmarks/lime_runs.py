@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_closed_form._arrays import numbered
 from attn_closed_form._types import Array
 
 Ids = NDArray[np.intp]
@@ -91,8 +92,7 @@ def words_deleted(model: Callable[[Ids], Array], ids: Ids, unk: int) -> Callable
 
     A removed word is deleted everywhere and the rest moves up, as the package does it with `bow=True`.
     """
-    _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-    word = np.argsort(np.argsort(first))[inverse]
+    word = numbered(ids)[0]
 
     def value(masks: NDArray[np.bool_]) -> Array:
         kept = masks[:, word]

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from attn_closed_form._types import Array, Masks
-from attn_closed_form.evaluate.datasets import load_imdb
-from attn_closed_form.evaluate.faithfulness import (
+from attn_closed_form.explanations.ranks import auroc, spearman
+from benchmarks.datasets import load_imdb
+from benchmarks.faithfulness import (
     Value,
     aopc,
     class_probability,
@@ -32,7 +33,6 @@ from attn_closed_form.evaluate.faithfulness import (
     removal,
     strict_fidelity,
 )
-from attn_closed_form.evaluate.ranks import auroc, spearman
 
 from .harness import report
 from .minilm_fit import all_fits, fit_stage, open_store, parser, reviews

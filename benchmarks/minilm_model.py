@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_closed_form._types import Array, Ids, Masks, Span
-from attn_closed_form.evaluate.datasets import load_imdb, load_yelp_hat
-from attn_closed_form.explainable.sentences import sentences
-from attn_closed_form.explainable.transformer_classifier import TransformerClassifier
+from attn_closed_form.models.sentences import sentences
+from attn_closed_form.models.transformer_classifier import TransformerClassifier
+from benchmarks.datasets import load_imdb, load_yelp_hat
 
 from .harness import plain
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from attn_closed_form import load_demo_model
 from attn_closed_form._types import Array
-from attn_closed_form.evaluate.datasets import load_imdb
-from attn_closed_form.evaluate.faithfulness import removal
+from benchmarks.datasets import load_imdb
+from benchmarks.faithfulness import removal
 from jax_model.training.fit import cross_entropy, fit
 
 from .paper_tables import TABLE_12

@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from attn_closed_form import METHODS as METHOD_TABLE
 from attn_closed_form import AttentionWeights, alpha_avg, alpha_max, attention, pooled_game, shapley
 from attn_closed_form._types import Array
-from attn_closed_form.evaluate.datasets import load_imdb
-from attn_closed_form.explainable.text_classifier import TextClassifier
+from attn_closed_form.models.text_classifier import TextClassifier
 from attn_closed_form.show.plots import plot_attention_matrices, plot_table
+from benchmarks.datasets import load_imdb
 
 from .correlations import pearson, spearman
 from .reproduction import Row, Run, claim, mean_row

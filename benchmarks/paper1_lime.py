@@ -30,8 +30,8 @@ from attn_closed_form import (
     predict_many,
 )
 from attn_closed_form._types import Array
-from attn_closed_form.evaluate.datasets import load_imdb
 from attn_closed_form.game.pooled_game import PooledGame
+from benchmarks.datasets import load_imdb
 
 from .harness import Bar
 from .lime_runs import Ids, lime_by_masks, lime_package, words_deleted

@@ -20,8 +20,10 @@ import numpy as np
 
 from attn_closed_form import Vocabulary, load_demo_model, slalom_fit_eff, slalom_linearized, tokenize
 from attn_closed_form._types import Array
-from attn_closed_form.evaluate.datasets import load_imdb, load_yelp_hat
-from attn_closed_form.evaluate.faithfulness import (
+from attn_closed_form.explanations.ranks import auroc, spearman
+from attn_closed_form.game.pooled_game import PooledGame
+from benchmarks.datasets import load_imdb, load_yelp_hat
+from benchmarks.faithfulness import (
     Value,
     aopc,
     class_probability,
@@ -30,8 +32,6 @@ from attn_closed_form.evaluate.faithfulness import (
     naive_bayes_scores,
     strict_fidelity,
 )
-from attn_closed_form.evaluate.ranks import auroc, spearman
-from attn_closed_form.game.pooled_game import PooledGame
 
 from .reproduction import Run, mean_row
 from .reviews_rows import (

@@ -13,11 +13,11 @@ import numpy as np
 
 from attn_closed_form import Slalom, lime_limit, shapley, slalom_fit_eff, slalom_linearized
 from attn_closed_form._types import Array
-from attn_closed_form.evaluate.faithfulness import Value, linear_surrogate, slalom_surrogate
 from attn_closed_form.game.pooled_game import PooledGame
 from attn_closed_form.slalom.design import deletions
 from attn_closed_form.slalom.fitted import fit_sequences
 from attn_closed_form.slalom.solvers import Optimum
+from benchmarks.faithfulness import Value, linear_surrogate, slalom_surrogate
 
 from .lime_runs import lime_by_masks
 from .shapley import kernel_shap

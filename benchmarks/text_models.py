@@ -26,9 +26,9 @@ from attn_closed_form import (
     predict_many,
 )
 from attn_closed_form._types import Array
-from attn_closed_form.evaluate.datasets import Reviews
-from attn_closed_form.evaluate.faithfulness import Value, removal
 from attn_closed_form.game.pooled_game import PooledGame
+from benchmarks.datasets import Reviews
+from benchmarks.faithfulness import Value, removal
 from jax_model.training.batches import Documents, encode_documents, pad_rows
 from jax_model.training.fit import cross_entropy, fit
 from jax_model.transformers.lrp import (

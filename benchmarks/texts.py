@@ -36,10 +36,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import TextClassifier
-from attn_closed_form.evaluate.datasets import load_imdb
-from attn_closed_form.evaluate.labelled import Labelled
-from attn_closed_form.evaluate.tables import read_rows
-from attn_closed_form.explainable.text import tokenize
+from attn_closed_form.files.labelled import Labelled
+from attn_closed_form.files.tables import read_rows
+from attn_closed_form.models.text import tokenize
+from benchmarks.datasets import load_imdb
 from jax_model.training.config import AUTOMATIC, Config, automatic
 from jax_model.training.split import SENTIMENTS, Split, split_by_film, split_stratified, together
 from jax_model.training.train import train

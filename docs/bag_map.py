@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from attn_closed_form import Bag, heat_map
-from attn_closed_form.evaluate.bags import digit_slides
+from benchmarks.bag_faithfulness import digit_slides
 from jax_model import AttentionBagClassifier
 
 PICTURE = Path(__file__).parent / "bag-map.png"

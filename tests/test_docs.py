@@ -8,7 +8,7 @@ import pytest
 
 import attn_closed_form
 from attn_closed_form.cli.main import PROG
-from attn_closed_form.explainable.layouts import LAYOUTS
+from attn_closed_form.models.layouts import LAYOUTS
 from tests.page_setups import NEEDS, SETUPS, forget_methods
 from tests.pages import PAGES, ROOT, blocks, broken_links, commands, name_of, problem, run_python
 

@@ -10,12 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..explainable.settings import Settings
+from ..models.settings import Settings
 from .explain import method_names
 
 if TYPE_CHECKING:
-    from ..corpus.bags import BagTask
     from ..explanations.explanation import Explanations
+    from ..run.bags import BagTask
 
 EXAMPLES = """\
 examples:
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 def read_task(args: argparse.Namespace) -> BagTask:
     """What the options ask of each bag."""
-    from ..corpus.bags import BagTask
+    from ..run.bags import BagTask
 
     try:
         settings = Settings(players=args.players, output=args.output, tol=args.tol)
@@ -117,7 +117,7 @@ def _option(text: str) -> tuple[str, Any]:
 
 def explain_one(args: argparse.Namespace) -> int:
     """Explain one bag, write the files, and print the strongest instances."""
-    from ..corpus.bags import explain_bag
+    from ..run.bags import explain_bag
     from ..show.bag_output import KINDS
     from ..show.exports import write_geojson
 
@@ -194,9 +194,9 @@ def _print(args: argparse.Namespace, found: Explanations) -> None:
 def explain_folder(args: argparse.Namespace) -> int:
     """Explain every bag of a folder; status 1 if none of them could be explained, now or before."""
     from .._progress import bar
-    from ..corpus.bags import collect, plan_bags, run_bags
-    from ..corpus.cluster import Cluster
-    from ..corpus.mappers import Mapper, Processes
+    from ..run.bags import collect, plan_bags, run_bags
+    from ..run.cluster import Cluster
+    from ..run.mappers import Mapper, Processes
     from ..show.sanitize import visible
 
     if not args.out:

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..explainable.settings import Settings
+from ..models.settings import Settings
 from .explain import method_names
 from .source import add_model_option, add_settings_options, read_settings
 
 if TYPE_CHECKING:
-    from ..corpus.plan import Plan
-    from ..corpus.reporter import Meter
-    from ..corpus.task import Task
+    from ..run.plan import Plan
+    from ..run.reporter import Meter
+    from ..run.task import Task
 
 EXAMPLES = """\
 examples:
@@ -101,8 +101,8 @@ class Terminated(BaseException):
 
 def run(args: argparse.Namespace) -> int:
     """Explain every row; status 1 if no row at all could be explained, 130 and 143 if it was stopped."""
-    from ..corpus.plan import planned
-    from ..corpus.reporter import Meter
+    from ..run.plan import planned
+    from ..run.reporter import Meter
 
     begin = time.monotonic()
     task = _task(args)
@@ -134,8 +134,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _task(args: argparse.Namespace) -> Task:
-    from ..corpus.inputs import input_files
-    from ..corpus.task import Task
+    from ..run.inputs import input_files
+    from ..run.task import Task
 
     bags = any(file.is_dir() for file in input_files(args.source))
     columns = None if args.columns is None else tuple(name for name in args.columns.split(",") if name)
@@ -154,10 +154,10 @@ def _absolute(model: str | None) -> str | None:
 
 
 def _explain(args: argparse.Namespace, task: Task, plan: Plan, meter: Meter) -> None:
-    from ..corpus.cluster import Cluster
-    from ..corpus.mappers import Mapper, Processes
-    from ..corpus.reporter import reported
-    from ..corpus.run import run as run_parts
+    from ..run.cluster import Cluster
+    from ..run.mappers import Mapper, Processes
+    from ..run.reporter import reported
+    from ..run.run import run as run_parts
 
     mapper: Mapper = Cluster(args.scheduler) if args.scheduler else Processes(args.workers)
     steps = run_parts(task, plan.missing, mapper) if plan.missing else iter(())
@@ -202,7 +202,7 @@ def _finish(args: argparse.Namespace, plan: Plan, meter: Meter, seconds: float) 
 
 def summary(args: argparse.Namespace) -> int:
     """Print the words that matter most, for each output that was explained."""
-    from ..corpus.summary import summarize
+    from ..run.summary import summarize
 
     found = summarize(args.folder, args.method)
     outputs = [args.output] if args.output else list(found.outputs)
@@ -239,13 +239,13 @@ def _print_words(output: str, documents: int, words: list[Any]) -> None:
 
 def _plot(args: argparse.Namespace, method: str, words: dict[str, list[Any]]) -> None:
     """One panel per output, below one another."""
-    from ..corpus.summary import plot_summary
+    from ..run.summary import plot_summary
 
     try:
         import matplotlib.pyplot as plt
     except ImportError:
         raise ImportError("plots need matplotlib: pip install 'attn-closed-form[plots]'") from None
-    from .._files import replacing
+    from ..files.atomic import replacing
 
     heights = [0.9 + 0.26 * len(own) for own in words.values()]
     figure, panels = plt.subplots(

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..explainable.protocol import Explainable
 from ..explanations.explain import explain
 from ..explanations.explanation import Explanations
 from ..explanations.methods import ALIASES, METHODS
+from ..models.protocol import Explainable
 from ..show.exports import write_csv
 from ..show.plots import FIGURES, save_figure
 from ..show.reasons_text import reasons_text

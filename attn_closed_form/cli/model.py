@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from ..explainable.model_file import load_demo_model, load_model
+from ..files.model_file import load_demo_model, load_model
 from ..show.model_card import SIZES, model_card
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..explainable.transformer_classifier import SAMPLES, TransformerClassifier
+from ..models.transformer_classifier import SAMPLES, TransformerClassifier
 from .explain import add_view_options, explain_and_show
 from .source import add_settings_options, add_text_options
 

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._types import Array, Ids, Span
-from ..explainable.sentences import sentence_numbers
 from ..game.owen import owen
 from ..game.pooled_game import PooledGame
-from ..game.reasons.bounds import Bounds, bounds
-from ..game.reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
+from ..models.sentences import sentence_numbers
+from ..reasons.bounds import Bounds, bounds
+from ..reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
 from .evidence import Evidence
 
 

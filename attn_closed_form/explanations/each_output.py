@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ..explainable.protocol import Explainable
-from ..explainable.settings import Settings
+from ..models.protocol import Explainable
+from ..models.settings import Settings
 from .explain import explain_units
 from .explanation import Explanations
 from .methods import as_methods

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from .._types import Array, Ids, Masks, Span
-from ..explainable.protocol import Explainable, Units, probabilities
-from ..explainable.settings import Resolved
-from ..explainable.surrogate import FitReport
 from ..game.budget import guaranteed_error
 from ..game.pooled_game import PooledGame
 from ..game.quadrature import ToleranceError
 from ..lime.sampled import LimeSample, lime_sample
+from ..models.protocol import Explainable, Units, probabilities
+from ..models.settings import Resolved
+from ..models.surrogate import FitReport
 
 Result = TypeVar("Result")
 LIME_SAMPLES = 5000

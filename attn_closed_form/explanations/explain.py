@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..classifier.score_tables import TruncationWarning
-from ..explainable.protocol import Explainable, Units
-from ..explainable.settings import Settings
+from ..models.classifier.score_tables import TruncationWarning
+from ..models.protocol import Explainable, Units
+from ..models.settings import Settings
 from .evidence import Evidence
 from .explanation import Explanation, Explanations
 from .methods import Method, as_methods

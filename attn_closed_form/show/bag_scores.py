@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._types import Array, Ids
-from ..evaluate.ranks import spearman
 from ..explanations.explanation import Explanation, Explanations
+from ..explanations.ranks import spearman
 
 ATTENTION = "alpha-avg"
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .._files import replacing
 from .._types import Array
 from ..explanations.explanation import Explanations
+from ..files.atomic import replacing
 from .bag_scores import ATTENTION, Place, attention, leading, place, player_attention, player_places, tile_scores
 from .palette import AGAINST, FOR
 from .sanitize import visible

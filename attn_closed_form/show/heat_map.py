@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .._files import replacing
 from .._types import Array
 from ..explanations.explanation import Explanations
+from ..files.atomic import replacing
 from .bag_scores import attention, bag_name, leading, place, tile_scores
 from .palette import AGAINST, FOR, UNSIGNED
 from .plots import import_matplotlib

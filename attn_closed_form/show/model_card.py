@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..explainable.text_classifier import TextClassifier
+from ..models.text_classifier import TextClassifier
 from .sanitize import elide, visible, width
 
 SIZES = {

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from .._types import Array
-from ..evaluate.ranks import spearman
 from ..explanations.explanation import Explanation, Explanations
+from ..explanations.ranks import spearman
 from .bag_scores import (
     Place,
     attention,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from .._types import Array
-from ..evaluate.ranks import spearman
 from ..explanations.explanation import Explanation
+from ..explanations.ranks import spearman
 from .labels import place_labels
 from .palette import AGAINST, FOR, css
 from .sanitize import elide, escape, visible

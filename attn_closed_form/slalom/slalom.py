@@ -33,9 +33,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._arrays import members, numbered, softmax
 from .._types import Array, Ids, Tokens
-from ..classifier.document_game import word_groups
-from ..classifier.score_tables import softmax
 from ..game.pooled_game import PooledGame
 
 
@@ -217,7 +216,7 @@ class Slalom:
             empty_value=empty_value,
             labels=[str(i) for i in self.ids[index]],
         )
-        return game if players == "positions" else game.merge(word_groups(index))
+        return game if players == "positions" else game.merge(members(numbered(index)[0]))
 
     def _class_values(self, output: int) -> tuple[Array, float]:
         """Values of the tokens, (V,), and of the background, for one class."""

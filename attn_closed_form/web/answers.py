@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..explainable.protocol import Explainable
 from ..explanations.explain import explain_units
 from ..explanations.explanation import Explanation, Explanations, shared_dict
 from ..explanations.methods import FAMILIES, METHODS, Method
 from ..game.interactions import interactions_of
+from ..models.protocol import Explainable
 from ..show.palette import levels
 from .fields import MAX_BYTES, MAX_CHARACTERS, Question, Refusal, find_player
 

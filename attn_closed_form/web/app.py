@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ..explainable.protocol import Explainable
+from ..models.protocol import Explainable
 from ..show.report_assets import words_css
 from .bag_answer import MAX_BAG_BYTES
 from .computing import KINDS, Computer, InThreads, error_bytes, json_bytes

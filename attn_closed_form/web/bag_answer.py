@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from .._types import Array
-from ..explainable.bag_files import load_bag
-from ..explainable.protocol import Explainable
 from ..explanations.explain import explain
 from ..explanations.explanation import Explanations, shared_dict
+from ..files.bags import load_bag
+from ..models.protocol import Explainable
 from ..show.bag_scores import Place, attention, place, strongest, tile_scores
 from ..show.tiles import picture, png, rasterise, scale_end
 from .fields import Refusal

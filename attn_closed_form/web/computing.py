@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.to_thread
 
-from ..explainable.protocol import Explainable
+from ..models.protocol import Explainable
 from .answers import explain_answer, interactions_answer, why_answer
 from .bag_answer import bag_answer
 from .fields import Question, Refusal, question, read_json

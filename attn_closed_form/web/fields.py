@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from .._types import Span
-from ..explainable.settings import Settings
 from ..explanations.methods import METHODS, Method, as_methods
+from ..models.settings import Settings
 from ..show.sanitize import elide
 
 MAX_BYTES = 128 * 1024  # of a body; a text of MAX_CHARACTERS fits, unless it is all escapes

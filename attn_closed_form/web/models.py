@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..explainable.open_model import open_model
-from ..explainable.protocol import Explainable
+from ..files.open_model import open_model
+from ..models.protocol import Explainable
 from ..show.sanitize import elide, visible
 from .answers import model_answer
 from .fields import Refusal

@@ -24,7 +24,7 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from .._processes import how_it_ended, settle, start
+from ..run.processes import how_it_ended, settle, start
 from .computing import State, answer_bytes, error_bytes, too_slow, warm_up
 from .fields import Refusal
 from .models import Source, open_models

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 import attn_closed_form as acf
 from attn_closed_form import AttentionWeights, LimeCoefficients, PooledGame, ToleranceError, pooled_game
+from attn_closed_form._arrays import numbered
 from attn_closed_form._types import Tokens
-from attn_closed_form.classifier.document_game import word_numbers
-from attn_closed_form.classifier.score_tables import as_output, as_tokens, pad
+from attn_closed_form.models.classifier.score_tables import as_output, as_tokens, pad
 
 from . import exact
 from .game_batch import GameBatch
@@ -113,7 +113,7 @@ def game_buckets(
     empty = [place for place, ids in enumerate(checked) if ids.size == 0]
     if empty:
         raise ValueError(f"documents: expected at least one token in each, got an empty document at {empty[0]}")
-    player = [np.arange(ids.size) if players == "positions" else word_numbers(ids) for ids in checked]
+    player = [np.arange(ids.size) if players == "positions" else numbered(ids)[0] for ids in checked]
     counts = np.array([1 + numbers.max() for numbers in player], dtype=np.intp)
     sizes = -(-counts // BUCKET) * BUCKET
     tables = device_tables(weights, dtype, mesh)

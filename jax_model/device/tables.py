@@ -1,6 +1,6 @@
 """Predictions, attention and gradients of many documents on a device.
 
-A model becomes a pytree of score tables (`device_tables`, those of `attn_closed_form/classifier/score_tables.py`), and
+A model becomes a pytree of score tables (`device_tables`, those of the core's `score_tables.py`), and
 documents become a padded array of ids. Everything is jitted once per shape: documents always fill T_max positions, and
 batches are cut to `batch` documents, the last one padded. With a `mesh` (`loops.AXIS` its one axis) a batch is cut over
 its devices.
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from attn_closed_form import AttentionWeights
 from attn_closed_form._types import Tokens
-from attn_closed_form.classifier.score_tables import as_output, as_tokens, pad
+from attn_closed_form.models.classifier.score_tables import as_output, as_tokens, pad
 
 from .loops import PRECISION, placed
 
@@ -95,7 +95,7 @@ def _attention(tables: Tables, ids: jax.Array) -> jax.Array:
 
 
 def _gradient(tables: Tables, ids: jax.Array, output: jax.Array) -> jax.Array:
-    """P1 Theorem 4.1 with the [CLS] term, as `attn_closed_form.classifier.gradient`: (B, T_max, d_e).
+    """P1 Theorem 4.1 with the [CLS] term, as `attn_closed_form.models.classifier.gradient`: (B, T_max, d_e).
 
     Written for the whole block: one matrix product makes the rows of all documents.
     """
@@ -150,7 +150,7 @@ def attention(
     batch: int = BATCH,
     mesh: Mesh | None = None,
 ) -> NDArray[Any]:
-    """Attention of the [CLS] query, (B, K, T_max), as `attn_closed_form.classifier.attention`."""
+    """Attention of the [CLS] query, (B, K, T_max), as `attn_closed_form.models.classifier.attention`."""
     return _together(_blocks(_attention, weights, documents, dtype, batch, mesh))
 
 
@@ -162,7 +162,7 @@ def gradient(
     batch: int | None = None,
     mesh: Mesh | None = None,
 ) -> NDArray[Any]:
-    """Gradients by the embedded positions, (B, T_max, d_e), as `attn_closed_form.classifier.gradient`."""
+    """Gradients by the embedded positions, (B, T_max, d_e), as `attn_closed_form.models.classifier.gradient`."""
     blocks = gradient_blocks(weights, documents, output, dtype, batch, mesh)
     return _together(blocks, len(documents))
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attn_closed_form.explainable.text import Vocabulary
+from attn_closed_form.models.text import Vocabulary
 
 IntArray = NDArray[np.int32]
 

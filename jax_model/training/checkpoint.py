@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from attn_closed_form._files import replacing
+from attn_closed_form.files.atomic import replacing
 
 
 def save_checkpoint(path: str | os.PathLike[str], state: Any, notes: dict[str, Any]) -> None:

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from attn_closed_form.evaluate.datasets import load_imdb
-from attn_closed_form.evaluate.labelled import Labelled, read_labelled, split_files
+from attn_closed_form.files.labelled import Labelled, read_labelled, split_files
 from attn_closed_form.show.model_card import scores_table
 from attn_closed_form.show.sanitize import elide, visible
+from benchmarks.datasets import load_imdb
 
 from .config import AUTOMATIC, CHOICES, SETTLED_BY_TEXTS, Config, automatic
 from .devices import CHOICES as DEVICES

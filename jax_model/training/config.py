@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form.explainable.text import tokenize
+from attn_closed_form.models.text import tokenize
 
 CHOICES = {"class_weight": ("none", "balanced"), "unk_by": ("tokens", "words"), "refit": ("none", "all")}
 # How `automatic` settles what depends on the texts; see its docstring.

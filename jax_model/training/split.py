@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form.evaluate.datasets import Reviews
-from attn_closed_form.evaluate.labelled import Labelled
-from attn_closed_form.evaluate.tables import TableWarning
+from attn_closed_form.files.labelled import Labelled
+from attn_closed_form.files.tables import TableWarning
+from benchmarks.datasets import Reviews
 
 # IMDB has at most 30 reviews per film, and the two classes are numbered apart.
 FILM_NUMBERS = 25

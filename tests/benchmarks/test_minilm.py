@@ -12,9 +12,9 @@ for package in ("captum", "slalom_explanations", "lime", "shap"):
     pytest.importorskip(package)
 
 from attn_closed_form import Slalom  # noqa: E402
-from attn_closed_form.evaluate.faithfulness import removal  # noqa: E402
 from benchmarks import finetune_minilm as tuning  # noqa: E402
 from benchmarks import minilm, minilm_fit, minilm_model, minilm_rivals  # noqa: E402
+from benchmarks.faithfulness import removal  # noqa: E402
 from benchmarks.minilm_inside import Inside, _half, _HandedNorm, _HandedThrough, relevance_model  # noqa: E402
 from benchmarks.minilm_model import Counted, Document, Store, as_transformer, encode, first_sentences  # noqa: E402
 from benchmarks.minilm_rows import Measured, all_rows, for_model  # noqa: E402

@@ -82,7 +82,7 @@ def test_a_number_that_is_none_of_the_changes_is_refused(tiny):
 def test_the_changed_code_takes_the_place_of_the_old():
     script = """
 from attn_closed_form.slalom import readoff
-from attn_closed_form.classifier import attention, positions
+from attn_closed_form.models.classifier import attention, positions
 from benchmarks.mutant_runs import graft
 from benchmarks.mutants import matching
 taken = positions.sinusoidal_positions

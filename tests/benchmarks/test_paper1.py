@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import gradient, lime_limit, pooled_game, predict_many, random_weights
-from attn_closed_form.classifier.document_game import word_groups
+from attn_closed_form._arrays import members, numbered
 from benchmarks import layers_model, paper1_examples, paper1_gradients, paper1_layers, paper1_lime
 from benchmarks.correlations import pearson, pool_words, spearman
 from benchmarks.lime_runs import lime_by_masks, lime_package, to_ids, to_text, words_deleted
@@ -31,7 +31,7 @@ def test_correlations():
 
 def test_words_are_pooled_in_the_games_order():
     values = np.arange(14.0).reshape(2, 7)
-    expected = [[row[group].sum() for group in word_groups(IDS)] for row in values]
+    expected = [[row[group].sum() for group in members(numbered(IDS)[0])] for row in values]
     assert pool_words(values, IDS) == pytest.approx(np.array(expected))
 
 

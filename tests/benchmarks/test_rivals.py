@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, lime_limit
-from attn_closed_form.evaluate.faithfulness import strict_fidelity
+from benchmarks.faithfulness import strict_fidelity
 from benchmarks.lime_runs import lime_by_masks
 from benchmarks.rivals import slalom_fidel, with_background
 from benchmarks.text_models import train_batches

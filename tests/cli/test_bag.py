@@ -9,8 +9,8 @@ import pytest
 from attn_closed_form import BagClassifier, load_bag
 from attn_closed_form.cli import bag as command
 from attn_closed_form.cli.main import main
-from attn_closed_form.corpus.bags import BagTask, collect, plan_bags, run_bags
-from attn_closed_form.corpus.mappers import Processes, here
+from attn_closed_form.run.bags import BagTask, collect, plan_bags, run_bags
+from attn_closed_form.run.mappers import Processes, here
 from attn_closed_form.show.bag_output import KINDS
 from tests.bags import slide
 

@@ -8,7 +8,7 @@ import pytest
 
 from attn_closed_form import TextClassifier, Vocabulary, explain, load_demo_model, random_weights, shapley
 from attn_closed_form.cli.main import main
-from attn_closed_form.explainable.scores import Scores
+from attn_closed_form.models.score_table import Scores
 from attn_closed_form.show.reasons_text import reasons_text
 
 REVIEW = "A slow start, but a wonderful film. I liked the actors. The end was dull."
@@ -133,7 +133,7 @@ def test_bags_have_reasons_and_regions():
     """The margin of two classes over instances, and Owen values of regions against all orders."""
     from attn_closed_form import BagClassifier
     from tests import enumeration
-    from tests.explainable.test_bag_classifier import bag, network
+    from tests.models.test_bag_classifier import bag, network
 
     model = BagClassifier(network(H=2), outputs=("normal", "tumour"))
     found = model.explain(bag(regions=["a", "b", "a", "c", "b", "a"]), "shapley", output="tumour")

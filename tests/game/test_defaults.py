@@ -9,9 +9,9 @@ from attn_closed_form.game.indices import interactions
 from attn_closed_form.game.interactions import interactions_of, shapley_interactions
 from attn_closed_form.game.owen import owen
 from attn_closed_form.game.pooled_game import PooledGame
-from attn_closed_form.game.reasons.reasons import contrastive_reason, sufficient_reason
 from attn_closed_form.game.semivalues import semivalue, semivalue_by_size, weighted_banzhaf
 from attn_closed_form.game.shapley import banzhaf, shapley
+from attn_closed_form.reasons.reasons import contrastive_reason, sufficient_reason
 
 DEFAULTS = [
     (shapley, {"tol": 1e-10}),

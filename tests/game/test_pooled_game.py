@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import PooledGame, TruncationWarning, merge_tokens, pooled_game, predict
-from attn_closed_form.classifier.score_tables import scores
 from attn_closed_form.game import pooled_game as game
+from attn_closed_form.models.classifier.score_tables import scores
 from tests.comparisons import magnitudes
 from tests.strategies import PRIMES, make_weights, problems
 from tests.tolerances import assert_algebraic

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from attn_closed_form.evaluate.datasets import Reviews
-from attn_closed_form.evaluate.labelled import Labelled
-from attn_closed_form.evaluate.tables import TableWarning
+from attn_closed_form.files.labelled import Labelled
+from attn_closed_form.files.tables import TableWarning
+from benchmarks.datasets import Reviews
 from jax_model.training.split import split_by_film, split_stratified
 
 

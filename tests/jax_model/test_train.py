@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import load_model
-from attn_closed_form.evaluate.datasets import Reviews, load_imdb
-from attn_closed_form.evaluate.labelled import Labelled
+from attn_closed_form.files.labelled import Labelled
+from benchmarks.datasets import Reviews, load_imdb
 from jax_model.training.checkpoint import load_checkpoint, save_checkpoint
 from jax_model.training.config import Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster

@@ -5,11 +5,11 @@ import inspect
 import numpy as np
 import pytest
 
+from attn_closed_form.models.classifier.readoff import SlalomReadoff, slalom_from_weights, slalom_to_weights
 from attn_closed_form.slalom.fit import slalom_fit_classes, slalom_fit_eff, slalom_fit_fidel
 from attn_closed_form.slalom.fitted import fit_sequences
 from attn_closed_form.slalom.least_squares import Problem
 from attn_closed_form.slalom.paper_solvers import alternate, sgd
-from attn_closed_form.slalom.readoff import SlalomReadoff, slalom_from_weights, slalom_to_weights
 from attn_closed_form.slalom.recover import slalom_recover
 from attn_closed_form.slalom.samples import Solution, values_for
 from attn_closed_form.slalom.slalom import Slalom, slalom_linearized

@@ -19,7 +19,7 @@ psutil = pytest.importorskip("psutil")
 from attn_closed_form import TextClassifier, explain, save_model  # noqa: E402
 from attn_closed_form.cli.main import main  # noqa: E402
 from attn_closed_form.web.workers import InProcesses  # noqa: E402
-from tests.corpus.corpora import wait_for  # noqa: E402
+from tests.run.corpora import wait_for  # noqa: E402
 from tests.web_client import MODEL, TEXT  # noqa: E402
 
 ROOT = Path(__file__).parents[2]

@@ -1,1 +1,0 @@
-"""Measures of faithfulness, and loaders of the papers' data."""

@@ -1,0 +1,1 @@
+"""Files: arrays, tables, bags, models, and atomic writes."""

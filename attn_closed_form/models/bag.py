@@ -1,0 +1,182 @@
+"""A bag: the feature vectors of the instances of one slide, molecule or document, and what is known about them.
+
+Regions are squares of a grid over the coordinates, or given: an explanation can take them as players instead of single
+instances, exactly, because instances with log-masses s and values v act as one with log-sum-exp and weighted mean
+(`PooledGame.merge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import numbered
+from .._types import Array, Ids
+
+# A region is a square of so many patches unless told otherwise.
+REGION_PATCHES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Bag:
+    """Instance features with optional coordinates, names and regions.
+
+    Attributes
+    ----------
+    features : (n, D) real numbers of any float type, kept as they are; (1, n, D) is taken as (n, D)
+    coords : (n, 2) x and y of each instance's upper left corner, in level-0 pixels (STAMP: micrometres), or None
+    ids : (n,) a name for each instance; "0", "1", ... where None
+    attrs : what the file says besides, such as patch_size, level0_magnification, name
+    regions : (n,) the region that each instance belongs to, as numbers or names, or None
+
+    Examples
+    --------
+    >>> bag = Bag(np.zeros((1, 3, 5), dtype=np.float32), coords=[[0, 0], [256, 0], [0, 512]])
+    >>> bag
+    Bag(n=3, D=5, float32, coords)
+    >>> bag.patch_size
+    256.0
+    >>> bag.in_regions(512).regions
+    array([0, 0, 1])
+    """
+
+    features: NDArray[Any]
+    coords: Array | None = None
+    ids: tuple[str, ...] | None = None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    regions: NDArray[Any] | None = None
+
+    def __post_init__(self) -> None:
+        features = as_array(self.features)
+        if features.ndim == 3 and features.shape[0] == 1:
+            features = features[0]
+        if features.ndim != 2 or 0 in features.shape or features.dtype.kind not in "fiu":
+            raise ValueError(
+                "features: expected real numbers of shape (n, D) or (1, n, D), n >= 1, "
+                f"got {features.dtype} {features.shape}"
+            )
+        object.__setattr__(self, "features", features)
+        n = len(features)
+        if self.coords is not None:
+            coords = np.asarray(self.coords, dtype=np.float64)
+            if coords.ndim == 3 and coords.shape[0] == 1:
+                coords = coords[0]
+            if coords.shape != (n, 2) or not np.isfinite(coords).all():
+                raise ValueError(f"coords: expected finite numbers of shape ({n}, 2), got shape {coords.shape}")
+            object.__setattr__(self, "coords", coords)
+        if self.ids is not None:
+            object.__setattr__(self, "ids", tuple(map(str, self.ids)))
+            if len(self.ids) != n:
+                raise ValueError(f"ids: expected {n} names, one per instance, got {len(self.ids)}")
+        if self.regions is not None:
+            regions = np.asarray(self.regions)
+            if regions.shape != (n,):
+                raise ValueError(f"regions: expected shape ({n},), one region per instance, got {regions.shape}")
+            object.__setattr__(self, "regions", regions)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """(n,) names of the instances."""
+        return self.ids if self.ids is not None else tuple(map(str, range(len(self))))
+
+    @property
+    def patch_size(self) -> float | None:
+        """Side of a patch in the unit of `coords`: from the attributes, else the most common step of the grid.
+
+        TRIDENT says patch_size_level0, CLAM patch_size and downsample (to level 0), STAMP tile_size_um.
+        """
+        attrs = self.attrs
+        for name in ("patch_size_level0", "tile_size_um"):
+            if name in attrs:
+                return float(np.ravel(attrs[name])[0])
+        if "patch_size" in attrs and ("downsample" in attrs or int(np.ravel(attrs.get("patch_level", 0))[0]) == 0):
+            return float(np.ravel(attrs["patch_size"])[0]) * float(np.ravel(attrs.get("downsample", 1.0))[0])
+        if self.coords is None:
+            return None
+        return grid_step(self.coords)
+
+    def in_regions(self, size: float) -> Bag:
+        """The bag with square regions of side `size` (the unit of `coords`), numbered by first appearance."""
+        if not np.isfinite(size) or size <= 0:
+            raise ValueError(f"size: expected a length above 0, got {size}")
+        if self.coords is None:
+            raise ValueError("coords: expected coordinates, which regions need; this bag has none")
+        cells = np.floor((self.coords - self.coords.min(axis=0)) / size).astype(np.int64)
+        return replace(self, regions=numbered(cells)[0])
+
+    def region_numbers(self) -> tuple[Ids, tuple[str, ...]] | None:
+        """(n,) region of each instance and the names of the regions; None without coordinates or given regions.
+
+        Without given regions: squares of 16 x 16 patches.
+        """
+        regions = self.regions
+        if regions is None:
+            side = self.patch_size
+            if self.coords is None or side is None:
+                return None
+            regions = self.in_regions(REGION_PATCHES * side).regions
+            assert regions is not None
+        numbers, first = numbered(regions)
+        return numbers, tuple(str(regions[i]) for i in first)
+
+    def subset(self, rows: ArrayLike | Sequence[int]) -> Bag:
+        """The bag of some instances, by index or mask."""
+        at = np.arange(len(self))[np.asarray(rows)]
+        return Bag(
+            self.features[at],
+            None if self.coords is None else self.coords[at],
+            None if self.ids is None else tuple(self.ids[i] for i in at),
+            self.attrs,
+            None if self.regions is None else self.regions[at],
+        )
+
+    def __repr__(self) -> str:
+        extras = [name for name in ("coords", "ids", "regions") if getattr(self, name) is not None]
+        return f"Bag({', '.join([f'n={len(self)}', f'D={self.features.shape[1]}', str(self.features.dtype), *extras])})"
+
+
+def grid_step(coords: Array) -> float | None:
+    """Most common distance between neighbours in a row or column; None where no two instances share one.
+
+    Pieces of tissue have grids of their own, shifted against each other, so that distances across rows say nothing.
+
+    >>> grid_step(np.array([[0, 0], [256, 0], [512, 0], [13, 99], [269, 99], [781, 99]]))
+    256.0
+    """
+    steps = []
+    for along, across in ((0, 1), (1, 0)):
+        order = np.lexsort((coords[:, along], coords[:, across]))
+        same = np.diff(coords[order, across]) == 0
+        steps.append(np.diff(coords[order, along])[same])
+    found = np.concatenate(steps)
+    found = found[found > 0]
+    if not found.size:
+        return None
+    values, counts = np.unique(found, return_counts=True)
+    return float(values[counts.argmax()])
+
+
+def as_bag(raw: Any) -> Bag:
+    """A bag from a bag, an array of features (n, D) or (1, n, D), or the path of a file."""
+    if isinstance(raw, Bag):
+        return raw
+    if isinstance(raw, str) or hasattr(raw, "__fspath__"):
+        from ..files.bags import load_bag
+
+        return load_bag(raw)
+    return Bag(raw)
+
+
+def as_array(value: Any) -> NDArray[Any]:
+    """A NumPy array of an array or a torch tensor, in its own type (bfloat16, which NumPy lacks, as float32)."""
+    if hasattr(value, "detach"):
+        tensor = value.detach().cpu()
+        return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
+    return np.asarray(value)

@@ -1,0 +1,300 @@
+"""Classifiers of bags: attention pooling over instances, explained exactly.
+
+A network of `bag_network.py` gives each instance a log-mass per attention head and a value per class, and its logits
+are softmax-weighted means: a `PooledGame` whose players are the instances, or regions of them. An absent instance is
+deleted from the bag. A bag without instances has nothing to pool; its value is the bias of the last layer, which is
+what a pooled vector of zeros would give (`empty_value`; another choice f0' shifts each of d Shapley values by (f0 -
+f0')/d).
+
+The direction that is explained is a vector of coefficients over the logits: one class, or the margin of two. Only the
+heads that it needs enter the game: one where classes share an attention, one per class of the direction in CLAM-MB.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._arrays import members
+from .._types import Array, Ids
+from ..files.state_files import read_state, stored_outputs
+from ..game.pooled_game import PooledGame
+from .bag import Bag, as_bag
+from .bag_check import BagCheck, check
+from .bag_gradient import SCORES, gradient_scores
+from .bag_network import BagNetwork, InstanceScores, pooled_logits, softmax_with
+from .bag_scores import as_scores, table_network
+from .black_box import BATCH, CHECKS, DEVIATION, SubBags, measure_deviation
+from .layouts import network_from_state
+from .protocol import Explains, Units, probabilities
+from .settings import Resolved
+
+
+class BagData(NamedTuple):
+    """What the classifier keeps of a bag: the bag, the scores of its instances, and gradients once asked for."""
+
+    bag: Bag
+    scores: InstanceScores
+    gradients: dict[tuple[float, ...], dict[str, Array]]
+
+
+@dataclass(frozen=True, eq=False)
+class BagClassifier(Explains):
+    """A bag classifier that can be explained. Load one with `from_state_dict`, or give the arrays of its network.
+
+    Attributes
+    ----------
+    network : BagNetwork
+    outputs : names of the C classes; two names where C = 1 (the logit speaks for the second), or ("risk",) for an
+        output that is no probability, such as a Cox risk
+    temperature : divides the logits in probabilities only
+    layout : which loader made it
+    deviation : largest difference from the black box on random sub-bags, where it was made from one
+    bag : the bag of scores of a model made by `from_attention`, which explains this bag and its sub-bags
+    other_heads : the same file with another `num_heads`, where the file does not say it
+
+    Examples
+    --------
+    >>> from attn_closed_form.models.bag_layers import Attention
+    >>> rng = np.random.default_rng(0)
+    >>> network = BagNetwork(
+    ...     Attention(w=rng.normal(size=(1, 3)), V=rng.normal(size=(3, 5))), rng.normal(size=(2, 5)), bias=[0.5, -0.5]
+    ... )
+    >>> model = BagClassifier(network, outputs=("normal", "tumour"))
+    >>> model
+    BagClassifier(arrays: D=5, H=1, outputs=('normal', 'tumour'); the empty bag has the bias)
+    >>> bag = rng.normal(size=(7, 5))
+    >>> model.predict(bag), model.predict_logits(bag).shape, model.predict_proba(bag).shape
+    ('normal', (2,), (2,))
+    >>> found = model.explain(bag, "shapley", output="tumour")
+    >>> bool(np.isclose(found["shapley"].scores.sum(), model.predict_logits(bag)[1] - network.bias[1]))
+    True
+    """
+
+    network: BagNetwork
+    outputs: tuple[str, ...] = ()
+    temperature: float = 1.0
+    layout: str = "arrays"
+    deviation: float | None = None
+    bag: Bag | None = None
+    other_heads: Callable[..., BagClassifier] | None = None
+
+    reads, groupings, absences = "a bag", ("instances", "regions"), ("deleted",)
+
+    def __post_init__(self) -> None:
+        C = self.network.C
+        names = tuple(map(str, self.outputs)) or tuple(map(str, range(max(C, 2))))
+        if len(names) != C and not (C == 1 and len(names) == 2):
+            expected = "1 name (such as 'risk') or 2" if C == 1 else f"{C} names, one per class"
+            raise ValueError(f"outputs: expected {expected}, got {len(names)}: {names}")
+        if len(set(names)) != len(names):
+            raise ValueError(f"outputs: expected distinct names, got {names}")
+        if not (np.isfinite(self.temperature) and self.temperature > 0):
+            raise ValueError(f"temperature: expected a number above 0, got {self.temperature}")
+        object.__setattr__(self, "outputs", names)
+
+    @classmethod
+    def from_state_dict(
+        cls,
+        source: str | os.PathLike[str] | Mapping[str, Any],
+        layout: str = "auto",
+        outputs: Sequence[str] | None = None,
+        temperature: float = 1.0,
+        **options: Any,
+    ) -> BagClassifier:
+        """Classifier of a saved network: a file, or a mapping of names to arrays or torch tensors.
+
+        Parameters
+        ----------
+        source : the path of a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, or a state dict
+        layout : "auto" recognises the network by its names and shapes; `layouts.LAYOUTS` has the others
+        outputs : names of the classes, in the order of the last layer; ("risk",) for a Cox risk; default: those in the
+            file, if it has any, else "0", "1", ...
+        temperature : divides the logits in probabilities
+        options : what a file does not say and the layout takes, such as `activation`, `attention_temperature` or
+            `num_heads`; defaults are those of the network's own code. `check` compares with a logit of your network
+
+        Raises
+        ------
+        FileNotFoundError, ImportError, ValueError
+            one line: which file, and why it cannot be read or is no pooled game
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> shapes = {"linear_layers.0.0": (5, 7), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
+        >>> state = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
+        >>> BagClassifier.from_state_dict(state, outputs=["normal", "tumour"])
+        BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumour'); the empty bag has the bias)
+        """
+        arrays, name = read_state(source)
+        network, found = network_from_state(arrays, name, layout, options)
+        again = None
+        if found in ("aim", "timm"):
+            rest = {key: value for key, value in options.items() if key != "num_heads"}
+            again = functools.partial(cls.from_state_dict, arrays, found, outputs, temperature, **rest)
+        return cls(network, tuple(outputs or stored_outputs(source)), temperature, found, other_heads=again)
+
+    @classmethod
+    def from_attention(
+        cls,
+        raw_attention: ArrayLike,
+        instance_logits: ArrayLike,
+        f: SubBags | None = None,
+        *,
+        bias: ArrayLike = 0.0,
+        outputs: Sequence[str] | None = None,
+        coords: ArrayLike | None = None,
+        ids: Sequence[str] | None = None,
+        batch_size: int = BATCH,
+        checks: int = CHECKS,
+        tol: float = DEVIATION,
+        seed: int = 0,
+    ) -> BagClassifier:
+        """Classifier of one bag from what any framework's network returns for it; no layout is needed.
+
+        Parameters
+        ----------
+        raw_attention : (n,) attention before the softmax; (C, n) where each class has an attention of its own
+        instance_logits : (n,) or (n, C) logits of the n bags of one instance each
+        f : takes a list of index arrays (sub-bags), returns their (m,) or (m, C) logits. On `checks` random sub-bags
+            the deviation is measured; above `tol` times the largest |logit| the model is no pooled game, an error.
+            None checks nothing, and `deviation` stays None
+        bias : (C,) bias of the last layer, the value of the empty bag
+        outputs : names of the classes
+        coords, ids : of the instances
+
+        Returns
+        -------
+        BagClassifier, whose `bag` is the bag that it explains: `model.explain(model.bag)`
+
+        Examples
+        --------
+        >>> s, v = np.array([0.0, 1.0, -2.0]), np.array([1.0, -1.0, 3.0])
+        >>> pooled = lambda bags: [np.exp(s[b]) @ v[b] / np.exp(s[b]).sum() for b in bags]
+        >>> model = BagClassifier.from_attention(s, v, pooled)
+        >>> bool(model.deviation < 1e-12), model.predict_logits(model.bag).round(3)
+        (True, array([-0.341]))
+        """
+        s, v = as_scores(raw_attention, instance_logits)
+        network, table = table_network(s, v, bias)
+        rest = (network.value_head, batch_size, checks, tol, seed)
+        deviation = None if f is None else measure_deviation(f, s, v, *rest)
+        places = None if coords is None else np.asarray(coords, dtype=np.float64)
+        bag = Bag(table, places, None if ids is None else tuple(ids))
+        return cls(network, tuple(outputs or ()), layout="attention", deviation=deviation, bag=bag)
+
+    def read(self, raw: Any) -> Units:
+        """Score the instances of a bag: a `Bag`, an array (n, D) or (1, n, D), or the path of a file."""
+        bag = as_bag(raw)
+        groups: dict[str, Ids] = {"instances": np.arange(len(bag))}
+        names: dict[str, tuple[str, ...]] = {}
+        if (regions := bag.region_numbers()) is not None:
+            groups["regions"], names["regions"] = regions
+        return Units(
+            labels=bag.labels,
+            groups=groups,
+            data=BagData(bag, self.network.scores(bag.features), {}),
+            coords=bag.coords,
+            attrs={**bag.attrs, "patch_size": bag.patch_size},
+            group_labels=names,
+        )
+
+    def logits(self, units: Units) -> Array:
+        """(C,) logits of a bag that was read."""
+        return pooled_logits(self.network, units.data.scores)
+
+    def predict_logits(self, raw: Any) -> Array:
+        """(C,) logits of a bag: a `Bag`, an array, or the path of a file."""
+        return pooled_logits(self.network, self.network.scores(as_bag(raw).features))
+
+    def predict_proba(self, raw: Any) -> Array:
+        """Probabilities of a bag, in the order of `outputs`; an output such as a risk has none, and is an error."""
+        found = probabilities(self, self.predict_logits(raw))
+        if found is None:
+            raise ValueError(f"outputs: {self.outputs[0]!r} is no probability; predict_logits gives it")
+        return found
+
+    def predict(self, raw: Any) -> str:
+        """Name of the most probable class of a bag."""
+        return self.outputs[int(self.predict_proba(raw).argmax())]
+
+    def game(self, units: Units, settings: Resolved) -> PooledGame:
+        """Game of a bag in the direction `settings.coefficients`, with instances or regions as players."""
+        used, mixture = self.network.heads(settings.coefficients)
+        scores: InstanceScores = units.data.scores
+        bias = float(np.dot(settings.coefficients, self.network.bias))
+        present = not np.isneginf(scores.s_background).all()
+        game = PooledGame.from_scores(
+            s=scores.s[used],
+            v=mixture @ scores.v,
+            s_background=scores.s_background[used] if present else None,
+            v_background=mixture @ scores.v_background if present else None,
+            bias=bias,
+            empty_value=bias,
+            labels=units.labels,
+        )
+        if settings.players == "instances":
+            return game
+        if settings.players not in units.groups:
+            raise ValueError("players: expected 'instances' for a bag without coordinates and regions, got 'regions'")
+        return game.merge(members(units.groups[settings.players]), units.group_labels[settings.players])
+
+    def attention(self, units: Units, coefficients: Sequence[float] | None = None) -> Array:
+        """(h, n) attention of the heads that a direction needs, all heads without one."""
+        used = np.arange(self.network.H) if coefficients is None else self.network.heads(coefficients)[0]
+        return softmax_with(units.data.scores.s[used], units.data.scores.s_background[used])[0]
+
+    def inside(self, name: str, units: Units, settings: Resolved) -> Array | None:
+        """Attention and gradients by the features, by the names of their methods; None for other names."""
+        if name in ("alpha-avg", "alpha-max", "attention-heads"):
+            attention = self.attention(units, settings.coefficients)
+            pooled = {"alpha-avg": attention.mean(axis=0), "alpha-max": attention.max(axis=0)}
+            return pooled.get(name, attention)
+        if name in SCORES and self.bag is None:  # features that are scores have no gradient of interest
+            gradients = units.data.gradients
+            if settings.coefficients not in gradients:  # all four in one pass over the features
+                gradients[settings.coefficients] = gradient_scores(self, units, settings.coefficients)
+            return gradients[settings.coefficients][name]
+        return None
+
+    def check(self, raw: Any, logits: ArrayLike, tol: float = 1e-4) -> BagCheck:
+        """Compare with the logits that your own network gives for a bag, and find the cause of a difference.
+
+        Parameters
+        ----------
+        raw : a bag, best a small one
+        logits : (C,) what your network gives for it, before any softmax or sigmoid
+        tol : largest difference that counts as agreement, relative to the largest |logit|
+
+        Returns
+        -------
+        BagCheck
+            `difference`, `agrees`, and `cause`: an activation, a gate, a temperature, the number of heads, the order
+            of the classes, probabilities in place of logits, scaled features, or that none of these explains it
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> shapes = {"linear_layers.0.0": (5, 7), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
+        >>> state = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
+        >>> bag = rng.normal(size=(6, 7))
+        >>> yours = BagClassifier.from_state_dict(state, activation="relu").predict_logits(bag)
+        >>> BagClassifier.from_state_dict(state).check(bag, yours).cause.split(";")[0]
+        "the activation of the attention: load with activation='relu'"
+        """
+        return check(self, raw, logits, tol)
+
+    def __repr__(self) -> str:
+        network = self.network
+        empty = (
+            "the empty bag has the bias" if network.background is None else f"{len(network.background)} always present"
+        )
+        checked = "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
+        return f"BagClassifier({self.layout}: D={network.D}, H={network.H}, outputs={self.outputs}; {empty}{checked})"

@@ -1,0 +1,240 @@
+"""Between attention weights and SLALOMs: read one off, or build weights that compute it.
+
+**Reading off.** In terms of its score tables (`score_tables.py`) a head without positions *is* a SLALOM:
+s(token) = s_tok and v(token) = u_tok, on the sequence that the model sees, which is [CLS], the document and [UNK] up to
+T_max. So the sequence, not the document, is the argument: `SlalomReadoff.sequence` writes it out. One head and no
+positions: the model is a SLALOM, exactly. K heads: the mean of K SLALOMs, exactly. Positions that matter: one SLALOM
+per document, whose tokens are the T_max positions, exactly. In the last two cases a *single* SLALOM on token ids can
+only be fitted. It is fitted without [CLS]: as every padded document has T_max - 1 other tokens, giving each of them its
+share of the mass of [CLS] changes no output, and no sample could tell the two apart.
+
+**Building.** P2, Prop. 5.1, whose printed construction does not compute what it says: with W_k = 0 and W_q = I the
+logit is the *query's* importance, the same for every key; the value stands in the second coordinate while W_class
+reads the third; and the division by sqrt(d) is not undone. Here the query is the constant sqrt(d_att) (from b_q), the
+key is the importance, and the last layer reads the values.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._types import Array, Ids, Tokens
+from ...slalom.design import deletions, distinct
+from ...slalom.fitted import fit_sequences
+from ...slalom.slalom import Slalom, as_ids
+from ...slalom.solvers import Optimum
+from .predict import predict_many
+from .score_tables import as_tokens, pad
+from .weights import AttentionWeights
+
+# exp(-MARGIN) is below half a unit in the last place of 1 even when thousands of tokens share it.
+MARGIN = 60.0
+# Position tables whose rows differ by less than this share of their size are the same up to rounding.
+SAME = 1e-12
+# Fresh samples on which the fidelity of a fitted SLALOM is measured, and how many tokens they lose (P2, Fig. 6).
+FIDELITY_SAMPLES = 1000
+FIDELITY_DELETIONS = 10
+
+
+class SlalomReadoff(NamedTuple):
+    """SLALOMs of a model.
+
+    Attributes
+    ----------
+    slalom : one SLALOM on token ids, the model's own if `exact`, else the best fit for a document; None if there are
+        several heads and no document was given
+    heads : K SLALOMs whose mean is the model, exactly: on token ids, or on positions 0..T_max-1 where those matter
+    exact : whether `slalom` is the model itself
+    by_position : whether `heads` are on positions
+    mse, r2 : of `slalom` on fresh samples of the document with up to 10 tokens replaced by [UNK]; 0 and 1 if exact,
+        NaN without a SLALOM
+    cls, unk, T_max : of the model, for `sequence`
+    """
+
+    slalom: Slalom | None
+    heads: tuple[Slalom, ...]
+    exact: bool
+    by_position: bool
+    mse: float
+    r2: float
+    cls: int
+    unk: int
+    T_max: int
+
+    def sequence(self, tokens: Tokens, cls: bool = True) -> Ids:
+        """Ids that the model sees: [CLS] (unless `cls` is False), the document, and [UNK] up to T_max positions."""
+        own = as_ids("tokens", tokens)
+        if own.size > self.T_max - 1:
+            raise ValueError(f"tokens: expected at most {self.T_max - 1}, got {own.size}")
+        return np.r_[[self.cls] * cls, own, np.full(self.T_max - 1 - own.size, self.unk)].astype(np.intp)
+
+    def predict(self, tokens: Tokens) -> Array:
+        """Output of `slalom` for a document: () or (C,)."""
+        if self.slalom is None:
+            raise ValueError("slalom: expected one SLALOM, got only heads; pass a document to slalom_from_weights")
+        return self.slalom.predict(self.sequence(tokens, cls=self.exact))
+
+
+def slalom_from_weights(
+    weights: AttentionWeights,
+    tokens: Tokens | None = None,
+    gamma: float = 0.0,
+    num_samples: int = 2000,
+    max_deletions: int = 5,
+    max_spread: float = 30.0,
+    seed: int = 0,
+) -> SlalomReadoff:
+    """SLALOMs of an attention classifier: exact where there are any, the best fit for a document otherwise.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : a document. Needed where positions matter; with several heads it adds the best single SLALOM, fitted as
+        by Algorithm 2 to the model with up to `max_deletions` tokens replaced by [UNK]
+    gamma : sum of the importances, over the ids of each SLALOM
+    num_samples, max_deletions, seed : of that fit, see `slalom_fit_fidel`
+    max_spread : bound on the difference between the largest and the smallest importance of the fitted SLALOM
+
+    Returns
+    -------
+    SlalomReadoff; biases of the output are part of the values, so that nothing is left to add
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> from attn_closed_form import predict, random_weights
+    >>> weights = random_weights(seed=0, K=1)
+    >>> weights = dataclasses.replace(weights, W_p=0 * weights.W_p)
+    >>> readoff = slalom_from_weights(weights)
+    >>> readoff.exact, bool(np.isclose(readoff.predict([7, 3, 7]), predict(weights, [7, 3, 7])).all())
+    (True, True)
+    """
+    if weights.T_max < 2:
+        raise ValueError(f"weights: expected room for a document, T_max >= 2, got {weights.T_max}")
+    tables = weights.collapse
+    by_position = not (_constant(tables.s_pos[1:]) and _constant(tables.u_pos[1:]))
+    ids = None if tokens is None else as_tokens(weights, tokens)
+    if ids is not None and ids.size == 0:
+        raise ValueError("tokens: expected at least one token, got an empty document")
+    if by_position:
+        if ids is None:
+            raise ValueError("tokens: expected a document, got None: positions matter in these weights")
+        seen = pad(weights, [ids])[0]
+        s, u = tables.s_tok[seen] + tables.s_pos, tables.u_tok[seen] + tables.u_pos
+    else:
+        s, u = tables.s_tok + tables.s_pos[1], tables.u_tok + tables.u_pos[1]
+        s[weights.cls] += tables.s_pos[0] - tables.s_pos[1]  # [CLS] has a position of its own, and nobody else's
+        u[weights.cls] += tables.u_pos[0] - tables.u_pos[1]
+    heads = tuple(_head(s[:, i], u[:, i] + weights.b_l, gamma) for i in range(weights.K))
+    exact = weights.K == 1 and not by_position
+    slalom, mse, r2 = (heads[0], 0.0, 1.0) if exact else (None, np.nan, np.nan)
+    if not exact and ids is not None:
+        slalom, mse, r2 = _best(weights, ids, gamma, num_samples, max_deletions, max_spread, seed)
+    return SlalomReadoff(slalom, heads, exact, by_position, mse, r2, weights.cls, weights.unk, weights.T_max)
+
+
+def _constant(table: Array) -> bool:
+    return bool(np.abs(table - table[0]).max() <= SAME * max(1.0, float(np.abs(table).max())))
+
+
+def _head(s: Array, u: Array, gamma: float) -> Slalom:
+    return Slalom(np.arange(len(s)), s, u[:, 0] if u.shape[1] == 1 else u, gamma)
+
+
+def _best(
+    weights: AttentionWeights,
+    ids: Ids,
+    gamma: float,
+    num_samples: int,
+    max_deletions: int,
+    max_spread: float,
+    seed: int,
+) -> tuple[Slalom, float, float]:
+    """Best single SLALOM for a document, and its MSE and R^2 on fresh samples."""
+    rng = np.random.default_rng(seed)
+    keep = deletions(ids.size, num_samples, max_deletions, "balanced", rng)
+    masked, which = distinct(list(np.where(keep, ids, weights.unk)))
+    fit = fit_sequences(
+        _squeeze(predict_many(weights, masked)),
+        list(pad(weights, masked)[:, 1:]),
+        np.bincount(which),
+        gamma=gamma,
+        solver=Optimum(background=False, max_spread=max_spread),
+        seed=seed,
+    )
+    fresh = np.where(deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng), ids, weights.unk)
+    f = predict_many(weights, list(fresh))
+    error = f - fit.slalom.predict_many(list(pad(weights, list(fresh))[:, 1:])).reshape(f.shape)
+    mse = float((error**2).sum(axis=1).mean())
+    variance = float(((f - f.mean(axis=0)) ** 2).sum(axis=1).mean())
+    return fit.slalom, mse, 1.0 - mse / variance if variance > 0 else float(mse == 0)
+
+
+def _squeeze(f: Array) -> Array:
+    return f[:, 0] if f.shape[1] == 1 else f
+
+
+def slalom_to_weights(slalom: Slalom, T_max: int = 256, d_att: int = 4) -> AttentionWeights:
+    """Attention weights that compute a SLALOM (P2, Prop. 5.1, corrected).
+
+    One head, no positions. The embedding of a token is [s, v_1, ..., v_C]; every query is [sqrt(d_att), 0, ...], by its
+    bias; a key is [s, 0, ...], so that the logit is sqrt(d_att) s / sqrt(d_att) = s; W_v and W_l pass the values on.
+
+    [CLS] and padding cannot be masked in P1's model, so they are made too light to be felt: their importance is 60 + ln
+    T_max below the smallest, and their value is the middle of the values. (If the SLALOM has a background, it is
+    [CLS].) All of them together hold less than e^-60 < 1e-26 of the attention, which rounding removes. They get two
+    fresh ids behind the largest id of the SLALOM. Ids in between that the SLALOM does not know are embedded like
+    [UNK]: they, too, are ignored.
+
+    Parameters
+    ----------
+    slalom : Slalom, with ids >= 0
+    T_max : positions; documents may have up to T_max - 1 tokens. A longer one is cut, an empty one gives the middle
+        of the values
+    d_att : dimension of keys and queries; any is as good
+
+    Returns
+    -------
+    AttentionWeights with D = max id + 3, d_e = 1 + C, d_out = C
+
+    Examples
+    --------
+    >>> from attn_closed_form import predict
+    >>> slalom = Slalom(ids=[1, 2, 4], s=[0.0, 1.0, 2.0], v=[1.0, -1.0, 0.5])
+    >>> weights = slalom_to_weights(slalom, T_max=8)
+    >>> weights.cls, weights.unk
+    (5, 6)
+    >>> bool(abs(predict(weights, [1, 2, 2])[0] - slalom.predict([1, 2, 2])) < 1e-12)
+    True
+    """
+    if slalom.ids.min() < 0:
+        raise ValueError(f"slalom: expected ids >= 0, got {slalom.ids.min()}")
+    for name, value, least in (("T_max", T_max, 2), ("d_att", d_att, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
+    v = slalom.v.reshape(slalom.V, -1)
+    C = v.shape[1]
+    cls = int(slalom.ids.max()) + 1
+    W_e = np.empty((cls + 2, 1 + C))
+    W_e[:, 0] = slalom.s.min() - MARGIN - np.log(T_max)
+    W_e[:, 1:] = (v.max(axis=0) + v.min(axis=0)) / 2
+    W_e[slalom.ids] = np.column_stack([slalom.s, v])
+    if slalom.s_background > -np.inf:
+        W_e[cls] = np.r_[slalom.s_background, np.atleast_1d(slalom.v_background)]
+    b_q = np.zeros((1, d_att))
+    b_q[0, 0] = np.sqrt(d_att)
+    W_k = np.zeros((1, d_att, 1 + C))
+    W_k[0, 0, 0] = 1.0
+    return AttentionWeights(
+        W_e=W_e,
+        W_p=np.zeros((T_max, 1 + C)),
+        W_q=np.zeros((1, d_att, 1 + C)),
+        W_k=W_k,
+        W_v=np.eye(C, 1 + C, k=1)[None],
+        W_l=np.eye(C)[None],
+        b_q=b_q,
+        cls=cls,
+        unk=cls + 1,
+    )

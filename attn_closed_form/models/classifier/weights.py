@@ -1,0 +1,239 @@
+"""The weights of an attention classifier: one frozen, validated value.
+
+The model is that of Lopardo, Precioso, Garreau (2024), section 2 ("P1"): token and position embeddings, K heads
+of scaled dot-product attention with one query each (that of [CLS]), one linear layer per head, the mean over heads:
+
+    e_t = W_e[token_t] + W_p[t],   k, q, v = W e + b,   alpha = softmax(q . k_t / sqrt(d_att)),
+    f   = (1/K) sum_i W_l^(i) sum_t alpha_t^(i) v_t^(i) + b_l.
+
+Departures from the paper: arrays are row-major (one row per token, so `W_e` is (D, d_e), the paper's transposed);
+`W_l` may have C rows, one per output; there may be biases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..._types import Array
+
+if TYPE_CHECKING:
+    from .score_tables import Collapse
+
+
+# The axes of every array, by name: equal names must have equal lengths.
+AXES: dict[str, tuple[str, ...]] = {
+    "W_e": ("D", "d_e"),
+    "W_p": ("T_max", "d_e"),
+    "W_q": ("K", "d_att", "d_e"),
+    "W_k": ("K", "d_att", "d_e"),
+    "W_v": ("K", "d_out", "d_e"),
+    "W_l": ("K", "C", "d_out"),
+    "b_q": ("K", "d_att"),
+    "b_k": ("K", "d_att"),
+    "b_v": ("K", "d_out"),
+    "b_l": ("C",),
+}
+BIASES = ("b_q", "b_k", "b_v", "b_l")
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionWeights:
+    """Weights of P1's attention classifier (section 2), checked once, float64 and read-only inside.
+
+    Parameters
+    ----------
+    W_e : (D, d_e) token embeddings, Eq. 2. All arrays may be torch tensors
+    W_p : (T_max, d_e) position embeddings; row 0 belongs to [CLS]. See `sinusoidal_positions` for Eq. 3
+    W_q, W_k : (K, d_att, d_e) queries and keys, Eq. 5 and 6
+    W_v : (K, d_out, d_e) values, Eq. 7
+    W_l : (K, C, d_out) last layer, Eq. 1; C = 1 is the paper's scalar model
+    b_q, b_k : (K, d_att) biases, zero by default
+    b_v : (K, d_out) bias, zero by default
+    b_l : (C,) bias of the output, zero by default
+    cls, unk : ids of [CLS] and [UNK] in the vocabulary
+
+    Raises
+    ------
+    ValueError
+        naming the array, what was expected and what came: wrong shape, NaN or infinity, an id out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> weights = AttentionWeights(
+    ...     W_e=rng.normal(size=(9, 4)), W_p=np.zeros((6, 4)),
+    ...     W_q=rng.normal(size=(2, 3, 4)), W_k=rng.normal(size=(2, 3, 4)),
+    ...     W_v=rng.normal(size=(2, 5, 4)), W_l=rng.normal(size=(2, 1, 5)))
+    >>> weights
+    AttentionWeights(D=9, d_e=4, T_max=6, K=2, d_att=3, d_out=5, C=1, cls=0, unk=1)
+    """
+
+    W_e: Array
+    W_p: Array
+    W_q: Array
+    W_k: Array
+    W_v: Array
+    W_l: Array
+    b_q: Array = None  # type: ignore[assignment]  # filled with zeros in __post_init__
+    b_k: Array = None  # type: ignore[assignment]
+    b_v: Array = None  # type: ignore[assignment]
+    b_l: Array = None  # type: ignore[assignment]
+    cls: int = 0
+    unk: int = 1
+
+    def __post_init__(self) -> None:
+        given = [name for name in AXES if name not in BIASES or getattr(self, name) is not None]
+        arrays = {name: _as_float64(name, getattr(self, name)) for name in given}
+        sizes = _sizes(arrays)
+        for name in BIASES:
+            if name not in arrays:
+                arrays[name] = np.zeros([sizes[axis] for axis in AXES[name]])
+        for name, array in arrays.items():
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        for name in ("cls", "unk"):
+            object.__setattr__(self, name, _as_id(name, getattr(self, name), sizes["D"]))
+
+    @property
+    def D(self) -> int:
+        """Vocabulary size."""
+        return self.W_e.shape[0]
+
+    @property
+    def d_e(self) -> int:
+        """Embedding dimension."""
+        return self.W_e.shape[1]
+
+    @property
+    def T_max(self) -> int:
+        """Number of positions, [CLS] and padding included."""
+        return self.W_p.shape[0]
+
+    @property
+    def K(self) -> int:
+        """Number of heads."""
+        return self.W_q.shape[0]
+
+    @property
+    def d_att(self) -> int:
+        """Dimension of keys and queries."""
+        return self.W_q.shape[1]
+
+    @property
+    def d_out(self) -> int:
+        """Dimension of values."""
+        return self.W_v.shape[1]
+
+    @property
+    def C(self) -> int:
+        """Number of outputs."""
+        return self.W_l.shape[1]
+
+    @cached_property
+    def collapse(self) -> Collapse:
+        """The per-token score tables (see `score_tables.py`), built on first use and kept."""
+        from .score_tables import build_collapse
+
+        return build_collapse(self)
+
+    @cached_property
+    def _documents(self) -> dict[int, tuple[Array, dict[int, Array]]]:
+        return {}
+
+    def documents(self, output: int) -> tuple[Array, dict[int, Array]]:
+        """What documents of this model share: log-masses and values of [UNK], and backgrounds that were found already.
+
+        Returns
+        -------
+        (2, K, T_max), dict : log-mass and value over K of [CLS] in the first place and [UNK] in every other one; for
+            a number of tokens the (2, K) log-mass and value of all other places together
+        """
+        if output not in self._documents:
+            from .score_tables import pad, padded_scores
+
+            s, u = padded_scores(self, pad(self, [np.zeros(0, dtype=np.intp)])[0], output)
+            self._documents[output] = np.stack([s, u / self.K]), {}
+        return self._documents[output]
+
+    def project(self, coefficients: Sequence[float]) -> AttentionWeights:
+        """The same model with one output, the combination `coefficients` (C,) of its C outputs.
+
+        >>> from attn_closed_form import predict, random_weights
+        >>> weights = random_weights(seed=0, C=3)
+        >>> margin = predict(weights.project([1.0, -1.0, 0.0]), [2, 3])
+        >>> bool(np.isclose(margin[0], predict(weights, [2, 3]) @ [1.0, -1.0, 0.0]))
+        True
+        """
+        c = np.asarray(coefficients, dtype=np.float64)
+        if c.shape != (self.C,):
+            raise ValueError(f"coefficients: expected shape ({self.C},), got {c.shape}")
+        return replace(self, W_l=np.einsum("c,kco->ko", c, self.W_l)[:, None, :], b_l=np.array([c @ self.b_l]))
+
+    def arrays(self) -> dict[str, Array]:
+        """Every array by name, in the order of the constructor."""
+        return {name: getattr(self, name) for name in AXES}
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{n}={getattr(self, n)}" for n in ("D", "d_e", "T_max", "K", "d_att", "d_out", "C"))
+        return f"AttentionWeights({sizes}, cls={self.cls}, unk={self.unk})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("collapse", "_documents")}
+
+
+def as_numpy(value: Any) -> Any:
+    """A torch tensor as an array, whatever its device, type or gradient; anything else as it is."""
+    if hasattr(value, "detach"):
+        return value.detach().cpu().double().numpy()  # NumPy knows no bfloat16; float64 holds every type exactly
+    return value
+
+
+def _as_float64(name: str, value: ArrayLike) -> Array:
+    """C-contiguous float64 copy of `value`, finite."""
+    try:
+        raw = np.asarray(as_numpy(value))
+    except ValueError as error:
+        raise ValueError(f"{name}: expected an array of real numbers, got nested lists ({error})") from None
+    if raw.dtype.kind not in "fiub":
+        raise ValueError(f"{name}: expected an array of real numbers, got dtype {raw.dtype}")
+    array = np.array(raw, dtype=np.float64, order="C", copy=True)
+    finite = np.isfinite(array)
+    if not finite.all():
+        where = tuple(int(i) for i in np.argwhere(~finite)[0])
+        raise ValueError(f"{name}: expected finite numbers, got {array[where]} at index {where}")
+    return array
+
+
+def _sizes(arrays: Mapping[str, Array]) -> dict[str, int]:
+    """Length of every named axis; raises when two arrays disagree or an axis is empty."""
+    sizes: dict[str, int] = {}
+    origin: dict[str, str] = {}
+    for name, array in arrays.items():
+        axes = AXES[name]
+        expected = "(" + ", ".join(f"{a}={sizes[a]}" if a in sizes else a for a in axes) + ")"
+        if array.ndim != len(axes):
+            raise ValueError(f"{name}: expected shape {expected}, got {array.shape}")
+        for axis, length in zip(axes, array.shape, strict=True):
+            if length == 0:
+                raise ValueError(f"{name}: expected shape {expected} with no empty axis, got {array.shape}")
+            if sizes.setdefault(axis, length) != length:
+                raise ValueError(
+                    f"{name}: expected shape {expected}, got {array.shape} ({axis} was set by {origin[axis]})"
+                )
+            origin.setdefault(axis, name)
+    return sizes
+
+
+def _as_id(name: str, value: Any, D: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ValueError(f"{name}: expected a token id (an integer), got {value!r}")
+    if not 0 <= value < D:
+        raise ValueError(f"{name}: expected an id in 0..{D - 1}, got {value}")
+    return int(value)

@@ -1,0 +1,285 @@
+"""Text classifiers that average word vectors: a linear layer on their mean is a pooled game of equal masses.
+
+With vectors e of the tokens, f = W mean(e) + b = sum_i (1/n) W e_i + b: every vector has the log-mass 0 and the value
+W e. A word that stands for k vectors (a fastText word and its subwords) has the log-mass log k and the mean of their
+values. So the exact methods for attention hold for fastText, `EmbeddingBag(mode="mean")` with a linear layer, and
+static embeddings under a logistic regression. What is no pooled game: `mode="sum"` (the sum depends on the length; the
+values alone are then the exact answer), a hidden layer or a normalisation after the mean, and word n-grams.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import members, numbered
+from .._types import Array
+from ..files.state_files import read_state
+from ..game.pooled_game import PooledGame
+from .protocol import Explains, Units, probabilities
+from .settings import Resolved
+from .text import Token, tokenize
+
+
+class Piece(NamedTuple):
+    """A token of a text: its name, its characters, and the rows of its vectors."""
+
+    label: str
+    start: int
+    end: int
+    rows: Sequence[int]
+
+
+Reader = Callable[[str], Sequence[Piece]]
+
+
+@dataclass(frozen=True)
+class VocabularyReader:
+    """Reads the words of a text that a vocabulary has.
+
+    Attributes
+    ----------
+    rows : word -> row of its vector
+    tokenizer : text -> tokens (word, start, end)
+    unknown : row for words outside the vocabulary; None leaves them out
+    """
+
+    rows: Mapping[str, int]
+    tokenizer: Callable[[str], Sequence[Token]] = tokenize
+    unknown: int | None = None
+
+    def __call__(self, text: str) -> list[Piece]:
+        """Pieces of a text, one row each."""
+        found = []
+        for word, start, end in self.tokenizer(text):
+            row = self.rows.get(word, self.unknown)
+            if row is not None:
+                found.append(Piece(word, start, end, (row,)))
+        return found
+
+
+@dataclass(frozen=True)
+class TokenizerReader:
+    """Reads a text with a tokenizer of the `tokenizers` package, without special tokens."""
+
+    tokenizer: Any
+
+    def __call__(self, text: str) -> list[Piece]:
+        """Pieces of a text, one row each."""
+        found = self.tokenizer.encode(text, add_special_tokens=False)
+        parts = zip(found.tokens, found.offsets, found.ids, strict=True)
+        return [Piece(token, start, end, (row,)) for token, (start, end), row in parts]
+
+
+@dataclass(frozen=True, eq=False)
+class MeanPooledText(Explains):
+    """A linear layer on the mean of word vectors. The class methods make one from what other programs save.
+
+    Attributes
+    ----------
+    embeddings : (V, D) vectors, kept in their type
+    W, bias : (C, D) and (C,) of the linear layer
+    reader : text -> pieces; `VocabularyReader`, `TokenizerReader`, `FastTextReader`, or any function
+    outputs : C class names; two names where C = 1
+    background : rows of vectors that every text has, such as fastText's end of line
+    temperature : divides the logits in probabilities
+    loss : "softmax", or "sigmoid" where every class has a probability of its own
+
+    Examples
+    --------
+    >>> vectors = np.array([[1.0, 0.0], [-1.0, 0.5], [0.0, 0.1]])
+    >>> words = {"good": 0, "bad": 1, "film": 2}
+    >>> model = MeanPooledText(vectors, np.array([[2.0, 0.0]]), np.zeros(1), VocabularyReader(words), ("no", "yes"))
+    >>> model.predict_logits("A good film").round(3)
+    array([1.])
+    >>> found = model.explain("A good film", "shapley")["shapley"]
+    >>> dict(zip(found.labels, found.scores.round(3).tolist(), strict=True))
+    {'good': 1.5, 'film': -0.5}
+    """
+
+    embeddings: NDArray[Any]
+    W: Array
+    bias: Array
+    reader: Reader
+    outputs: tuple[str, ...] = ()
+    background: tuple[int, ...] = ()
+    temperature: float = 1.0
+    loss: str = "softmax"
+    source: str = field(default="arrays", repr=False)
+
+    groupings = ("words", "positions")
+    absences = ("deleted",)
+
+    def __post_init__(self) -> None:
+        W = np.array(self.W, dtype=np.float64)
+        bias = np.array(self.bias, dtype=np.float64)
+        if self.embeddings.ndim != 2 or W.ndim != 2 or W.shape[1] != self.embeddings.shape[1]:
+            raise ValueError(f"W: expected shape (C, D) for embeddings (V, D) = {self.embeddings.shape}, got {W.shape}")
+        if bias.shape != (len(W),):
+            raise ValueError(f"bias: expected shape ({len(W)},), got {bias.shape}")
+        for name, array in (("W", W), ("bias", bias)):
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name}: expected finite weights")
+            object.__setattr__(self, name, array)
+        names = tuple(map(str, self.outputs)) or tuple(map(str, range(max(len(W), 2))))
+        if len(names) != len(W) and not (len(W) == 1 and len(names) == 2):
+            raise ValueError(f"outputs: expected {len(W) if len(W) > 1 else '1 or 2'} class names, got {len(names)}")
+        if self.loss not in ("softmax", "sigmoid"):
+            raise ValueError(f"loss: expected 'softmax' or 'sigmoid', got {self.loss!r}")
+        object.__setattr__(self, "outputs", names)
+
+    @classmethod
+    def from_state_dict(
+        cls,
+        source: str | os.PathLike[str] | Mapping[str, Any],
+        reader: Reader | Mapping[str, int] | Sequence[str],
+        outputs: Sequence[str] | None = None,
+        temperature: float = 1.0,
+    ) -> MeanPooledText:
+        """Model of a state dict with one embedding, averaged, and one linear layer, as `EmbeddingBag` and `Linear`.
+
+        Parameters
+        ----------
+        source : a file or a state dict, such as `embedding.weight` (V, D), `fc.weight` (C, D), `fc.bias` (C,)
+        reader : words in the order of their rows, a mapping of words to rows, or a function (see `Reader`)
+        outputs : class names
+
+        Examples
+        --------
+        >>> state = {"embedding.weight": np.eye(3), "fc.weight": np.ones((2, 3)), "fc.bias": np.zeros(2)}
+        >>> MeanPooledText.from_state_dict(state, ["good", "bad", "film"]).outputs
+        ('0', '1')
+        """
+        arrays, name = read_state(source)
+        shapes = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
+        embeddings = [key for key in arrays if "embedding" in key and arrays[key].ndim == 2]
+        layers = [key for key in arrays if arrays[key].ndim == 2 and key not in embeddings]
+        if len(embeddings) != 1 or len(layers) != 1:
+            raise ValueError(
+                f"{name}: expected one embedding and one linear layer, got {shapes}; with others between them it is no "
+                "mean of vectors under a linear layer"
+            )
+        W = arrays[layers[0]]
+        bias = layers[0].removesuffix("weight") + "bias"
+        rest = [key for key in arrays if key not in (embeddings[0], layers[0], bias)]
+        if rest:
+            raise ValueError(f"{name}: has weights that a mean of vectors under a linear layer does not: {rest[:4]}")
+        shift = arrays.get(bias, np.zeros(len(W)))
+        return cls(arrays[embeddings[0]], W, shift, as_reader(reader), tuple(outputs or ()), temperature=temperature)
+
+    @classmethod
+    def from_linear(
+        cls,
+        embeddings: NDArray[Any],
+        classifier: Any,
+        reader: Reader | Mapping[str, int] | Sequence[str],
+        outputs: Sequence[str] | None = None,
+    ) -> MeanPooledText:
+        """Static embeddings under a fitted linear classifier of scikit-learn (`coef_`, `intercept_`, `classes_`).
+
+        The classifier must have been fitted on plain means of the vectors, not normalised ones.
+        """
+        coef = np.atleast_2d(np.asarray(classifier.coef_, dtype=np.float64))
+        bias = np.broadcast_to(np.asarray(classifier.intercept_, dtype=np.float64), (len(coef),))
+        names = tuple(map(str, outputs if outputs is not None else getattr(classifier, "classes_", ())))
+        return cls(np.asarray(embeddings), coef, bias, as_reader(reader), names, source="linear")
+
+    def read(self, raw: Any) -> Units:
+        """The pieces of a text that have vectors; an error if there is none."""
+        if not isinstance(raw, str):
+            raise TypeError(f"text: expected a string, got {type(raw).__name__}")
+        pieces = [piece for piece in self.reader(raw) if len(piece.rows)]
+        if not pieces:
+            raise ValueError(f"text: expected at least one word of the vocabulary, got {raw[:40]!r}")
+        labels = tuple(piece.label for piece in pieces)
+        return Units(
+            labels=labels,
+            groups={"words": numbered(labels)[0], "positions": np.arange(len(labels))},
+            data=self._scores([piece.rows for piece in pieces]),
+            text=raw,
+            spans=tuple((piece.start, piece.end) for piece in pieces),
+        )
+
+    def _scores(self, rows: Sequence[Sequence[int]]) -> tuple[Array, Array]:
+        """Log-masses (n,) and values (C, n) of pieces."""
+        sizes = np.array([len(each) for each in rows])
+        flat = np.concatenate([np.asarray(each, dtype=np.intp) for each in rows])
+        if flat.min() < 0 or flat.max() >= len(self.embeddings):
+            raise ValueError(f"reader: expected rows below {len(self.embeddings)}, got {flat.min()}..{flat.max()}")
+        values = self.W @ np.asarray(self.embeddings[flat], dtype=np.float64).T
+        starts = np.cumsum(sizes) - sizes
+        return np.log(sizes), np.add.reduceat(values, starts, axis=1) / sizes
+
+    def _background(self) -> tuple[float, Array]:
+        if not self.background:
+            return -np.inf, np.zeros(len(self.W))
+        s, v = self._scores([(row,) for row in self.background])
+        return float(np.log(len(s))), v.mean(axis=1)
+
+    def logits(self, units: Units) -> Array:
+        """(C,) logits of a text that was read."""
+        s, v = units.data
+        s0, v0 = self._background()
+        mass = np.append(np.exp(s), np.exp(s0))
+        return self.bias + np.concatenate([v, v0[:, None]], axis=1) @ (mass / mass.sum())
+
+    def game(self, units: Units, settings: Resolved) -> PooledGame:
+        """The text as a game of its words or positions; an absent one is deleted."""
+        s, v = units.data
+        coefficients = np.asarray(settings.coefficients)
+        s0, v0 = self._background()
+        bias = float(coefficients @ self.bias)
+        game = PooledGame.from_scores(
+            s,
+            coefficients @ v,
+            s_background=s0 if self.background else None,
+            v_background=float(coefficients @ v0) if self.background else None,
+            bias=bias,
+            empty_value=bias,
+            labels=units.labels,
+        )
+        if settings.players == "positions":
+            return game
+        return game.merge(members(units.groups["words"]))
+
+    def inside(self, name: str, units: Units, settings: Resolved) -> Array | None:
+        """The share of each token in the mean, as attention."""
+        if name not in ("alpha-avg", "alpha-max", "attention-heads"):
+            return None
+        mass = np.exp(units.data[0])
+        share = mass / (mass.sum() + len(self.background))
+        return share[None] if name == "attention-heads" else share
+
+    def predict_logits(self, text: str) -> Array:
+        """(C,) logits of a text."""
+        return self.logits(self.read(text))
+
+    def predict_proba(self, text: str) -> Array:
+        """Probabilities of a text, in the order of `outputs`."""
+        logits = self.predict_logits(text)
+        found = probabilities(self, logits)
+        if found is None:
+            raise ValueError(f"outputs: {self.outputs[0]!r} is no probability; predict_logits gives it")
+        return found
+
+    def predict(self, text: str) -> str:
+        """Name of the most probable class of a text."""
+        return self.outputs[int(self.predict_proba(text).argmax())]
+
+
+def as_reader(value: Reader | Mapping[str, int] | Sequence[str] | Any) -> Reader:
+    """A reader from a function, a mapping of words to rows, words in order, or a tokenizer of `tokenizers`."""
+    if hasattr(value, "encode") and hasattr(value, "token_to_id"):
+        return TokenizerReader(value)
+    if isinstance(value, Mapping):
+        return VocabularyReader(dict(value))
+    if callable(value):
+        return value
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError(f"reader: expected words, a mapping of words to rows or a function, got {type(value).__name__}")
+    return VocabularyReader({word: row for row, word in enumerate(value)})

@@ -1,0 +1,175 @@
+"""Scores: any softmax-pooled model as plain arrays, from memory or from a table in a CSV or Parquet file.
+
+Whoever has the attention logits s and the values v of a model's units needs nothing else: f = sum softmax(s) v + bias.
+A table has one row per unit and the columns
+
+    s, v                  log-mass and value; with several outputs `v_NAME` for each instead of `v`
+    label                 the name of the unit; its number by default
+    group                 units with the same entry are one player in the grouping "groups"
+    s_absent, v_absent    what stands in when the unit is absent; without them it is deleted
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._arrays import members, numbered
+from .._types import Array
+from ..game.pooled_game import PooledGame
+from .protocol import Explains, Units
+from .settings import Resolved
+
+COLUMNS = ("label", "group", "s", "s_absent", "v", "v_absent")
+
+
+@dataclass(frozen=True)
+class Scores(Explains):
+    """A model that is given by its scores; each input brings its own.
+
+    Parameters
+    ----------
+    outputs : names of the outputs
+    bias : (C,) added to the outputs
+    s_background, v_background : log-mass and (C,) values of what is always present
+    temperature : divides the outputs in probabilities
+
+    Examples
+    --------
+    >>> found = Scores().explain({"label": ["a", "b"], "s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley")
+    >>> found["shapley"].labels, found["shapley"].scores.round(3).tolist()
+    (('a', 'b'), [0.769, -1.231])
+    """
+
+    outputs: tuple[str, ...] = ("score",)
+    bias: tuple[float, ...] = (0.0,)
+    s_background: float | None = None
+    v_background: tuple[float, ...] = (0.0,)
+    temperature: float = 1.0
+
+    reads = "a table of scores"
+    groupings = ("units", "groups")
+    absences = ("as given", "deleted")
+
+    def __post_init__(self) -> None:
+        C = len(self.outputs)
+        for name in ("bias", "v_background"):
+            value = tuple(float(x) for x in np.broadcast_to(getattr(self, name), C))
+            object.__setattr__(self, name, value)
+
+    def read(self, raw: Any) -> Units:
+        """A mapping of columns, or the path of a CSV or Parquet file with them."""
+        columns = _columns(_table(raw) if isinstance(raw, str | os.PathLike) else raw, self.outputs)
+        s = columns["s"]
+        n = len(s)
+        labels = tuple(map(str, columns.get("label", range(n))))
+        groups = {"units": np.arange(n)}
+        group_labels = {}
+        if "group" in columns:
+            names = list(map(str, columns["group"]))
+            groups["groups"], first = numbered(names)
+            group_labels["groups"] = tuple(names[i] for i in first)
+        return Units(labels=labels, groups=groups, data=columns, group_labels=group_labels)
+
+    def logits(self, units: Units) -> Array:
+        """(C,) outputs with every unit present."""
+        eye = np.eye(len(self.outputs))
+        everyone = np.ones(len(units.labels), dtype=bool)
+        return np.array([float(self._game(units, row, "as given").value(everyone)) for row in eye])
+
+    def game(self, units: Units, settings: Resolved) -> PooledGame:
+        """The game of the units or of their groups."""
+        if settings.players not in units.groups:
+            raise ValueError("players: expected a column 'group' for the players 'groups', got none")
+        game = self._game(units, np.asarray(settings.coefficients), settings.absent)
+        if settings.players == "units":
+            return game
+        return game.merge(members(units.groups["groups"]), units.group_labels["groups"])
+
+    def inside(self, name: str, units: Units, settings: Resolved) -> Any:
+        """The units' shares in the softmax, as attention."""
+        if name not in ("alpha-avg", "alpha-max", "attention-heads"):
+            return None
+        game = self._game(units, np.asarray(settings.coefficients), "deleted")
+        top = max(float(game.s.max()), float(game.s_background[0]))
+        mass = np.exp(game.s - top)
+        share = mass / (mass.sum() + np.exp(game.s_background[0] - top))
+        return share if name == "attention-heads" else share[0]
+
+    def _game(self, units: Units, coefficients: Array, absent: str) -> PooledGame:
+        columns = units.data
+        given = absent == "as given" and "s_absent" in columns
+        bias = float(coefficients @ np.asarray(self.bias))
+        return PooledGame.from_scores(
+            columns["s"],
+            coefficients @ columns["v"],
+            s_absent=columns["s_absent"] if given else None,
+            v_absent=coefficients @ columns["v_absent"] if given else None,
+            s_background=self.s_background,
+            v_background=None if self.s_background is None else float(coefficients @ np.asarray(self.v_background)),
+            bias=bias,
+            empty_value=bias,
+            labels=units.labels,
+        )
+
+
+def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
+    """Checked columns: s (n,), v (C, n), and what else there is."""
+    if not isinstance(raw, Mapping):
+        raise TypeError(f"scores: expected a mapping of columns or the path of a table, got {type(raw).__name__}")
+    columns = dict(raw)
+    for name in ("v", "v_absent"):
+        several = [f"{name}_{output}" for output in outputs]
+        if name not in columns and all(column in columns for column in several):
+            columns[name] = [columns.pop(column) for column in several]
+    for name in ("s", "v"):
+        if name not in columns:
+            raise ValueError(f"scores: expected a column {name!r}, got {', '.join(map(str, columns)) or 'none'}")
+    unknown = [str(name) for name in columns if name not in COLUMNS]
+    if unknown:
+        raise ValueError(f"scores: expected columns among {', '.join(COLUMNS)}; got {', '.join(unknown)}")
+    if ("s_absent" in columns) != ("v_absent" in columns):
+        raise ValueError("scores: expected both of s_absent and v_absent, or neither")
+    for name in ("s", "s_absent", "v", "v_absent"):
+        if name in columns:
+            columns[name] = _numbers(name, columns[name])
+    n = columns["s"].size
+    shapes = {"s": (n,), "s_absent": (n,), "v": (len(outputs), n), "v_absent": (len(outputs), n)}
+    for name, shape in shapes.items():
+        if name in columns:
+            array = np.atleast_2d(columns[name]) if name.startswith("v") else columns[name]
+            if array.shape != shape:
+                raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
+            columns[name] = array
+    return columns
+
+
+def _numbers(name: str, value: Any) -> Array:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: expected numbers, got {error}") from None
+
+
+def _table(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
+    """The columns of a CSV or Parquet file."""
+    suffix = Path(path).suffix.lower()
+    if suffix == ".parquet":
+        try:
+            import pyarrow.parquet as parquet
+        except ImportError:
+            raise ImportError("Parquet files need pyarrow: pip install 'attn-closed-form[corpus]'") from None
+        return dict(parquet.read_table(path).to_pydict())
+    if suffix != ".csv":
+        raise ValueError(f"{path}: expected a .csv or .parquet file of scores")
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.DictReader(file))
+    if not rows:
+        raise ValueError(f"{path}: expected a header and at least one row, got none")
+    return {name: [row[name] for row in rows] for name in rows[0]}

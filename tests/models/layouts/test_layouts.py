@@ -1,0 +1,166 @@
+"""Every layout against its network in torch: logits of the bag, and of 40 random sub-bags through the game."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_closed_form import BagClassifier, Settings
+from attn_closed_form.files.torch_files import load_torch
+from attn_closed_form.models.layouts import LAYOUTS
+
+torch = pytest.importorskip("torch", reason="the witnesses of the layouts need torch (extra bench)")
+
+from . import networks  # noqa: E402
+
+TOLERANCE = 1e-10  # float64 on both sides; the issue's bar
+SUB_BAGS = 40
+REAL = Path(__file__).parents[4] / "shared" / "data" / "mil"
+
+
+def features(columns: int, n: int = 13, seed: int = 3) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).normal(size=(n, columns))
+
+
+def forward(network: Any, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    with torch.no_grad():
+        return np.asarray(network(torch.from_numpy(x)))
+
+
+def assert_agrees(model: BagClassifier, network: Any, x: np.ndarray[Any, Any]) -> None:
+    """Logits and the games of each output and of one margin, on random sub-bags."""
+    whole = forward(network, x)
+    assert np.abs(model.predict_logits(x) - whole).max() < TOLERANCE
+    units = model.read(x)
+    outputs = [str(c) for c in range(len(whole))] if len(whole) > 1 else ["1"]
+    if len(whole) > 1:
+        outputs.append("margin:0,1")
+    rng = np.random.default_rng(0)
+    masks = rng.random((SUB_BAGS, len(x))) < rng.random((SUB_BAGS, 1))
+    masks[~masks.any(axis=1), 0] = True
+    expected = np.array([forward(network, x[mask]) for mask in masks])
+    for output in outputs:
+        settings = Settings(output=output).resolve(model, model.logits(units))
+        values = model.game(units, settings).value(masks)
+        assert np.abs(values - expected @ settings.coefficients).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("name", networks.CASES)
+def test_layout_agrees_with_its_network(name: str, tmp_path: Path) -> None:
+    case = networks.case(name)
+    path = tmp_path / "model.pt"
+    torch.save(case.network.state_dict(), path)
+    model = BagClassifier.from_state_dict(path, **case.options)
+    assert model.layout == case.layout
+    assert_agrees(model, case.network, features(case.columns))
+    again = BagClassifier.from_state_dict(case.network.state_dict(), layout=case.layout, **case.options)
+    assert np.array_equal(again.predict_logits(features(case.columns)), model.predict_logits(features(case.columns)))
+
+
+@pytest.mark.parametrize("name", networks.CASES)
+def test_gradients_agree_with_autodiff(name: str) -> None:
+    case = networks.case(name)
+    model = BagClassifier.from_state_dict(case.network.state_dict(), **case.options)
+    x = features(case.columns)
+    units = model.read(x)
+    logits = model.logits(units)
+    settings = Settings(output="margin:0,1" if logits.size > 1 else "1").resolve(model, logits)
+    leaf = torch.from_numpy(x.copy()).requires_grad_()
+    (case.network(leaf) @ torch.tensor(settings.coefficients).double()).backward()
+    g = leaf.grad.numpy()
+    expected = {
+        "g-avg": g.mean(axis=1),
+        "g-l1": np.abs(g).sum(axis=1),
+        "g-l2": np.linalg.norm(g, axis=1),
+        "gxi": (x * g).sum(axis=1),
+    }
+    for method, scores in expected.items():
+        assert np.abs(model.inside(method, units, settings) - scores).max() < TOLERANCE, method
+
+
+def test_every_layout_has_a_witness() -> None:
+    witnessed = {networks.CASES[name]().layout for name in networks.CASES}
+    assert witnessed == set(LAYOUTS) - {"mean"}
+
+
+def test_mean_layout_is_the_mean() -> None:
+    layer = torch.nn.Linear(11, 3).double()
+    named = {f"head.{k}": v for k, v in layer.state_dict().items()}
+    for state in (named, layer.state_dict()):
+        model = BagClassifier.from_state_dict(state, layout="mean")
+        assert_agrees(model, lambda x: layer(x.mean(dim=0)), features(11))
+
+
+def test_timm_positions_belong_to_their_tokens() -> None:
+    network = networks.case("timm").network
+    network.attn_pool.pos_embed = torch.nn.Parameter(torch.randn(13, 12).double())
+    model = BagClassifier.from_state_dict(network.state_dict(), num_heads=3)
+    x = features(12)
+    assert np.abs(model.predict_logits(x) - forward(network, x)).max() < TOLERANCE
+    units = model.read(x)
+    mask = np.arange(13) % 3 == 0
+    with torch.no_grad():
+        expected = np.asarray(network(torch.from_numpy(x), torch.from_numpy(mask)))
+    for c in range(3):
+        settings = Settings(output=c).resolve(model, expected)
+        assert abs(float(model.game(units, settings).value(mask)) - expected[c]) < TOLERANCE
+    with pytest.raises(ValueError, match="expected 13 instances, one per position"):
+        model.predict_logits(x[:5])
+
+
+@pytest.mark.parametrize("name", ["clam-sb", "clam-mb", "aim", "marugoto"])
+def test_agreement_can_fail(name: str) -> None:
+    """A weight that differs in the third digit is noticed."""
+    case = networks.case(name)
+    state = dict(case.network.state_dict())
+    key = next(key for key in state if key.endswith("weight"))
+    state[key] = state[key] * 1.001
+    model = BagClassifier.from_state_dict(state, **case.options)
+    with pytest.raises(AssertionError):
+        assert_agrees(model, case.network, features(case.columns))
+
+
+class RealClam(torch.nn.Module):  # type: ignore[misc]
+    """CLAM-SB's formula on the numbers of the demo checkpoint."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        super().__init__()
+        self.state = {key: value.double() for key, value in state.items()}
+
+    def linear(self, name: str, x: Any) -> Any:
+        return x @ self.state[f"{name}.weight"].T + self.state[f"{name}.bias"]
+
+    def forward(self, x: Any) -> Any:
+        h = torch.relu(self.linear("attention_net.module.0", x))
+        start = "attention_net.module.3.attention"
+        hidden = torch.tanh(self.linear(f"{start}_a.0", h)) * torch.sigmoid(self.linear(f"{start}_b.0", h))
+        return self.linear("classifiers", torch.softmax(self.linear(f"{start}_c", hidden).T, dim=1) @ h)[0]
+
+
+class RealXmil(RealClam):
+    def forward(self, x: Any) -> Any:
+        h = torch.relu(self.linear("linear_layers.0.0", x))
+        s = self.linear("attention.2", torch.tanh(self.linear("attention.0", h)))
+        return self.linear("classifier", torch.softmax(s.T, dim=1) @ h)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "witness"),
+    [("clam_sb_luad_lusc", "clam", RealClam), ("xmil_camelyon16", "xmil", RealXmil)],
+)
+def test_real_checkpoints(name: str, layout: str, witness: Any) -> None:
+    path = REAL / f"{name}.pt"
+    if not path.is_file():
+        pytest.skip("the trained checkpoints are not beside the checkout (../shared/data/mil)")
+    model = BagClassifier.from_state_dict(path)
+    assert model.layout == layout
+    # Read by torch itself, so that the restricted reader has a witness too.
+    saved = torch.load(path, map_location="cpu", weights_only=False)
+    state = saved.get("model_state_dict", saved)
+    assert all(
+        np.array_equal(load_torch(path).get("model_state_dict", load_torch(path))[k], v) for k, v in state.items()
+    )
+    assert_agrees(model, witness(state), features(model.network.D, n=14))

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_closed_form import Bag, BagClassifier, Settings
+from attn_closed_form.models.bag_layers import Attention, Layer
+from attn_closed_form.models.bag_network import BagNetwork
+from tests import enumeration
+
+D, E, K, N = 7, 5, 3, 6
+
+
+def network(H: int = 1, C: int = 2, gated: bool = True, background: int = 0, seed: int = 0) -> BagNetwork:
+    rng = np.random.default_rng(seed)
+    draw = rng.normal
+    gate = {"U": draw(size=(K, E)), "b": draw(size=K)} if gated else {}
+    attention = Attention(draw(size=(H, K)), draw(size=H), draw(size=(K, E)), draw(size=K), **gate)
+    several = {"value_class": np.repeat(np.arange(C), H), "value_head": np.tile(np.arange(H), C)}
+    return BagNetwork(
+        attention,
+        draw(size=(C * H, E)),
+        draw(size=C),
+        **several,
+        embed=(Layer(draw(size=(E, D)), draw(size=E), "relu"),),
+        background=draw(size=(background, D)) if background else None,
+    )
+
+
+def by_hand(net: BagNetwork, x: Any) -> Any:
+    """The formula of the module docstring, instance by instance."""
+    rows = list(x) + ([] if net.background is None else list(net.background))
+    layer, a = net.embed[0], net.attention
+    h = [np.maximum(layer.W @ row + layer.b, 0) for row in rows]
+    gate = [1.0 if a.U is None else 1 / (1 + np.exp(-(a.U @ each + a.b))) for each in h]
+    s = [a.w @ (np.tanh(a.V @ each + a.a) * g) + a.c for each, g in zip(h, gate, strict=True)]
+    mass = np.exp(np.array(s) - np.max(s, axis=0))
+    alpha = mass / mass.sum(axis=0)
+    out = net.bias.copy()
+    for r, (c, head) in enumerate(zip(net.value_class, net.value_head, strict=True)):
+        out[c] += sum(alpha[i, head] * (net.readout[r] @ h[i]) for i in range(len(rows)))
+    return out
+
+
+def bag(n: int = N, seed: int = 5, **options: Any) -> Bag:
+    return Bag(np.random.default_rng(seed).normal(size=(n, D)), **options)
+
+
+@pytest.mark.parametrize("H", [1, 3])
+@pytest.mark.parametrize("gated", [True, False])
+@pytest.mark.parametrize("background", [0, 2])
+def test_logits_and_game_agree_with_the_formula(H: int, gated: bool, background: int) -> None:
+    net = network(H, 2, gated, background)
+    model = BagClassifier(net, outputs=("normal", "tumour"))
+    x = bag().features
+    assert np.abs(model.predict_logits(x) - by_hand(net, x)).max() < 1e-12
+    units = model.read(x)
+    for output, pick in (("tumour", [0, 1]), ("margin:tumour,normal", [-1, 1])):
+        settings = Settings(output=output).resolve(model, model.logits(units))
+        game = model.game(units, settings)
+        masks = enumeration.coalitions(N)
+        masks = masks[masks.any(axis=1)]
+        expected = [np.dot(pick, by_hand(net, x[mask])) for mask in masks]
+        assert np.abs(game.value(masks) - expected).max() < 1e-12
+        if not background:
+            assert float(game.value(np.zeros(N, dtype=bool))) == pytest.approx(np.dot(pick, net.bias))
+
+
+def test_shapley_values_are_those_of_the_network() -> None:
+    model = BagClassifier(network())
+    found = model.explain(bag(), "shapley", output=1)["shapley"]
+    assert np.abs(found.scores - enumeration.shapley(found.evidence.game)).max() < 1e-9
+    assert found.base_value == pytest.approx(model.network.bias[1])
+
+
+def test_regions_are_groups_of_instances() -> None:
+    model = BagClassifier(network())
+    regions = np.array(["b", "a", "b", "c", "a", "b"])
+    given = bag(regions=regions)
+    found = model.explain(given, "shapley", output=1, players="regions")["shapley"]
+    assert found.labels == ("b", "a", "c")
+    game = found.evidence.game
+    for mask in enumeration.coalitions(3)[1:]:
+        kept = np.isin(regions, np.array(["b", "a", "c"])[mask])
+        expected = model.predict_logits(given.subset(kept))[1] if kept.any() else model.network.bias[1]
+        assert float(game.value(mask)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_bag_without_regions_says_so() -> None:
+    with pytest.raises(ValueError, match="no 'regions'"):
+        BagClassifier(network()).explain(bag(), "shapley", players="regions")
+
+
+def test_outputs() -> None:
+    one = BagClassifier(network(C=1))
+    assert one.outputs == ("0", "1") and one.predict_proba(bag()).shape == (2,)
+    risk = BagClassifier(network(C=1), outputs=("risk",))
+    with pytest.raises(ValueError, match="'risk' is no probability"):
+        risk.predict_proba(bag())
+    assert risk.explain(bag(), "shapley").output == "risk"
+    assert BagClassifier(network(C=3), outputs=["a", "b", "c"]).predict(bag()) in "abc"
+    for names, message in ((("a",), "2 names, one per class"), (("a", "a"), "distinct names")):
+        with pytest.raises(ValueError, match=message):
+            BagClassifier(network(), outputs=names)
+    assert np.allclose(
+        BagClassifier(network(), temperature=2.0).predict_proba(bag())[1],
+        1 / (1 + np.exp(-np.diff(BagClassifier(network()).predict_logits(bag()))[0] * -0.5 * -1)),
+    )
+
+
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, many = BagClassifier(network()), bag(101).features.astype(np.float32)
+    whole = model.network.scores(many)
+    monkeypatch.setattr("attn_closed_form.models.bag_network.CHUNK_NUMBERS", 70)
+    parts = model.network.scores(many)
+    assert len(model.network.chunks(101)) == 11
+    assert np.abs(whole.s - parts.s).max() < 1e-14 and np.abs(whole.v - parts.v).max() < 1e-14
+
+
+def test_bad_features_are_named() -> None:
+    model, x = BagClassifier(network()), bag().features.copy()
+    with pytest.raises(ValueError, match=r"expected real numbers of shape \(n, 7\), n >= 1, got float64 \(6, 6\)"):
+        model.predict_logits(x[:, 1:])
+    x[3, 2] = np.nan
+    with pytest.raises(ValueError, match="got nan in instance 3"):
+        model.predict_logits(x)
+    x[3] = 1e308 * np.sign(model.network.embed[0].W[0])
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"instance 3 has a .* that is not finite"):
+        model.predict_logits(x)
+
+
+def test_pickles_for_processes() -> None:
+    model = BagClassifier(network(), outputs=("a", "b"))
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict_logits(bag()), model.predict_logits(bag()))
+
+
+def test_equal_masses_are_the_mean() -> None:
+    net = BagNetwork(Attention(np.zeros((1, D))), np.eye(D)[:2], np.zeros(2))
+    x = bag().features
+    assert np.allclose(BagClassifier(net).predict_logits(x), x.mean(axis=0)[:2])
+
+
+def state(seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    shapes = {"attention_net.0": (E, D), "classifiers": (3, E)}
+    for part in ("attention_a.0", "attention_b.0"):
+        shapes[f"attention_net.2.{part}"] = (K, E)
+    shapes["attention_net.2.attention_c"] = (1, K)
+    return {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
+
+
+class TestCheck:
+    def test_agreement(self) -> None:
+        model = BagClassifier.from_state_dict(state())
+        found = model.check(bag(), model.predict_logits(bag()) * (1 + 1e-6))
+        assert found and found.agrees and found.cause == "" and 0 < found.difference < 1e-4
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"activation": "relu"},
+            {"activation": "gelu"},
+            {"gate": "identity"},
+            {"attention_temperature": 0.5},
+            {"attention_temperature": 3.7},
+            {"embed_activation": "gelu"},
+            {"embed_activation": "tanh", "activation": "relu"},
+        ],
+    )
+    def test_finds_what_the_file_does_not_say(self, options: dict[str, Any]) -> None:
+        yours = BagClassifier.from_state_dict(state(), **options).predict_logits(bag())
+        found = BagClassifier.from_state_dict(state()).check(bag(), yours)
+        assert not found.agrees
+        for name, value in options.items():
+            told = f"{name}={value!r}" if isinstance(value, str) else f"{name}={value:g}"
+            assert told in found.cause, found
+
+    def test_finds_the_order_of_classes(self) -> None:
+        model = BagClassifier.from_state_dict(state())
+        found = model.check(bag(), model.predict_logits(bag())[[2, 0, 1]])
+        assert "the order of the classes: yours are our classes [2, 0, 1]" in found.cause
+
+    def test_finds_probabilities_sign_bias_and_count(self) -> None:
+        model = BagClassifier.from_state_dict({**state(), "classifiers.bias": np.array([1.0, 2.0, -1.0])})
+        logits = model.predict_logits(bag())
+        assert "you gave probabilities" in model.check(bag(), model.predict_proba(bag())).cause
+        assert "the sign" in model.check(bag(), -logits).cause
+        assert "without it" in model.check(bag(), logits - [1, 2, -1]).cause
+        assert "the file has 3, you gave 2" in model.check(bag(), logits[:2]).cause
+        unit = bag().features / np.linalg.norm(bag().features, axis=1, keepdims=True)
+        assert "scaled to length 1" in model.check(bag(), model.predict_logits(unit)).cause
+
+    def test_finds_the_number_of_heads(self) -> None:
+        rng = np.random.default_rng(0)
+        probe = {"k.weight": (12, 12), "v.weight": (12, 12), "linear.weight": (3, 12), "cls_token": (1, 1, 12)}
+        weights = {name: rng.normal(size=shape) for name, shape in probe.items()}
+        x = rng.normal(size=(6, 12))
+        yours = BagClassifier.from_state_dict(weights, num_heads=4).predict_logits(x)
+        assert "num_heads=4" in BagClassifier.from_state_dict(weights).check(x, yours).cause
+
+    def test_admits_that_it_does_not_know(self) -> None:
+        found = BagClassifier.from_state_dict(state()).check(bag(), [1.0, 2.0, 30.0])
+        assert "no activation" in found.cause and "differs by" in repr(found)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("names", "message"),
+        [
+            (["i_classifier.fc.0.weight", "b_classifier.q.0.weight"], "DSMIL.*highest-scoring instance"),
+            (["pos_layer.proj.weight", "layer1.attn.to_qkv.weight", "_fc2.weight"], "TransMIL.*depend on each other"),
+            (["encoder.layers.0.self_attn.in_proj_weight", "head.weight"], "a transformer.*depend on each other"),
+            (["gru.weight_ih_l0", "gru.weight_hh_l0"], "a recurrent network"),
+            (["additive_function.0.weight"], "Additive MIL.*not linear in the attention"),
+            (["linear_layers.0.0.weight", "out_layers.0.0.weight", "classifier.weight"], "not linear"),
+            (["gcn1.weight"], "a graph network"),
+            (["fc.weight"], r"no layout of .* fits; it has fc.weight \(2, 2\).*game_from_black_box"),
+        ],
+    )
+    def test_says_why(self, names: list[str], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            BagClassifier.from_state_dict({name: np.ones((2, 2)) for name in names})
+
+    def test_weights_that_nobody_reads_are_named(self) -> None:
+        with pytest.raises(ValueError, match=r"layout 'clam' does not know: norm.weight \(5,\)"):
+            BagClassifier.from_state_dict({**state(), "norm.weight": np.ones(E)})
+
+    def test_network_after_the_pooling(self) -> None:
+        mlp = {"mlp.0.0.weight": np.ones((2, 3)), "mlp.1.weight": np.ones((1, 2))}
+        with pytest.raises(ValueError, match="after the pooling"):
+            BagClassifier.from_state_dict(mlp)
+        pool = {"latent": np.ones((1, 1, 4)), "kv.weight": np.ones((8, 4)), "head.weight": np.ones((2, 4))}
+        with pytest.raises(ValueError, match=r"mlp\.fc1\.weight.*after the pooling"):
+            BagClassifier.from_state_dict({**pool, "mlp.fc1.weight": np.ones((4, 4))}, num_heads=2)
+
+    def test_quantile_gate(self) -> None:
+        with pytest.raises(ValueError, match=r"attention_gate: expected 0, got 0\.75"):
+            BagClassifier.from_state_dict({"x.weight": np.ones((1, 1))}, layout="marugoto", attention_gate=0.75)
+
+    def test_options_and_layouts_are_checked(self) -> None:
+        with pytest.raises(ValueError, match="num_heads: expected one of activation, gate"):
+            BagClassifier.from_state_dict(state(), num_heads=3)
+        with pytest.raises(ValueError, match="layout: expected 'auto' or one of clam"):
+            BagClassifier.from_state_dict(state(), layout="clam_sb")
+        with pytest.raises(ValueError, match="activation: expected one of identity, tanh"):
+            BagClassifier.from_state_dict(state(), activation="Tanh")
+
+    def test_shapes_are_checked(self) -> None:
+        wrong = {**state(), "classifiers.weight": np.ones((3, E + 1))}
+        with pytest.raises(
+            ValueError, match="state: layout 'clam': readout: expected weights for embedded instances of"
+        ):
+            BagClassifier.from_state_dict(wrong)
+
+
+def test_prefixes_and_nesting() -> None:
+    expected = BagClassifier.from_state_dict(state()).predict_logits(bag())
+    prefixed = {f"module.model.{name}": value for name, value in state().items()}
+    for saved in (prefixed, {"state_dict": prefixed, "epoch": 3}, {"model_state_dict": state(), "optimizer": {}}):
+        assert np.array_equal(BagClassifier.from_state_dict(saved).predict_logits(bag()), expected)
+    lightning = {f"model.{name}": value for name, value in state().items()}
+    lightning |= {"criterion.weight": np.ones(3), "val_auroc.confmat": np.ones((2, 2))}
+    assert np.array_equal(BagClassifier.from_state_dict({"state_dict": lightning}).predict_logits(bag()), expected)
+    with pytest.raises(ValueError, match="expected a state dict"):
+        BagClassifier.from_state_dict({"epoch": 3})

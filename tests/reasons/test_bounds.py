@@ -1,0 +1,149 @@
+"""Bounds of a game: nothing is outside, something attains them, and one head leaves no gap."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attn_closed_form import PooledGame, bounds
+from attn_closed_form.reasons import bounds as module
+from attn_closed_form.reasons.head_minima import head_minima, mirrored, total, value_error
+from attn_closed_form.reasons.joint_bounds import proved_above
+from tests import enumeration
+from tests.problems import games, random_game
+
+GAMES = games()
+KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
+# Share of max|v| that a proved bound may lie outside of the exact one: margins of rounding (`head_minima.py`).
+SLACK = 1e-11
+
+
+@pytest.fixture(params=list(GAMES), scope="module")
+def game(request):
+    return GAMES[request.param]
+
+
+def size(game):
+    return max(np.abs(game.v).max(), np.abs(game.v_absent).max(), np.abs(game.v_background).max()) * game.H
+
+
+def check(game, found):
+    f = enumeration.values(game)
+    assert found.lower <= f.min() and f.max() <= found.upper
+    assert found.least == game.value(found.least_present)
+    assert found.greatest == game.value(found.greatest_present)
+    if found.exact:
+        assert abs(found.least - f.min()) <= SLACK * size(game)
+        assert abs(found.greatest - f.max()) <= SLACK * size(game)
+
+
+def test_by_enumeration(game):
+    found = bounds(game)
+    check(game, found)
+    assert found.exact
+
+
+def test_by_enumeration_without_enumerating_inside(game, monkeypatch):
+    """The proofs for several heads, which small games would not need."""
+    monkeypatch.setattr(module, "ENUMERATED", 0)
+    found = bounds(game)
+    check(game, found)
+    assert found.exact or game.H > 1
+
+
+@given(seed=st.integers(0, 10**6), d=st.integers(1, 8), kind=st.sampled_from(KINDS))
+def test_one_head_is_exact(seed, d, kind):
+    rng = np.random.default_rng(seed)
+    spread = float(rng.choice([0.1, 5.0, 80.0, 3000.0]))
+    found = bounds(game := random_game(seed, d, 1, kind, spread, bias=rng.normal(), empty_value=rng.normal()))
+    assert found.exact
+    check(game, found)
+
+
+def test_ties_do_not_hide_the_light_players():
+    """A great mass at exactly the running minimum: leaving it out lets a light player be heard."""
+    game = PooledGame.from_scores([0.0, -28.0], [1.0, 1.0 - 1e-5], s_background=-28.0, v_background=1.0 - 1e-5)
+    found = bounds(game)
+    assert found.exact
+    assert found.least == pytest.approx(1.0 - 1e-5, abs=1e-12)
+
+
+def test_a_wrong_bound_is_seen(game):
+    found = bounds(game)
+    shifted = module.Bounds(**{**found.__dict__, "lower": found.lower + 1e-6 * (1 + abs(found.lower))})
+    with pytest.raises(AssertionError):
+        check(game, shifted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_limits_by_enumeration(kind):
+    """At most k players leave a coalition: exact for one head and unit costs, below the truth for other costs."""
+    d = 7
+    masks = enumeration.coalitions(d)
+    for seed in range(12):
+        game = random_game(seed, d, 1, kind, 5.0, bias=0.2)
+        base = masks[37 * seed % 128 or 127]
+        movable = np.random.default_rng(seed).random(d) < 0.8
+        cost = np.random.default_rng(seed).uniform(0.5, 2.0, d)
+        moved = masks ^ base
+        allowed = ~(moved & ~movable).any(axis=1) & (masks.any(axis=1) | (not game.can_be_empty))
+        f = enumeration.values(game)
+        for k in (1, 2, 4):
+            exact = f[allowed & (moved.sum(axis=1) <= k)].min()
+            found = total(game, head_minima(game, base[None], movable[None], np.array([float(k)])).bound)[0]
+            assert exact - SLACK <= found <= exact
+            priced = f[allowed & (moved @ cost <= k)]
+            if priced.size:
+                found = total(game, head_minima(game, base[None], movable[None], np.array([float(k)]), cost).bound)[0]
+                assert found <= priced.min()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_joint_proofs_are_true_and_go_further(kind):
+    """No goal above the minimum is ever proved; goals below the sum of the heads' minima are not the only ones."""
+    d, further = 9, 0
+    everybody = np.ones(d, dtype=bool)
+    masks = enumeration.coalitions(d)
+    for seed in range(25):
+        base = random_game(seed, d, 1, kind, 2.0)
+        noise = np.random.default_rng(seed).normal(scale=0.1, size=(3, d))
+        game = replace(base, **_three_heads(base, noise))
+        f = enumeration.values(game)
+        for limit in (None, 3.0):
+            near = masks.sum(axis=1) >= (0 if limit is None else d - limit)
+            if game.can_be_empty:
+                near = near & masks.any(axis=1)
+            least = float(f[near].min())
+            limits = None if limit is None else np.array([limit])
+            heads = float(total(game, head_minima(game, everybody[None], everybody[None], limits).bound)[0])
+            assert not proved_above(game, everybody, everybody, least + 1e-9, limit)
+            if least - heads > 1e-3:
+                further += proved_above(game, everybody, everybody, heads + (least - heads) / 4, limit)
+    assert further >= 1
+
+
+def _three_heads(game, noise):
+    rows = {name: np.repeat(getattr(game, name), 3, axis=0) for name in ("s", "v", "s_absent", "v_absent")}
+    rows |= {name: np.repeat(getattr(game, name), 3) for name in ("s_background", "v_background")}
+    return rows | {"v": rows["v"] + noise}
+
+
+def test_many_players_and_many_heads():
+    game = random_game(0, 500, 3, "replaced+background", 4.0, bias=1.0)
+    found = bounds(game)
+    values = game.value(np.random.default_rng(0).random((500, 500)) < 0.5)
+    assert found.lower <= found.least <= values.min() and values.max() <= found.greatest <= found.upper
+
+
+def test_mirrored_is_the_opposite_game(game):
+    masks = enumeration.coalitions(game.d)
+    assert (np.abs(mirrored(game).value(masks) + game.value(masks)) <= 2 * value_error(game)).all()
+
+
+def test_to_dict_is_plain():
+    import json
+
+    found = bounds(random_game(1, 5, 2, "deleted", 2.0))
+    assert set(json.loads(json.dumps(found.to_dict()))) >= {"least", "greatest", "lower", "upper", "exact"}

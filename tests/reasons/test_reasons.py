@@ -1,0 +1,193 @@
+"""Reasons: what they claim is true of all coalitions, and what they call minimal is, by enumeration."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
+from attn_closed_form.reasons import contrastive, sufficient
+from attn_closed_form.reasons.cover import Cover
+from tests.problems import games, random_game
+from tests.reasons.brute_reasons import Truth
+
+GAMES = {name: game for name, game in games().items() if game.d <= 11}
+KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
+COSTS = 1e-12  # relative: sums of costs round
+
+
+def no_enumeration(patch):
+    for module in (sufficient, contrastive):
+        patch.setattr(module, "ENUMERATED", 0)
+
+
+@pytest.fixture(params=[True, False], ids=["enumerated", "searched"])
+def enumerated(request, monkeypatch):
+    """Small games are enumerated inside; without that they go the way of the large ones."""
+    if not request.param:
+        no_enumeration(monkeypatch)
+    return request.param
+
+
+def check_sufficient(game, threshold, cost, reason):
+    truth = Truth(game, threshold, cost)
+    cheapest = truth.cheapest_sufficient()
+    assert truth.suffices[truth.number(reason.players)]
+    assert truth.sign * truth.worst(reason.players) >= truth.sign * reason.worst
+    assert truth.sign * (reason.worst - threshold) > 0
+    assert reason.lower_bound * (1 - COSTS) <= cheapest <= reason.cost * (1 + COSTS)
+    if reason.minimal:
+        assert reason.cost == pytest.approx(cheapest, rel=COSTS)
+
+
+def check_contrastive(game, threshold, cost, reason):
+    truth = Truth(game, threshold, cost)
+    cheapest = truth.cheapest_flip()
+    assert reason.lower_bound * (1 - COSTS) <= cheapest <= reason.cost * (1 + COSTS)
+    if reason.players is not None:
+        assert truth.flips[truth.number(reason.players)]
+        assert reason.after == pytest.approx(float(truth.f[~truth.number(reason.players)]), abs=1e-9)
+    if reason.minimal:
+        assert reason.cost == pytest.approx(cheapest, rel=COSTS)
+
+
+@pytest.mark.parametrize("name", list(GAMES))
+def test_table_of_games(name, enumerated):
+    game = GAMES[name]
+    cost = np.ones(game.d)
+    for threshold in (0.0, 0.5):
+        keep, flip = sufficient_reason(game, threshold), contrastive_reason(game, threshold)
+        check_sufficient(game, threshold, cost, keep)
+        check_contrastive(game, threshold, cost, flip)
+        if enumerated or game.H == 1:
+            assert keep.minimal and flip.minimal
+
+
+@given(seed=st.integers(0, 10**6), d=st.integers(1, 8), H=st.integers(1, 3), kind=st.sampled_from(KINDS))
+def test_random_games_and_costs(seed, d, H, kind):
+    rng = np.random.default_rng(seed)
+    spread = float(rng.choice([0.5, 3.0, 40.0]))
+    game = random_game(seed, d, H, kind, spread, bias=rng.normal(), empty_value=rng.normal())
+    threshold = float(rng.normal(scale=0.5))
+    costs = [None, rng.integers(1, 6, d).astype(float), rng.uniform(0.5, 2.0, d)]
+    for cost in costs:
+        paid = np.ones(d) if cost is None else cost
+        for few in (0, 12):
+            with pytest.MonkeyPatch.context() as patch:
+                if not few:
+                    no_enumeration(patch)
+                keep, flip = sufficient_reason(game, threshold, cost), contrastive_reason(game, threshold, cost)
+            check_sufficient(game, threshold, paid, keep)
+            check_contrastive(game, threshold, paid, flip)
+            if few or (H == 1 and cost is None):
+                assert keep.minimal and flip.minimal
+
+
+def test_whole_costs_of_one_head_are_solved_exactly(monkeypatch):
+    no_enumeration(monkeypatch)
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        game = random_game(seed, 9, 1, "replaced+background", 3.0)
+        cost = rng.integers(1, 9, 9).astype(float)
+        truth = Truth(game, 0.1, cost)
+        assert sufficient_reason(game, 0.1, cost).cost == truth.cheapest_sufficient()
+        assert contrastive_reason(game, 0.1, cost).cost == truth.cheapest_flip()
+
+
+@pytest.mark.parametrize("change", ["too few", "too bold", "too proud"])
+def test_the_checks_can_fail(change):
+    game = random_game(2, 7, 1, "replaced+background", 3.0)
+    reason = sufficient_reason(game)
+    assert reason.size >= 1
+    fields = dict(reason.__dict__)
+    if change == "too few":
+        fields["players"] = reason.players[1:]
+    elif change == "too bold":
+        fields["worst"] = reason.prediction
+    else:
+        fields["players"], fields["cost"], fields["lower_bound"] = tuple(range(7)), 7.0, 7.0
+    with pytest.raises(AssertionError):
+        check_sufficient(game, 0.0, np.ones(7), type(reason)(**fields))
+
+
+def test_large_game_holds_on_samples():
+    game = random_game(0, 400, 1, "deleted+background", 4.0, offset=0.3)
+    reason, flip = sufficient_reason(game), contrastive_reason(game)
+    assert reason.minimal and flip.minimal
+    masks = np.random.default_rng(0).random((400, 400)) < 0.5
+    masks[:, list(reason.players)] = True
+    assert (np.sign(reason.prediction) * game.value(masks) > 0).all()
+    present = np.ones(400, dtype=bool)
+    present[list(flip.players)] = False
+    assert np.sign(flip.prediction) * game.value(present) < 0
+
+
+def test_nobody_is_needed_and_nothing_flips():
+    game = PooledGame.from_scores([0.0, 1.0], [2.0, 3.0], s_background=0.0, v_background=1.0)
+    reason, flip = sufficient_reason(game), contrastive_reason(game)
+    assert reason.players == () and reason.minimal and reason.worst == pytest.approx(1.0)
+    assert flip.players is None and flip.minimal and flip.cost == np.inf
+    assert reason.sentence().startswith("None of the 2 words is needed")
+    assert flip.sentence(things="patches") == (
+        "No removal of patches takes the prediction to the other side: it stays positive."
+    )
+
+
+def test_the_empty_coalition_counts():
+    """Without background nobody is a coalition too, with a value of its own."""
+    game = PooledGame.from_scores([0.0, 1.0], [2.0, 3.0], empty_value=-1.0)
+    assert sufficient_reason(game).size == 1
+    flip = contrastive_reason(game)
+    assert flip.players == (0, 1) and flip.after == -1.0
+
+
+def test_sentences_below_a_threshold():
+    game = PooledGame.from_scores([0.0, 0.0, 0.0], [-4.0, 1.0, 2.0], s_background=0.0, v_background=0.0)
+    reason, flip = sufficient_reason(game, 0.5), contrastive_reason(game, 0.5)
+    text = reason.sentence(["dull", "fine", "superb"])
+    assert text.startswith("This 1 of 3 words suffices: dull. Whatever becomes of the others, the prediction stays")
+    assert "below 0.5 (at most -0.25)" in text and text.endswith("No smaller set suffices.")
+    assert flip.sentence(["dull", "fine", "superb"]).startswith("Without this one of 3 words the prediction is above")
+
+
+def test_json():
+    game = random_game(1, 6, 2, "deleted", 2.0)
+    for reason in (sufficient_reason(game), contrastive_reason(game), contrastive_reason(game, -50.0)):
+        assert json.loads(json.dumps(reason.to_dict(), allow_nan=False))["minimal"] in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"threshold": np.nan}, "threshold: expected a finite number"),
+        ({"threshold": 2.0}, "threshold: the prediction is 2 itself"),
+        ({"cost": [1.0]}, "cost: expected 2 positive numbers"),
+        ({"cost": [1.0, 0.0]}, "cost: expected 2 positive numbers"),
+    ],
+)
+def test_errors(arguments, message):
+    game = PooledGame.from_scores([0.0, 0.0], [2.0, 2.0])
+    with pytest.raises(ValueError, match=message):
+        sufficient_reason(game, **arguments)
+
+
+def test_knapsack_by_enumeration():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        gain, cost = rng.normal(size=6), rng.integers(1, 5, 6).astype(float)
+        cover = Cover.of(gain, cost)
+        masks = ((np.arange(64)[:, None] >> np.arange(6)) & 1).astype(bool)
+        for c in range(int(cost.sum()) + 1):
+            assert cover.best[c] == pytest.approx((masks @ gain)[masks @ cost <= c].max(), abs=1e-12)
+            assert cost[cover.items(c)].sum() <= c
+            assert gain[cover.items(c)].sum() == pytest.approx(cover.best[c], abs=1e-12)
+
+
+def test_of_equally_small_sets_the_one_furthest_on_its_side_is_named():
+    game = PooledGame.from_scores([[0.0, 0.0, 0.0]] * 2, [[0.1, 3.0, 0.5]] * 2, s_background=-5.0, v_background=0.1)
+    reason = sufficient_reason(game)
+    assert reason.size == 0 or reason.players == (1,)
+    flipped = PooledGame.from_scores([[0.0, 0.0, 0.0]] * 2, [[0.1, 3.0, 0.5]] * 2, s_background=-5.0, v_background=-0.1)
+    assert sufficient_reason(flipped).players == (1,)

@@ -1,0 +1,49 @@
+"""Small corpora, and ways to run and read them."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from attn_closed_form.run.mappers import here
+from attn_closed_form.run.plan import planned
+from attn_closed_form.run.run import run
+from attn_closed_form.run.task import Task
+
+WORDS = ["the", "film", "was", "a", "slow", "but", "wonderful", "story", "with", "bad", "acting", "so", "dull", "fine"]
+ROOT = Path(__file__).parents[2]
+
+
+def texts(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, size=rng.integers(3, 30))) for _ in range(n)]
+
+
+def write(path, values, column="text", **options):
+    pq.write_table(pa.table({"id": pa.array(range(len(values))), column: pa.array(values)}), path, **options)
+    return path
+
+
+def read(folder):
+    return pa.concat_tables([pq.read_table(part) for part in sorted(Path(folder).glob("part-*.parquet"))])
+
+
+def run_all(source, folder, task=None, part_rows=4, mapper=here, **options):
+    """Explain everything; returns the last progress, or None if nothing was to do."""
+    task = task or Task()
+    with planned(source, folder, task, part_rows, **options) as plan:
+        return [None, *run(task, plan.missing, mapper)][-1]
+
+
+def part_bytes(folder):
+    return {part.name: part.read_bytes() for part in sorted(Path(folder).glob("part-*.parquet"))}
+
+
+def wait_for(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)
+    return found

@@ -1,0 +1,254 @@
+"""The fault table of docs/corpus.md, row by row: nothing lost, nothing doubled, no process left, a clear line."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
+pq = pytest.importorskip("pyarrow.parquet")
+psutil = pytest.importorskip("psutil", reason="needs the corpus extra")
+
+from attn_closed_form import Settings  # noqa: E402
+from attn_closed_form.cli.main import main  # noqa: E402
+from attn_closed_form.run.mappers import Processes  # noqa: E402
+from attn_closed_form.run.parts import MANIFEST  # noqa: E402
+from attn_closed_form.run.plan import METADATA, planned  # noqa: E402
+from attn_closed_form.run.run import run  # noqa: E402
+from attn_closed_form.run.task import CorpusError, Task  # noqa: E402
+from tests.run.corpora import ROOT, part_bytes, read, run_all, texts, wait_for, write  # noqa: E402
+from tests.run.models import Killer  # noqa: E402
+
+ROWS, PART_ROWS = 240, 3
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A corpus, and the bytes of a run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    source = write(folder / "in.parquet", texts(ROWS), row_group_size=400)
+    run_all(source, folder / "out", part_rows=PART_ROWS)
+    return source, part_bytes(folder / "out")
+
+
+class Run:
+    """`corpus run` as a process of its own, with two workers."""
+
+    def __init__(self, source, out, *options, **how):
+        self.out = out
+        command = [sys.executable, "-m", "attn_closed_form", "corpus", "run", str(source), str(out)]
+        command += ["--workers", "2", "--part-rows", str(PART_ROWS), "--progress", "plain", *options]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, cwd=ROOT, **pipes, **how)
+
+    def under_way(self):
+        """Wait until some parts are done; returns the processes of the run, itself first."""
+        wait_for(lambda: len(list(self.out.glob("part-*"))) >= 4)
+        own = psutil.Process(self.process.pid)
+        return [own, *own.children(recursive=True)]
+
+    def end(self):
+        try:
+            out, err = self.process.communicate(timeout=30)
+        finally:
+            self.process.kill()
+        return self.process.returncode, out, err
+
+
+def workers_of(processes):
+    return [process for process in processes[1:] if "spawn_main" in " ".join(process.cmdline())]
+
+
+def check_all_gone(processes):
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    assert not alive
+
+
+def check_resumes(whole, out):
+    """Parts that are there are whole, some are missing, and the next run makes the very bytes of an undisturbed one."""
+    source, expected = whole
+    there = part_bytes(out)
+    assert there.items() <= expected.items()
+    assert 0 < len(there) < len(expected)
+    assert run_all(source, out, part_rows=PART_ROWS).rows == ROWS - PART_ROWS * len(there)
+    assert part_bytes(out) == expected
+    assert sorted(os.listdir(out)) == [MANIFEST, *expected]
+
+
+def test_kill_of_main(whole, tmp_path):
+    started = Run(whole[0], tmp_path / "out")
+    processes = started.under_way()
+    assert len(workers_of(processes)) == 2
+    started.process.send_signal(signal.SIGKILL)
+    assert started.end()[0] == -signal.SIGKILL
+    check_all_gone(processes)
+    check_resumes(whole, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_stop_of_main(whole, tmp_path, number, status):
+    started = Run(whole[0], tmp_path / "out", start_new_session=True)
+    processes = started.under_way()
+    if number == signal.SIGINT:  # as a terminal does, to the whole group
+        os.killpg(started.process.pid, number)
+    else:
+        started.process.send_signal(number)
+    code, out, err = started.end()
+    assert (code, out) == (status, "")
+    assert "Traceback" not in err
+    done = PART_ROWS * len(part_bytes(tmp_path / "out"))
+    assert f"stopped: {done:,} of {ROWS:,} documents are in" in err.replace(f"{done} of", f"{done:,} of")
+    assert "the same command goes on" in err
+    check_all_gone(processes)
+    check_resumes(whole, tmp_path / "out")
+
+
+def test_kill_of_a_worker(whole, tmp_path):
+    started = Run(whole[0], tmp_path / "out")
+    workers_of(started.under_way())[0].kill()
+    code, out, err = started.end()
+    assert code == 0
+    assert "a worker was lost (killed by SIGKILL, as the system does when memory runs out)" in err
+    assert f"{ROWS:,} documents, {ROWS:,} now" in out and "1 workers lost and replaced" in out
+    assert part_bytes(tmp_path / "out") == whole[1]
+
+
+def test_a_row_that_kills_its_worker_twice_is_explained_in_the_end(tmp_path):
+    (tmp_path / "killed").mkdir()
+    source = write(tmp_path / "in.parquet", [*texts(6), "poison", *texts(3)])
+    task = Task(model=Killer("poison", str(tmp_path / "killed"), times=2))
+    last = run_all(source, tmp_path / "out", task, part_rows=5, mapper=Processes(1))
+    assert (last.rows, last.failed, last.lost) == (10, 0, 2)
+    assert read(tmp_path / "out")["row"].to_pylist() == list(range(10))
+
+
+def test_a_row_that_always_kills_its_worker_gets_an_error_and_its_neighbours_do_not(tmp_path):
+    (tmp_path / "killed").mkdir()
+    source = write(tmp_path / "in.parquet", [*texts(6), "poison", "fine", "poison"])
+    task = Task(model=Killer("poison", str(tmp_path / "killed")))
+    notes = []
+    with planned(source, tmp_path / "out", task, 5) as plan:
+        for last in run(task, plan.missing, Processes(1)):
+            notes.append(last.note)
+    assert (last.rows, last.failed, last.lost) == (9, 2, 4)
+    told = "\n".join(notes)
+    assert "row 6 is given up after 3 attempts" in told and "row 8 is given up after 4 attempts" in told
+    rows = read(tmp_path / "out").to_pylist()
+    assert [row["row"] for row in rows if row["error"]] == [6, 8]
+    assert "3 processes ended at this part (killed by SIGKILL" in rows[6]["error"]
+    assert rows[7]["shapley"]
+
+
+def test_workers_that_cannot_start_end_the_run(tmp_path, monkeypatch):
+    from attn_closed_form.run import mappers
+
+    source = write(tmp_path / "in.parquet", texts(3))
+    monkeypatch.setattr(mappers, "_work", os._exit)
+    monkeypatch.setattr(mappers, "start", lambda target, *_: _started_to_fail())
+    with pytest.raises(CorpusError, match="workers cannot start: 3 of them ended with status 7"):
+        run_all(source, tmp_path / "out", mapper=Processes(1))
+
+
+def _started_to_fail():
+    from multiprocessing import get_context
+
+    process = get_context("spawn").Process(target=os._exit, args=(7,))
+    process.start()
+    return process
+
+
+def test_a_full_disk(whole, tmp_path):
+    resource = pytest.importorskip("resource")
+
+    def little_room():  # no file of this process and its children may be larger
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, 6_000))
+
+    code, out, err = Run(whole[0], tmp_path / "out", preexec_fn=little_room).end()
+    assert (code, out) == (1, "")
+    assert "Traceback" not in err and "File too large" in err
+    assert part_bytes(tmp_path / "out").items() <= whole[1].items()
+    run_all(whole[0], tmp_path / "out", part_rows=PART_ROWS)
+    assert part_bytes(tmp_path / "out") == whole[1]
+
+
+def test_two_runs_at_once(whole, tmp_path, capsys):
+    started = Run(whole[0], tmp_path / "out")
+    started.under_way()
+    assert main(["corpus", "run", str(whole[0]), str(tmp_path / "out"), "--part-rows", str(PART_ROWS)]) == 1
+    assert "another run is at work in this folder" in capsys.readouterr().err
+    assert main(["corpus", "run", str(whole[0]), str(tmp_path / "out"), "--restart"]) == 1
+    capsys.readouterr()
+    assert started.end()[0] == 0
+    assert part_bytes(tmp_path / "out") == whole[1]
+
+
+def test_a_changed_input_is_refused_even_with_the_same_size(tmp_path):
+    source, out = tmp_path / "in.csv", tmp_path / "out"
+    source.write_text("text\n" + "fine film\n" * 8)
+    run_all(source, out)
+    before = part_bytes(out)
+    stat = source.stat()
+    source.write_text("text\n" + "dull film\n" * 8)
+    os.utime(source, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert source.stat().st_size == stat.st_size
+    with pytest.raises(CorpusError, match=r"in\.csv has changed\. --restart removes them"):
+        run_all(source, out)
+    assert part_bytes(out) == before
+    assert run_all(source, out, restart=True).rows == 8
+    assert read(out)["labels"].to_pylist() == [["dull", "film"]] * 8
+
+
+def test_other_options_are_refused_by_name(tmp_path):
+    source, out = write(tmp_path / "in.parquet", texts(9)), tmp_path / "out"
+    run_all(source, out)
+    changes = {
+        r"--absent was the default and is deleted": {"task": Task(settings=Settings(absent="deleted"))},
+        r"--method was shapley and is shapley,loo": {"task": Task(methods=("shapley", "loo"))},
+        r"--part-rows was 4 and is 5": {"part_rows": 5},
+        r"was made by version 0\.0, this is": {"task": Task(), "forge": True},
+        r"the input files are others": {"source": write(tmp_path / "other.parquet", texts(9))},
+        r"the model is another one": {"task": Task(model=Killer("x", "y"))},
+    }
+    for message, change in changes.items():
+        if change.pop("forge", False):
+            change["task"] = Task()
+            _forge_version(out / MANIFEST)
+        with pytest.raises(CorpusError, match=message):
+            run_all(change.pop("source", source), out, change.pop("task", None), **{"part_rows": 4, **change})
+        if "version" in message:
+            run_all(source, out, restart=True)
+    with pytest.raises(CorpusError, match="expected a new or empty folder"):
+        run_all(source, tmp_path, restart=True)  # a folder that is not ours is never cleared
+    assert source.exists()
+
+
+def _forge_version(file):
+    schema = pq.read_schema(file)
+    forged = schema.metadata[METADATA].replace(b'"version": "', b'"version": "0.0", "was": "')
+    pq.write_table(schema.with_metadata({METADATA: forged}).empty_table(), file)
+
+
+def test_an_input_that_changes_while_the_run_is_at_work(tmp_path):
+    source, out = write(tmp_path / "in.parquet", texts(12)), tmp_path / "out"
+    with planned(source, out, Task(), 4) as plan:
+        steps = run(Task(), plan.missing)
+        assert next(steps).rows == 4
+        write(source, texts(12, seed=1))
+        with pytest.raises(CorpusError, match="changed while the run was at work"):
+            next(steps)
+    assert len(part_bytes(out)) == 1
+    with pytest.raises(CorpusError, match="has changed"):
+        run_all(source, out)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
+    source, out = write(tmp_path / "in.parquet", texts(9)), tmp_path / "out"
+    with planned(source, out, Task(), 4) as plan:
+        monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            list(run(Task(), plan.missing))
+        assert os.listdir(Path(plan.missing[0].work)) == []
+    assert os.listdir(out) == [MANIFEST]

@@ -1,0 +1,132 @@
+"""The commands `corpus run` and `corpus summary`: what they print, and that the summary adds up."""
+
+import json
+
+import numpy as np
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
+
+from attn_closed_form import Settings, TextClassifier, Vocabulary, random_weights  # noqa: E402
+from attn_closed_form.cli.main import main  # noqa: E402
+from attn_closed_form.run.plan import planned  # noqa: E402
+from attn_closed_form.run.reporter import Meter, reported  # noqa: E402
+from attn_closed_form.run.run import Progress, run  # noqa: E402
+from attn_closed_form.run.summary import plot_summary, summarize  # noqa: E402
+from attn_closed_form.run.task import CorpusError, Task  # noqa: E402
+from tests.run.corpora import WORDS, read, run_all, texts, write  # noqa: E402
+
+
+def test_the_commands(tmp_path, capsys):
+    source = write(tmp_path / "in.parquet", [*texts(20), None], column="review")
+    out = str(tmp_path / "out")
+    command = ["corpus", "run", str(source), out, "--column", "review", "--workers", "1", "--part-rows", "7"]
+    assert main([*command, "--progress", "json"]) == 0
+    printed = capsys.readouterr()
+    assert "21 documents, 21 now" in printed.out and "1 with an error" in printed.out
+    last = json.loads(printed.err.splitlines()[-1])
+    assert (last["event"], last["rows"], last["of"], last["on_disk"], last["errors"]) == ("end", 21, 21, 21, 1)
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert "21 documents, 0 now" in printed.out and "21 of 21 documents are there already" in printed.err
+    assert main([*command, "--tol", "1e-6"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err.count("\n") == 1 and "--tol was 1e-10 and is 1e-06" in printed.err
+    assert main([*command, "--tol", "1e-6", "--restart", "--columns", "", "--progress", "none"]) == 0
+    assert capsys.readouterr().err == ""
+    assert read(out).column_names[:2] == ["row", "labels"]
+    figure = tmp_path / "words.png"
+    assert main(["corpus", "summary", out, "--json", "--top", "5", "--plot", str(figure)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rows"], found["of"], found["failed"]) == (21, 21, 1)
+    (only,) = found["outputs"]
+    assert (only["output"], only["documents"], len(only["words"])) == ("positive", 20, 5)
+    assert figure.stat().st_size > 1000
+    assert main(["corpus", "summary", out]) == 0
+    printed = capsys.readouterr().out
+    assert only["words"][0]["word"] in printed and "21 documents, 1 with an error" in printed
+    assert main(["corpus", "summary", str(tmp_path / "nothing")]) == 1
+    assert "expected the parts" in capsys.readouterr().err
+    assert main(["corpus", "run", str(tmp_path / "nothing"), out]) == 1
+    assert main(["corpus", "summary", out, "--output", "purple"]) == 1
+    assert "expected one of positive, got 'purple'" in capsys.readouterr().err
+
+
+def test_all_rows_bad_is_status_1(tmp_path, capsys):
+    source = write(tmp_path / "in.parquet", [None, ""])
+    assert main(["corpus", "run", str(source), str(tmp_path / "out"), "--workers", "1"]) == 1
+    assert "2 with an error" in capsys.readouterr().out
+
+
+def three_classes():
+    words = ["[CLS]", "[UNK]", *WORDS]
+    weights = random_weights(seed=5, D=len(words), T_max=40, C=3, score_scale=2.0)
+    return TextClassifier(weights, Vocabulary(words), ("sports", "trade", "crops"))
+
+
+@pytest.mark.parametrize("players", ["words", "positions"])
+def test_a_summary_adds_up_class_by_class(tmp_path, players):
+    source = write(tmp_path / "in.parquet", [*texts(30), None])
+    run_all(source, tmp_path / "out", Task(model=three_classes(), settings=Settings(players=players)))
+    summary = summarize(tmp_path / "out")
+    table = [row for row in read(tmp_path / "out").to_pylist() if row["error"] is None]
+    total, documents = {}, {}
+    for row in table:
+        for word in set(row["labels"]):
+            documents[row["output"], word] = documents.get((row["output"], word), 0) + 1
+        for word, score in zip(row["labels"], row["shapley"], strict=True):
+            total[row["output"], word] = total.get((row["output"], word), 0.0) + score
+    assert len(summary.outputs) > 1 and (summary.rows, summary.of, summary.failed) == (31, 31, 1)
+    for o, output in enumerate(summary.outputs):
+        assert summary.documents[o] == sum(row["output"] == output for row in table)
+        for w, word in enumerate(summary.words):
+            assert np.isclose(summary.sums[w, o], total.get((output, word), 0.0), rtol=1e-12, atol=1e-12)
+            assert summary.counts[w, o] == documents.get((output, word), 0)
+        by_mean = summary.top(output, 3, by="mean", least_documents=2)
+        assert all(word.documents >= 2 for word in by_mean)
+        assert [abs(w.mean) for w in by_mean] == sorted((abs(w.mean) for w in by_mean), reverse=True)
+    with pytest.raises(ValueError, match="by"):
+        summary.top(output, by="x")
+    with pytest.raises(CorpusError, match="expected a method among shapley"):
+        summarize(tmp_path / "out", "lime")
+
+
+@pytest.mark.parametrize("by", ["total", "mean"])
+def test_the_chart_draws_what_it_is_ordered_by(tmp_path, by):
+    pytest.importorskip("matplotlib").use("Agg")
+    import matplotlib.pyplot as plt
+
+    run_all(write(tmp_path / "in.parquet", texts(30)), tmp_path / "out")
+    words = summarize(tmp_path / "out").top("positive", 8, by=by)
+    ax = plot_summary(words, "title", by)
+    lengths = [bar.get_width() for bar in sorted(ax.patches, key=lambda bar: -bar.get_y())]
+    plt.close(ax.figure)
+    assert lengths == [getattr(word, by) for word in words]
+    assert np.all(np.diff(np.abs(lengths)) <= 0)
+
+
+def test_a_summary_of_an_unfinished_run_says_so(tmp_path, capsys):
+    source = write(tmp_path / "in.parquet", texts(12))
+    with planned(source, tmp_path / "out", Task(), 4) as plan:
+        next(run(Task(), plan.missing))
+    assert main(["corpus", "summary", str(tmp_path / "out")]) == 0
+    assert "4 of 12 (the run is not finished) documents" in capsys.readouterr().out
+
+
+def test_progress_tells_rows_rate_time_and_errors(capsys, monkeypatch):
+    from attn_closed_form.run import reporter
+
+    now = [0.0]
+    monkeypatch.setattr(reporter.time, "monotonic", lambda: now[0])
+    meter = Meter(1000, before=100, clock=lambda: now[0])
+    with reported(meter, "plain") as show:
+        for second in range(1, 61):
+            now[0] = float(second)
+            rate = 2 if second <= 30 else 10
+            done = 2 * min(second, 30) + 10 * max(0, second - 30)
+            show(Progress(done - 1, failed=3, running=1, note="a worker was lost" if second == 5 else ""))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "a worker was lost"
+    assert lines[1] == "120 of 1,000 documents (12 %), 2 per second, 7 min 20 s left, 3 with an error"
+    assert rate == 10 and lines[-1].startswith("460 of 1,000 documents (46 %), 10 per second, 55 s left")
+    assert len(lines) == 7
