@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bag_faithfulness import LabelledBags, load_mil_csv
 from jax_model import AttentionBagClassifier
 
+from .bag_faithfulness import LabelledBags, load_mil_csv
 from .harness import Bar, Row, report
 
 # Accuracy that we promise, and that of gated attention in Ilse et al. 2018, Table 1.

@@ -28,12 +28,12 @@ import numpy as np
 from attn_closed_form import Bag, BagClassifier, PooledGame, shapley
 from attn_closed_form._types import Array
 from attn_closed_form.explanations.ranks import auroc
-from benchmarks.bag_faithfulness import digit_slides, load_idx
-from benchmarks.faithfulness import aopc, class_probability, deletion_curve
 from jax_model import AttentionBagClassifier
 from jax_model.training.bag_network import bag_logits
 
+from .bag_faithfulness import digit_slides, load_idx
 from .bag_training import FOLDS, folds, load
+from .faithfulness import aopc, class_probability, deletion_curve
 from .harness import Row, report
 
 METHODS = {

@@ -26,7 +26,7 @@ from attn_closed_form.run.plan import planned
 from attn_closed_form.run.reporter import Meter, reported
 from attn_closed_form.run.run import run
 from attn_closed_form.run.task import Task
-from benchmarks.datasets import load_imdb
+from jax_model.training.imdb import load_imdb
 
 from .harness import Bar, report
 from .web import children

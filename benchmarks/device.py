@@ -50,7 +50,7 @@ def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
     if path is None:
         lengths = np.random.default_rng(SEED).integers(60, weights.T_max - 1, count)
         return [random_document(weights, int(n), SEED + i) for i, n in enumerate(lengths)]
-    from benchmarks.datasets import load_imdb
+    from jax_model.training.imdb import load_imdb
 
     texts = load_imdb(path, "test").texts
     step = max(1, len(texts) // count)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.datasets import Reviews, load_imdb
+from jax_model.training.imdb import Reviews, load_imdb
 
 from .harness import report
 

@@ -22,8 +22,9 @@ import numpy as np
 
 from attn_closed_form._types import Array, Masks
 from attn_closed_form.explanations.ranks import auroc, spearman
-from benchmarks.datasets import load_imdb
-from benchmarks.faithfulness import (
+from jax_model.training.imdb import load_imdb
+
+from .faithfulness import (
     Value,
     aopc,
     class_probability,
@@ -33,7 +34,6 @@ from benchmarks.faithfulness import (
     removal,
     strict_fidelity,
 )
-
 from .harness import report
 from .minilm_fit import all_fits, fit_stage, open_store, parser, reviews
 from .minilm_inside import Inside

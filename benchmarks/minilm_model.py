@@ -23,9 +23,10 @@ import numpy as np
 from attn_closed_form._types import Array, Ids, Masks, Span
 from attn_closed_form.models.sentences import sentences
 from attn_closed_form.models.transformer_classifier import TransformerClassifier
-from benchmarks.datasets import load_imdb, load_yelp_hat
+from jax_model.training.imdb import load_imdb
 
 from .harness import plain
+from .yelp_hat import load_yelp_hat
 
 SHORTEST, LONGEST = 16, 60
 # Sentences are taken while they fit into so many tokens.

@@ -21,8 +21,8 @@ import torch
 
 from attn_closed_form import Slalom, SlalomWarning, slalom_fit_eff, slalom_fit_fidel, slalom_linearized
 from attn_closed_form._types import Array, Ids
-from benchmarks.faithfulness import Value, linear_surrogate, removal, slalom_surrogate
 
+from .faithfulness import Value, linear_surrogate, removal, slalom_surrogate
 from .lime_runs import lime_by_masks
 from .minilm_inside import IG_STEPS, Inside
 from .minilm_model import Counted, Document, Transformer

@@ -17,10 +17,10 @@ import numpy as np
 
 from attn_closed_form import load_demo_model
 from attn_closed_form._types import Array
-from benchmarks.datasets import load_imdb
-from benchmarks.faithfulness import removal
 from jax_model.training.fit import cross_entropy, fit
+from jax_model.training.imdb import load_imdb
 
+from .faithfulness import removal
 from .paper_tables import TABLE_12
 from .reproduction import Run, claim, mean_row
 from .reviews import imdb_documents, removal_scores

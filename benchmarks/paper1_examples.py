@@ -22,7 +22,7 @@ from attn_closed_form import AttentionWeights, alpha_avg, alpha_max, attention, 
 from attn_closed_form._types import Array
 from attn_closed_form.models.text_classifier import TextClassifier
 from attn_closed_form.show.plots import plot_attention_matrices, plot_table
-from benchmarks.datasets import load_imdb
+from jax_model.training.imdb import load_imdb
 
 from .correlations import pearson, spearman
 from .reproduction import Row, Run, claim, mean_row

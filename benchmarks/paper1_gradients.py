@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from attn_closed_form import AttentionWeights, attention, gradient
 from attn_closed_form._types import Array
-from benchmarks.datasets import load_imdb
 from jax_model import params_from_weights
+from jax_model.training.imdb import load_imdb
 from jax_model.witness import oracle
 
 from .correlations import pearson, spearman

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from attn_closed_form import alpha_avg, gradient, lime_limit, load_demo_model, pooled_game, predict
 from attn_closed_form._types import Array
-from benchmarks.datasets import load_imdb
 from jax_model.training.batches import encode_documents
+from jax_model.training.imdb import load_imdb
 from jax_model.transformers.transformer import PAD, Config, Tree
 
 from .correlations import pearson, pool_words

@@ -31,7 +31,7 @@ from attn_closed_form import (
 )
 from attn_closed_form._types import Array
 from attn_closed_form.game.pooled_game import PooledGame
-from benchmarks.datasets import load_imdb
+from jax_model.training.imdb import load_imdb
 
 from .harness import Bar
 from .lime_runs import Ids, lime_by_masks, lime_package, words_deleted

@@ -29,7 +29,7 @@ from attn_closed_form import (
     pooled_game,
     sufficient_reason,
 )
-from benchmarks.datasets import load_imdb
+from jax_model.training.imdb import load_imdb
 
 from . import anchors
 from .harness import RESULTS, Bar, best_of, report

@@ -18,9 +18,8 @@ import numpy as np
 
 from attn_closed_form import load_demo_model, load_model
 from attn_closed_form.models.text_classifier import TextClassifier
-from benchmarks.datasets import load_imdb
 from jax_model.training.config import Config
-from jax_model.training.split import split_by_film
+from jax_model.training.imdb import load_imdb, split_by_film
 from jax_model.training.train import train
 
 from .reproduction import Run

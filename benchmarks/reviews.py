@@ -22,8 +22,9 @@ from attn_closed_form import Vocabulary, load_demo_model, slalom_fit_eff, slalom
 from attn_closed_form._types import Array
 from attn_closed_form.explanations.ranks import auroc, spearman
 from attn_closed_form.game.pooled_game import PooledGame
-from benchmarks.datasets import load_imdb, load_yelp_hat
-from benchmarks.faithfulness import (
+from jax_model.training.imdb import load_imdb
+
+from .faithfulness import (
     Value,
     aopc,
     class_probability,
@@ -32,7 +33,6 @@ from benchmarks.faithfulness import (
     naive_bayes_scores,
     strict_fidelity,
 )
-
 from .reproduction import Run, mean_row
 from .reviews_rows import (
     REMOVALS,
@@ -47,6 +47,7 @@ from .reviews_rows import (
 from .rivals import explanations
 from .shapley import kernel_shap
 from .text_models import T_MAX, Ids, Subject, classifier, transformer
+from .yelp_hat import load_yelp_hat
 
 SHORTEST = 32
 UNSIGNED = ("SLALOM-fidel, s", "SLALOM-eff, s")

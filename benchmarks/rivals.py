@@ -17,8 +17,8 @@ from attn_closed_form.game.pooled_game import PooledGame
 from attn_closed_form.slalom.design import deletions
 from attn_closed_form.slalom.fitted import fit_sequences
 from attn_closed_form.slalom.solvers import Optimum
-from benchmarks.faithfulness import Value, linear_surrogate, slalom_surrogate
 
+from .faithfulness import Value, linear_surrogate, slalom_surrogate
 from .lime_runs import lime_by_masks
 from .shapley import kernel_shap
 from .text_models import Ids, Subject

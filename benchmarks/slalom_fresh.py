@@ -35,7 +35,7 @@ import torch
 
 import attn_closed_form.slalom as slalom_package
 from attn_closed_form import Slalom, SlalomFit, SlalomWarning, load_demo_model, predict_many, slalom_fit_fidel
-from benchmarks.datasets import load_imdb
+from jax_model.training.imdb import load_imdb
 
 from .harness import RESULTS, Bar, report
 from .slalom import Box, Ids

@@ -27,10 +27,9 @@ from attn_closed_form import (
 )
 from attn_closed_form._types import Array
 from attn_closed_form.game.pooled_game import PooledGame
-from benchmarks.datasets import Reviews
-from benchmarks.faithfulness import Value, removal
 from jax_model.training.batches import Documents, encode_documents, pad_rows
 from jax_model.training.fit import cross_entropy, fit
+from jax_model.training.imdb import Reviews
 from jax_model.transformers.lrp import (
     transformer_gradient,
     transformer_integrated_gradients,
@@ -46,6 +45,8 @@ from jax_model.transformers.transformer import (
     pad_documents,
     predict_documents,
 )
+
+from .faithfulness import Value, removal
 
 T_MAX = 64
 

@@ -39,9 +39,9 @@ from attn_closed_form import TextClassifier
 from attn_closed_form.files.labelled import Labelled
 from attn_closed_form.files.tables import read_rows
 from attn_closed_form.models.text import tokenize
-from benchmarks.datasets import load_imdb
 from jax_model.training.config import AUTOMATIC, Config, automatic
-from jax_model.training.split import SENTIMENTS, Split, split_by_film, split_stratified, together
+from jax_model.training.imdb import SENTIMENTS, load_imdb, split_by_film
+from jax_model.training.split import Split, split_stratified, together
 from jax_model.training.train import train
 
 from .harness import Bar, Row, report

@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 
 from attn_closed_form import DEFAULT_METHODS, METHODS, load_demo_model
-from benchmarks.harness import Bar, relative_error, report
+
+from .harness import Bar, relative_error, report
 
 SEED = 0
 TOKENS = 100

@@ -22,12 +22,12 @@ import numpy as np
 from attn_closed_form.files.labelled import Labelled, read_labelled, split_files
 from attn_closed_form.show.model_card import scores_table
 from attn_closed_form.show.sanitize import elide, visible
-from benchmarks.datasets import load_imdb
 
 from .config import AUTOMATIC, CHOICES, SETTLED_BY_TEXTS, Config, automatic
 from .devices import CHOICES as DEVICES
 from .devices import device_mesh, join_cluster
-from .split import Split, split_by_film, split_stratified
+from .imdb import load_imdb, split_by_film
+from .split import Split, split_stratified
 from .train import Result, refit_checkpoint, train
 
 DESCRIPTION = """\

@@ -1,33 +1,18 @@
-"""What to train on and what to hold out: stratified for any table, by film for IMDB.
+"""What to train on and what to hold out: a share of every class, drawn with the seed.
 
-**Any table**: a share of every class, drawn with the seed. A class with one text is trained on and cannot be held out;
-a `TableWarning` says so.
-
-**IMDB.** P1 (appendix F) has 20,000 reviews to train on and 5,000 to validate with, and does not say which. In aclImdb
-the reviews of one film have neighbouring numbers (neighbours share a hundred times more rare words than random pairs
-do), and no film is in both train and test. A random split therefore validates on films that the model has seen: the
-same settings showed 88.7 % with a random split and 85.4 % with ours, which takes the last fifth of the numbers of each
-class, so that validation asks what the test set asks. For the same reason the vocabulary counts a word once per group
-of `FILM_NUMBERS` neighbours: a hero's name, frequent in the reviews of one film, tells nothing about the next.
+A class with one text is trained on and cannot be held out, and a `TableWarning` names it. `imdb.py` splits by film.
 """
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_closed_form.files.labelled import Labelled
 from attn_closed_form.files.tables import TableWarning
-from benchmarks.datasets import Reviews
-
-# IMDB has at most 30 reviews per film, and the two classes are numbered apart.
-FILM_NUMBERS = 25
-SENTIMENTS = ("negative", "positive")
 
 
 class Split(NamedTuple):
@@ -79,33 +64,3 @@ def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split
     if not held_out.any():
         raise ValueError(f"validation: expected a class with at least two texts, got {len(data.texts)} single ones")
     return Split(data.take(np.flatnonzero(~held_out)), data.take(np.flatnonzero(held_out)))
-
-
-def review_numbers(names: Sequence[str]) -> NDArray[np.int64]:
-    """The numbers in names such as 'train/pos/127_9.txt'; without them, the order itself.
-
-    >>> review_numbers(["train/neg/127_3.txt", "train/pos/4_10.txt"])
-    array([127,   4])
-    """
-    found = [re.search(r"(\d+)_\d+\.txt$", name) for name in names]
-    return np.array([int(match[1]) if match else i for i, match in enumerate(found)], dtype=np.int64)
-
-
-def split_by_film(reviews: Reviews, share: float = 0.2) -> Split:
-    """Hold out the last numbers of each class: 5,000 of IMDB's 25,000 reviews."""
-    if not 0 < share < 1:
-        raise ValueError(f"validation: expected a fraction between 0 and 1, got {share}")
-    numbers = review_numbers(reviews.names)
-    held_out = np.zeros(len(numbers), dtype=bool)
-    for label in (0, 1):
-        members = np.flatnonzero(reviews.labels == label)
-        count = round(share * len(members))
-        if not 0 < count < len(members):
-            raise ValueError(
-                f"validation: expected a fraction that leaves reviews of label {label} on both sides, "
-                f"got {share} of {len(members)}"
-            )
-        held_out[members[np.argsort(numbers[members], kind="stable")][len(members) - count :]] = True
-    data, rows = Labelled(reviews.texts, reviews.labels, SENTIMENTS), np.flatnonzero(~held_out)
-    films = [(int(reviews.labels[i]), int(numbers[i]) // FILM_NUMBERS) for i in rows]
-    return Split(data.take(rows), data.take(np.flatnonzero(held_out)), films)

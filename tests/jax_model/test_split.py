@@ -1,12 +1,11 @@
-"""What is held out: a share of every class, or the last films of IMDB."""
+"""What is held out: a share of every class."""
 
 import numpy as np
 import pytest
 
 from attn_closed_form.files.labelled import Labelled
 from attn_closed_form.files.tables import TableWarning
-from benchmarks.datasets import Reviews
-from jax_model.training.split import split_by_film, split_stratified
+from jax_model.training.split import split_stratified
 
 
 def labelled(*counts):
@@ -34,26 +33,3 @@ def test_a_class_with_one_text_is_trained_on_and_said():
         split_stratified(labelled(1, 1, 1))
     with pytest.raises(ValueError, match="validation: expected a fraction between 0 and 1, got 0"):
         split_stratified(labelled(5, 5), 0)
-
-
-def numbered_reviews(n):
-    """2n reviews, numbered 0..n-1 in each class; the text is the name."""
-    names = [f"train/{label}/{i}_5.txt" for label in ("neg", "pos") for i in range(n)]
-    return Reviews(names, np.repeat([0, 1], n), names)
-
-
-def test_split_by_film_keeps_neighbouring_numbers_together():
-    reviews = numbered_reviews(25)
-    training, held_out, groups = split_by_film(reviews, 0.2)
-    assert training.classes == ("negative", "positive") and len(groups) == 40
-    assert sorted(held_out.texts) == sorted(f"train/{c}/{i}_5.txt" for c in ("neg", "pos") for i in range(20, 25))
-    assert not set(training.texts) & set(held_out.texts) and len(training.texts) == 40
-    with pytest.raises(ValueError, match="validation: expected a fraction between 0 and 1, got 1"):
-        split_by_film(reviews, 1.0)
-    with pytest.raises(ValueError, match="leaves reviews of label 0 on both sides"):
-        split_by_film(reviews, 0.01)
-
-
-def test_groups_do_not_mix_the_classes():
-    groups = split_by_film(numbered_reviews(60), 0.5).groups
-    assert len(set(groups)) == 4 and groups[0] == groups[24] != groups[25] and groups[0] != groups[30]

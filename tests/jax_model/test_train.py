@@ -15,11 +15,11 @@ import pytest
 
 from attn_closed_form import load_model
 from attn_closed_form.files.labelled import Labelled
-from benchmarks.datasets import Reviews, load_imdb
 from jax_model.training.checkpoint import load_checkpoint, save_checkpoint
 from jax_model.training.config import Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster
-from jax_model.training.split import Split, review_numbers, split_by_film, split_stratified
+from jax_model.training.imdb import Reviews, load_imdb, review_numbers, split_by_film
+from jax_model.training.split import Split, split_stratified
 from jax_model.training.steps import start_arrays
 from jax_model.training.train import refit_checkpoint, train
 

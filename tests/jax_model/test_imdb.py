@@ -1,17 +1,13 @@
-"""Loaders: tiny corpora that the tests make, damage, and the real files where they are."""
+"""IMDB's reviews: tiny archives that the tests make and damage, and the split by film."""
 
 import gzip
 import io
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from attn_closed_form import tokenize
-from benchmarks.datasets import HAT_COLUMNS, load_imdb, load_yelp_hat
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+from jax_model.training.imdb import Reviews, load_imdb, split_by_film
 
 FILES = {
     "train/pos/0_9.txt": "Lovely — really.",
@@ -65,8 +61,6 @@ def test_wrong_places_say_what_and_where(tmp_path):
     (tmp_path / "text.tar.gz").write_text("not an archive")
     with pytest.raises(ValueError, match="expected the gzip archive"):
         load_imdb(tmp_path / "text.tar.gz")
-    with pytest.raises(FileNotFoundError, match=r"ham_part\*\.csv or a folder of them, from https://github"):
-        load_yelp_hat(tmp_path)
 
 
 def test_every_cut_of_an_archive_is_noticed(tmp_path):
@@ -104,66 +98,24 @@ def test_a_review_that_is_not_utf8(tmp_path):
     assert len(load_imdb(tmp_path / "a.tar.gz", "test").texts) == 2
 
 
-def write_hat(path, rows):
-    import csv
-
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(HAT_COLUMNS)
-        writer.writerows(rows)
+def reviews_in_order(n):
+    """2n reviews, numbered 0..n-1 in each class; the text is the name."""
+    names = [f"train/{label}/{i}_5.txt" for label in ("neg", "pos") for i in range(n)]
+    return Reviews(names, np.repeat([0, 1], n), names)
 
 
-def spans(*marked):
-    return " ".join(f'<span class="active">{w[1:]}</span>' if w[0] == "*" else f"<span>{w}</span>" for w in marked)
+def test_split_by_film_keeps_neighbouring_numbers_together():
+    reviews = reviews_in_order(25)
+    training, held_out, groups = split_by_film(reviews, 0.2)
+    assert training.classes == ("negative", "positive") and len(groups) == 40
+    assert sorted(held_out.texts) == sorted(f"train/{c}/{i}_5.txt" for c in ("neg", "pos") for i in range(20, 25))
+    assert not set(training.texts) & set(held_out.texts) and len(training.texts) == 40
+    with pytest.raises(ValueError, match="validation: expected a fraction between 0 and 1, got 1"):
+        split_by_film(reviews, 1.0)
+    with pytest.raises(ValueError, match="leaves reviews of label 0 on both sides"):
+        split_by_film(reviews, 0.01)
 
 
-def test_consensus_is_what_every_annotator_chose(tmp_path):
-    text = "Not  good &\nvery slow!"
-    write_hat(
-        tmp_path / "ham_part1.csv",
-        [
-            ("0", text, "no", spans("*Not", "*good", "&amp;", "very", "*slow!") + " <span></span>"),
-            ("1", "Fine", "idk", spans("Fine")),
-            ("0", text, "no", spans("Not", "*<i class='other'>good</i>", "&amp;", "*very", "*slow!")),
-            ("0", text, "no", '<span>Not</span> <span class="active">good</span> <span>&amp;</span>'
-             ' <span class="">very</span> <span class="x active">slow!</span>'),
-            ("0", text, "no", spans("another", "*text")),
-        ],
-    )  # fmt: skip
-    review, other = load_yelp_hat(tmp_path)
-    assert review.words == ["Not", "good", "&", "very", "slow!"] == [text[a:b] for a, b in review.spans]
-    assert review.chosen.shape == (3, 5) and review.answers == ["no"] * 3 and review.label == 0
-    np.testing.assert_array_equal(review.consensus, [False, True, False, False, True])
-    assert other.text == "Fine" and other.label == 1 and not other.consensus.any()
-    tokens = tokenize(text)
-    assert [token.word for token in tokens] == ["not", "good", "very", "slow", "!"]
-    np.testing.assert_array_equal(
-        review.at_spans([(token.start, token.end) for token in tokens]), [False, True, False, True, True]
-    )
-
-
-def test_hat_files_that_are_none(tmp_path):
-    file = tmp_path / "ham_part1.csv"
-    file.write_text("a,b\n1,2\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"ham_part1\.csv: expected the columns .*got \('a', 'b'\)"):
-        load_yelp_hat(file)
-    write_hat(file, [("7", "text", "no", spans("text"))])
-    with pytest.raises(ValueError, match="line 2: expected a label 0 or 1"):
-        load_yelp_hat(file)
-    file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match="expected a UTF-8 CSV file"):
-        load_yelp_hat(file)
-
-
-HAT_FILE = SHARED / "ham_part1(50words).csv"
-
-
-@pytest.mark.skipif(not HAT_FILE.is_file(), reason="the Yelp-HAT files are not in ../shared/data")
-def test_the_real_yelp_hat():
-    """One of the four files; all four take a few seconds to parse (1,545 reviews, 4,853 rows, none left out)."""
-    reviews = load_yelp_hat(HAT_FILE)
-    assert len(reviews) == 300
-    assert [len(review.chosen) for review in reviews] == [3] * 300  # no annotator's row is left out
-    raw = HAT_FILE.read_text(encoding="utf-8")
-    marked, empty = raw.count('class=""active"">'), raw.count('class=""active""></span>')
-    assert sum(review.chosen.sum() for review in reviews) == marked - empty
+def test_groups_do_not_mix_the_classes():
+    groups = split_by_film(reviews_in_order(60), 0.5).groups
+    assert len(set(groups)) == 4 and groups[0] == groups[24] != groups[25] and groups[0] != groups[30]
