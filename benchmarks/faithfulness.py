@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attn_closed_form._types import Array, Ids, Tokens
 from attn_closed_form.game.pooled_game import LOG_RANGE_PLAIN, PooledGame
-from attn_closed_form.slalom.black_box import BlackBox
+from attn_closed_form.slalom.recover import BlackBox
 from attn_closed_form.slalom.slalom import Slalom, as_ids
 
 Masks = NDArray[np.bool_]

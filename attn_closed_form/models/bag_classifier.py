@@ -25,12 +25,13 @@ from .._arrays import members
 from .._types import Array, Ids
 from ..files.state_files import read_state, stored_outputs
 from ..game.pooled_game import PooledGame
+from ..slalom.recover import BlackBox
 from .bag import Bag, as_bag
 from .bag_check import BagCheck, check
 from .bag_gradient import SCORES, gradient_scores
 from .bag_network import BagNetwork, InstanceScores, pooled_logits, softmax_with
 from .bag_scores import as_scores, table_network
-from .black_box import BATCH, CHECKS, DEVIATION, SubBags, measure_deviation
+from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
 from .layouts import network_from_state
 from .protocol import Explains, Units, probabilities
 from .settings import Resolved
@@ -146,7 +147,7 @@ class BagClassifier(Explains):
         cls,
         raw_attention: ArrayLike,
         instance_logits: ArrayLike,
-        f: SubBags | None = None,
+        f: BlackBox | None = None,
         *,
         bias: ArrayLike = 0.0,
         outputs: Sequence[str] | None = None,

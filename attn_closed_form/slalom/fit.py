@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from .._progress import Report
 from .._types import Array, Ids, Tokens
 from . import design as designs
-from .black_box import BATCH, BlackBox
 from .design import DESIGNS, deletions, short_sequences
 from .fitted import Draw, SlalomFit, Wishes, fit_draw
+from .recover import BATCH, BlackBox
 from .slalom import as_ids
 from .solvers import Alternation, Optimum, Sgd, Solver
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from .._progress import Report, stages
 from .._types import Array, Ids
-from .black_box import BATCH, BlackBox, ask_in_batches
 from .design import distinct
 from .least_squares import Problem
+from .recover import BATCH, BlackBox, ask
 from .samples import count_tokens
 from .slalom import Slalom, slalom_linearized
 from .solvers import Optimum, Solver
@@ -120,7 +120,7 @@ def fit_draw(f: BlackBox, ids: Ids, draw: Draw, wishes: Wishes) -> SlalomFit:
     asked, which = distinct(everything)
     n, m = len(draw.sequences), len(draw.fresh)
     with stages("SLALOM", wishes.progress) as report:
-        values = ask_in_batches(f, asked, report, wishes.batch_size)
+        values = ask(f, asked, wishes.batch_size, report)
         if wishes.centred:
             if values.ndim == 1:
                 raise ValueError(f"centred: expected a black box of several classes, got outputs {values.shape}")

@@ -1,8 +1,13 @@
-"""Recovering a SLALOM from a black box that is one, with as few questions as possible (P2, Prop. 5.2 and B.6).
+"""A SLALOM, or any bag pooled with one softmax, from the outputs of single tokens and pairs (P2, Prop. 5.2 and B.6).
 
-A token alone shows its value (Eq. 44). A pair (tau, ref) of different values shows a difference of importances:
+A token alone shows its value (Eq. 44). A pair (i, j) of different values shows a difference of importances:
 
-    s(tau) - s(ref) = log((F - v(ref)) / (v(tau) - F)).
+    s_i - s_j = log((F({i, j}) - v_j) / (v_i - F({i, j}))).
+
+All pairs contain one of two references of very different values: each token is paired with the reference that is
+further from its own value, and the references with each other. V single tokens and V - 1 pairs therefore determine
+everything. A token that is so much lighter or heavier than its reference that the pair hardly shows it can be measured
+once more next to a token of similar weight (`refine`).
 
 Where this departs from P2: Eq. 55 has the wrong sign (log(1/g - 1) is s(ref) - s(tau)), Eq. 56 needs plus
 d(theta^, theta), and Eq. 58 must read (gamma - sum eta)/|V|. References are picked for accuracy.
@@ -10,24 +15,40 @@ d(theta^, theta), and Eq. 58 must read (gamma - sum eta)/|V|. References are pic
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from .._types import Tokens
-from .black_box import BlackBox, ask
+from .._progress import Report
+from .._types import Array, Ids, Masks, Tokens
 from .slalom import Slalom, as_ids
+
+# A black box is any function from a list of id arrays to one output per sequence, or one per sequence and class.
+BlackBox = Callable[[list[Ids]], Any]
+
+# Sequences in one call: enough to make the overhead of a call negligible, few enough to show progress.
+BATCH = 1024
+# A pair shows its lighter token too coarsely if the token's share of the mass is below this.
+CLEAR_SHARE = 1e-2
+ROUNDS = 8
+
+
+class Recovered(NamedTuple):
+    """Importances (n,) relative to a reference, values (n,) or (n, C), and the number of queried sequences."""
+
+    s: Array
+    v: Array
+    queries: int
 
 
 def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
     """SLALOM of a black box that is one, from 2|V| - 1 sequences (P2, Prop. 5.2, corrected).
 
-    A token alone shows its value (Eq. 44). A pair (tau, ref) of different values shows a difference of importances:
-    s(tau) - s(ref) = log((F - v(ref))/(v(tau) - F)). Two references of very different values are enough: each token
-    is paired with the one further from its own value, and the two with each other.
-
     Parameters
     ----------
-    f : takes a list of id arrays, returns (n,) outputs, or (n, C) of several classes; asked twice, for |V| single
-        tokens and for |V| - 1 pairs
+    f : takes a list of id arrays, returns (n,) outputs, or (n, C) of several classes; |V| single tokens and |V| - 1
+        pairs are put to it
     ids : (V,) distinct ids
     gamma : sum of the importances
 
@@ -39,46 +60,123 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
     ------
     ValueError
         if all values are equal (importances have no effect then), or if a pair's output does not lie strictly between
-        its tokens' values: then f is no SLALOM, or one importance is lost in the rounding of the other (a difference
-        above about 36).
+        its tokens' values: then f is not a SLALOM, or one importance is lost in the rounding of the other (a
+        difference above about 36).
 
     Examples
     --------
     >>> truth = Slalom(ids=[10, 20, 30], s=[-1.0, 0.0, 1.0], v=[1.0, 1.0, 0.5])
-    >>> found = slalom_recover(truth.predict_many, [10, 20, 30])
-    >>> bool(np.allclose(found.s, truth.s) and np.allclose(found.v, truth.v))
+    >>> slalom = slalom_recover(truth.predict_many, [10, 20, 30])
+    >>> bool(np.allclose(slalom.s, truth.s) and np.allclose(slalom.v, truth.v))
     True
     """
     tokens = as_ids("ids", ids)
     if tokens.size == 0 or np.unique(tokens).size != tokens.size:
         raise ValueError(f"ids: expected at least one id, all distinct, got {tokens.tolist()}")
-    v = ask(f, [tokens[i : i + 1] for i in range(tokens.size)])
-    flat = v.reshape(tokens.size, -1)
-    if tokens.size == 1:
-        return Slalom(tokens, np.array([gamma]), v, gamma)
-    first = int(((flat - flat.mean(axis=0)) ** 2).sum(axis=1).argmax())
-    from_first = ((flat - flat[first]) ** 2).sum(axis=1)
-    second = int(from_first.argmax())
-    if from_first[second] == 0:
+    s, v, queries = recover(f, tokens, refine=False, strict=True)
+    if queries == tokens.size > 1:
         raise ValueError(
             f"f: expected a SLALOM that is not constant, got the same output for all {tokens.size} single tokens; "
             "its importances have no effect and cannot be recovered"
         )
-    from_second = ((flat - flat[second]) ** 2).sum(axis=1)
-    partner = np.where(from_first >= from_second, first, second)
-    partner[second] = first
-    others = np.flatnonzero(np.arange(tokens.size) != first)
-    pairs = ask(f, [tokens[[i, partner[i]]] for i in others]).reshape(others.size, -1)
-    apart = flat[others] - flat[partner[others]]
-    share = ((pairs - flat[partner[others]]) * apart).sum(axis=1)
-    rest = ((flat[others] - pairs) * apart).sum(axis=1)
-    if (bad := np.flatnonzero(~((share > 0) & (rest > 0)))).size:
-        i = others[bad[0]]
-        raise ValueError(
-            f"f: expected the output of the pair [{tokens[i]}, {tokens[partner[i]]}] strictly between those of its "
-            f"tokens, {flat[i]} and {flat[partner[i]]}, got {pairs[bad[0]]}: no SLALOM, or importances too far apart"
-        )
-    s = np.zeros(tokens.size)
-    s[others] = np.log(share) - np.log(rest)  # relative to the partner
-    s[others] += np.where(partner[others] == second, s[second], 0.0)
     return Slalom(tokens, s, v, gamma)
+
+
+def recover(f: BlackBox, ids: Ids, batch_size: int = BATCH, refine: bool = True, strict: bool = False) -> Recovered:
+    """Importances and values of distinct ids (n,) under a function that pools with one softmax.
+
+    Parameters
+    ----------
+    f : as in `slalom_recover`
+    ids : (n,) distinct ids
+    batch_size : sequences per call of f
+    refine : query tokens again that 2 n - 1 sequences show too coarsely
+    strict : an output of a pair that is not strictly between those of its tokens is an error. Otherwise nothing is
+        checked, and the caller compares f with the result on other sequences
+
+    Returns
+    -------
+    Recovered. Where all values are equal, importances have no effect: they are zero, after n queries.
+    """
+    n = ids.size
+    values = ask(f, [ids[i : i + 1] for i in range(n)], batch_size)
+    v = values.reshape(n, -1)
+    first = int(((v - v.mean(axis=0)) ** 2).sum(axis=1).argmax())
+    from_first = ((v - v[first]) ** 2).sum(axis=1)
+    second = int(from_first.argmax())
+    s = np.zeros(n)
+    if from_first[second] == 0:
+        return Recovered(s, values, n)
+    partner = np.where(from_first >= ((v - v[second]) ** 2).sum(axis=1), first, second)
+    partner[second] = first
+
+    def measure(rows: Ids, partners: Ids) -> tuple[Array, Masks]:
+        """Log-odds (m,) of each row's mass in the pair with its partner, and whether the pair shows them clearly."""
+        pairs = ask(f, [ids[[i, j]] for i, j in zip(rows, partners, strict=True)], batch_size).reshape(rows.size, -1)
+        apart = v[rows] - v[partners]
+        size = np.maximum((apart**2).sum(axis=1), 1e-300)
+        # Least squares over the classes. Both shares are computed from differences of outputs, which keep their digits.
+        share = ((pairs - v[partners]) * apart).sum(axis=1) / size
+        partner_share = ((v[rows] - pairs) * apart).sum(axis=1) / size
+        if strict and (outside := np.flatnonzero(~((share > 0) & (partner_share > 0)))).size:
+            i, j = rows[outside[0]], partners[outside[0]]
+            raise ValueError(
+                f"f: expected the output of the pair [{ids[i]}, {ids[j]}] strictly between those of its tokens, {v[i]} "
+                f"and {v[j]}, got {pairs[outside[0]]}: not a SLALOM, or importances too far apart"
+            )
+        log_odds = np.log(np.maximum(share, 1e-16)) - np.log(np.maximum(partner_share, 1e-16))
+        return log_odds, np.minimum(share, partner_share) > CLEAR_SHARE
+
+    others = np.flatnonzero(np.arange(n) != first)
+    s[others], clear_pair = measure(others, partner[others])
+    clear = np.ones(n, dtype=bool)
+    clear[others] = clear_pair
+    by_second = others[partner[others] == second]
+    s[by_second] += s[second]
+    clear[by_second] &= clear[second]
+    queries = 2 * n - 1
+    for _ in range(ROUNDS if refine else 0):
+        unclear = np.flatnonzero(~clear)
+        if not unclear.size:
+            break
+        partners = _best_partners(s, v, unclear, np.flatnonzero(clear))
+        log_odds, clear[unclear] = measure(unclear, partners)
+        s[unclear] = log_odds + s[partners]
+        queries += unclear.size
+    return Recovered(s, values, queries)
+
+
+def _best_partners(s: Array, v: Array, rows: Ids, candidates: Ids) -> Ids:
+    """For each row the candidate whose pair shows its importance best: |v_i - v_j| share (1 - share) is largest."""
+    partners = np.empty(rows.size, dtype=np.intp)
+    for at, i in enumerate(rows):
+        share = 1 / (1 + np.exp(np.clip(s[candidates] - s[i], -700, 700)))
+        signal = np.sqrt(((v[candidates] - v[i]) ** 2).sum(axis=1)) * share * (1 - share)
+        partners[at] = candidates[int(signal.argmax())]
+    return partners
+
+
+def ask(f: BlackBox, sequences: Sequence[Ids], batch_size: int = BATCH, report: Report | None = None) -> Array:
+    """Outputs of a black box, (n,) or (n, C), at most `batch_size` sequences per call, checked; torch tensors too."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size: expected at least 1, got {batch_size}")
+    parts = []
+    for start in range(0, len(sequences), batch_size):
+        if report is not None:
+            report("model", start, len(sequences))
+        batch = list(sequences[start : start + batch_size])
+        raw = f(batch)
+        if hasattr(raw, "detach"):
+            raw = raw.detach().cpu().double().numpy()
+        outputs = np.asarray(raw)
+        if outputs.ndim not in (1, 2) or len(outputs) != len(batch) or outputs.size == 0:
+            raise ValueError(f"f: expected ({len(batch)},) or ({len(batch)}, C) outputs, got shape {outputs.shape}")
+        if outputs.dtype.kind not in "fiub":
+            raise ValueError(f"f: expected real numbers, got dtype {outputs.dtype}")
+        outputs = outputs.astype(np.float64)
+        if not np.isfinite(outputs).all():
+            raise ValueError(f"f: expected finite outputs, got {outputs[~np.isfinite(outputs)].flat[0]}")
+        parts.append(outputs)
+    if len({part.shape[1:] for part in parts}) > 1:
+        raise ValueError(f"f: expected outputs of one shape, got {[part.shape for part in parts]}")
+    return np.concatenate(parts)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import BagClassifier, game_from_black_box, shapley
-from attn_closed_form.models.black_box import recover
+from attn_closed_form.slalom.recover import recover
 
 Pool = Callable[[list[Any]], Any]
 
@@ -52,7 +52,7 @@ def test_finds_the_game_in_2n_minus_1_queries(C: int) -> None:
 def test_importances_far_apart_are_refined() -> None:
     """50 log units apart: 2n - 1 queries beside two references show some of them not at all."""
     s, v = random_bag(60, 2, spread=12.0)
-    coarse, fine = recover(pooled(s, v), 60, refine=False), recover(pooled(s, v), 60)
+    coarse, fine = recover(pooled(s, v), np.arange(60), refine=False), recover(pooled(s, v), np.arange(60))
 
     def error(found: Any) -> float:
         return float(np.abs((found - found[0]) - (s - s[0])).max())

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Slalom
-from attn_closed_form.slalom.black_box import ask_in_batches
 from attn_closed_form.slalom.design import short_sequences
 from attn_closed_form.slalom.least_squares import Problem, descend
 from attn_closed_form.slalom.paper_solvers import sgd, simplex_least_squares
 from attn_closed_form.slalom.polish import START_FLOOR, linear_start
+from attn_closed_form.slalom.recover import ask
 from attn_closed_form.slalom.samples import ShortSamples, mean_squared_error
 
 
@@ -66,7 +66,7 @@ def test_outputs_of_two_shapes_are_refused():
         return np.zeros(len(sequences)) if len(sequences) == 3 else np.zeros((len(sequences), 2))
 
     with pytest.raises(ValueError, match="f: expected outputs of one shape, got"):
-        ask_in_batches(changes_its_mind, [np.array([1])] * 5, silent, 3)
+        ask(changes_its_mind, [np.array([1])] * 5, batch_size=3)
 
 
 @pytest.mark.parametrize("V", [2, 5, 12])
