@@ -51,7 +51,7 @@ from .models.classifier.score_tables import TruncationWarning
 from .models.classifier.torch_state import from_torch_state_dict
 from .models.classifier.weights import AttentionWeights
 from .models.mean_text import MeanPooledText
-from .models.protocol import Explainable, Units
+from .models.protocol import Model, Units
 from .models.score_table import Scores
 from .models.settings import Settings
 from .models.text import Vocabulary, tokenize
@@ -75,7 +75,6 @@ __all__ = [
     "BagClassifier",
     "Bounds",
     "ContrastiveReason",
-    "Explainable",
     "Explanation",
     "Explanations",
     "GroupScores",
@@ -84,6 +83,7 @@ __all__ = [
     "LimeCoefficients",
     "LimeSample",
     "MeanPooledText",
+    "Model",
     "PooledGame",
     "Reasons",
     "Scores",

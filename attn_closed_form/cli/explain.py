@@ -12,7 +12,7 @@ from typing import Any
 from ..explanations.explain import explain
 from ..explanations.explanation import Explanations
 from ..explanations.methods import ALIASES, METHODS
-from ..models.protocol import Explainable
+from ..models.protocol import Model
 from ..show.exports import write_csv
 from ..show.plots import FIGURES, save_figure
 from ..show.reasons_text import reasons_text
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     return explain_and_show(args, lambda: read_model(args.model))
 
 
-def explain_and_show(args: argparse.Namespace, open_model: Callable[[], Explainable]) -> int:
+def explain_and_show(args: argparse.Namespace, open_model: Callable[[], Model]) -> int:
     """The work of a command that explains one text; the model is opened when the arguments are known to be good."""
     if args.figure and not args.plot:
         raise argparse.ArgumentTypeError("--figure: expected --plot FILE beside it, which says where the figure goes")

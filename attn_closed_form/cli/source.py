@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files.open_model import open_model
-from ..models.protocol import Explainable
+from ..models.protocol import Model
 from ..models.settings import Settings
 
 # A single word that ends like this was meant as a file.
@@ -25,7 +25,7 @@ def add_model_option(parser: Any) -> None:
     )
 
 
-def read_model(path: str | None) -> Explainable:
+def read_model(path: str | None) -> Model:
     """The model of `--model`."""
     return open_model(path)
 

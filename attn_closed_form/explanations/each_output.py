@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ..models.protocol import Explainable
+from ..models.protocol import Model
 from ..models.settings import Settings
 from .explain import explain_units
 from .explanation import Explanations
@@ -14,7 +14,7 @@ from .methods import as_methods
 
 
 def explain_outputs(
-    model: Explainable,
+    model: Model,
     raw: Any,
     methods: str | Iterable[str] | None = None,
     outputs: Iterable[str] | None = None,
@@ -49,5 +49,5 @@ def explain_outputs(
     return {each.output: each for each in found}
 
 
-def _all_outputs(model: Explainable, units: Any) -> list[str]:
+def _all_outputs(model: Model, units: Any) -> list[str]:
     return list(model.outputs[-1:]) if len(model.logits(units)) == 1 else list(model.outputs)

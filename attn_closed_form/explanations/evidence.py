@@ -18,12 +18,11 @@ from ..game.budget import guaranteed_error
 from ..game.pooled_game import PooledGame
 from ..game.quadrature import ToleranceError
 from ..lime.sampled import LimeSample, lime_sample
-from ..models.protocol import Explainable, Units, probabilities
+from ..models.protocol import Model, Units, probabilities
 from ..models.settings import Resolved
 from ..models.surrogate import FitReport
 
 Result = TypeVar("Result")
-LIME_SAMPLES = 5000
 
 
 class ToleranceWarning(UserWarning):
@@ -63,7 +62,7 @@ class Evidence:
     logits : (C,) the model's outputs
     """
 
-    model: Explainable
+    model: Model
     units: Units
     settings: Resolved
     logits: Array
@@ -107,7 +106,7 @@ class Evidence:
     @property
     def model_loss(self) -> str:
         """How logits become probabilities: "softmax", or "sigmoid" for several labels at once."""
-        return str(getattr(self.model, "loss", "softmax"))
+        return self.model.loss
 
     @cached_property
     def prediction(self) -> float:
@@ -126,7 +125,7 @@ class Evidence:
         return None if found is None else dict(zip(self.model.outputs, found.tolist(), strict=True))
 
     def inside(self, name: str) -> Any:
-        """What only the model can say, by name (see `Explainable.inside`); asked once, None if it has no such thing."""
+        """What only the model can say, by name (see `Model.inside`); asked once, None if it has no such thing."""
         return self.kept(name, lambda: self.model.inside(name, self.units, self.settings))
 
     def kept(self, name: str, compute: Callable[[], Result]) -> Result:
@@ -136,23 +135,22 @@ class Evidence:
         found: Result = self._asked[name]
         return found
 
-    @property
+    @cached_property
     def fit(self) -> FitReport | None:
         """How the game was fitted to the model, and how wrong it is; None for a game that is the model's own."""
-        return getattr(self.game, "fit", None)
+        return self.model.fit(self.units, self.settings)
 
     @cached_property
     def asked(self) -> Asked:
         """The model itself: its game, or for a model whose game is only fitted to it what it says of coalitions."""
-        own = getattr(self.model, "value", None)
-        if own is None:
+        if self.model.surrogate is None:
             return Asked(self.game.d, self.game.value)
-        return Asked(self.game.d, lambda present: own(self.units, self.settings, present))
+        return Asked(self.game.d, lambda present: self.model.value(self.units, self.settings, present))
 
     @property
     def samples(self) -> int:
-        """Coalitions that a method which samples may ask for: the model's own budget, or LIME's 5000."""
-        return int(getattr(self.model, "samples", LIME_SAMPLES))
+        """Coalitions that a method which samples may ask for."""
+        return self.model.samples
 
     def sampled_lime(self, runs: int) -> list[LimeSample]:
         """Runs of sampled LIME on the model itself, each with a seed of its own; earlier runs are kept."""

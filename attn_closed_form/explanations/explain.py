@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..models.classifier.score_tables import TruncationWarning
-from ..models.protocol import Explainable, Units
+from ..models.protocol import Model, Units
 from ..models.settings import Settings
 from .evidence import Evidence
 from .explanation import Explanation, Explanations
 from .methods import Method, as_methods
 
 
-def explain(model: Explainable, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
+def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
     """Explain one input by several methods.
 
     Parameters
@@ -41,13 +41,11 @@ def explain(model: Explainable, raw: Any, methods: str | Iterable[str] | None = 
     >>> found.output, round(found.probabilities["positive"], 2)
     ('positive', 0.65)
     """
-    for name in ("read", "logits", "game", "inside", "outputs"):
-        if not hasattr(model, name):
-            raise TypeError(
-                f"model: expected an explainable model, such as load_demo_model(), got {type(model).__name__}, which "
-                f"has no {name!r}; a function of token ids is fitted with slalom_fit_fidel, one of bags with "
-                "game_from_black_box"
-            )
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"model: expected an explainable model, such as load_demo_model(), got {type(model).__name__}; a function "
+            "of token ids is fitted with slalom_fit_fidel, one of bags with game_from_black_box"
+        )
     chosen, wanted = as_methods(methods), Settings.from_options(settings)
     units = model.read(raw)
     if units.unseen:
@@ -75,7 +73,7 @@ def for_output(found: Explanations, output: str) -> Explanations:
 
 
 def explain_units(
-    model: Explainable, units: Units, methods: Iterable[Method], settings: Settings, strict: bool = False
+    model: Model, units: Units, methods: Iterable[Method], settings: Settings, strict: bool = False
 ) -> Explanations:
     """`explain` for an input that the model has read. `strict` makes a method that the model lacks an error."""
     logits = model.logits(units)

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from ..models.bag_classifier import BagClassifier
-from ..models.protocol import Explainable
+from ..models.protocol import Model
 from ..models.score_table import Scores
 from .bags import read_numpy
 from .fasttext_files import is_fasttext, load_fasttext
 from .model_file import load_demo_model, load_model
 
 
-def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Explainable:
+def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Model:
     """The model of a file.
 
     Parameters

@@ -33,7 +33,7 @@ from .bag_network import BagNetwork, InstanceScores, pooled_logits, softmax_with
 from .bag_scores import as_scores, table_network
 from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
 from .layouts import network_from_state
-from .protocol import Explains, Units, probabilities
+from .protocol import Model, Units, probabilities
 from .settings import Resolved
 
 
@@ -46,7 +46,7 @@ class BagData(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class BagClassifier(Explains):
+class BagClassifier(Model):
     """A bag classifier that can be explained. Load one with `from_state_dict`, or give the arrays of its network.
 
     Attributes

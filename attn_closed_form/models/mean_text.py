@@ -21,7 +21,7 @@ from .._arrays import members, numbered
 from .._types import Array
 from ..files.state_files import read_state
 from ..game.pooled_game import PooledGame
-from .protocol import Explains, Units, probabilities
+from .protocol import Model, Units, probabilities
 from .settings import Resolved
 from .text import Token, tokenize
 
@@ -77,7 +77,7 @@ class TokenizerReader:
 
 
 @dataclass(frozen=True, eq=False)
-class MeanPooledText(Explains):
+class MeanPooledText(Model):
     """A linear layer on the mean of word vectors. The class methods make one from what other programs save.
 
     Attributes

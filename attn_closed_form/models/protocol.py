@@ -10,19 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._types import Array, Ids, Span
+from .._types import Array, Ids, Masks, Span
 from ..game.pooled_game import PooledGame
 from .settings import Resolved
+from .surrogate import FitReport
 
 if TYPE_CHECKING:
     from ..explanations.explanation import Explanations
 
 # Between the labels of units that come without a text, where a view wants one.
 SEPARATOR = " "
+# Coalitions that the lime package samples by default.
+LIME_SAMPLES = 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,72 +91,81 @@ class Units:
         return tuple((int(end) - len(label), int(end)) for end, label in zip(ends, self.labels, strict=True))
 
 
-class Explainable(Protocol):
-    """A model whose prediction is a pooled game.
+class Model:
+    """A model that can be explained: its prediction is a pooled game, or a game is fitted to it.
+
+    A subclass names its `outputs`, `groupings` and `absences`, reads an input into units, and turns them into logits
+    and a game. Everything else has a default.
 
     Attributes
     ----------
-    outputs : class names in the order of the C logits; two names for C = 1, where the logit speaks for the second
+    outputs : class names in the order of the C logits; two names for C = 1, whose logit is the log-odds of the second
     groupings : what may be a player, the default first, such as ("words", "positions")
     absences : what an absent player may become, the default first, such as ("unk", "deleted")
     temperature : divides the logits in probabilities, and nowhere else
-
-    A model whose `read` takes a string for the name of a file also says `reads = "a bag"` or the like, and the page
-    then gives it no strings; without it a model reads "a text".
-
-    A model whose game is only fitted to it has the name of the fit as `surrogate` ("fitted SLALOM"), says in
-    `game(...).fit` how wrong it is, and answers for itself in `value(units, settings, present) -> (n,)`, for coalitions
-    (n, d) of players; methods that need nothing but such values then ask the model, and views label all others.
+    loss : "softmax", or "sigmoid" where every class has its own probability
+    reads : what an input is. A model that reads anything but "a text" takes a string for the path of a file
+    surrogate : name of the fit where the game is only fitted to the model, such as "fitted SLALOM"; None for a game
+        that is the model itself
+    samples : coalitions that a method which samples may ask for
     """
 
-    @property
-    def outputs(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def groupings(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def absences(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def temperature(self) -> float: ...  # noqa: D102
+    outputs: tuple[str, ...]
+    groupings: tuple[str, ...]
+    absences: tuple[str, ...]
+    temperature: float = 1.0
+    loss: str = "softmax"
+    reads: str = "a text"
+    surrogate: str | None = None
+    samples: int = LIME_SAMPLES
 
     def read(self, raw: Any) -> Units:
         """Read one input; a ValueError says what is wrong with it."""
+        raise NotImplementedError
 
     def logits(self, units: Units) -> Array:
         """(C,) outputs for the whole input."""
+        raise NotImplementedError
 
     def game(self, units: Units, settings: Resolved) -> PooledGame:
         """The game of the players and the direction that the settings name."""
+        raise NotImplementedError
+
+    def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
+        """The output of the model itself for coalitions (n, d) of the players, (n,)."""
+        return self.game(units, settings).value(present)
+
+    def fit(self, units: Units, settings: Resolved) -> FitReport | None:
+        """How well the game fits the model; None for a game that is the model itself."""
+        return None
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
-        """What only this model can say, by name: (n,) scores of the units, or None.
+        """What only this model can compute, by name: (n,) scores of the units, or None.
 
         Names are those of the methods that need it (`Method.needs`), which may also get `(scores, base value)`, and
         of the arrays that views draw ("attention-heads", "attention-matrices", "gradient-map").
         """
+        return None
 
-
-class Explains:
-    """Gives an explainable model `.explain`."""
-
-    def explain(self: Any, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
+    def explain(self, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
         """Explain one input; see `attn_closed_form.explain`."""
         from ..explanations.explain import explain
 
         return explain(self, raw, methods, **settings)
 
 
-def probabilities(model: Explainable, logits: Array) -> Array | None:
+def probabilities(model: Model, logits: Array) -> Array | None:
     """Probabilities of `model.outputs` (..., n) from logits (..., C); None where there is but one output.
 
     >>> from types import SimpleNamespace
-    >>> binary = SimpleNamespace(outputs=("negative", "positive"), temperature=1.0)
+    >>> binary = SimpleNamespace(outputs=("negative", "positive"), temperature=1.0, loss="softmax")
     >>> probabilities(binary, np.array([0.0]))
     array([0.5, 0.5])
     """
     if len(model.outputs) == 1:
         return None
     scaled = np.asarray(logits, dtype=np.float64) / model.temperature
-    if getattr(model, "loss", "softmax") == "sigmoid" and scaled.shape[-1] > 1:
+    if model.loss == "sigmoid" and scaled.shape[-1] > 1:
         return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))  # several labels at once, each with a probability of its own
     if scaled.shape[-1] == 1:
         scaled = np.concatenate([np.zeros_like(scaled), scaled], axis=-1)

@@ -23,14 +23,14 @@ import numpy as np
 from .._arrays import members, numbered
 from .._types import Array
 from ..game.pooled_game import PooledGame
-from .protocol import Explains, Units
+from .protocol import Model, Units
 from .settings import Resolved
 
 COLUMNS = ("label", "group", "s", "s_absent", "v", "v_absent")
 
 
 @dataclass(frozen=True)
-class Scores(Explains):
+class Scores(Model):
     """A model that is given by its scores; each input brings its own.
 
     Parameters

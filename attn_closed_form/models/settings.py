@@ -14,7 +14,7 @@ import numpy as np
 from .._types import Array
 
 if TYPE_CHECKING:
-    from .protocol import Explainable
+    from .protocol import Model
 
 MARGIN = "margin:"
 ODDS = "odds:"
@@ -69,13 +69,13 @@ class Settings:
                 raise TypeError(f"{name}: expected settings among {', '.join(known)}")
         return cls(**options)
 
-    def resolve(self, model: Explainable, logits: Array) -> Resolved:
+    def resolve(self, model: Model, logits: Array) -> Resolved:
         """The settings for one model and one prediction, with every choice made."""
         output, coefficients = choose_output(model.outputs, logits, self.output)
         rest = _is_odds(self.output, model.outputs) and len(logits) > 2
-        if rest and getattr(model, "loss", "softmax") == "sigmoid":
+        if rest and model.loss == "sigmoid":
             rest = False  # every label has a probability of its own, whose log-odds its logit is
-        if rest and not hasattr(model, "surrogate"):
+        if rest and model.surrogate is None:
             raise ValueError(
                 f"output: expected a class or 'margin:A,B', got {self.output!r}; the log-odds against several classes "
                 "are no pooled game"
@@ -93,7 +93,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings with every choice made: what `Explainable.game` and `Explainable.inside` get.
+    """Settings with every choice made: what `Model.game` and `Model.inside` get.
 
     `f = coefficients @ logits` is what is explained, and `output` its name; with `rest`, minus the log-sum-exp of the
     logits of all other classes.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ..game.pooled_game import PooledGame
-
 # Up to so many tokens are absent in the samples around the text (Leemann et al. 2025, Algorithm 2).
 FEW = 5
 
@@ -55,10 +53,3 @@ class FitReport:
             name: list(value) if isinstance(value, tuple) else None if value != value else value
             for name, value in plain.items()
         }
-
-
-@dataclass(frozen=True, eq=False)
-class SurrogateGame(PooledGame):
-    """The game of a surrogate, with the report of its fit."""
-
-    fit: FitReport | None = None

@@ -25,7 +25,7 @@ from .classifier.integrated_gradients import integrated_gradients
 from .classifier.lrp import classifier_lrp
 from .classifier.predict import predict, predict_many
 from .classifier.weights import AttentionWeights
-from .protocol import Explains, Units, probabilities
+from .protocol import Model, Units, probabilities
 from .settings import Resolved
 from .text import Token, Vocabulary, tokenize
 
@@ -35,7 +35,7 @@ LEAST_IG_TOL = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class TextClassifier(Explains):
+class TextClassifier(Model):
     """An attention classifier of texts. `load_model` and `load_demo_model` make one; so does training.
 
     Parameters

@@ -22,11 +22,13 @@ import numpy as np
 
 from .._progress import Report
 from .._types import Array, Ids, Masks, Tokens
-from .protocol import Explains, Units, probabilities
+from ..game.pooled_game import PooledGame
+from .protocol import Model, Units, probabilities
 from .settings import Resolved
+from .surrogate import FitReport
 from .transformer_inputs import HIDDEN, Frame, frame_of, read_tokens, room
 from .transformer_network import check_sequences, evaluating, require_torch, run
-from .transformer_surrogate import Document, SurrogateGame, surrogate
+from .transformer_surrogate import Document, surrogate
 
 # Model calls of a fit, and of each method that samples: some 20 seconds of MiniLM on two cores for 128 tokens.
 SAMPLES = 2000
@@ -34,7 +36,7 @@ BATCH = 32
 
 
 @dataclass(frozen=True, eq=False)
-class TransformerClassifier(Explains):
+class TransformerClassifier(Model):
     """A sequence classifier with its tokenizer (extra `transformers`).
 
     Parameters
@@ -79,7 +81,15 @@ class TransformerClassifier(Explains):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
-        object.__setattr__(self, "outputs", _names(self.model.config, self.outputs))
+        fast = getattr(self.tokenizer, "is_fast", False)
+        several_labels = getattr(self.model.config, "problem_type", None) == "multi_label_classification"
+        for name, chosen in (
+            ("outputs", _names(self.model.config, self.outputs)),
+            ("groupings", ("words", "tokens") if fast else ("tokens",)),
+            ("absences", ("deleted", "mask", "pad") if self._mask_id is not None else ("deleted", "pad")),
+            ("loss", "sigmoid" if several_labels else "softmax"),
+        ):
+            object.__setattr__(self, name, chosen)
         self.room  # noqa: B018  # a tokenizer that does not fit is an error here, not in the middle of an explanation
         _check_logits(self.model, self.frame.around(read_tokens(self.tokenizer, "the").ids))
 
@@ -97,22 +107,6 @@ class TransformerClassifier(Explains):
     def __repr__(self) -> str:
         shown = ", ".join(self.outputs[:6]) + (", ..." if len(self.outputs) > 6 else "")
         return f"TransformerClassifier({type(self.model).__name__}; {shown}; {self.room} tokens)"
-
-    @property
-    def groupings(self) -> tuple[str, ...]:
-        """Words where the tokenizer knows them, and tokens."""
-        return ("words", "tokens") if getattr(self.tokenizer, "is_fast", False) else ("tokens",)
-
-    @property
-    def absences(self) -> tuple[str, ...]:
-        """Deleted, the mask token if there is one, hidden behind the pad token."""
-        return ("deleted", "mask", "pad") if self._mask_id is not None else ("deleted", "pad")
-
-    @property
-    def loss(self) -> str:
-        """How logits become probabilities: "softmax", or "sigmoid" for a head with several labels at once."""
-        kind = getattr(self.model.config, "problem_type", None)
-        return "sigmoid" if kind == "multi_label_classification" else "softmax"
 
     @cached_property
     def frame(self) -> Frame:
@@ -208,9 +202,13 @@ class TransformerClassifier(Explains):
         """(C,) logits of a text that was read."""
         return units.data.ask(self, [units.data.ids])[0]
 
-    def game(self, units: Units, settings: Resolved) -> SurrogateGame:
+    def game(self, units: Units, settings: Resolved) -> PooledGame:
         """The game of the SLALOM that is fitted to the model around this text."""
-        return surrogate(self, units, settings)
+        return surrogate(self, units, settings)[0]
+
+    def fit(self, units: Units, settings: Resolved) -> FitReport:
+        """How well that SLALOM fits the model."""
+        return surrogate(self, units, settings)[1]
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
         """What the model itself says of coalitions of the players, (n, d) -> (n,)."""
@@ -225,10 +223,6 @@ class TransformerClassifier(Explains):
     def absent_id(self, settings: Resolved) -> int:
         """What stands in the place of an absent token."""
         return HIDDEN if settings.absent == "pad" or self._mask_id is None else self._mask_id
-
-    def inside(self, name: str, units: Units, settings: Resolved) -> None:
-        """Nothing: attention and gradients of a deep model are not closed forms."""
-        return None
 
 
 def _check_model(model: Any) -> None:

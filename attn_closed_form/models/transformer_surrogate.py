@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..slalom.fit import slalom_fit_fidel
 from ..slalom.fitted import SlalomFit, SlalomWarning
 from .protocol import Units
 from .settings import Resolved
-from .surrogate import FEW, FitReport, SurrogateGame
+from .surrogate import FEW, FitReport
 
 
 @dataclass(eq=False)
@@ -40,7 +40,7 @@ class Document:
         return np.array([self.known[key] for key in keys])
 
 
-def surrogate(model: Any, units: Units, settings: Resolved) -> SurrogateGame:
+def surrogate(model: Any, units: Units, settings: Resolved) -> tuple[PooledGame, FitReport]:
     """The game of the SLALOM that is fitted to a transformer around a text.
 
     Parameters
@@ -51,7 +51,7 @@ def surrogate(model: Any, units: Units, settings: Resolved) -> SurrogateGame:
 
     Returns
     -------
-    SurrogateGame, whose `fit` says how wrong it is
+    the game, and how well it fits the transformer
     """
     document: Document = units.data
     key = (settings.absent, settings.coefficients, settings.rest, settings.seed)
@@ -77,7 +77,7 @@ def surrogate(model: Any, units: Units, settings: Resolved) -> SurrogateGame:
     )
     if settings.players != "tokens":
         game = game.merge(members(units.groups[settings.players]), units.group_labels.get(settings.players))
-    return SurrogateGame(**{each.name: getattr(game, each.name) for each in fields(game)}, fit=report)
+    return game, report
 
 
 def _fit(model: Any, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:

@@ -31,7 +31,7 @@ from .. import __version__
 from ..explanations.evidence import ToleranceWarning
 from ..explanations.explanation import Explanations
 from ..files.atomic import replacing
-from ..models.protocol import Explainable
+from ..models.protocol import Model
 from .inputs import OpenTable, pyarrow
 from .mappers import Tick
 from .task import CorpusError, Task, explain_input
@@ -135,14 +135,14 @@ def _grouped(table: OpenTable, part: Part, task: Task) -> Iterator[Any]:
         yield pa.Table.from_batches(kept)
 
 
-def output_schema(task: Task, model: Explainable, columns: Mapping[str, Any]) -> Any:
+def output_schema(task: Task, model: Model, columns: Mapping[str, Any]) -> Any:
     """The schema of a part; `columns` are the user's, by their names in the output, with their types."""
     pa = pyarrow()
     fields = [("row", pa.int64()), *columns.items(), *own_columns(task, model).items()]
     return pa.schema(fields)
 
 
-def own_columns(task: Task, model: Explainable) -> dict[str, Any]:
+def own_columns(task: Task, model: Model) -> dict[str, Any]:
     """The columns that are ours, after `row`, with their types."""
     pa = pyarrow()
     number, text = pa.float64(), pa.string()

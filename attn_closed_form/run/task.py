@@ -18,7 +18,7 @@ from ..explanations.explanation import Explanations
 from ..explanations.methods import as_methods
 from ..files.model_file import DEMO_MODEL
 from ..files.open_model import open_model
-from ..models.protocol import Explainable
+from ..models.protocol import Model
 from ..models.settings import Settings
 
 MAX_CHARS = 1_000_000
@@ -46,7 +46,7 @@ class Task:
 
     column: str = "text"
     methods: tuple[str, ...] = ("shapley",)
-    model: str | Explainable | None = None
+    model: str | Model | None = None
     settings: Settings = field(default_factory=Settings)
     max_chars: int = MAX_CHARS
     columns: tuple[str, ...] | None = None
@@ -57,7 +57,7 @@ class Task:
         if self.max_chars < 1:
             raise ValueError(f"max_chars: expected a positive number, got {self.max_chars}")
 
-    def opened(self) -> Explainable:
+    def opened(self) -> Model:
         """The model, opened once in each process."""
         return _opened(self.model) if self.model is None or isinstance(self.model, str) else self.model
 
@@ -73,7 +73,7 @@ class Task:
 
 
 @lru_cache(maxsize=2)
-def _opened(model: str | None) -> Explainable:
+def _opened(model: str | None) -> Model:
     return open_model(model)
 
 
@@ -88,17 +88,12 @@ def explain_input(task: Task, raw: Any, folder: str = ".") -> Explanations | str
     if isinstance(raw, str):
         if len(raw) > task.max_chars:
             return f"expected at most {task.max_chars} characters, got {len(raw)}"
-        if not reads_text(model):
+        if model.reads != "a text":  # then a string is the path of an input
             raw = os.path.join(folder, raw)
     try:
         return explain_units(model, model.read(raw), as_methods(task.methods), task.settings, strict=True)
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         return str(error) or type(error).__name__
-
-
-def reads_text(model: Explainable) -> bool:
-    """Whether a string is the input itself, and not the path of one."""
-    return hasattr(model, "vocabulary")
 
 
 def explain_row(task: Task, raw: Any, folder: str = ".") -> dict[str, Any]:

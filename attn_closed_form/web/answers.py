@@ -10,12 +10,12 @@ from ..explanations.explain import explain_units
 from ..explanations.explanation import Explanation, Explanations, shared_dict
 from ..explanations.methods import FAMILIES, METHODS, Method
 from ..game.interactions import interactions_of
-from ..models.protocol import Explainable
+from ..models.protocol import Model
 from ..show.palette import levels
 from .fields import MAX_BYTES, MAX_CHARACTERS, Question, Refusal, find_player
 
 
-def model_answer(model: Explainable, name: str) -> dict[str, Any]:
+def model_answer(model: Model, name: str) -> dict[str, Any]:
     """Everything about the model that the page has to know before the first word."""
     return {
         "name": name,
@@ -35,7 +35,7 @@ def method_answer(method: Method) -> dict[str, Any]:
     return {field: getattr(method, field) for field in fields}
 
 
-def explain_answer(model: Explainable, asked: Question) -> dict[str, Any]:
+def explain_answer(model: Model, asked: Question) -> dict[str, Any]:
     """Scores of every player by every method asked, and what removing players does.
 
     Examples
@@ -56,11 +56,10 @@ def explain_answer(model: Explainable, asked: Question) -> dict[str, Any]:
     }
 
 
-def _found(model: Explainable, asked: Question) -> Explanations:
-    reads = getattr(model, "reads", "a text")
-    if isinstance(asked.raw, str) and reads != "a text":
+def _found(model: Model, asked: Question) -> Explanations:
+    if isinstance(asked.raw, str) and model.reads != "a text":
         # Such a model takes a string for the path of a file; nobody may open files of this machine by asking.
-        raise Refusal(422, f"text: expected `input` with {reads}, which this model reads, got a text", "text")
+        raise Refusal(422, f"text: expected `input` with {model.reads}, which this model reads, got a text", "text")
     try:
         return explain_units(model, model.read(asked.raw), asked.methods, asked.settings)
     except (ValueError, TypeError, OSError) as error:
@@ -87,7 +86,7 @@ def _removal(found: Explanations, removed: list[int]) -> dict[str, Any]:
     }
 
 
-def why_answer(model: Explainable, asked: Question) -> dict[str, Any]:
+def why_answer(model: Model, asked: Question) -> dict[str, Any]:
     """Reasons that are proved, and what each sentence contributes.
 
     >>> from attn_closed_form import load_demo_model
@@ -100,7 +99,7 @@ def why_answer(model: Explainable, asked: Question) -> dict[str, Any]:
     return {"reasons": found.reasons().to_dict(), "sentences": found.sentences().to_dict() if text else None}
 
 
-def interactions_answer(model: Explainable, asked: Question) -> dict[str, Any]:
+def interactions_answer(model: Model, asked: Question) -> dict[str, Any]:
     """Shapley interactions of one player with every other one; null at its own place."""
     evidence = _found(model, asked._replace(methods=())).evidence
     i = find_player("player", asked.player, evidence.spans)

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ..models.protocol import Explainable
+from ..models.protocol import Model
 from ..show.report_assets import words_css
 from .bag_answer import MAX_BAG_BYTES
 from .computing import KINDS, Computer, InThreads, error_bytes, json_bytes
@@ -62,9 +62,7 @@ FILES = {
 BAG_SECONDS = 60.0  # for the file of a bag to arrive
 
 
-def make_app(
-    model: Explainable | Computer, name: str, loopback_only: bool = True, limits: Limits | None = None
-) -> ASGIApp:
+def make_app(model: Model | Computer, name: str, loopback_only: bool = True, limits: Limits | None = None) -> ASGIApp:
     """The page and its API for one model.
 
     Parameters

@@ -12,7 +12,7 @@ from .._types import Array
 from ..explanations.explain import explain
 from ..explanations.explanation import Explanations, shared_dict
 from ..files.bags import load_bag
-from ..models.protocol import Explainable
+from ..models.protocol import Model
 from ..show.bag_scores import Place, attention, place, strongest, tile_scores
 from ..show.tiles import picture, png, rasterise, scale_end
 from .fields import Refusal
@@ -21,7 +21,7 @@ MAX_BAG_BYTES = 512 * 1024 * 1024
 TOP = 8
 
 
-def bag_answer(model: Explainable, asked: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+def bag_answer(model: Model, asked: Mapping[str, Any], data: bytes) -> dict[str, Any]:
     """Explain the bag in a file.
 
     Parameters

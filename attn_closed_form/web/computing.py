@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.to_thread
 
-from ..models.protocol import Explainable
+from ..models.protocol import Model
 from .answers import explain_answer, interactions_answer, why_answer
 from .bag_answer import bag_answer
 from .fields import Question, Refusal, question, read_json
@@ -67,7 +67,7 @@ def answer_bytes(models: Models, kind: str, body: bytes) -> tuple[int, bytes]:
     422
     """
     # Looked up here, so that a test can put something slow or broken in their place.
-    answers: dict[str, Callable[[Explainable, Question], dict[str, Any]]]
+    answers: dict[str, Callable[[Model, Question], dict[str, Any]]]
     answers = {"explain": explain_answer, "why": why_answer, "interactions": interactions_answer}
     try:
         head, _, data = body.partition(b"\n") if kind == "bag" else (body, b"", b"")

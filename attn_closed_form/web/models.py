@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files.open_model import open_model
-from ..models.protocol import Explainable
+from ..models.protocol import Model
 from ..show.sanitize import elide, visible
 from .answers import model_answer
 from .fields import Refusal
@@ -17,10 +17,10 @@ from .fields import Refusal
 SHIPPED = "the shipped sentiment model"
 SUFFIXES = (".npz", ".safetensors", ".pt", ".pth", ".ckpt")
 
-Source = str | os.PathLike[str] | Explainable | None
+Source = str | os.PathLike[str] | Model | None
 
 
-class Models(dict[str, Explainable]):
+class Models(dict[str, Model]):
     """Models by the names that the page calls them by; the first is the one that is asked if none is named.
 
     >>> from attn_closed_form import load_demo_model
@@ -28,7 +28,7 @@ class Models(dict[str, Explainable]):
     ('negative', 'positive')
     """
 
-    def pick(self, name: Any) -> Explainable:
+    def pick(self, name: Any) -> Model:
         """The model of a name, or the first."""
         if name is None:
             return next(iter(self.values()))
@@ -52,7 +52,7 @@ def open_models(source: Source, name: str | None = None) -> Models:
     path = Path(source)
     if not path.is_dir():
         return Models({name or elide(visible(path.name), 60): open_model(path)})
-    found: Mapping[str, Explainable] = {}
+    found: Mapping[str, Model] = {}
     for file in sorted(path.iterdir()):
         if file.suffix.lower() in SUFFIXES:
             try:

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from attn_closed_form import TransformerClassifier, TruncationWarning, explain
+from attn_closed_form import Model, TransformerClassifier, TruncationWarning, explain
 from attn_closed_form.models.settings import Settings
 from attn_closed_form.models.transformer_inputs import HIDDEN
 from tests.tiny_transformers import CLASSES, FAMILIES, REVIEW, WORDS, bert, byte_pairs, gpt2, need_torch, word_pieces
@@ -237,11 +237,11 @@ def test_a_margin_of_two_classes():
 
 
 def test_odds_of_an_exact_model_are_refused_with_the_reason():
-    from types import SimpleNamespace
+    class Exact(Model):
+        outputs, groupings, absences = CLASSES, ("words",), ("deleted",)
 
-    exact = SimpleNamespace(outputs=CLASSES, groupings=("words",), absences=("deleted",), temperature=1.0)
     with pytest.raises(ValueError, match="no pooled game"):
-        Settings(output="odds:neutral").resolve(exact, np.zeros(3))
+        Settings(output="odds:neutral").resolve(Exact(), np.zeros(3))
 
 
 def test_a_slow_tokenizer_has_tokens_as_players():

@@ -1,0 +1,46 @@
+"""A model that reads texts gets the texts of a table as they are, no matter which folder the table lies in."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the corpus extra")
+
+from attn_closed_form import MeanPooledText, PooledGame, Units
+from attn_closed_form.models.protocol import Model
+from attn_closed_form.run.task import Task
+from tests.run.corpora import read, run_all, write
+
+STATE = {"embedding.weight": np.diag([2.0, -2.0, 0.0]), "fc.weight": np.ones((1, 3))}
+
+
+class WholeTexts(Model):
+    """Reads a text as a transformer does: by a tokenizer, without a `vocabulary`."""
+
+    outputs, groupings, absences = ("no", "yes"), ("words",), ("deleted",)
+
+    def read(self, raw):
+        return Units(labels=tuple(raw.split("/")), groups={"words": np.arange(len(raw.split("/")))})
+
+    def logits(self, units):
+        return np.ones(1)
+
+    def game(self, units, settings):
+        values = np.full(len(units.labels), settings.coefficients[0])
+        return PooledGame.from_scores(np.zeros(len(values)), values, labels=units.labels)
+
+
+@pytest.mark.parametrize(
+    ("model", "labels"),
+    [
+        (MeanPooledText.from_state_dict(STATE, ["good", "bad", "film"], outputs=["no", "yes"]), ["good", "film"]),
+        (WholeTexts(), ["A good film"]),
+    ],
+    ids=["mean of vectors", "whole texts"],
+)
+def test_the_folder_of_a_table_is_not_part_of_its_texts(model, labels, tmp_path):
+    folder = tmp_path / "good" / "bad"
+    folder.mkdir(parents=True)
+    source = write(folder / "reviews.parquet", ["A good film"])
+    run_all(source, tmp_path / "out", Task(model=model))
+    (row,) = read(tmp_path / "out").to_pylist()
+    assert (row["labels"], row["prediction"], row["error"]) == (labels, 1.0, None)
