@@ -11,6 +11,7 @@ from .explanations.evidence import ToleranceWarning
 from .explanations.explain import explain
 from .explanations.explanation import Explanation, Explanations
 from .explanations.methods import DEFAULT_METHODS, METHODS
+from .explanations.settings import Settings
 from .files.bags import load_bag
 from .files.model_file import load_demo_model, load_model, save_model
 from .game.by_size import expected_value_by_size
@@ -53,7 +54,6 @@ from .models.classifier.weights import AttentionWeights
 from .models.mean_text import MeanPooledText
 from .models.protocol import Model, Units
 from .models.score_table import Scores
-from .models.settings import Settings
 from .models.text import Vocabulary, tokenize
 from .models.text_classifier import TextClassifier
 from .models.transformer_classifier import TransformerClassifier

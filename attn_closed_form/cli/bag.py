@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..models.settings import Settings
+from ..explanations.settings import Settings
 from .explain import method_names
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..models.settings import Settings
+from ..explanations.settings import Settings
 from .explain import method_names
 from .source import add_model_option, add_settings_options, read_settings
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..explanations.settings import Settings
 from ..files.open_model import open_model
 from ..models.protocol import Model
-from ..models.settings import Settings
 
 # A single word that ends like this was meant as a file.
 FILE_LIKE = re.compile(r"\S+\.(?:txt|text|md|html?|csv|json|rst)", re.IGNORECASE)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..models.protocol import Model
-from ..models.settings import Settings
 from .explain import explain_units
 from .explanation import Explanations
 from .methods import as_methods
+from .settings import Settings
 
 
 def explain_outputs(

@@ -18,9 +18,7 @@ from ..game.budget import guaranteed_error
 from ..game.pooled_game import PooledGame
 from ..game.quadrature import ToleranceError
 from ..lime.sampled import LimeSample, lime_sample
-from ..models.protocol import Model, Units, probabilities
-from ..models.settings import Resolved
-from ..models.surrogate import FitReport
+from ..models.protocol import FitReport, Model, Resolved, Units, probabilities
 
 Result = TypeVar("Result")
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..models.classifier.score_tables import TruncationWarning
 from ..models.protocol import Model, Units
-from ..models.settings import Settings
 from .evidence import Evidence
 from .explanation import Explanation, Explanations
 from .methods import Method, as_methods
+from .settings import Settings
 
 
 def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:

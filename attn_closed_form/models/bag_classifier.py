@@ -33,8 +33,7 @@ from .bag_network import BagNetwork, InstanceScores, pooled_logits, softmax_with
 from .bag_scores import as_scores, table_network
 from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
 from .layouts import network_from_state
-from .protocol import Model, Units, probabilities
-from .settings import Resolved
+from .protocol import Model, Resolved, Units, probabilities
 
 
 class BagData(NamedTuple):

@@ -21,8 +21,7 @@ from .._arrays import members, numbered
 from .._types import Array
 from ..files.state_files import read_state
 from ..game.pooled_game import PooledGame
-from .protocol import Model, Units, probabilities
-from .settings import Resolved
+from .protocol import Model, Resolved, Units, probabilities
 from .text import Token, tokenize
 
 

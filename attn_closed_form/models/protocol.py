@@ -8,7 +8,7 @@ corpus, the page) works for every such model. A new kind of model is one module 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,6 @@ import numpy as np
 
 from .._types import Array, Ids, Masks, Span
 from ..game.pooled_game import PooledGame
-from .settings import Resolved
-from .surrogate import FitReport
 
 if TYPE_CHECKING:
     from ..explanations.explanation import Explanations
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
 SEPARATOR = " "
 # Coalitions that the lime package samples by default.
 LIME_SAMPLES = 5000
+# Up to so many tokens are absent in the samples around the text (Leemann et al. 2025, Algorithm 2).
+FEW = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +89,82 @@ class Units:
             return self.spans
         ends = np.cumsum([len(label) + len(SEPARATOR) for label in self.labels]) - len(SEPARATOR)
         return tuple((int(end) - len(label), int(end)) for end, label in zip(ends, self.labels, strict=True))
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Settings with every choice made: what `Model.game` and `Model.inside` get.
+
+    `f = coefficients @ logits` is what is explained, and `output` its name; with `rest`, minus the log-sum-exp of the
+    logits of all other classes.
+    """
+
+    players: str
+    absent: str
+    output: str
+    coefficients: tuple[float, ...]
+    tol: float
+    seed: int
+    rest: bool = False
+
+    def explained(self, logits: Array) -> Array:
+        """What is explained, (...), of logits (..., C).
+
+        >>> odds = Resolved("words", "deleted", "a against the rest", (1.0, 0.0, 0.0), 1e-10, 0, rest=True)
+        >>> float(odds.explained(np.log([0.5, 0.25, 0.25])).round(12))
+        0.0
+        """
+        total = np.asarray(logits) @ np.asarray(self.coefficients)
+        if not self.rest:
+            return total
+        others = np.where(np.asarray(self.coefficients) != 0, -np.inf, logits)
+        most = others.max(axis=-1)
+        return np.asarray(total - most - np.log(np.exp(others - most[..., None]).sum(axis=-1)))
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """How well a surrogate stands for the model, measured on samples that were not fitted.
+
+    Attributes
+    ----------
+    name : of the surrogate
+    error, spread : root mean squared error with up to five tokens absent, and the standard deviation of the model's
+        output there; an error as large as the spread means that the surrogate knows nothing
+    error_any_size, spread_any_size : the same with any number of tokens absent
+    at_text : the model's output for the text minus the surrogate's
+    model_calls : sequences that the model was asked for the fit
+    undetermined : tokens whose importance the samples do not determine
+    """
+
+    name: str
+    error: float
+    spread: float
+    error_any_size: float
+    spread_any_size: float
+    at_text: float
+    model_calls: int
+    undetermined: tuple[str, ...] = ()
+
+    def sentences(self) -> list[str]:
+        """What a reader must know, in plain English."""
+        said = [
+            f"Scores are those of the {self.name}, not of the model itself. On fresh samples it is off by "
+            f"{self.error:.2g} with up to {FEW} tokens absent (the model varies by {self.spread:.2g} there) and by "
+            f"{self.error_any_size:.2g} with any number absent (varies by {self.spread_any_size:.2g}); for the text "
+            f"itself by {abs(self.at_text):.2g}. {self.model_calls:,} model calls."
+        ]
+        if self.undetermined:
+            shown = ", ".join(self.undetermined[:5]) + (" and others" if len(self.undetermined) > 5 else "")
+            said.append(f"The samples do not determine the importance of {len(self.undetermined)} tokens: {shown}.")
+        return said
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what was not measured is None."""
+        return {
+            name: list(value) if isinstance(value, tuple) else None if value != value else value
+            for name, value in asdict(self).items()
+        }
 
 
 class Model:

@@ -23,8 +23,7 @@ import numpy as np
 from .._arrays import members, numbered
 from .._types import Array
 from ..game.pooled_game import PooledGame
-from .protocol import Model, Units
-from .settings import Resolved
+from .protocol import Model, Resolved, Units
 
 COLUMNS = ("label", "group", "s", "s_absent", "v", "v_absent")
 

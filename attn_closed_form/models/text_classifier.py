@@ -25,8 +25,7 @@ from .classifier.integrated_gradients import integrated_gradients
 from .classifier.lrp import classifier_lrp
 from .classifier.predict import predict, predict_many
 from .classifier.weights import AttentionWeights
-from .protocol import Model, Units, probabilities
-from .settings import Resolved
+from .protocol import Model, Resolved, Units, probabilities
 from .text import Token, Vocabulary, tokenize
 
 Tokenizer = Callable[[str], Sequence[Token]]

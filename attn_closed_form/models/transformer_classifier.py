@@ -23,9 +23,7 @@ import numpy as np
 from .._progress import Report
 from .._types import Array, Ids, Masks, Tokens
 from ..game.pooled_game import PooledGame
-from .protocol import Model, Units, probabilities
-from .settings import Resolved
-from .surrogate import FitReport
+from .protocol import FitReport, Model, Resolved, Units, probabilities
 from .transformer_inputs import HIDDEN, Frame, frame_of, read_tokens, room
 from .transformer_network import check_sequences, evaluating, require_torch, run
 from .transformer_surrogate import Document, surrogate

@@ -18,9 +18,7 @@ from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
 from ..slalom.fit import slalom_fit_fidel
 from ..slalom.fitted import SlalomFit, SlalomWarning
-from .protocol import Units
-from .settings import Resolved
-from .surrogate import FEW, FitReport
+from .protocol import FEW, FitReport, Resolved, Units
 
 
 @dataclass(eq=False)

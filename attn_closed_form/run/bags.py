@@ -21,10 +21,10 @@ from typing import Any
 from ..explanations.explain import explain
 from ..explanations.explanation import Explanations
 from ..explanations.methods import as_methods
+from ..explanations.settings import Settings
 from ..files.atomic import replacing
 from ..files.bags import SUFFIXES, load_bag
 from ..models.bag_classifier import BagClassifier
-from ..models.settings import Settings
 from ..show.bag_output import KINDS, row
 from .mappers import Death, Mapper, Result, Tick, here
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from .._types import Span
 from ..explanations.methods import METHODS, Method, as_methods
-from ..models.settings import Settings
+from ..explanations.settings import Settings
 from ..show.sanitize import elide
 
 MAX_BYTES = 128 * 1024  # of a body; a text of MAX_CHARACTERS fits, unless it is all escapes

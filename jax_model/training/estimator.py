@@ -19,8 +19,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from attn_closed_form.explanations.explanation import Explanations
+from attn_closed_form.explanations.settings import MARGIN
 from attn_closed_form.files.labelled import Labelled
-from attn_closed_form.models.settings import MARGIN
 
 from .config import automatic
 from .split import Split, split_stratified

@@ -81,7 +81,7 @@ def test_a_transformer_that_is_a_slalom_is_found_exactly():
     object.__setattr__(units, "data", Fake(units.data.ids))
     from attn_closed_form.explanations.explain import explain_units
     from attn_closed_form.explanations.methods import as_methods
-    from attn_closed_form.models.settings import Settings
+    from attn_closed_form.explanations.settings import Settings
 
     found = explain_units(model, units, as_methods(["shapley"]), Settings(output="positive", players="tokens"))
     assert found.evidence.fit.error < 1e-6

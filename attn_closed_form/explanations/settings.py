@@ -7,14 +7,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .._types import Array
-
-if TYPE_CHECKING:
-    from .protocol import Model
+from ..models.protocol import Model, Resolved
 
 MARGIN = "margin:"
 ODDS = "odds:"
@@ -89,37 +87,6 @@ class Settings:
             seed=int(self.seed),
             rest=rest,
         )
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """Settings with every choice made: what `Model.game` and `Model.inside` get.
-
-    `f = coefficients @ logits` is what is explained, and `output` its name; with `rest`, minus the log-sum-exp of the
-    logits of all other classes.
-    """
-
-    players: str
-    absent: str
-    output: str
-    coefficients: tuple[float, ...]
-    tol: float
-    seed: int
-    rest: bool = False
-
-    def explained(self, logits: Array) -> Array:
-        """What is explained, (...), of logits (..., C).
-
-        >>> odds = Resolved("words", "deleted", "a against the rest", (1.0, 0.0, 0.0), 1e-10, 0, rest=True)
-        >>> float(odds.explained(np.log([0.5, 0.25, 0.25])).round(12))
-        0.0
-        """
-        found = np.asarray(logits) @ np.asarray(self.coefficients)
-        if not self.rest:
-            return found
-        others = np.where(np.asarray(self.coefficients) != 0, -np.inf, logits)
-        most = others.max(axis=-1)
-        return np.asarray(found - most - np.log(np.exp(others - most[..., None]).sum(axis=-1)))
 
 
 def _is_odds(output: str | int | None, outputs: Sequence[str]) -> bool:
