@@ -37,9 +37,9 @@ from .faithfulness import aopc, class_probability, deletion_curve
 from .harness import Row, report
 
 METHODS = {
-    "attention": "alpha-avg",
+    "attention": "alpha-mean",
     "attention x (value - f)": "slalom-linear",
-    "leave-one-out": "loo",
+    "leave-one-out": "leave-one-out",
     "Banzhaf, exact": "banzhaf",
     "Shapley, exact": "shapley",
 }

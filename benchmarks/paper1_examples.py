@@ -30,11 +30,11 @@ from .retrained import SHIPPED, trainings
 
 # P1 Fig. 1: the sentence, the methods, and what its caption says of them.
 SENTENCE = "attention based explanations are popular but questionable"
-METHODS = ("alpha-avg", "alpha-max", "lime", "g-avg", "g-l1", "g-l2", "gxi")
+METHODS = ("alpha-mean", "alpha-max", "lime", "gradient-mean", "gradient-l1", "gradient-l2", "gradient-x-input")
 WORDS = SENTENCE.split()
 WORD, RIVAL = "questionable", "popular"
-NEGATIVE = ("lime", "gxi")  # the methods that give `WORD` a negative score
-RIVAL_FIRST = ("alpha-avg", "alpha-max")  # those that have `RIVAL` first
+NEGATIVE = ("lime", "gradient-x-input")  # the methods that give `WORD` a negative score
+RIVAL_FIRST = ("alpha-mean", "alpha-max")  # those that have `RIVAL` first
 OTHER_MODEL = "our model (87.7 %, other vocabulary), LIME's exact limit"
 
 
@@ -90,7 +90,7 @@ def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
             Row("P1 Fig. 1", f"{label}: rank of '{WORD}' among 7 words", rank(scores, place), None, note, **one),
             Row("P1 Fig. 1", f"{label}: strongest word", first, most, note, **one),
         ]
-    firsts = [WORDS[int(scores["alpha-avg"].argmax())] for scores in every.values()]
+    firsts = [WORDS[int(scores["alpha-mean"].argmax())] for scores in every.values()]
     case = "α-avg: strongest word, by training"
     run.rows.append(Row("P1 Fig. 1", case, ", ".join(firsts), RIVAL, ", ".join(every), n=len(every), of="trainings"))
     values = models[SHIPPED].explain(SENTENCE, "slalom-value", players="positions")["slalom-value"].scores

@@ -72,4 +72,4 @@ ADDED_METHODS = ("first-last",)
 def forget_methods(monkeypatch: Any) -> None:
     """Take methods that a page adds out of the table when the test ends."""
     for name in ADDED_METHODS:
-        monkeypatch.setitem(METHODS, name, METHODS["loo"])
+        monkeypatch.setitem(METHODS, name, METHODS["leave-one-out"])

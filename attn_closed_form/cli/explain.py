@@ -11,7 +11,7 @@ from typing import Any
 
 from ..explanations.explain import explain
 from ..explanations.explanation import Explanations
-from ..explanations.methods import ALIASES, METHODS
+from ..explanations.methods import METHODS, find_method
 from ..models.protocol import Model
 from ..show.exports import write_csv
 from ..show.plots import FIGURES, save_figure
@@ -85,11 +85,11 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
 def method_names(value: str) -> list[str]:
     """Method names of an option, separated by commas; `all` for every one."""
     names = list(METHODS) if value == "all" else [name.strip() for name in value.split(",") if name.strip()]
-    names = [ALIASES.get(name, name) for name in names]
-    for name in names:
-        if name not in METHODS:
+    methods = [find_method(name) for name in names]
+    for name, method in zip(names, methods, strict=True):
+        if method is None:
             raise argparse.ArgumentTypeError(f"unknown method {name!r}; choose from {', '.join(METHODS)}")
-    return names
+    return [method.name for method in methods if method is not None]
 
 
 def _count(value: str) -> int:

@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status.
 
     >>> main(["methods"])  # doctest: +ELLIPSIS
-    alpha-avg          α-avg           closed form  attention, mean over heads ...
+    alpha-mean (alpha-avg)    α-avg             closed form attention, mean over heads ...
     0
     """
     for stream in (sys.stdout, sys.stderr):

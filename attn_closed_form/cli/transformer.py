@@ -17,8 +17,8 @@ examples:
 
 FOLDER is what `save_pretrained` of a model and of its tokenizer wrote: config.json, model.safetensors, tokenizer.json.
 Nothing is downloaded, and no code of the folder is run. A transformer is no pooled game: shapley, lime, banzhaf and
-slalom-* are exact *of the SLALOM that is fitted to it*, whose error is printed with them. loo, lime-sampled and
-shapley-sampled ask the transformer itself.
+slalom-* are exact *of the SLALOM that is fitted to it*, whose error is printed with them. leave-one-out,
+lime-sampled and shapley-sampled ask the transformer itself.
 """
 
 

@@ -41,8 +41,8 @@ class Scored(NamedTuple):
     model_calls: int | None = None
 
 
-class Asked(NamedTuple):
-    """The model itself as something to play: d players, and the values of their coalitions."""
+class ModelGame(NamedTuple):
+    """The model itself as a game: d players, and the values of their coalitions."""
 
     d: int
     value: Callable[[Masks], Array]
@@ -64,7 +64,7 @@ class Evidence:
     units: Units
     settings: Resolved
     logits: Array
-    _asked: dict[str, Any] = field(default_factory=dict, repr=False)
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def game(self) -> PooledGame:
@@ -84,13 +84,13 @@ class Evidence:
     @cached_property
     def spans(self) -> tuple[tuple[Span, ...], ...]:
         """For each player the character spans of its units in `units.shown_text`."""
-        found: list[list[Span]] = [[] for _ in range(self.game.d)]
+        spans: list[list[Span]] = [[] for _ in range(self.game.d)]
         continues = self.units.continues or (False,) * len(self.units.labels)
         for span, j, more in zip(self.units.shown_spans, self.player_of.tolist(), continues, strict=True):
-            if more and found[j] and found[j][-1][1] <= span[0]:
-                span = (found[j].pop()[0], span[1])
-            found[j].append(span)
-        return tuple(map(tuple, found))
+            if more and spans[j] and spans[j][-1][1] <= span[0]:
+                span = (spans[j].pop()[0], span[1])
+            spans[j].append(span)
+        return tuple(map(tuple, spans))
 
     @cached_property
     def unknown(self) -> tuple[bool, ...]:
@@ -113,25 +113,25 @@ class Evidence:
 
     @cached_property
     def absent_value(self) -> float:
-        """F with every player absent."""
+        """The explained output f with every player absent."""
         return float(self.game.value(np.zeros(self.game.d, dtype=bool)))
 
     @cached_property
     def probabilities(self) -> dict[str, float] | None:
         """The probability of each class, or None for a model with one output."""
-        found = probabilities(self.model, self.logits)
-        return None if found is None else dict(zip(self.model.outputs, found.tolist(), strict=True))
+        chances = probabilities(self.model, self.logits)
+        return None if chances is None else dict(zip(self.model.outputs, chances.tolist(), strict=True))
 
     def inside(self, name: str) -> Any:
         """What only the model can say, by name (see `Model.inside`); asked once, None if it has no such thing."""
-        return self.kept(name, lambda: self.model.inside(name, self.units, self.settings))
+        return self.cached(name, lambda: self.model.inside(name, self.units, self.settings))
 
-    def kept(self, name: str, compute: Callable[[], Result]) -> Result:
+    def cached(self, name: str, compute: Callable[[], Result]) -> Result:
         """`compute()`, once: what several views ask for under one name."""
-        if name not in self._asked:
-            self._asked[name] = compute()
-        found: Result = self._asked[name]
-        return found
+        if name not in self._cache:
+            self._cache[name] = compute()
+        result: Result = self._cache[name]
+        return result
 
     @cached_property
     def fit(self) -> FitReport | None:
@@ -139,11 +139,16 @@ class Evidence:
         return self.model.fit(self.units, self.settings)
 
     @cached_property
-    def asked(self) -> Asked:
-        """The model itself: its game, or for a model whose game is only fitted to it what it says of coalitions."""
+    def model_game(self) -> ModelGame:
+        """The model itself: its game, or its own predictions of coalitions where the game is only fitted to it."""
         if self.model.surrogate is None:
-            return Asked(self.game.d, self.game.value)
-        return Asked(self.game.d, lambda present: self.model.value(self.units, self.settings, present))
+            return ModelGame(self.game.d, self.game.value)
+        return ModelGame(self.game.d, lambda present: self.model.value(self.units, self.settings, present))
+
+    @property
+    def empty_value(self) -> float:
+        """What the model itself predicts with every player absent."""
+        return float(self.model_game.value(np.zeros((1, self.game.d), dtype=bool))[0])
 
     @property
     def samples(self) -> int:
@@ -152,10 +157,10 @@ class Evidence:
 
     def sampled_lime(self, runs: int) -> list[LimeSample]:
         """Runs of sampled LIME on the model itself, each with a seed of its own; earlier runs are kept."""
-        kept = self._asked.setdefault("sampled-lime", [])
-        for run in range(len(kept), runs):
-            kept.append(lime_sample(self.asked, self.samples, seed=self.settings.seed + run, errors=run == 0))
-        return list(kept[:runs])
+        earlier = self._cache.setdefault("sampled-lime", [])
+        for run in range(len(earlier), runs):
+            earlier.append(lime_sample(self.model_game, self.samples, seed=self.settings.seed + run, errors=run == 0))
+        return list(earlier[:runs])
 
     def guaranteed(self, function: Callable[[PooledGame, float], Result], name: str = "") -> tuple[Result, float]:
         """`function(game, tol)` and the error that it guarantees.
@@ -165,7 +170,7 @@ class Evidence:
         tol = self.settings.tol
         while True:
             try:
-                found = function(self.game, tol)
+                result = function(self.game, tol)
                 break
             except ToleranceError:
                 if tol >= 1:
@@ -177,7 +182,7 @@ class Evidence:
                 ToleranceWarning,
                 stacklevel=2,
             )
-        return found, guaranteed_error(self.game, tol)
+        return result, guaranteed_error(self.game, tol)
 
     @cached_property
     def shares(self) -> Array:
@@ -193,4 +198,4 @@ class Evidence:
         return pooled
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_asked": {}}
+        return {**self.__dict__, "_cache": {}}

@@ -35,9 +35,9 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
     Examples
     --------
     >>> from attn_closed_form import load_demo_model
-    >>> found = explain(load_demo_model(), "A fine film", ["shapley", "alpha-avg"])
+    >>> found = explain(load_demo_model(), "A fine film", ["shapley", "alpha-mean"])
     >>> [(name, e.scores.shape) for name, e in found.items()]
-    [('shapley', (3,)), ('alpha-avg', (3,))]
+    [('shapley', (3,)), ('alpha-mean', (3,))]
     >>> found.output, round(found.probabilities["positive"], 2)
     ('positive', 0.65)
     """
@@ -69,7 +69,7 @@ def for_output(found: Explanations, output: str) -> Explanations:
         settings = Settings(players, absent, output, evidence.settings.tol, evidence.settings.seed)
         return explain_units(evidence.model, evidence.units, as_methods("shapley"), settings)
 
-    return evidence.kept(f"output {output}", compute)
+    return evidence.cached(f"output {output}", compute)
 
 
 def explain_units(

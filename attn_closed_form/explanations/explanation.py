@@ -19,7 +19,7 @@ from ..game.interactions import shapley_interactions
 from ..game.pooled_game import PooledGame
 from .answers import GroupScores, Reasons, group_scores, reasons
 from .evidence import Evidence
-from .methods import METHODS, Method
+from .methods import METHODS, Method, find_method
 
 
 class Occurrence(NamedTuple):
@@ -212,9 +212,16 @@ def shared_dict(evidence: Evidence) -> dict[str, Any]:
 class Explanations(dict[str, Explanation]):
     """Explanations of one input by method name: a dict that a notebook shows with the answer first."""
 
-    def __init__(self, evidence: Evidence, found: dict[str, Explanation] | None = None) -> None:
-        super().__init__(found or {})
+    def __init__(self, evidence: Evidence, explanations: dict[str, Explanation] | None = None) -> None:
+        super().__init__(explanations or {})
         self.evidence = evidence
+
+    def __missing__(self, name: str) -> Explanation:
+        """The explanation by a method's short name, such as "loo" for "leave-one-out"."""
+        method = find_method(name)
+        if method is None or method.name not in self:
+            raise KeyError(name)
+        return self[method.name]
 
     @property
     def output(self) -> str:
@@ -239,7 +246,7 @@ class Explanations(dict[str, Explanation]):
         """What suffices for the prediction, and what its flip would take, proved; see `explanations/answers.py`."""
         if cost is not None:
             return reasons(self.evidence, threshold, cost)
-        return self.evidence.kept(f"reasons {threshold}", lambda: reasons(self.evidence, threshold))
+        return self.evidence.cached(f"reasons {threshold}", lambda: reasons(self.evidence, threshold))
 
     def sentences(self) -> GroupScores:
         """Scores of the sentences of a text, with the words inside adding up to them; see `explanations/answers.py`."""
@@ -247,7 +254,7 @@ class Explanations(dict[str, Explanation]):
 
     def grouped(self, grouping: str) -> GroupScores:
         """Scores of groups such as "regions", with the units inside adding up to them."""
-        return self.evidence.kept(f"groups {grouping}", lambda: group_scores(self.evidence, grouping))
+        return self.evidence.cached(f"groups {grouping}", lambda: group_scores(self.evidence, grouping))
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """The report as one HTML page, written to `path` if there is one; see `show/report.py`."""

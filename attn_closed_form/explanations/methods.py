@@ -1,238 +1,280 @@
-"""The table of explanation methods, one entry per method.
+"""The table of explanation methods, one entry per method, and how each method scores the players of an `Evidence`.
 
-`explain`, the command line, the report, the plots, the page and the corpus read this one table; a new method is one
-more entry. A method scores the *players* of an `Evidence`. Game methods (LIME, Shapley values, ...) need nothing but
-the game, so every explainable model has them; of a model whose game is only fitted to it, such as a transformer, those
-that need values of coalitions and no more ask the model itself. The others need the inside of the model (attention,
-gradients), which scores units, and a player's score is the sum over its units.
+`explain`, the command line, the report, the plots, the page and the runner read this one table; a new method is one
+more entry. Game methods (LIME, Shapley values, ...) need nothing but the game, so every explainable model has them. For
+a model whose game is only fitted to it, such as a transformer, the methods that need values of coalitions and no more
+ask the model itself. The other methods need the inside of the model (attention, gradients), which scores units; the
+score of a player is the sum over its units.
+
+**SLALOM of several heads.** The model of Leemann et al. 2025, f = sum_j softmax(s)_j v_j, is a game with one head,
+whose values and importances are read off. With K heads we report the one SLALOM that gives every player its true
+share of this prediction: with alpha_j^(i) the share of player j in head i and v_j^(i) its value there,
+
+    importance_j = log (1/K) sum_i alpha_j^(i)   (centered, sum s = 0)     value_j = sum_i alpha v / sum_i alpha + b
+    linear_j     = (1/K) sum_i alpha_j^(i) (v_j^(i) - f_i),
+
+with b the bias of the output (softmax weights add up to one, so a SLALOM carries it in its values). The last is the
+derivative of f by the weight of player j in the softmax, and needs no pooling of the heads. It is the true derivative,
+not Eq. 65 as printed, which leaves out f.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
 
-from ..game.shapley import banzhaf, shapley
-from .method import FAMILIES, Family, Method
-from .scoring import (
-    guaranteed,
-    inside,
-    leave_one_out_scores,
-    lime,
-    sampled_lime,
-    sampled_shapley,
-    slalom_importance,
-    slalom_linear,
-    slalom_value,
-)
+import numpy as np
 
-__all__ = ["ALIASES", "DEFAULT_METHODS", "FAMILIES", "METHODS", "Family", "Method", "as_methods"]
+from .._types import Array
+from ..game.pooled_game import PooledGame
+from ..game.shapley import banzhaf, leave_one_out, shapley
+from ..game.shapley_sampled import shapley_sample
+from ..lime.limit import lime_limit
+from .evidence import Evidence, Scored
+
+Kind = Literal["signed", "unsigned", "log"]
+Accuracy = Literal["closed form", "guaranteed", "estimate", "sampled"]
+Family = Literal["attention", "derivatives", "attributions", "slalom"]
+
+
+# What the methods of a family have in common: a title, what their numbers mean, and when not to trust them.
+FAMILIES: dict[Family, tuple[str, str]] = {
+    "attributions": (
+        "Exact attributions",
+        "What adding or removing a player does to the prediction, averaged over coalitions of the others. Where "
+        "players need each other, one number per player cannot tell the whole story.",
+    ),
+    "derivatives": (
+        "Derivatives",
+        "What a small change of an embedding does. A removal is not a small change: do not read these as its effect.",
+    ),
+    "attention": (
+        "Attention",
+        "Where the model looks. Attention has no sign and no class: it does not tell what a player argues for.",
+    ),
+    "slalom": (
+        "SLALOM",
+        "What a player says (value) and how loudly it says it (importance, a logarithm). Neither alone is its effect.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """One entry of the table.
+
+    Attributes
+    ----------
+    name : as in `explain(..., methods=[name])`
+    label : as the papers write it
+    family : "attention", "derivatives", "attributions" (what a removal does), "slalom"
+    kind : "signed"; "unsigned" (no score is below 0 and none says in which direction); "log" (a logarithm of a weight)
+    accuracy : "closed form" (exact up to float64's rounding), "guaranteed" (a proven bound), "estimate" (refined until
+        two rules agree), "sampled"
+    needs : "game", which every explainable model has; "model", values of coalitions, which a model whose game is only
+        fitted to it gives itself; or "inside", which some models lack
+    summary : one line
+    score : Evidence -> Scored, or None where the model lacks what the method needs
+    forecasts : whether minus the score forecasts by how much the prediction changes when the player is removed
+    alias : a short name that is accepted as well
+    """
+
+    name: str
+    label: str
+    family: Family
+    kind: Kind
+    accuracy: Accuracy
+    needs: Literal["game", "model", "inside"]
+    summary: str
+    score: Callable[[Evidence], Scored | None]
+    forecasts: bool = False
+    alias: str | None = None
+
+    def strength(self, scores: Array) -> Array:
+        """How strongly to color each score, in [-1, 1]: relative to the largest; logs between minimum and maximum.
+
+        >>> from attn_closed_form import METHODS
+        >>> METHODS["shapley"].strength(np.array([2.0, -4.0, 0.0]))
+        array([ 0.5, -1. ,  0. ])
+        """
+        if self.kind == "log":
+            spread = np.ptp(scores)
+            return (scores - scores.min()) / spread if spread > 0 else np.zeros_like(scores)
+        largest = np.abs(scores).max(initial=0.0)
+        return scores / largest if largest > 0 else np.zeros_like(scores)
+
+
+def inside(name: str) -> Callable[[Evidence], Scored | None]:
+    """What the model shows of each unit under this name, summed over the units of a player."""
+
+    def score(evidence: Evidence) -> Scored | None:
+        shown = evidence.inside(name)
+        if shown is None:
+            return None
+        scores, base = shown if isinstance(shown, tuple) else (shown, evidence.absent_value)
+        return Scored(evidence.pool(scores), base)
+
+    return score
+
+
+def guaranteed(name: str, function: Callable[[PooledGame, float], Array]) -> Callable[[Evidence], Scored]:
+    """A function of the game with its guarantee."""
+
+    def score(evidence: Evidence) -> Scored:
+        scores, error = evidence.guaranteed(function, name)
+        return Scored(scores, evidence.absent_value, error)
+
+    return score
+
+
+def lime(evidence: Evidence) -> Scored:
+    """What LIME converges to."""
+    fit, error = evidence.guaranteed(lambda game, tol: lime_limit(game, tol=tol), "lime")
+    return Scored(fit.coef, float(fit.intercept), error)
+
+
+def sampled_lime(evidence: Evidence) -> Scored:
+    """One run of LIME on the model itself."""
+    fit = evidence.sampled_lime(1)[0]
+    return Scored(fit.coef, float(fit.intercept), None, fit.standard_error, _calls(evidence, evidence.samples))
+
+
+def sampled_shapley(evidence: Evidence) -> Scored:
+    """Shapley values of the model itself from sampled orders."""
+    sample = shapley_sample(evidence.model_game, evidence.samples, seed=evidence.settings.seed)
+    return Scored(sample.values, evidence.empty_value, None, sample.standard_error, _calls(evidence, sample.calls))
+
+
+def leave_one_out_scores(evidence: Evidence) -> Scored:
+    """The change of the prediction of the model itself when each player alone is removed."""
+    if evidence.fit is None:
+        return Scored(leave_one_out(evidence.game), evidence.absent_value)
+    d = evidence.game.d
+    values = evidence.model_game.value(~np.eye(d, dtype=bool))
+    return Scored(evidence.prediction - values, evidence.empty_value, None, np.zeros(d), d + 1)
+
+
+def _calls(evidence: Evidence, calls: int) -> int | None:
+    return None if evidence.fit is None else calls
+
+
+def slalom_value(evidence: Evidence) -> Scored:
+    """What each player says."""
+    # Shares among the heads, from logs: a player whose attention underflows in every head has a value all the same.
+    logs = evidence.shares
+    share = np.exp(logs - logs.max(axis=0))
+    share /= share.sum(axis=0)
+    values = len(share) * (share * evidence.game.v).sum(axis=0) + evidence.game.bias
+    return Scored(values, evidence.absent_value)
+
+
+def slalom_importance(evidence: Evidence) -> Scored:
+    """How loudly each player says it."""
+    logs = evidence.shares
+    largest = logs.max(axis=0)
+    s = largest + np.log(np.exp(logs - largest).mean(axis=0))
+    return Scored(s - s.mean(), evidence.absent_value)
+
+
+def slalom_linear(evidence: Evidence) -> Scored:
+    """The derivative of the prediction by each player's weight."""
+    game, alpha = evidence.game, np.exp(evidence.shares)
+    background = 1.0 - alpha.sum(axis=1, keepdims=True)
+    f = (alpha * game.v).sum(axis=1, keepdims=True) + background * game.v_background[:, None]
+    return Scored((alpha * (game.v - f)).sum(axis=0), evidence.prediction)
+
 
 _P1 = "Lopardo et al. 2024"
 _P2 = "Leemann et al. 2025"
 
+# fmt: off
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method(
-            "alpha-avg",
-            "α-avg",
-            "attention",
-            "unsigned",
-            "closed form",
-            "inside",
-            f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and knows no class",
-            inside("alpha-avg"),
-        ),
-        Method(
-            "alpha-max",
-            "α-max",
-            "attention",
-            "unsigned",
-            "closed form",
-            "inside",
-            f"attention, largest over heads ({_P1}, Eq. 11); it has no sign and knows no class",
-            inside("alpha-max"),
-        ),
-        Method(
-            "g-avg",
-            "G-avg",
-            "derivatives",
-            "signed",
-            "closed form",
-            "inside",
-            f"mean coordinate of the gradient by the embedding ({_P1}, Theorem 4.1)",
-            inside("g-avg"),
-        ),
-        Method(
-            "g-l1",
-            "G-l1",
-            "derivatives",
-            "unsigned",
-            "closed form",
-            "inside",
-            f"L1 norm of the gradient ({_P1}, section 4.1); it has no sign",
-            inside("g-l1"),
-        ),
-        Method(
-            "g-l2",
-            "G-l2",
-            "derivatives",
-            "unsigned",
-            "closed form",
-            "inside",
-            f"L2 norm of the gradient ({_P1}, section 4.1); it has no sign",
-            inside("g-l2"),
-        ),
-        Method(
-            "gxi",
-            "G×I",
-            "derivatives",
-            "signed",
-            "closed form",
-            "inside",
-            f"gradient times input ({_P1}, section 4.1); says what a small change does, not a removal",
-            inside("gxi"),
-        ),
-        Method(
-            "ig",
-            "IG",
-            "derivatives",
-            "signed",
-            "estimate",
-            "inside",
-            "integrated gradients from the document of [UNK] (Sundararajan et al. 2017)",
-            inside("ig"),
-            forecasts=True,
-        ),
-        Method(
-            "lrp",
-            "LRP",
-            "derivatives",
-            "signed",
-            "closed form",
-            "inside",
-            "layer-wise relevance propagation (Achtibat et al. 2024); what reaches [CLS] is lost, so the sum is less",
-            inside("lrp"),
-        ),
-        Method(
-            "lime",
-            "LIME",
-            "attributions",
-            "signed",
-            "guaranteed",
-            "game",
-            "what LIME with 5000 samples converges to when absent words become [UNK] in place (lime's bow=False)",
-            lime,
-            forecasts=True,
-        ),
-        Method(
-            "lime-sampled",
-            "LIME (sampled)",
-            "attributions",
-            "signed",
-            "sampled",
-            "model",
-            "LIME with random samples as the lime package draws them (bow=False), 5000 unless the model has a budget",
-            sampled_lime,
-            forecasts=True,
-        ),
-        Method(
-            "shapley",
-            "Shapley",
-            "attributions",
-            "signed",
-            "guaranteed",
-            "game",
-            "exact Shapley value: mean change over all orders of adding the players",
-            guaranteed("shapley", shapley),
-            forecasts=True,
-        ),
-        Method(
-            "shapley-sampled",
-            "Shapley (sampled)",
-            "attributions",
-            "signed",
-            "sampled",
-            "model",
-            "Shapley values from sampled orders of the players, each walked in both directions (Castro et al. 2009)",
-            sampled_shapley,
-            forecasts=True,
-        ),
-        Method(
-            "banzhaf",
-            "Banzhaf",
-            "attributions",
-            "signed",
-            "guaranteed",
-            "game",
-            "exact Banzhaf value: mean change over all subsets of the other players",
-            guaranteed("banzhaf", banzhaf),
-            forecasts=True,
-        ),
-        Method(
-            "loo",
-            "Leave-one-out",
-            "attributions",
-            "signed",
-            "closed form",
-            "model",
-            "change of the prediction when this player alone goes",
-            leave_one_out_scores,
-            forecasts=True,
-        ),
-        Method(
-            "slalom-value",
-            "SLALOM value",
-            "slalom",
-            "signed",
-            "closed form",
-            "game",
-            f"what the player says on its own ({_P2}, Eq. 6, v)",
-            slalom_value,
-        ),
-        Method(
-            "slalom-importance",
-            "SLALOM import.",
-            "slalom",
-            "log",
-            "closed form",
-            "game",
-            f"how loudly it says it: log of its weight in the softmax ({_P2}, Eq. 6, s)",
-            slalom_importance,
-        ),
-        Method(
-            "slalom-linear",
-            "SLALOM linear",
-            "slalom",
-            "signed",
-            "closed form",
-            "game",
-            f"derivative of the prediction by the player's weight ({_P2}, section 5.4, corrected)",
-            slalom_linear,
-            forecasts=True,
-        ),
+        Method("alpha-mean", "α-avg", "attention", "unsigned", "closed form", "inside",
+               f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and no class",
+               inside("alpha-mean"), alias="alpha-avg"),
+        Method("alpha-max", "α-max", "attention", "unsigned", "closed form", "inside",
+               f"attention, maximum over heads ({_P1}, Eq. 11); it has no sign and no class",
+               inside("alpha-max")),
+        Method("gradient-mean", "G-avg", "derivatives", "signed", "closed form", "inside",
+               f"mean coordinate of the gradient by the embedding ({_P1}, Theorem 4.1)",
+               inside("gradient-mean"), alias="g-avg"),
+        Method("gradient-l1", "G-l1", "derivatives", "unsigned", "closed form", "inside",
+               f"L1 norm of the gradient ({_P1}, section 4.1); it has no sign",
+               inside("gradient-l1"), alias="g-l1"),
+        Method("gradient-l2", "G-l2", "derivatives", "unsigned", "closed form", "inside",
+               f"L2 norm of the gradient ({_P1}, section 4.1); it has no sign",
+               inside("gradient-l2"), alias="g-l2"),
+        Method("gradient-x-input", "G×I", "derivatives", "signed", "closed form", "inside",
+               f"gradient times input ({_P1}, section 4.1): the effect of a small change, not of a removal",
+               inside("gradient-x-input"), alias="gxi"),
+        Method("integrated-gradients", "IG", "derivatives", "signed", "estimate", "inside",
+               "integrated gradients from the document of [UNK] (Sundararajan et al. 2017)",
+               inside("integrated-gradients"), forecasts=True, alias="ig"),
+        Method("lrp", "LRP", "derivatives", "signed", "closed form", "inside",
+               "layer-wise relevance propagation (Achtibat et al. 2024); the share of [CLS] is lost, so sums are less",
+               inside("lrp")),
+        Method("lime", "LIME", "attributions", "signed", "guaranteed", "game",
+               "what LIME with 5000 samples converges to when absent words become [UNK] in place (lime's bow=False)",
+               lime, forecasts=True),
+        Method("lime-sampled", "LIME (sampled)", "attributions", "signed", "sampled", "model",
+               "LIME with random samples as the lime package draws them (bow=False), 5000 or the model's budget",
+               sampled_lime, forecasts=True),
+        Method("shapley", "Shapley", "attributions", "signed", "guaranteed", "game",
+               "exact Shapley value: mean change over all orders of adding the players",
+               guaranteed("shapley", shapley), forecasts=True),
+        Method("shapley-sampled", "Shapley (sampled)", "attributions", "signed", "sampled", "model",
+               "Shapley values from sampled orders of the players, each walked in both directions (Castro et al. 2009)",
+               sampled_shapley, forecasts=True),
+        Method("banzhaf", "Banzhaf", "attributions", "signed", "guaranteed", "game",
+               "exact Banzhaf value: mean change over all subsets of the other players",
+               guaranteed("banzhaf", banzhaf), forecasts=True),
+        Method("leave-one-out", "Leave-one-out", "attributions", "signed", "closed form", "model",
+               "change of the prediction when this player alone is removed",
+               leave_one_out_scores, forecasts=True, alias="loo"),
+        Method("slalom-value", "SLALOM value", "slalom", "signed", "closed form", "game",
+               f"what the player says on its own ({_P2}, Eq. 6, v)",
+               slalom_value),
+        Method("slalom-importance", "SLALOM import.", "slalom", "log", "closed form", "game",
+               f"how loudly it says it: log of its weight in the softmax ({_P2}, Eq. 6, s)",
+               slalom_importance),
+        Method("slalom-linear", "SLALOM linear", "slalom", "signed", "closed form", "game",
+               f"derivative of the prediction by the player's weight ({_P2}, section 5.4, corrected)",
+               slalom_linear, forecasts=True),
     )
 }
+# fmt: on
 
 # All but what samples: fast enough to follow someone who types.
 DEFAULT_METHODS = tuple(name for name, method in METHODS.items() if method.accuracy != "sampled")
-# Other names that people know a method by.
-ALIASES = {"leave-one-out": "loo"}
+
+
+def find_method(name: str) -> Method | None:
+    """The method of this name or alias, or None.
+
+    >>> find_method("loo").name, find_method("leave-one-out").name
+    ('leave-one-out', 'leave-one-out')
+    """
+    return METHODS.get(name) or next((method for method in METHODS.values() if method.alias == name), None)
 
 
 def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:
     """Checked methods: None for the default set, "all", one name, or several in the wanted order.
 
-    >>> [method.label for method in as_methods(["shapley", "alpha-avg"])]
-    ['Shapley', 'α-avg']
+    >>> [method.label for method in as_methods(["shapley", "alpha-mean", "loo"])]
+    ['Shapley', 'α-avg', 'Leave-one-out']
     """
     if methods is None:
         methods = DEFAULT_METHODS
     names = (list(METHODS) if methods == "all" else [methods]) if isinstance(methods, str) else list(methods)
-    names = [ALIASES.get(name, name) for name in names]
-    for name in names:
-        if name not in METHODS:
-            raise ValueError(f"methods: expected names among {', '.join(METHODS)}; got {name!r}")
     if not names:
         raise ValueError("methods: expected at least one name, got none")
-    return tuple(METHODS[name] for name in dict.fromkeys(names))
+    chosen = {}
+    for name in names:
+        method = find_method(name) if isinstance(name, str) else None
+        if method is None:
+            raise ValueError(f"methods: expected names among {', '.join(METHODS)}; got {name!r}")
+        chosen[method.name] = method
+    return tuple(chosen.values())

@@ -253,9 +253,9 @@ class BagClassifier(Model):
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Array | None:
         """Attention and gradients by the features, by the names of their methods; None for other names."""
-        if name in ("alpha-avg", "alpha-max", "attention-heads"):
+        if name in ("alpha-mean", "alpha-max", "attention-heads"):
             attention = self.attention(units, settings.coefficients)
-            pooled = {"alpha-avg": attention.mean(axis=0), "alpha-max": attention.max(axis=0)}
+            pooled = {"alpha-mean": attention.mean(axis=0), "alpha-max": attention.max(axis=0)}
             return pooled.get(name, attention)
         if name in SCORES and self.bag is None:  # features that are scores have no gradient of interest
             gradients = units.data.gradients

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 # (features, gradient) of some instances, both (n, D) -> (n,) scores.
 SCORES: dict[str, Callable[[Array, Array], Array]] = {
-    "g-avg": lambda x, g: g.mean(axis=1),
-    "g-l1": lambda x, g: np.abs(g).sum(axis=1),
-    "g-l2": lambda x, g: np.sqrt((g**2).sum(axis=1)),
-    "gxi": lambda x, g: (x * g).sum(axis=1),
+    "gradient-mean": lambda x, g: g.mean(axis=1),
+    "gradient-l1": lambda x, g: np.abs(g).sum(axis=1),
+    "gradient-l2": lambda x, g: np.sqrt((g**2).sum(axis=1)),
+    "gradient-x-input": lambda x, g: (x * g).sum(axis=1),
 }
 
 
@@ -39,7 +39,8 @@ def gradient_scores(model: BagClassifier, units: Units, coefficients: Sequence[f
 
     Returns
     -------
-    dict of (n,) arrays: "g-avg" (mean coordinate), "g-l1", "g-l2" (norms) and "gxi" (gradient times input)
+    dict of (n,) arrays: "gradient-mean" (mean coordinate), "gradient-l1", "gradient-l2" (norms) and
+        "gradient-x-input" (gradient times input)
     """
     network = model.network
     features = units.data.bag.features

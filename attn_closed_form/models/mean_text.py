@@ -248,7 +248,7 @@ class MeanPooledText(Model):
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Array | None:
         """The share of each token in the mean, as attention."""
-        if name not in ("alpha-avg", "alpha-max", "attention-heads"):
+        if name not in ("alpha-mean", "alpha-max", "attention-heads"):
             return None
         mass = np.exp(units.data[0])
         share = mass / (mass.sum() + len(self.background))

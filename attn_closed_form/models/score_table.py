@@ -93,7 +93,7 @@ class Scores(Model):
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
         """The units' shares in the softmax, as attention."""
-        if name not in ("alpha-avg", "alpha-max", "attention-heads"):
+        if name not in ("alpha-mean", "alpha-max", "attention-heads"):
             return None
         game = self._game(units, np.asarray(settings.coefficients), "deleted")
         top = max(float(game.s.max()), float(game.s_background[0]))

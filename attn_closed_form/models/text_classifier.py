@@ -122,7 +122,7 @@ class TextClassifier(Model):
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
         """Attention and gradients by the names of their methods, and what figures draw."""
         weights, ids = self._directed(settings.coefficients), units.data
-        if name == "ig":
+        if name == "integrated-gradients":
             scores = integrated_gradients(weights, ids, tol=max(settings.tol, LEAST_IG_TOL))
             return scores, float(predict(weights, np.full_like(ids, weights.unk))[0])
         if name == "attention-heads":
@@ -169,12 +169,12 @@ class TextClassifier(Model):
 
 
 _INSIDE: dict[str, Callable[[AttentionWeights, Ids], Array]] = {
-    "alpha-avg": alpha_avg,
+    "alpha-mean": alpha_avg,
     "alpha-max": alpha_max,
-    "g-avg": gradient_mean,
-    "g-l1": gradient_l1,
-    "g-l2": gradient_l2,
-    "gxi": gradient_times_input,
+    "gradient-mean": gradient_mean,
+    "gradient-l1": gradient_l1,
+    "gradient-l2": gradient_l2,
+    "gradient-x-input": gradient_times_input,
     "lrp": classifier_lrp,
 }
 

@@ -2,8 +2,8 @@
 
 A transformer is no pooled game, so its game here is a *surrogate*: the SLALOM that `slalom_fit_fidel` fits to the
 document with tokens absent (Leemann et al. 2025, Algorithm 2), whose error on samples that were not fitted stands
-beside every score. Methods that need nothing but values of coalitions (`loo`, `lime-sampled`, `shapley-sampled`) ask
-the transformer itself.
+beside every score. Methods that need nothing but values of coalitions (`leave-one-out`, `lime-sampled`,
+`shapley-sampled`) ask the transformer itself.
 
 Units are the tokens. Players are the words of the tokenizer, each where it stands, or the tokens. An absent token is
 deleted, or the mask token stands in its place, or it is hidden: the pad token stands in its place and attention passes

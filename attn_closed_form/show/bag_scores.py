@@ -10,7 +10,7 @@ from .._types import Array, Ids
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.ranks import spearman
 
-ATTENTION = "alpha-avg"
+ATTENTION = "alpha-mean"
 
 
 class Place(NamedTuple):

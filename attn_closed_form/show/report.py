@@ -169,7 +169,7 @@ def _figures(found: Explanations, runs: int) -> list[str]:
         sections.append(_lime_section(found["lime"], runs))
     parts = [_details("Figures", f'<div class="two">{"".join(sections)}</div>')] if sections else []
     heads = found.evidence.inside("attention-heads")
-    if heads is not None and {"alpha-avg", "alpha-max"} & set(found):
+    if heads is not None and {"alpha-mean", "alpha-max"} & set(found):
         note = "Where each head looks, from the first unit to the last; shades are square roots."
         words = [found.evidence.units.shown_text[a:b] for a, b in found.evidence.units.shown_spans]
         parts.append(_details("Attention heads", f'<p class="note">{note}</p>{attention_heads(heads, words)}'))

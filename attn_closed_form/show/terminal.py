@@ -40,7 +40,7 @@ def headline(found: Explanations) -> str:
     """What the model said, in one line.
 
     >>> from attn_closed_form import load_demo_model
-    >>> print(headline(load_demo_model().explain("A fine film", "loo")))
+    >>> print(headline(load_demo_model().explain("A fine film", "leave-one-out")))
     positive, 65 % (logit +0.6245)
     """
     said = verdict(found)
@@ -236,4 +236,5 @@ def numbers(found: Explanations, top: int, columns: int = 80) -> str:
 
 def methods_table() -> str:
     """The table of methods, one line per method."""
-    return "\n".join(f"{m.name:<18} {m.label:<15} {m.accuracy:<12} {m.summary}" for m in METHODS.values())
+    names = {m.name: f"{m.name} ({m.alias})" if m.alias else m.name for m in METHODS.values()}
+    return "\n".join(f"{names[m.name]:<25} {m.label:<17} {m.accuracy:<11} {m.summary}" for m in METHODS.values())

@@ -41,10 +41,10 @@ def explain_answer(model: Model, asked: Question) -> dict[str, Any]:
     Examples
     --------
     >>> from attn_closed_form import load_demo_model
-    >>> answer = explain_answer(load_demo_model(), Question("A fine film", (METHODS["loo"],), removed=(1,)))
+    >>> answer = explain_answer(load_demo_model(), Question("A fine film", (METHODS["leave-one-out"],), removed=(1,)))
     >>> answer["labels"], answer["removal"]["players"]
     (['a', 'fine', 'film'], [1])
-    >>> bool(np.isclose(answer["removal"]["change"], -answer["methods"]["loo"]["scores"][1]))
+    >>> bool(np.isclose(answer["removal"]["change"], -answer["methods"]["leave-one-out"]["scores"][1]))
     True
     """
     found = _found(model, asked)

@@ -36,7 +36,7 @@ def bag_answer(model: Model, asked: Mapping[str, Any], data: bytes) -> dict[str,
         path = Path(folder) / f"bag{Path(name).suffix.lower()[:12]}"
         path.write_bytes(data)
         try:
-            found = explain(model, load_bag(path), ["shapley", "alpha-avg"], output=asked.get("output") or None)
+            found = explain(model, load_bag(path), ["shapley", "alpha-mean"], output=asked.get("output") or None)
         except (OSError, ValueError, TypeError, ImportError) as error:
             raise Refusal(422, str(error).replace(str(path), name), "name") from None
     e = found["shapley"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from .._types import Span
-from ..explanations.methods import METHODS, Method, as_methods
+from ..explanations.methods import METHODS, Method, as_methods, find_method
 from ..explanations.settings import Settings
 from ..show.sanitize import elide
 
@@ -113,7 +113,7 @@ def _methods(value: Any) -> tuple[Method, ...]:
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise Refusal(422, f'methods: expected a list of names or "all", got {_kind(value)}', "methods")
         for name in names:
-            if name not in METHODS:
+            if not isinstance(name, str) or find_method(name) is None:
                 raise Refusal(422, f"methods: expected names among {', '.join(METHODS)}; got {_show(name)}", "methods")
     return as_methods(names)
 

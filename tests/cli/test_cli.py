@@ -72,17 +72,18 @@ def test_colour_can_be_forced_and_the_width_is_the_terminals(capsys, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--method", "loo,shapley"], ["--method", "loo", "--method", "shapley"], ["--method", "loo, shapley"]]
+    "arguments",
+    [["--method", "loo,shapley"], ["--method", "leave-one-out", "--method", "shapley"], ["--method", "loo, shapley"]],
 )
 def test_json_is_all_that_is_printed(capsys, arguments):
     assert main(["explain", REVIEW, "--json", *arguments]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     data = json.loads(out)
-    found = acf.explain(acf.load_demo_model(), REVIEW, ["loo", "shapley"])
-    assert list(data["methods"]) == ["loo", "shapley"]
+    found = acf.explain(acf.load_demo_model(), REVIEW, ["leave-one-out", "shapley"])
+    assert list(data["methods"]) == ["leave-one-out", "shapley"]
     assert data["methods"]["shapley"]["scores"] == found["shapley"].scores.tolist()
-    assert data["text"] == REVIEW and data["prediction"] == found["loo"].prediction
+    assert data["text"] == REVIEW and data["prediction"] == found["leave-one-out"].prediction
     assert [REVIEW[a:b] for a, b in data["spans"][0]] == ["A", "a"]
 
 
@@ -112,10 +113,10 @@ def test_a_file_a_pipe_and_a_text_say_the_same(tmp_path, capsys):
     path.write_text(REVIEW, encoding="utf-8-sig")
     outputs = []
     for arguments in ([REVIEW], [str(path)], ["--file", str(path)], ["--text", REVIEW]):
-        assert main(["explain", *arguments, "--json", "--method", "loo"]) == 0
+        assert main(["explain", *arguments, "--json", "--method", "leave-one-out"]) == 0
         outputs.append(capsys.readouterr().out)
     for arguments in (["-"], []):
-        run = shell("explain", *arguments, "--json", "--method", "loo", stdin=REVIEW)
+        run = shell("explain", *arguments, "--json", "--method", "leave-one-out", stdin=REVIEW)
         assert run.returncode == 0 and run.stderr == b""
         outputs.append(run.stdout.decode().replace(os.linesep, "\n"))
     assert len(set(outputs)) == 1
@@ -125,9 +126,9 @@ def test_a_text_that_is_also_a_file_name(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("film").write_text("wonderful")
     Path("folder").mkdir()
-    main(["explain", "film", "--json", "--method", "loo"])
+    main(["explain", "film", "--json", "--method", "leave-one-out"])
     assert json.loads(capsys.readouterr().out)["text"] == "wonderful"
-    main(["explain", "--text", "film", "--json", "--method", "loo"])
+    main(["explain", "--text", "film", "--json", "--method", "leave-one-out"])
     assert json.loads(capsys.readouterr().out)["text"] == "film"
     assert main(["explain", "folder"]) == 1
     assert "folder: is a directory; --text explains it" in capsys.readouterr().err
@@ -219,7 +220,7 @@ def test_a_report_and_a_figure_are_written(capsys, tmp_path):
     assert err == f"wrote {figure}\nwrote {page}\n"
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert figure.read_bytes().startswith(b"\x89PNG")
-    assert main(["explain", REVIEW, "--html", "-", "--method", "loo"]) == 0
+    assert main(["explain", REVIEW, "--html", "-", "--method", "leave-one-out"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("<!doctype html>") and out.endswith("</html>\n") and err == ""
 

@@ -48,9 +48,11 @@ def test_json_is_what_python_says(folder, capsys):
     assert main(["transformer", str(folder), REVIEW, *options, "--players", "tokens", "--absent", "mask"]) == 0
     told = json.loads(capsys.readouterr().out)
     model = TransformerClassifier.from_folder(folder, samples=60)
-    found = model.explain(REVIEW, ["shapley", "loo"], output="odds:neutral", seed=2, players="tokens", absent="mask")
+    found = model.explain(
+        REVIEW, ["shapley", "leave-one-out"], output="odds:neutral", seed=2, players="tokens", absent="mask"
+    )
     assert told == json.loads(json.dumps(found.to_dict()))
-    assert list(told["methods"]) == ["shapley", "loo"] and told["surrogate"]["model_calls"] <= 60
+    assert list(told["methods"]) == ["shapley", "leave-one-out"] and told["surrogate"]["model_calls"] <= 60
 
 
 def broken(folder, tmp_path, change):
@@ -121,7 +123,7 @@ def test_a_broken_folder_is_one_line(name, folder, tmp_path, capsys):
         (["{}", "film", "--players", "sentences"], "players: expected 'words' or 'tokens'", 1),
         (["{}", "film", "--absent", "unk"], "absent: expected 'deleted' or 'mask' or 'pad'", 1),
         (["{}", "film", "--device", "nonsense"], "device: expected one that torch can use", 1),
-        (["{}", "film", "--method", "gxi"], "'gxi' needs the inside", 1),
+        (["{}", "film", "--method", "gradient-x-input"], "'gradient-x-input' needs the inside", 1),
     ],
 )
 def test_wrong_arguments_are_one_line(arguments, message, status, folder, capsys):
@@ -138,5 +140,5 @@ def test_too_few_samples(wrong, folder, capsys):
 
 
 def test_a_text_that_is_too_long_is_cut_with_a_warning(folder, capsys):
-    assert main(["transformer", str(folder), "film " * 50, "--samples", "20", "--method", "loo"]) == 0
+    assert main(["transformer", str(folder), "film " * 50, "--samples", "20", "--method", "leave-one-out"]) == 0
     assert "text of 50 tokens: the model has room for 38, the last 12 are not seen" in capsys.readouterr().err

@@ -16,19 +16,19 @@ from tests.texts import HOSTILE, REVIEW, long_text, model_for
 from tests.tolerances import assert_algebraic, assert_difference
 
 POSITION_METHODS = {
-    "alpha-avg": acf.alpha_avg,
+    "alpha-mean": acf.alpha_avg,
     "alpha-max": acf.alpha_max,
-    "g-avg": acf.gradient_mean,
-    "g-l1": acf.gradient_l1,
-    "g-l2": acf.gradient_l2,
-    "gxi": acf.gradient_times_input,
-    "ig": acf.integrated_gradients,
+    "gradient-mean": acf.gradient_mean,
+    "gradient-l1": acf.gradient_l1,
+    "gradient-l2": acf.gradient_l2,
+    "gradient-x-input": acf.gradient_times_input,
+    "integrated-gradients": acf.integrated_gradients,
     "lrp": acf.classifier_lrp,
 }
 GAME_METHODS = {
     "shapley": acf.shapley,
     "banzhaf": acf.banzhaf,
-    "loo": acf.leave_one_out,
+    "leave-one-out": acf.leave_one_out,
     "lime": lambda game: acf.lime_limit(game).coef,
     "lime-sampled": lambda game: acf.lime_sample(game, seed=0).coef,
     "shapley-sampled": lambda game: shapley_sample(game, 5000, seed=0).values,
@@ -37,11 +37,24 @@ GAME_METHODS = {
 
 def test_the_names_are_those_that_were_promised():
     assert list(METHODS) == [
-        "alpha-avg", "alpha-max", "g-avg", "g-l1", "g-l2", "gxi", "ig", "lrp", "lime", "lime-sampled",
-        "shapley", "shapley-sampled", "banzhaf", "loo", "slalom-value", "slalom-importance", "slalom-linear",
+        "alpha-mean", "alpha-max", "gradient-mean", "gradient-l1", "gradient-l2", "gradient-x-input",
+        "integrated-gradients", "lrp", "lime", "lime-sampled",
+        "shapley", "shapley-sampled", "banzhaf", "leave-one-out", "slalom-value", "slalom-importance", "slalom-linear",
     ]  # fmt: skip
     assert set(METHODS) - set(DEFAULT_METHODS) == {"lime-sampled", "shapley-sampled"}
     assert all(name == method.name for name, method in METHODS.items())
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("alpha-avg", "alpha-mean"), ("g-avg", "gradient-mean"), ("g-l1", "gradient-l1"), ("g-l2", "gradient-l2"),
+     ("gxi", "gradient-x-input"), ("ig", "integrated-gradients"), ("loo", "leave-one-out")],
+)  # fmt: skip
+def test_a_short_name_is_accepted_and_the_long_one_is_returned(alias, name):
+    found = explain(load_demo_model(), "A fine film", [alias, name])
+    assert list(found) == [name] and found[alias] is found[name]
+    with pytest.raises(KeyError):
+        found["shapley"]
 
 
 @pytest.mark.parametrize("name", POSITION_METHODS)
@@ -70,7 +83,7 @@ def test_scores_of_games_are_those_of_the_game(name, players, absent):
     assert e.prediction == acf.predict(weights, vocabulary.encode(REVIEW))[2]
 
 
-@pytest.mark.parametrize("name", ["shapley", "ig"])
+@pytest.mark.parametrize("name", ["shapley", "integrated-gradients"])
 @pytest.mark.parametrize("players", ["words", "positions"])
 def test_scores_that_should_add_up_do(name, players):
     model = load_demo_model()
@@ -124,7 +137,7 @@ def test_words_outside_the_vocabulary_are_one_player_called_unk():
     assert e.labels == ("[UNK]", "film") and e.unknown == (True, False)
     assert len(e.spans[0]) == 2
     assert e.scores[0] == 0  # [UNK] in the place of [UNK] changes nothing
-    apart = explain(model, "zyx film wvu", "alpha-avg", players="positions")["alpha-avg"]
+    apart = explain(model, "zyx film wvu", "alpha-mean", players="positions")["alpha-mean"]
     assert apart.labels == ("[UNK]", "film", "[UNK]")
 
 

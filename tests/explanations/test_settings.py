@@ -64,10 +64,12 @@ def test_a_margin_is_the_difference_of_two_explanations():
     words = ["[CLS]", "[UNK]", "a", "fine", "dull", "film"]
     model = TextClassifier(random_weights(seed=1, D=6, C=3), Vocabulary(words), CLASSES)
     scores = {
-        output: model.explain("a fine dull film", ["shapley", "gxi", "ig"], output=output)
+        output: model.explain(
+            "a fine dull film", ["shapley", "gradient-x-input", "integrated-gradients"], output=output
+        )
         for output in ("sport", "crops", "margin:sport,crops")
     }
-    for method in ("shapley", "gxi", "ig"):
+    for method in ("shapley", "gradient-x-input", "integrated-gradients"):
         both = scores["sport"][method].scores - scores["crops"][method].scores
         np.testing.assert_allclose(scores["margin:sport,crops"][method].scores, both, rtol=0, atol=1e-9)
     assert scores["sport"].output == "sport" and scores["margin:sport,crops"].output == "sport - crops"

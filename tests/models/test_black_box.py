@@ -123,9 +123,9 @@ class TestFromAttention:
         model = BagClassifier.from_attention(s, v, pooled(s, v), outputs=["a", "b", "c"], coords=coords)
         assert model.deviation is not None and model.deviation < 1e-14
         assert np.allclose(model.predict_logits(model.bag), pooled(s, v)([np.arange(9)])[0], atol=1e-13)
-        found = model.explain(model.bag, ["shapley", "alpha-avg"], output="b")
+        found = model.explain(model.bag, ["shapley", "alpha-mean"], output="b")
         assert np.isclose(found["shapley"].scores.sum(), model.predict_logits(model.bag)[1])
-        assert np.allclose(found["alpha-avg"].scores, np.exp(s) / np.exp(s).sum())
+        assert np.allclose(found["alpha-mean"].scores, np.exp(s) / np.exp(s).sum())
         assert "within" in repr(model)
 
     def test_the_bias_is_the_empty_bag(self) -> None:

@@ -22,14 +22,14 @@ def test_scores_are_those_of_the_game():
     assert_algebraic(found["lime"].scores, lime_limit(game).coef)
     np.testing.assert_allclose(found["shapley"].scores, enumeration.shapley(game), atol=1e-9)
     mass = np.exp(TABLE["s"])
-    assert_algebraic(found["alpha-avg"].scores, mass / mass.sum())
+    assert_algebraic(found["alpha-mean"].scores, mass / mass.sum())
     assert found.prediction == pytest.approx(mass @ TABLE["v"] / mass.sum())
-    assert "g-l1" not in found and "ig" not in found
+    assert "gradient-l1" not in found and "integrated-gradients" not in found
 
 
 def test_a_method_of_the_inside_that_is_asked_for_is_an_error():
-    with pytest.raises(ValueError, match="'ig' needs the inside of the model"):
-        Scores().explain(TABLE, "ig")
+    with pytest.raises(ValueError, match="'integrated-gradients' needs the inside of the model"):
+        Scores().explain(TABLE, "integrated-gradients")
 
 
 def test_every_view_takes_it(tmp_path):

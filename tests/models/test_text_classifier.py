@@ -17,7 +17,7 @@ def test_probabilities_are_a_softmax_with_the_temperature():
     expected = np.exp(logits / 2) / np.exp(logits / 2).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(model.predict_proba(texts), expected, rtol=1e-14)
     assert model.predict(texts).tolist() == [("x", "y", "z")[i] for i in logits.argmax(axis=1)]
-    found = model.explain("a fine film", "loo")
+    found = model.explain("a fine film", "leave-one-out")
     np.testing.assert_allclose(list(found.probabilities.values()), expected[0], rtol=1e-14)
     assert found.prediction == pytest.approx(logits[0].max())  # explanations are of the logits, not divided by it
 
@@ -37,18 +37,21 @@ def test_a_tokenizer_of_ones_own():
         return [Token(character, i, i + 1) for i, character in enumerate(text) if character.strip()]
 
     model = TextClassifier(WEIGHTS, Vocabulary(["[CLS]", "[UNK]", "a", "b", "c"]), tokenizer=letters)
-    e = model.explain("ab c", "loo")["loo"]
+    e = model.explain("ab c", "leave-one-out")["leave-one-out"]
     assert e.labels == ("a", "b", "c") and e.spans[2] == ((3, 4),)
 
 
 def test_special_words_may_be_spelt_differently(tmp_path):
     vocabulary = Vocabulary(["[cls]", "UNK", "a", "fine", "film"], cls="[cls]", unk="UNK")
     model = TextClassifier(WEIGHTS, vocabulary, ("x", "y", "z"), 1.5, card={"accuracy": 0.5})
-    assert model.explain("odd film", "loo")["loo"].labels == ("UNK", "film")
+    assert model.explain("odd film", "leave-one-out")["leave-one-out"].labels == ("UNK", "film")
     model.save(tmp_path / "model.npz")
     again = load_model(tmp_path / "model.npz")
     assert (again.outputs, again.temperature, again.card) == (("x", "y", "z"), 1.5, {"accuracy": 0.5})
-    assert again.vocabulary.unk_id == 1 and again.explain("odd film", "loo")["loo"].labels == ("UNK", "film")
+    assert again.vocabulary.unk_id == 1 and again.explain("odd film", "loo")["loo"].labels == (
+        "UNK",
+        "film",
+    )
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_half_precision_that_overflows_says_so():
 
 def test_one_output_is_a_score_without_probabilities():
     model = TransformerClassifier(*bert(names=("stars",)), samples=60)
-    found = model.explain(REVIEW, ["shapley", "loo"])
+    found = model.explain(REVIEW, ["shapley", "leave-one-out"])
     assert found.output == "stars" and found.probabilities is None
     assert "stars" in found.report()
     with pytest.raises(ValueError, match="outputs: 'stars' is no probability"):
@@ -207,7 +207,7 @@ def test_one_logit_with_two_names_is_a_log_odds():
     wrapped = TransformerClassifier(model, tokenizer, outputs=("bad", "good"), samples=60)
     chance = wrapped.predict_proba([REVIEW])[0]
     assert chance[1] == pytest.approx(1 / (1 + np.exp(-wrapped.predict_logits([REVIEW])[0, 0])))
-    assert wrapped.explain(REVIEW, "loo").output == "good"
+    assert wrapped.explain(REVIEW, "leave-one-out").output == "good"
 
 
 def test_several_labels_at_once_have_probabilities_of_their_own():
@@ -222,12 +222,12 @@ def test_several_labels_at_once_have_probabilities_of_their_own():
 def test_log_odds_of_a_class_against_the_rest():
     model = TransformerClassifier(*bert(), samples=60)
     p = model.predict_proba([REVIEW])[0]
-    found = model.explain(REVIEW, "loo", output="odds:neutral")
+    found = model.explain(REVIEW, "leave-one-out", output="odds:neutral")
     assert found.output == "neutral against the rest"
     assert found.prediction == pytest.approx(np.log(p[1] / (1 - p[1])))
     without = model.predict_proba([REVIEW.replace("film ", "", 1)])[0]
     removed = np.log(without[1] / (1 - without[1]))
-    assert found["loo"].scores[1] == pytest.approx(found.prediction - removed, abs=1e-6)
+    assert found["leave-one-out"].scores[1] == pytest.approx(found.prediction - removed, abs=1e-6)
 
 
 def test_a_margin_of_two_classes():
@@ -265,7 +265,7 @@ def test_a_slow_tokenizer_has_tokens_as_players():
     model, tokenizer = bert()
     wrapped = TransformerClassifier(model, Slow(tokenizer), samples=60)
     assert wrapped.groupings == ("tokens",)
-    found = wrapped.explain("the wonderful film", ["shapley", "loo"])
+    found = wrapped.explain("the wonderful film", ["shapley", "leave-one-out"])
     assert found["shapley"].labels == ("the", "won", "##der", "##ful", "film")
     assert "##der" in found.report()
 

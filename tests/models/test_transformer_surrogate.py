@@ -31,16 +31,16 @@ def black_box(model, settings, players, kept):
 @pytest.mark.parametrize("absent", ["deleted", "mask", "pad"])
 def test_methods_of_the_model_ask_the_model(players, absent):
     model = TransformerClassifier(*bert(), samples=120)
-    found = model.explain(REVIEW, ["loo", "shapley-sampled", "lime-sampled"], players=players, absent=absent)
+    found = model.explain(REVIEW, ["leave-one-out", "shapley-sampled", "lime-sampled"], players=players, absent=absent)
     settings, d = found.evidence.settings, found.evidence.game.d
     everyone = black_box(model, settings, players, np.ones(d, dtype=bool))
     assert found.prediction == pytest.approx(everyone, abs=1e-5)
     without = [black_box(model, settings, players, row) for row in ~np.eye(d, dtype=bool)]
-    assert np.allclose(found["loo"].scores, everyone - np.array(without), atol=1e-5)
+    assert np.allclose(found["leave-one-out"].scores, everyone - np.array(without), atol=1e-5)
     nobody = black_box(model, settings, players, np.zeros(d, dtype=bool))
     assert found["shapley-sampled"].scores.sum() == pytest.approx(everyone - nobody, abs=1e-5)
     assert found["shapley-sampled"].base_value == pytest.approx(nobody, abs=1e-5)
-    assert found["loo"].model_calls == d + 1 and not found["loo"].standard_error.any()
+    assert found["leave-one-out"].model_calls == d + 1 and not found["leave-one-out"].standard_error.any()
     assert found["lime-sampled"].model_calls == 120 and (found["lime-sampled"].standard_error > 0).all()
 
 
@@ -55,7 +55,7 @@ def test_methods_of_the_game_are_exact_of_the_fit_and_the_error_is_what_it_says(
     # Samples of our own, with up to five tokens absent: the error that the fit claims is the error that it has.
     rng = np.random.default_rng(7)
     kept = np.array([rng.permutation(game.d) >= rng.integers(1, 6) for _ in range(300)])
-    off = found.evidence.asked.value(kept) - game.value(kept)
+    off = found.evidence.model_game.value(kept) - game.value(kept)
     assert fit.error == pytest.approx(np.sqrt((off**2).mean()), rel=0.5)
     assert fit.model_calls <= 400 and fit.error < 1.5 * fit.spread
 
@@ -99,7 +99,7 @@ def test_every_sequence_is_asked_once():
         ),
         with_kwargs=True,
     )
-    found = wrapped.explain(REVIEW, ["shapley", "lime", "slalom-value", "loo"])
+    found = wrapped.explain(REVIEW, ["shapley", "lime", "slalom-value", "leave-one-out"])
     before = len(asked)
     found.report()
     found.sentences()
@@ -149,14 +149,16 @@ def test_tables_and_figures(tmp_path):
 
 
 def test_methods_of_the_inside_are_not_offered():
-    assert "alpha-avg" not in explained()
-    with pytest.raises(ValueError, match="'gxi' needs the inside of the model"):
-        TransformerClassifier(*bert(), samples=40).explain(REVIEW, "gxi")
+    assert "alpha-mean" not in explained()
+    with pytest.raises(ValueError, match="'gradient-x-input' needs the inside of the model"):
+        TransformerClassifier(*bert(), samples=40).explain(REVIEW, "gradient-x-input")
 
 
 @pytest.mark.parametrize("family", ["roberta", "gpt2"])
 def test_other_families_have_reports_too(family):
-    found = TransformerClassifier(*FAMILIES[family](), samples=60).explain("a 😀 good film", ["shapley", "loo"])
+    found = TransformerClassifier(*FAMILIES[family](), samples=60).explain(
+        "a 😀 good film", ["shapley", "leave-one-out"]
+    )
     assert "😀" in found.report() and found["shapley"].labels == ("a", "😀", "good", "film")
 
 
@@ -167,7 +169,7 @@ def test_a_decoder_without_special_tokens_has_an_empty_text():
 
 
 def test_a_text_of_one_word():
-    found = TransformerClassifier(*bert(), samples=60).explain("film", ["shapley", "loo", "slalom-value"])
+    found = TransformerClassifier(*bert(), samples=60).explain("film", ["shapley", "leave-one-out", "slalom-value"])
     assert found["shapley"].scores.shape == (1,) and "film" in found.report()
 
 

@@ -29,18 +29,18 @@ def source(tmp_path):
 
 
 def test_rows_are_explain_itself(source, tmp_path):
-    task = Task(methods=("shapley", "alpha-avg"), settings=Settings(players="positions", absent="deleted"))
+    task = Task(methods=("shapley", "alpha-mean"), settings=Settings(players="positions", absent="deleted"))
     assert run_all(source, tmp_path / "out", task).rows == 23
     table = read(tmp_path / "out").to_pylist()
     model = load_demo_model()
     assert [row["row"] for row in table] == [row["id"] for row in table] == list(range(23))
     for row, text in zip(table, texts(23), strict=True):
-        expected = explain(model, text, ["shapley", "alpha-avg"], players="positions", absent="deleted")
+        expected = explain(model, text, ["shapley", "alpha-mean"], players="positions", absent="deleted")
         first = expected["shapley"]
         assert row["labels"] == list(first.labels)
         assert [[(s["start"], s["end"]) for s in spans] for spans in row["spans"]] == [list(s) for s in first.spans]
         assert row["shapley"] == first.scores.tolist()
-        assert row["alpha-avg"] == expected["alpha-avg"].scores.tolist()
+        assert row["alpha-mean"] == expected["alpha-mean"].scores.tolist()
         assert (row["shapley_base"], row["shapley_error"]) == (first.base_value, first.error)
         assert row["alpha-avg_error"] is None
         assert (row["prediction"], row["unseen"], row["error"]) == (first.prediction, 0, None)

@@ -206,7 +206,7 @@ def test_other_options_are_refused_by_name(tmp_path):
     run_all(source, out)
     changes = {
         r"--absent was the default and is deleted": {"task": Task(settings=Settings(absent="deleted"))},
-        r"--method was shapley and is shapley,loo": {"task": Task(methods=("shapley", "loo"))},
+        r"--method was shapley and is shapley,leave-one-out": {"task": Task(methods=("shapley", "leave-one-out"))},
         r"--part-rows was 4 and is 5": {"part_rows": 5},
         r"was made by version 0\.0, this is": {"task": Task(), "forge": True},
         r"the input files are others": {"source": write(tmp_path / "other.parquet", texts(9))},

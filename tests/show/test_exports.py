@@ -15,7 +15,7 @@ from tests.bags import bag_model, slide
 
 @pytest.fixture(scope="module")
 def found():
-    return bag_model().explain(slide(name="s1", patch_level=0), ["shapley", "banzhaf", "alpha-avg"], output="tumour")
+    return bag_model().explain(slide(name="s1", patch_level=0), ["shapley", "banzhaf", "alpha-mean"], output="tumour")
 
 
 def test_a_csv_has_one_row_per_instance_with_all_digits(found, tmp_path):
@@ -24,7 +24,7 @@ def test_a_csv_has_one_row_per_instance_with_all_digits(found, tmp_path):
         rows = list(csv.DictReader(stream))
     assert list(rows[0]) == ["player", "x", "y", "attention", "shapley", "banzhaf"]
     assert [float(row["shapley"]) for row in rows] == found["shapley"].scores.tolist()
-    assert [float(row["attention"]) for row in rows] == found["alpha-avg"].scores.tolist()
+    assert [float(row["attention"]) for row in rows] == found["alpha-mean"].scores.tolist()
     assert [(row["x"], row["y"]) for row in rows[3:5]] == [("1768", "2000"), ("1000", "2256")]
     assert [path.name for path in tmp_path.iterdir()] == ["scores.csv"]
 
@@ -116,7 +116,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing_and_names_itself(found, tm
 
 
 def test_attention_against_counts_the_attention_on_negative_scores(found):
-    weight, scores = found["alpha-avg"].scores, found["shapley"].scores
+    weight, scores = found["alpha-mean"].scores, found["shapley"].scores
     assert 0 < (scores < 0).sum() < 12
     expected = sum(w for w, score in zip(weight, scores, strict=True) if score < 0) / sum(weight)
     gap = disagreement(found)

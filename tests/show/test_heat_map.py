@@ -30,7 +30,7 @@ def test_pixels_are_scores_and_attention_stands_beside_them():
     assert signed.get_images()[0].get_interpolation() == "nearest"
     assert signed.get_images()[0].get_extent() == [1000, 2024, 2768, 2000]
     assert "tumour" in signed.get_title() and attention.get_title() == "attention"
-    weight = found.evidence.inside("alpha-avg").reshape(3, 4)
+    weight = found.evidence.inside("alpha-mean").reshape(3, 4)
     darkest = np.unravel_index(np.argmin(attention.get_images()[0].get_array().sum(axis=-1)), (3, 4))
     assert darkest == np.unravel_index(np.argmax(weight), (3, 4))
     assert len(panels(heat_map(found, show_attention=False))) == 1

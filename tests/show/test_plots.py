@@ -36,7 +36,7 @@ def labels(axis):
 
 def test_attention_matrices_stand_in_their_panels(model):
     weights, vocabulary = model.weights, model.vocabulary
-    found = explain(model, REVIEW, "alpha-avg", output=0)
+    found = explain(model, REVIEW, "alpha-mean", output=0)
     axes = plots.plot_attention_matrices(found)
     assert axes.shape == (weights.K,)
     ids = vocabulary.encode(REVIEW)
@@ -51,7 +51,7 @@ def test_attention_matrices_stand_in_their_panels(model):
 
 
 def test_attention_has_one_row_per_head_and_a_name_under_every_column(model):
-    found = explain(model, REVIEW, "alpha-avg")
+    found = explain(model, REVIEW, "alpha-mean")
     ax = plots.plot_attention(found)
     ids = model.vocabulary.encode(REVIEW)
     assert np.array_equal(ax.images[0].get_array(), acf.attention(model.weights, ids)[:, 1 : ids.size + 1])
@@ -82,7 +82,7 @@ def test_the_text_has_every_word_inside_its_column():
 
 def test_the_gradient_map_is_the_gradient(model):
     weights, vocabulary = model.weights, model.vocabulary
-    ax = plots.plot_gradient(explain(model, REVIEW, "g-l1", output=1))
+    ax = plots.plot_gradient(explain(model, REVIEW, "gradient-l1", output=1))
     ids = vocabulary.encode(REVIEW)
     assert np.array_equal(ax.images[0].get_array(), acf.gradient(weights, ids, 1)[: ids.size + 1].T)
     low, high = ax.images[0].get_clim()
@@ -127,7 +127,7 @@ def test_the_interaction_map_is_the_interactions_without_the_diagonal(model):
 
 
 def test_the_table_is_orange_for_and_blue_against(model):
-    ax = plots.plot_table(explain(model, REVIEW, ["shapley", "alpha-avg"]))
+    ax = plots.plot_table(explain(model, REVIEW, ["shapley", "alpha-mean"]))
     cells = ax.images[0].get_array()
     scores = explain(model, REVIEW, "shapley")["shapley"].scores
     red, blue = cells[0, np.argmax(scores), 0], cells[0, np.argmax(scores), 2]
@@ -161,7 +161,7 @@ def test_dollars_are_not_mathematics():
 def test_long_texts_show_the_strongest_and_name_each():
     text = long_text(200)
     model = model_for(text, T_max=256)
-    ax = plots.plot_table(explain(model, text, "alpha-avg"))
+    ax = plots.plot_table(explain(model, text, "alpha-mean"))
     shown = labels(ax.xaxis)
     assert 20 < len(shown) < 60 and all(shown)
     assert f"the {len(shown)} strongest of" in ax.get_title(loc="right")

@@ -99,7 +99,7 @@ def test_hostile_texts_are_shown_literally_and_break_nothing(name):
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_break_no_notebook(name):
     model = model_for("fine film bad")
-    found = explain(model, HOSTILE[name], ["shapley", "alpha-avg"])
+    found = explain(model, HOSTILE[name], ["shapley", "alpha-mean"])
     page = Page(found._repr_html_())
     assert page.scripts == [] and len(page.cells) == 2
     assert Page(found["shapley"]._repr_html_()).cells == page.cells[:1]
@@ -132,7 +132,7 @@ def test_ten_thousand_words_stay_light_and_are_counted():
 
 def test_words_carry_the_level_of_their_score():
     model = model_for(REVIEW)
-    page = Page(report(explain(model, REVIEW, ["shapley", "alpha-avg"]), runs=0))
+    page = Page(report(explain(model, REVIEW, ["shapley", "alpha-mean"]), runs=0))
     e = explain(model, REVIEW, "shapley")["shapley"]
     assert len(page.words) == 3 * len(e.occurrences)  # the answer, and one row per method
     for (mark, word), place in zip(page.words, e.occurrences, strict=False):
@@ -162,7 +162,7 @@ def test_prediction_and_guarantee_stand_at_the_top():
 
 def test_unknown_words_are_marked():
     model = model_for("fine film")
-    page = Page(report(explain(model, "zyx film", ["alpha-avg"]), runs=0))
+    page = Page(report(explain(model, "zyx film", ["alpha-mean"]), runs=0))
     (unknown, _), (known, _) = page.words[:2]
     assert "k" in unknown.split() and "k" not in known.split()
 
@@ -173,7 +173,7 @@ def test_every_class_can_be_looked_at():
     html = report(found, runs=0)
     Page(html)
     for name in model.outputs:
-        prediction = explain(model, REVIEW, "loo", output=name).prediction
+        prediction = explain(model, REVIEW, "leave-one-out", output=name).prediction
         assert f"{prediction:+.4f}" in html
     assert html.count("<details name=class>") == 2
     assert len(html.encode()) < 100_000
@@ -197,13 +197,13 @@ def test_a_report_of_a_hundred_words_is_light():
 def test_rank_correlation_is_spearmans():
     model = model_for(REVIEW)
     found = explain(model, REVIEW + " zyx wvu")
-    signed = found["shapley"], found["gxi"]
+    signed = found["shapley"], found["gradient-x-input"]
     assert rank_correlation(*signed) == pytest.approx(spearmanr(*(e.scores for e in signed))[0])
-    mixed = found["shapley"], found["alpha-avg"]
+    mixed = found["shapley"], found["alpha-mean"]
     assert rank_correlation(*mixed) == pytest.approx(spearmanr(*(np.abs(e.scores) for e in mixed))[0])
     logs = found["shapley"], found["slalom-importance"]
     assert rank_correlation(*logs) == pytest.approx(spearmanr(np.abs(logs[0].scores), logs[1].scores)[0])
-    assert rank_correlation(found["slalom-importance"], found["alpha-avg"]) > 0.9
+    assert rank_correlation(found["slalom-importance"], found["alpha-mean"]) > 0.9
     only = explain(model, "film", "shapley")["shapley"]
     assert np.isnan(rank_correlation(only, only))
 

@@ -30,7 +30,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def found():
-    return bag_model().explain(slide(name="slide 7"), ["shapley", "banzhaf", "alpha-avg"], output="tumour")
+    return bag_model().explain(slide(name="slide 7"), ["shapley", "banzhaf", "alpha-mean"], output="tumour")
 
 
 def test_pictures_are_the_tiles(found):
@@ -48,7 +48,7 @@ def test_pictures_are_the_tiles(found):
 
 def test_the_numbers_are_the_scores(found):
     page = bag_report(found)
-    scores, weight = found["shapley"].scores, found["alpha-avg"].scores
+    scores, weight = found["shapley"].scores, found["alpha-mean"].scores
     best = int(np.argmax(scores))
     assert f"{scores[best]:+#.3g}" in page and f"{weight[best]:.2%}" in page
     against = sum(weight[scores < 0]) / sum(weight)

@@ -44,7 +44,7 @@ def test_colours_paint_the_same_words_and_leave_no_marks():
 @pytest.mark.parametrize("colour", [False, True])
 def test_lines_are_wrapped_and_lose_no_word(columns, colour):
     text = long_text(40)
-    found = found_for(text, ["shapley", "loo"])
+    found = found_for(text, ["shapley", "leave-one-out"])
     shown = ANSI.sub("", table(found, columns, colour))
     assert max(map(width, shown.splitlines())) <= columns
     words = [re.sub(r"[-+*]+$", "", word) for word in shown.split("\n\n")[0].split()]
@@ -69,7 +69,7 @@ def test_the_answer_says_what_adds_up_to_the_prediction():
 
 
 def test_methods_that_look_alike_share_a_row_and_families_explain_themselves():
-    found = found_for(REVIEW, ["shapley", "lime", "alpha-avg"])
+    found = found_for(REVIEW, ["shapley", "lime", "alpha-mean"])
     shown = " ".join(table(found, 80).split())
     for family in ("attributions", "attention"):
         assert FAMILIES[family][1] in shown
@@ -80,7 +80,7 @@ def test_methods_that_look_alike_share_a_row_and_families_explain_themselves():
 def test_unknown_and_unseen_words_are_named():
     model = model_for("fine film", T_max=4)
     with pytest.warns(UserWarning, match="not seen"):
-        found = explain(model, "zyx film fine film film", "alpha-avg")
+        found = explain(model, "zyx film fine film film", "alpha-mean")
     shown = table(found, 100)
     assert "zyx[UNK]" in shown and "… 2 more not seen" in shown
     assert "[UNK]: not in the vocabulary" in shown
@@ -88,22 +88,22 @@ def test_unknown_and_unseen_words_are_named():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_cannot_steer_the_terminal(name):
-    shown = table(found_for(HOSTILE[name], ["shapley", "alpha-avg"]), 80)
+    shown = table(found_for(HOSTILE[name], ["shapley", "alpha-mean"]), 80)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", shown)
     shown.encode("utf-8")
 
 
 def test_a_guaranteed_error_is_printed_with_its_methods():
-    found = found_for(REVIEW, ["shapley", "alpha-avg"])
+    found = found_for(REVIEW, ["shapley", "alpha-mean"])
     assert f"guaranteed error: {found['shapley'].error:.0e} (Shapley)" in table(found)
-    assert "guaranteed" not in table(found_for(REVIEW, "alpha-avg"))
+    assert "guaranteed" not in table(found_for(REVIEW, "alpha-mean"))
 
 
 def test_numbers_are_those_of_the_strongest_words():
-    found = found_for(REVIEW, ["shapley", "loo"])
+    found = found_for(REVIEW, ["shapley", "leave-one-out"])
     rows = list(found.values())
     lines = numbers(found, 2).splitlines()
-    assert lines[0].split() == ["shapley", "loo"]
+    assert lines[0].split() == ["shapley", "leave-one-out"]
     for line, (word, score) in zip(lines[1:], rows[0].top(2), strict=True):
         name, first, second = line.split()
         assert name == word and float(first) == pytest.approx(score, rel=1e-5)

@@ -63,7 +63,7 @@ def test_removing_words_moves_the_prediction_exactly(absent):
 
 def test_leave_one_out_is_never_wrong_about_one_word_and_shapley_is():
     removal = post({"text": TEXT, "removed": [1]}).json()["removal"]
-    assert abs(removal["forecasts"]["loo"]["error"]) < 1e-14
+    assert abs(removal["forecasts"]["leave-one-out"]["error"]) < 1e-14
     assert abs(removal["forecasts"]["shapley"]["error"]) > 1e-6
 
 
@@ -99,8 +99,8 @@ def test_a_table_of_scores_is_answered_like_a_text():
     app = make_app(Scores(), "scores")
     table = {"label": ["x", "y", "z"], "s": [0.0, 1.0, -1.0], "v": [1.0, -1.0, 3.0]}
     got = post({"input": table, "removed": [1]}, app=app).json()
-    assert got["labels"] == ["x", "y", "z"] and got["text"] is None and "g-l1" not in got["methods"]
-    assert_algebraic(got["removal"]["change"], -got["methods"]["loo"]["scores"][1], scale=1.0)
+    assert got["labels"] == ["x", "y", "z"] and got["text"] is None and "gradient-l1" not in got["methods"]
+    assert_algebraic(got["removal"]["change"], -got["methods"]["leave-one-out"]["scores"][1], scale=1.0)
     for path in ("/etc/passwd", __file__, "scores.csv"):  # a string is no way to files of this machine
         for field in ("text", "input"):
             refused = post({field: path}, app=app)

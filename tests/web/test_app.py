@@ -204,7 +204,7 @@ def test_health_and_metrics():
 
     async def scene():
         for text in ("fine", "dull"):
-            await send_async(app, "POST", "/api/explain", json={"text": text, "methods": ["loo"]})
+            await send_async(app, "POST", "/api/explain", json={"text": text, "methods": ["leave-one-out"]})
         await send_async(app, "POST", "/api/explain", json={"txt": 1})
         await send_async(app, "GET", "/no/such/<attic>")
         health = await send_async(app, "GET", "/health")

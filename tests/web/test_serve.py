@@ -74,8 +74,8 @@ def test_serve_answers_and_ctrl_c_ends_it_cleanly(tmp_path, inherited):
         assert "small.npz" in line and str(tmp_path) not in line
         address = next(part for part in line.split() if part.startswith("http"))
         assert address.startswith("http://127.0.0.1:")
-        got = httpx.post(f"{address}api/explain", json={"text": TEXT, "methods": ["loo"]}, trust_env=False)
-        assert got.json()["methods"]["loo"]["scores"] == explain(MODEL, TEXT, "loo")["loo"].scores.tolist()
+        got = httpx.post(f"{address}api/explain", json={"text": TEXT, "methods": ["leave-one-out"]}, trust_env=False)
+        assert got.json()["methods"]["leave-one-out"]["scores"] == explain(MODEL, TEXT, "loo")["loo"].scores.tolist()
         assert "server" not in got.headers
         server.send_signal(signal.SIGINT)
         out, err = server.communicate(timeout=20)

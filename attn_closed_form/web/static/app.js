@@ -178,7 +178,7 @@ async function updateReplacement() {
   for (const [from, to] of spans) points.splice(from, to - from, replacement);
   const { players, absent, output } = answer;
   try {
-    const other = await ask("/api/explain?what-if", { text: points.join(""), players, absent, output, methods: ["loo"], ...chosen() });
+    const other = await ask("/api/explain?what-if", { text: points.join(""), players, absent, output, methods: ["leave-one-out"], ...chosen() });
     const change = other.prediction - answer.prediction;
     at("replaced-change").textContent = `${verdict(other)}, a change of ${fixed(change)}`;
     at("replaced-change").dataset.value = other.prediction;

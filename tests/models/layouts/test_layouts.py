@@ -72,10 +72,10 @@ def test_gradients_agree_with_autodiff(name: str) -> None:
     (case.network(leaf) @ torch.tensor(settings.coefficients).double()).backward()
     g = leaf.grad.numpy()
     expected = {
-        "g-avg": g.mean(axis=1),
-        "g-l1": np.abs(g).sum(axis=1),
-        "g-l2": np.linalg.norm(g, axis=1),
-        "gxi": (x * g).sum(axis=1),
+        "gradient-mean": g.mean(axis=1),
+        "gradient-l1": np.abs(g).sum(axis=1),
+        "gradient-l2": np.linalg.norm(g, axis=1),
+        "gradient-x-input": (x * g).sum(axis=1),
     }
     for method, scores in expected.items():
         assert np.abs(model.inside(method, units, settings) - scores).max() < TOLERANCE, method
