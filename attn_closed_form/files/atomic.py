@@ -1,7 +1,7 @@
-"""Files that are whole or not there: write beside the place, then rename.
+"""Where files are opened: reading takes regular files only, and writing replaces a file whole or not at all.
 
-A process that is killed in the middle leaves the previous file as it was. Two processes that write the same file do
-not disturb each other, because each has a partial file of its own; the last one to finish wins.
+A process that is killed while it writes leaves the previous file as it was. Two processes that write the same file do
+not disturb each other, because each writes a partial file of its own; the last one to finish wins.
 """
 
 from __future__ import annotations
@@ -13,17 +13,27 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
+    """The path of an existing regular file; a pipe or a device, which could be read without end, is an error."""
+    path = Path(path)
+    if not path.is_file():
+        problem = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
+        raise FileNotFoundError(f"{path}: {problem}" + (f"; expected {expected}" if expected else ""))
+    return path
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     """Yield the path of a partial file, which takes the place of `path` when the block ends without an error.
 
-    The partial file lies in the same folder and ends like `path`, because writers look at the ending. With `folder`,
-    which must be on the same file system, it lies there and ends in ".partial", because readers look at it as well.
+    The caller writes text or bytes to it. The partial file lies in the same folder and has the suffix of `path`,
+    because writers look at the suffix. With `folder`, which must be on the same file system, it lies there and ends in
+    ".partial", because readers look at the suffix as well. A symbolic link stays, and its target is replaced.
 
     Raises
     ------
-    FileNotFoundError
-        the folder does not exist
+    FileNotFoundError, ValueError
+        the folder does not exist, or `path` is a folder or a device
 
     Examples
     --------
@@ -34,16 +44,18 @@ def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
     ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
     [('a.txt', 'whole')]
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: expected a file name in an existing folder, but {path.parent} is none")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: expected the name of a file to write, got a folder or a device")
     unique = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
     partial = path.with_name(f".{path.stem}.{unique}.partial{path.suffix}")
     if folder is not None:
         partial = Path(folder) / f"{path.name}.{unique}.partial"
     try:
         yield partial
-        with partial.open("rb") as stream:
+        with partial.open("r+b") as stream:
             os.fsync(stream.fileno())  # or a crash of the machine could leave the new name with the old contents gone
         os.replace(partial, path)
     finally:

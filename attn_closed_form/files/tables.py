@@ -1,13 +1,14 @@
-"""Tables of texts, row by row: CSV, TSV, Parquet, JSON Lines and fastText's lines, gzip-compressed or not.
+"""Tables, row by row or as columns: CSV, TSV, Parquet, JSON Lines and fastText's lines, gzip-compressed or not.
 
-The format follows from the name (`reviews.csv`, `reviews.tsv.gz`); a name that says nothing is settled by the first
-bytes. A row is a dict from column name to value: strings from CSV, TSV and fastText, whatever the file holds from
-Parquet and JSON. Rows are streamed, so memory is that of one row (of one batch for Parquet).
+This is the only reader of tables: `train`, `corpus`, score tables and the command line all use it. The format follows
+from the name (`reviews.csv`, `reviews.tsv.gz`), and from the first bytes where the name has no known suffix. A row is a
+dict from column name to value: strings from CSV, TSV and fastText, typed values from Parquet and JSON. Rows are
+streamed, so memory is that of one row (of one batch for Parquet).
 
 - **Encoding.** UTF-8, with or without a byte-order mark, or UTF-16 with one. Anything else is read as Windows-1252
-  (Latin-1), with a `TableWarning` that says so, since a wrong guess shows as odd letters in every explanation.
-- **Delimiter.** The header of a CSV file decides between comma, semicolon and tab: a spreadsheet saved in much of
-  Europe has semicolons. Quoted cells may hold delimiters and line breaks; lines may end in CRLF and have any length.
+  (Latin-1) with a `TableWarning`, since a wrong guess shows as odd letters in every explanation.
+- **Delimiter.** Commas, semicolons and tabs are detected from the header of a CSV file; spreadsheets saved in much of
+  Europe have semicolons. Quoted cells may hold delimiters and line breaks; lines may end in CRLF and have any length.
 - **fastText.** A line `__label__sport the text` is a row with the columns `label` and `text`.
 
 Only Parquet needs a package (pyarrow, extra `corpus`); it is imported when such a file is opened.
@@ -26,6 +27,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+
+from .atomic import regular_file
 
 FORMATS = {
     ".csv": "csv",
@@ -47,15 +50,15 @@ _BLOCK = 1 << 20
 
 
 class MissingColumn(ValueError):
-    """A table without a column that was asked for; names those that it has."""
+    """A table lacks a column that is needed; the message names the columns that it has."""
 
 
 class TableWarning(UserWarning):
-    """A table was read, but not quite as it stands: another encoding, or rows left out."""
+    """A table was read with a change: in another encoding, or with rows left out."""
 
 
 def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    r"""Rows of a table, in order, one dict each.
+    r"""Rows of a table, in order, one dict per row.
 
     Parameters
     ----------
@@ -69,7 +72,7 @@ def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None
     Raises
     ------
     FileNotFoundError, ValueError
-        naming the file and, where there is one, the line: not there, damaged, of no known format, a missing column
+        one line that names the file and the line: absent, damaged, of no known format, or without a column
 
     Examples
     --------
@@ -90,6 +93,14 @@ def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None
         raise ValueError(f"{path}: damaged gzip file ({error})") from None
     except csv.Error as error:
         raise ValueError(f"{path}: not a readable {kind.upper()} file ({error})") from None
+
+
+def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
+    """Columns of a table by name, read at once; a table without rows is a ValueError."""
+    rows = list(read_rows(path))
+    if not rows:
+        raise ValueError(f"{path}: expected a header and at least one row, got none")
+    return {name: [row.get(name) for row in rows] for name in rows[0]}
 
 
 def column_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -114,9 +125,7 @@ def table_format(path: str | os.PathLike[str]) -> str:
     FileNotFoundError, ValueError
         there is no such file, or it is of no known format
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}; expected {EXPECTED}")
+    path = regular_file(path, EXPECTED)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
@@ -130,11 +139,11 @@ def table_format(path: str | os.PathLike[str]) -> str:
     for opening, kind in ((b"PAR1", "parquet"), (b"{", "jsonl"), (LABEL_PREFIX.encode(), "fasttext")):
         if start.startswith(opening):
             return kind
-    raise ValueError(f"{path}: expected {EXPECTED}, got a file whose name and first bytes say none of them")
+    raise ValueError(f"{path}: expected {EXPECTED}, got a file with another suffix and other first bytes")
 
 
 def check_columns(path: str | os.PathLike[str], found: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise `MissingColumn`, naming what is missing and what is there, unless all that is wanted is there."""
+    """Raise `MissingColumn`, which names the missing and the present columns, unless all are present."""
     missing = [name for name in wanted if name not in found]
     if missing:
         shown = ", ".join(repr(name if len(name) <= 40 else name[:39] + "…") for name in found[:12])
@@ -146,7 +155,7 @@ def check_columns(path: str | os.PathLike[str], found: Sequence[str], wanted: Se
 
 
 def _byte_stream(path: Path) -> BinaryIO:
-    """The bytes of a file, decompressed if they are gzip's, whatever the name says."""
+    """The bytes of a file, decompressed if they are gzip's."""
     with path.open("rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
     return cast(BinaryIO, gzip.open(path)) if compressed else path.open("rb")
@@ -223,33 +232,27 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
 
 def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     checked = False
-    for number, line in _lines(path):
-        if number == 1 and line.startswith("["):
-            rows: Any = _json_array(path)
-        else:
-            rows = [_from_json(path, line, f"line {number}")]
-        for row in rows:
-            if not isinstance(row, dict):
-                raise ValueError(f"{path}: line {number}: expected a JSON object, got {type(row).__name__}")
-            if not checked:
-                check_columns(path, list(row), columns or ())
-                checked = True
-            yield row if columns is None else {name: row.get(name) for name in columns}
-        if number == 1 and line.startswith("["):
-            return
+    for number, row in _json_values(path):
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}: line {number}: expected a JSON object, got {type(row).__name__}")
+        if not checked:
+            check_columns(path, list(row), columns or ())
+            checked = True
+        yield row if columns is None else {name: row.get(name) for name in columns}
 
 
-def _json_array(path: Path) -> list[Any]:
-    with _text_stream(path) as stream:
-        found: list[Any] = _from_json(path, stream.read(), "as a whole")
-    return found
-
-
-def _from_json(path: Path, text: str, where: str) -> Any:
+def _json_values(path: Path) -> Iterator[tuple[int, Any]]:
+    """Values of a file with the number of their line: one value per line, or one array over the whole file."""
+    number = 0
     try:
-        return json.loads(text)
+        for number, line in _lines(path):
+            if number == 1 and line.startswith("["):
+                with _text_stream(path) as stream:
+                    yield from ((1, value) for value in json.load(stream))
+                return
+            yield number, json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: {where}: expected JSON, got {error}") from None
+        raise ValueError(f"{path}: line {number}: expected JSON, got {error}") from None
 
 
 def _fasttext_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Scores: any softmax-pooled model as plain arrays, from memory or from a table in a CSV or Parquet file.
+"""Scores: any softmax-pooled model as plain arrays, from memory or from a table (`files/tables.py`).
 
 Whoever has the attention logits s and the values v of a model's units needs nothing else: f = sum softmax(s) v + bias.
 A table has one row per unit and the columns
@@ -11,17 +11,16 @@ A table has one row per unit and the columns
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._arrays import members, numbered
 from .._types import Array
+from ..files.tables import read_columns
 from ..game.pooled_game import PooledGame
 from .protocol import Model, Resolved, Units
 
@@ -63,8 +62,8 @@ class Scores(Model):
             object.__setattr__(self, name, value)
 
     def read(self, raw: Any) -> Units:
-        """A mapping of columns, or the path of a CSV or Parquet file with them."""
-        columns = _columns(_table(raw) if isinstance(raw, str | os.PathLike) else raw, self.outputs)
+        """A mapping of columns, or the path of a table with them."""
+        columns = _columns(read_columns(raw) if isinstance(raw, str | os.PathLike) else raw, self.outputs)
         s = columns["s"]
         n = len(s)
         labels = tuple(map(str, columns.get("label", range(n))))
@@ -154,21 +153,3 @@ def _numbers(name: str, value: Any) -> Array:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: expected numbers, got {error}") from None
-
-
-def _table(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
-    """The columns of a CSV or Parquet file."""
-    suffix = Path(path).suffix.lower()
-    if suffix == ".parquet":
-        try:
-            import pyarrow.parquet as parquet
-        except ImportError:
-            raise ImportError("Parquet files need pyarrow: pip install 'attn-closed-form[corpus]'") from None
-        return dict(parquet.read_table(path).to_pydict())
-    if suffix != ".csv":
-        raise ValueError(f"{path}: expected a .csv or .parquet file of scores")
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.DictReader(file))
-    if not rows:
-        raise ValueError(f"{path}: expected a header and at least one row, got none")
-    return {name: [row[name] for row in rows] for name in rows[0]}

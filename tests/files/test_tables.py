@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form.files.labelled import class_names, read_labelled, split_files
-from attn_closed_form.files.tables import TableWarning, column_names, read_rows, table_format
+from attn_closed_form.files.tables import TableWarning, column_names, read_columns, read_rows, table_format
 
 ROWS = [
     {"text": 'A "fine", odd\nfilm', "label": "good"},
@@ -211,3 +211,13 @@ def test_a_folder_by_the_names_of_its_files(tmp_path):
     (tmp_path / "other").mkdir()
     with pytest.raises(FileNotFoundError, match=r"expected a file such as train\.csv"):
         split_files(tmp_path / "other")
+
+
+def test_columns_at_once(tmp_path):
+    (tmp_path / "a.csv").write_text("s;v\n1;2\n3\n")
+    assert read_columns(tmp_path / "a.csv") == {"s": ["1", "3"], "v": ["2", None]}
+    (tmp_path / "b.jsonl").write_text('{"s": 1.5}\n{"s": 2, "v": 1}\n')
+    assert read_columns(tmp_path / "b.jsonl") == {"s": [1.5, 2]}
+    (tmp_path / "c.csv").write_text("s,v\n")
+    with pytest.raises(ValueError, match=r"c\.csv: expected a header and at least one row, got none"):
+        read_columns(tmp_path / "c.csv")

@@ -86,7 +86,7 @@ def test_tables_in_files(tmp_path):
         ({"s": [0.0], "v": [1.0], "w": [1.0]}, ValueError, "got w"),
         ({"s": [0.0], "v": [1.0], "s_absent": [1.0]}, ValueError, "both of s_absent and v_absent"),
         ([1.0], TypeError, "expected a mapping of columns"),
-        ("scores.txt", ValueError, "scores.txt: expected a .csv or .parquet file"),
+        ("scores.txt", FileNotFoundError, "scores.txt: no such file; expected a CSV"),
     ],
 )
 def test_bad_tables_are_named(raw, error, message):

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from attn_closed_form.files.atomic import replacing
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    target, link = tmp_path / "store" / "a.html", tmp_path / "link.html"
+    target.write_text("old")
+    link.symlink_to(target)
+    with replacing(link) as partial:
+        assert partial.parent == target.parent and partial.suffix == ".html"
+        partial.write_text("new")
+    assert link.is_symlink() and target.read_text() == "new"
+    assert [file.name for file in target.parent.iterdir()] == ["a.html"]
+
+
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"old")
+
+    def interrupted() -> None:
+        with replacing(path) as partial:
+            partial.write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_folders_and_devices_are_not_replaced(tmp_path: Path) -> None:
+    for path in (tmp_path, Path(os.devnull)):
+        with pytest.raises(ValueError, match="expected the name of a file to write"), replacing(path):
+            pass
+    assert not Path(os.devnull).is_file()
