@@ -69,7 +69,7 @@ def reason_rows(games: list[PooledGame]) -> list[dict[str, Any]]:
                 "case": f"{len(games)} test reviews, {np.mean([game.d for game in games]):.0f} words on average",
                 "method": name,
                 "proved minimal": float(np.mean([reason.minimal for reason in found])),
-                "largest gap to the lower bound": max(r.cost - r.lower_bound for r in found if r.players is not None),
+                "largest gap to the lower bound": max(r.size - r.lower_bound for r in found if r.players is not None),
                 "none exists": float(np.mean([r.players is None for r in found])),
                 "mean size": float(np.mean([reason.size for reason in found])),
                 "mean share of words": float(np.mean([r.size / game.d for r, game in zip(found, games, strict=True)])),
@@ -104,7 +104,10 @@ def bounds_rows(games: list[PooledGame]) -> list[dict[str, Any]]:
     ]
     if games:
         found = [bounds(game) for game in games[:100]]
-        gaps = [max(b.least - b.lower, b.upper - b.greatest) / (b.upper - b.lower) for b in found]
+        gaps = [
+            max(b.attained_min - b.proved_min, b.proved_max - b.attained_max) / (b.proved_max - b.proved_min)
+            for b in found
+        ]
         rows.append(
             {
                 "case": f"{len(found)} test reviews, 6 heads",

@@ -72,7 +72,7 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reasons",
         action="store_true",
-        help="also print the least and greatest prediction over all choices of words, and the scores of the sentences",
+        help="also print the minimum and maximum prediction over all choices of words, and the scores of the sentences",
     )
     parser.add_argument("--csv", metavar="FILE", help="write one row per player with its scores (.csv, .tsv)")
     parser.add_argument("--html", metavar="FILE", help="write a self-contained report")

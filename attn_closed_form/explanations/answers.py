@@ -1,6 +1,6 @@
 """Answers beyond scores: reasons that are proved, and scores of sentences with their words inside.
 
-**Reasons** (`game/reasons/`) are about the side that the prediction is on. Of a model with one logit that is its
+**Reasons** (`reasons/`) are about the side that the prediction is on. Of a model with one logit that is its
 sign. Of a model with several classes it is whether the explained class stays ahead of the strongest other one, so the
 game is that of the margin between the two; with three classes or more a third one may overtake, which the names in
 the sentences say.
@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .._types import Array, Ids, Span
 from ..game.owen import owen
@@ -29,11 +28,11 @@ from .evidence import Evidence
 
 @dataclass(frozen=True, eq=False)
 class Reasons:
-    """What holds whatever becomes of the other players.
+    """What is proved about all coalitions of the players.
 
     Attributes
     ----------
-    bounds : the least and the greatest prediction over all coalitions
+    bounds : the minimum and the maximum prediction over all coalitions
     sufficient, contrastive : None where the prediction is the threshold itself, up to rounding
     sides : names of the sides below and above the threshold
     things : what the players are, in the plural
@@ -65,14 +64,13 @@ class Reasons:
         }
 
 
-def reasons(evidence: Evidence, threshold: float = 0.0, cost: ArrayLike | None = None) -> Reasons:
+def reasons(evidence: Evidence, threshold: float = 0.0) -> Reasons:
     """Bounds, a sufficient and a contrastive reason of the prediction.
 
     Parameters
     ----------
     evidence : of an explanation
     threshold : which side of it the prediction is on
-    cost : (d,) cost of each player, such as its number of characters; one each by default
 
     Examples
     --------
@@ -84,7 +82,7 @@ def reasons(evidence: Evidence, threshold: float = 0.0, cost: ArrayLike | None =
     game, sides = _directed(evidence)
     sufficient, contrastive = None, None
     try:
-        sufficient, contrastive = sufficient_reason(game, threshold, cost), contrastive_reason(game, threshold, cost)
+        sufficient, contrastive = sufficient_reason(game, threshold), contrastive_reason(game, threshold)
     except ValueError as error:
         if "neither side" not in str(error):
             raise

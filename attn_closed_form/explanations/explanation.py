@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .._types import Array, Span
 from ..game.interactions import shapley_interactions
@@ -242,10 +241,8 @@ class Explanations(dict[str, Explanation]):
         """Plain lists and numbers, with what all methods share said once."""
         return {**shared_dict(self.evidence), "methods": {name: e.own_dict() for name, e in self.items()}}
 
-    def reasons(self, threshold: float = 0.0, cost: ArrayLike | None = None) -> Reasons:
+    def reasons(self, threshold: float = 0.0) -> Reasons:
         """What suffices for the prediction, and what its flip would take, proved; see `explanations/answers.py`."""
-        if cost is not None:
-            return reasons(self.evidence, threshold, cost)
         return self.evidence.cached(f"reasons {threshold}", lambda: reasons(self.evidence, threshold))
 
     def sentences(self) -> GroupScores:

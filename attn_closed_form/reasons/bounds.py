@@ -1,8 +1,8 @@
-"""The least and the greatest prediction over all coalitions, with a proof.
+"""The minimum and the maximum prediction over all coalitions, certified.
 
-Each head's extremes are exact (`head_minima.py`). Heads add up, so the sum of the heads' minima is below every value of
-the game; it is the minimum itself where one coalition serves all heads. Where it is not, `joint_bounds.py` narrows the
-gap, and small games are enumerated. `Bounds` has both sides: what is proved, and what a coalition attains.
+Each head's extremes are exact (`minima.py`). Heads add up, so the sum of the heads' minima is below every value of the
+game; it is the minimum itself where one coalition serves all heads. Where it is not, `proved_above` narrows the gap,
+and small games are enumerated. `Bounds` has both sides: what is proved, and what a coalition attains.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 
 from .._types import Masks
 from ..game.pooled_game import PooledGame
-from .head_minima import head_minima, mirrored, slopes, total, value_error
-from .joint_bounds import proved_above
-from .small_games import ENUMERATED, all_coalitions
+from .minima import head_minima, mirrored, proved_above, slopes, total, value_error
 
+# Up to this many players all coalitions are evaluated.
+ENUMERATED = 12
 DESCENT_STEPS = 50
 # Bisections of the gap between what is proved and what is attained; none for games so large that they would cost.
 BISECTIONS = 8
@@ -29,65 +29,58 @@ class Bounds:
 
     Attributes
     ----------
-    least, greatest : float
-        Values that are attained, by the coalitions `least_present` and `greatest_present`.
-    lower, upper : float
-        Proved: no coalition is below `lower` or above `upper`.
-    least_present, greatest_present : (d,) bool
+    attained_min, attained_max : float
+        Values of the coalitions `min_present` and `max_present`.
+    proved_min, proved_max : float
+        Certified: no coalition is below `proved_min` or above `proved_max`.
+    min_present, max_present : (d,) bool
     exact : bool
         Whether both sides meet, up to rounding. Always the case for one head.
     """
 
-    least: float
-    greatest: float
-    lower: float
-    upper: float
-    least_present: Masks
-    greatest_present: Masks
+    attained_min: float
+    attained_max: float
+    proved_min: float
+    proved_max: float
+    min_present: Masks
+    max_present: Masks
     exact: bool
 
     def to_dict(self) -> dict[str, object]:
         """The numbers, and the players of the two coalitions, for JSON."""
-        return {
-            "least": self.least,
-            "greatest": self.greatest,
-            "lower": self.lower,
-            "upper": self.upper,
-            "least_present": np.flatnonzero(self.least_present).tolist(),
-            "greatest_present": np.flatnonzero(self.greatest_present).tolist(),
-            "exact": self.exact,
-        }
+        players = {name: np.flatnonzero(getattr(self, name)).tolist() for name in ("min_present", "max_present")}
+        return {**self.__dict__, **players}
 
 
 def bounds(game: PooledGame) -> Bounds:
-    """Least and greatest value of the game over all coalitions, in O(H d) steps.
+    """Minimum and maximum of the game over all coalitions, in O(H d) steps.
 
-    With one head both are exact up to rounding. With several, `lower` and `upper` are proved, `least` and `greatest`
-    are attained, and `exact` says whether they meet.
+    With one head both are exact up to rounding. With several, `proved_min` and `proved_max` are certified,
+    `attained_min` and `attained_max` are values of coalitions, and `exact` is true where they meet.
 
     Examples
     --------
     >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[3.0, -1.0, 1.0], s_background=0.0, v_background=0.0)
-    >>> found = bounds(game)
-    >>> found.least, found.greatest, found.exact      # the background with player 1; with players 0 and 2, or 0 alone
+    >>> result = bounds(game)
+    >>> result.attained_min, result.attained_max, result.exact  # player 1; players 0 and 2, or 0 alone
     (-0.5, 1.5, True)
     """
-    lower, low_mask, least = minimum(game)
-    upper, high_mask, greatest = minimum(mirrored(game))
+    proved_min, min_present, attained_min = minimum(game)
+    proved_max, max_present, attained_max = minimum(mirrored(game))
     allowed = 8 * value_error(game)
     return Bounds(
-        least=least,
-        greatest=-greatest,
-        lower=lower,
-        upper=-upper,
-        least_present=low_mask,
-        greatest_present=high_mask,
-        exact=bool(least - lower <= allowed and greatest - upper <= allowed),
+        attained_min=attained_min,
+        attained_max=-attained_max,
+        proved_min=proved_min,
+        proved_max=-proved_max,
+        min_present=min_present,
+        max_present=max_present,
+        exact=bool(attained_min - proved_min <= allowed and attained_max - proved_max <= allowed),
     )
 
 
 def minimum(game: PooledGame) -> tuple[float, Masks, float]:
-    """A proved lower bound, the best coalition that was found, and its value."""
+    """A proved lower bound, the best coalition of a descent, and its value."""
     lower, mask = lowest(game)
     if game.H > 1 and game.value(mask) - lower > 8 * value_error(game):
         if game.d <= ENUMERATED:
@@ -106,7 +99,7 @@ def lowest(game: PooledGame) -> tuple[float, Masks]:
     heads = head_minima(game, everybody[None], everybody[None])
     lower = float(total(game, heads.bound)[0])
     starts = np.concatenate([heads.present[0], heads.present[0].mean(axis=0, keepdims=True) > 0.5, everybody[None]])
-    if game.can_be_empty:  # then one player alone attains a head's minimum, and nobody is no coalition to start from
+    if game.can_be_empty:  # then one player alone attains a head's minimum, and the empty coalition cannot be a start
         alone = np.append(game.v.argmin(axis=1), game.v.sum(axis=0).argmin())[:, None] == np.arange(game.d)
         starts = np.concatenate([starts[starts.any(axis=1)], alone])
     mask = starts[np.argmin(game.value(starts))]
@@ -115,6 +108,11 @@ def lowest(game: PooledGame) -> tuple[float, Masks]:
     if not game.can_be_empty:
         return lower, mask
     return min(lower, game.empty_value), mask if game.value(mask) <= game.empty_value else ~everybody
+
+
+def all_coalitions(d: int) -> Masks:
+    """(2^d, d) row k holds the bits of k."""
+    return ((np.arange(2**d)[:, None] >> np.arange(d)) & 1).astype(bool)
 
 
 def _raised(game: PooledGame, lower: float, least: float) -> float:

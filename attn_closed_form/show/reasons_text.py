@@ -20,7 +20,7 @@ def reasons_text(found: Explanations, columns: int = 80) -> str:
     """
     why = found.reasons()
     found_bounds = why.bounds
-    span = f"from {found_bounds.lower:+.2f} to {found_bounds.upper:+.2f}"
+    span = f"from {found_bounds.proved_min:+.2f} to {found_bounds.proved_max:+.2f}"
     paragraphs = [f"Over all choices of {why.things} the prediction goes {span}."]
     blocks = ["\n".join(textwrap.wrap(visible(text), max(20, columns))) for text in paragraphs]
     if found.evidence.units.text is not None:

@@ -73,8 +73,8 @@ ANSWERS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "/api/why": {
         "reasons": (
             {"type": "object"},
-            "what suffices for the prediction whatever becomes of the others, what its flip would take, and the least "
-            "and greatest prediction over all coalitions, each proved; `sentences` says so in words",
+            "what suffices for the prediction without the others, what its flip would take, and the minimum "
+            "and maximum prediction over all coalitions, each proved; `sentences` says so in words",
         ),
         "sentences": ({"type": ["object", "null"]}, "Owen values: labels, scores, and the units' scores inside"),
     },

@@ -34,7 +34,7 @@ def test_reasons_of_the_shipped_model_hold_on_random_coalitions(found):
     game = found.evidence.game
     masks = np.random.default_rng(0).random((2000, game.d)) < 0.5
     values = game.value(masks)
-    assert why.bounds.lower <= values.min() and values.max() <= why.bounds.upper
+    assert why.bounds.proved_min <= values.min() and values.max() <= why.bounds.proved_max
     kept = masks.copy()
     kept[:, list(why.sufficient.players)] = True
     assert (np.sign(found.prediction) * game.value(kept) > 0).all()
@@ -43,11 +43,8 @@ def test_reasons_of_the_shipped_model_hold_on_random_coalitions(found):
     assert second.startswith("Without")
 
 
-def test_costs_and_threshold_are_passed_on(found):
-    characters = [len(label) for label in found.evidence.labels]
-    why = found.reasons(threshold=-1.0, cost=characters)
-    assert why.sufficient.threshold == -1.0
-    assert why.sufficient.cost == sum(characters[j] for j in why.sufficient.players)
+def test_the_threshold_is_passed_on(found):
+    assert found.reasons(threshold=-1.0).sufficient.threshold == -1.0
 
 
 def test_several_classes_compare_with_the_strongest_other():

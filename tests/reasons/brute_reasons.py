@@ -1,4 +1,4 @@
-"""Cheapest sufficient and flipping sets from all coalitions, by the definitions alone."""
+"""Smallest sufficient and flipping sets from all coalitions, by the definitions alone."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from tests import enumeration
 
 
 class Truth:
-    def __init__(self, game, threshold, cost):
+    def __init__(self, game, threshold):
         d = game.d
         self.f = enumeration.values(game)
         self.masks = enumeration.coalitions(d)
-        self.price = self.masks @ np.asarray(cost, dtype=float)
+        self.size = self.masks.sum(axis=1)
         index = np.arange(2**d)
         above = self.f[-1] > threshold
         same = self.f > threshold if above else self.f < threshold
@@ -23,11 +23,12 @@ class Truth:
     def number(self, players):
         return sum(1 << j for j in players)
 
-    def cheapest_sufficient(self):
-        return self.price[self.suffices].min()
+    def smallest_sufficient(self):
+        return self.size[self.suffices].min()
 
-    def cheapest_flip(self):
-        return self.price[self.flips].min() if self.flips.any() else np.inf
+    def smallest_flip(self):
+        """The least number of players; d + 1 where no removal flips."""
+        return self.size[self.flips].min() if self.flips.any() else self.masks.shape[1] + 1
 
     def worst(self, players):
         """The value nearest to the threshold among the coalitions that contain the players."""

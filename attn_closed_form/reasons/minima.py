@@ -1,0 +1,381 @@
+"""The minimum of each head over the coalitions near a given one, certified: the basis of bounds and reasons.
+
+**One head** (`head_minima`). "f(S) >= theta" is linear in the coalition S. With the terms x_j = a_j (v_j - theta) for a
+player that is present and y_j = b_j (v'_j - theta) for one that is absent,
+
+    f(S) >= theta for every S    if and only if    c_0 (v_0 - theta) + sum_j min(x_j, y_j) >= 0,
+
+and where the left side is negative, the coalition that attains it has a smaller value, which is the next theta
+(Dinkelbach, 1967: a handful of steps, each O(d)). A limit on how many players may leave a given coalition takes those
+with the largest gains.
+
+**Several heads** (`proved_above`): is every coalition above a goal? This proof is finer than the sum of the heads'
+minima. f(S) - goal = sum_h r_h with r_h = X_h / D_h, where X_h = N_h - theta_h D_h and D_h are linear in the coalition
+S and the theta_h add up to the goal (less the bias). Suppose some S has sum_h r_h < 0. Then
+
+1. each r_h is at least rho_h, the head's minimum less theta_h, and so at most rho'_h = -sum of the other heads' rho;
+2. r_h <= rho'_h is linear in S, so the masses D_h of such coalitions lie in an interval [L_h, U_h], from the Lagrange
+   dual of "least D_h subject to that": max over mu >= 0 of min_S (D_h + mu (X_h - rho'_h D_h)), player by player;
+3. (r_h - rho_h) D_h <= (r_h - rho_h) U_h and (rho'_h - r_h) D_h >= (rho'_h - r_h) L_h (McCormick, 1976), that is
+
+       r_h >= rho_h + (X_h - rho_h D_h) / U_h,          r_h >= rho'_h - (rho'_h D_h - X_h) / L_h:
+
+   both, and every mean of the two, are linear in S, so the sum over heads is least for each player on its own.
+
+If that least sum is not negative, no such S exists. Heads that nearly agree make [L_h, U_h] narrow, and then the mean
+loses little.
+
+**Rounding.** The proof is the sign of a sum of floating-point terms. Each carries a relative error below
+(750 + d) ulps: 750 for an exponential of at most 745 in absolute value, d for the sum. So theta is accepted only if the
+sum exceeds that share of the sum of absolute terms, and the claim holds in exact arithmetic on the game's numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from .._types import Array, Masks
+from ..game.pooled_game import LOG_RANGE_PLAIN, PooledGame
+
+ULP = float(np.finfo(np.float64).eps)
+# Terms below this share of the largest mass may be lost where masses leave float64; `pool` allows for them.
+LOST = 1e-290
+# Multipliers of the dual, relative to one over the spread of the values; zero is the interval without any condition.
+MU = np.concatenate([[0.0], np.geomspace(3e-2, 1e3, 11)])
+# Weights of the second of McCormick's two lines.
+MIX = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+# How often `proved_above` takes new thetas from the coalition that had the least sum.
+ROUNDS = 4
+
+
+def mirrored(game: PooledGame) -> PooledGame:
+    """The game with the opposite sign."""
+    return replace(
+        game,
+        v=-game.v,
+        v_absent=-game.v_absent,
+        v_background=-game.v_background,
+        bias=-game.bias,
+        empty_value=-game.empty_value,
+    )
+
+
+def value_error(game: PooledGame) -> float:
+    """The most that rounding can change `game.value`."""
+    largest = np.maximum(np.abs(game.v).max(axis=1), np.abs(game.v_absent).max(axis=1))
+    largest = np.maximum(largest, np.abs(game.v_background))
+    return float(2 * relative_error(game.d) * largest.sum() + 2 * ULP * abs(game.bias))
+
+
+def relative_error(d: int) -> float:
+    """Relative error of a sum of d exponentials times values (module docstring)."""
+    return (750 + d) * ULP
+
+
+def total(game: PooledGame, bound: Array) -> Array:
+    """Sum of the heads' bounds (n, H) and the bias, rounded down."""
+    size = np.abs(bound).sum(axis=-1) + abs(game.bias)
+    return bound.sum(axis=-1) + game.bias - (game.H + 2) * ULP * size
+
+
+class HeadMinima(NamedTuple):
+    """Proved lower bounds of the heads (n, H) and the choices (n, H, d) at which they are taken, True for present."""
+
+    bound: Array
+    present: Masks
+
+
+def head_minima(game: PooledGame, base: Masks, movable: Masks, limit: int | None = None) -> HeadMinima:
+    """Minimum of each head over the coalitions that differ from `base` in movable players only.
+
+    Coalitions without any mass are left out; the caller looks at `empty_value`.
+
+    Parameters
+    ----------
+    game : PooledGame
+    base : (n, d) coalitions to start from
+    movable : (n, d) the players that may change sides
+    limit : the largest number of players that may change sides; None for no limit
+    """
+    masses = _Masses.of(game, base)
+    least = masses.least_value(movable)
+    flipped = np.zeros(masses.log_base.shape, dtype=bool)
+    smallest, *_ = masses.pool(flipped, np.zeros(least.shape), np.full(least.shape, -np.inf))
+    # Where a head may lose all of its other mass, its least value is its minimum.
+    theta = (
+        least
+        if limit is None and masses.can_lose_all(movable)
+        else np.maximum(np.where(np.isinf(smallest), masses.v_base.max(axis=-1), smallest), least)
+    )
+    done = np.zeros(theta.shape, dtype=bool)
+    while not done.all():
+        candidate, log_slip = masses.choose(theta, movable, limit)
+        value, excess, margin = masses.pool(candidate, theta, log_slip)
+        # The last theta is below the minimum by a margin, and its choice may be another one: keep the best.
+        better = value < smallest
+        flipped, smallest = np.where(better[..., None], candidate, flipped), np.where(better, value, smallest)
+        done |= (excess >= margin) | (theta <= least)
+        # Dinkelbach's next theta is theta + excess, the value of the chosen coalition; a little less can be proved.
+        lower = np.minimum(theta + excess - 1.5 * margin, np.nextafter(theta, -np.inf))
+        theta = np.where(done, theta, np.maximum(lower, least))
+    return HeadMinima(theta, base[:, None, :] ^ flipped)
+
+
+@dataclass(frozen=True, eq=False)
+class _Masses:
+    """Log-masses and values of every player in its base state and in the other one, (n, H, d), and the background."""
+
+    log_base: Array
+    log_flip: Array
+    v_base: Array
+    v_flip: Array
+    log_back: Array  # (H,)
+    v_back: Array
+
+    @classmethod
+    def of(cls, game: PooledGame, base: Masks) -> _Masses:
+        present = base[:, None, :]
+        return cls(
+            log_base=np.where(present, game.s, game.s_absent),
+            log_flip=np.where(present, game.s_absent, game.s),
+            v_base=np.where(present, game.v, game.v_absent),
+            v_flip=np.where(present, game.v_absent, game.v),
+            log_back=game.s_background,
+            v_back=game.v_background,
+        )
+
+    @cached_property
+    def scaled(self) -> tuple[Array, Array, Array]:
+        """The larger of each player's two log-masses, and both masses relative to it, (n, H, d)."""
+        unit = np.maximum(self.log_base, self.log_flip)
+        return unit, np.exp(self.log_base - unit), np.exp(self.log_flip - unit)
+
+    def can_lose_all(self, movable: Masks) -> bool:
+        """Whether every player can be without mass, and there is no background."""
+        lost = np.isneginf(np.where(movable[:, None, :], np.minimum(self.log_base, self.log_flip), self.log_base))
+        return bool(lost.all() and np.isneginf(self.log_back).all())
+
+    def least_value(self, movable: Masks) -> Array:
+        """(n, H) the smallest value with any mass: nothing can be below it."""
+        base = np.where(np.isneginf(self.log_base), np.inf, self.v_base).min(axis=-1)
+        flip = np.where(np.isneginf(self.log_flip) | ~movable[:, None, :], np.inf, self.v_flip).min(axis=-1)
+        return np.minimum(np.minimum(base, flip), np.where(np.isneginf(self.log_back), np.inf, self.v_back))
+
+    def choose(self, theta: Array, movable: Masks, limit: int | None) -> tuple[Masks, Array]:
+        """(n, H, d) which players change sides to make the sum of terms least.
+
+        And (n, H), the log of the most that this sum is off because rounding put one player in another's place.
+        """
+        unit, base, flip = self.scaled
+        x, y = base * (self.v_base - theta[..., None]), flip * (self.v_flip - theta[..., None])
+        gain = x - y
+        # Where both sides are equal the lighter one is taken, so that a great mass cannot hide the other players.
+        better = ((gain > 0) | ((gain == 0) & (flip < base))) & movable[:, None, :]
+        if limit is None:
+            return better, np.full(theta.shape, -np.inf)
+        error = relative_error(0) * (np.abs(x) + np.abs(y))
+        with np.errstate(divide="ignore"):
+            rank = np.where(better, unit + np.log(np.abs(gain)), -np.inf)
+            low, high = (unit + np.log(np.maximum(gain + sign * error, 0)) for sign in (-1, 1))
+            log_error = unit + np.log(error)
+        flipped = better & _largest(rank, limit)
+        # Every player that was taken though one that was left might rank higher counts with its own error, and with
+        # that of the worst one left.
+        left = ~flipped & movable[:, None, :]
+        challenger = np.where(left, high, -np.inf).max(axis=-1, keepdims=True)
+        doubtful = flipped & (low < challenger)
+        rivals = left & (high > np.where(flipped, low, np.inf).min(axis=-1, keepdims=True))
+        with np.errstate(divide="ignore"):
+            other = np.where(rivals, log_error, -np.inf).max(axis=-1) + np.log(doubtful.sum(axis=-1))
+        return flipped, np.logaddexp(_log_sum(np.where(doubtful, log_error, -np.inf)), other) + np.log(2.0)
+
+    def pool(self, flipped: Masks, theta: Array, log_slip: Array) -> tuple[Array, Array, Array]:
+        """Mean value, mean of value less theta, and how much rounding can have changed it, each (n, H)."""
+        log_mass = np.where(flipped, self.log_flip, self.log_base)
+        top = np.maximum(log_mass.max(axis=-1), self.log_back)
+        empty = np.isneginf(top)
+        top = np.where(empty, 0.0, top)
+        masses, back = np.exp(log_mass - top[..., None]), np.exp(self.log_back - top)
+        off, off_back = np.where(flipped, self.v_flip, self.v_base) - theta[..., None], self.v_back - theta
+        terms = masses * off
+        mass = np.where(empty, 1.0, back + masses.sum(axis=-1))
+        excess = back * off_back + terms.sum(axis=-1)
+        size = back * np.abs(off_back) + np.abs(terms).sum(axis=-1)
+        farthest = np.maximum(np.abs(off_back), np.abs(off).max(axis=-1))
+        with np.errstate(over="ignore"):
+            slip = np.exp(log_slip - top)
+        margin = np.where(empty, 0.0, 2 * relative_error(flipped.shape[-1]) * size + LOST * farthest + slip)
+        return np.where(empty, np.inf, theta + excess / mass), excess / mass, margin / mass
+
+
+def _largest(x: Array, limit: int) -> Masks:
+    """Whether each entry is among the `limit` largest of the last axis; the first of equal ones."""
+    order = np.argsort(-x, axis=-1, kind="stable")
+    chosen = np.zeros(x.shape, dtype=bool)
+    np.put_along_axis(chosen, order[..., :limit], True, axis=-1)
+    return chosen
+
+
+def _log_sum(logs: Array) -> Array:
+    """Log-sum-exp over the last axis; -inf where there is nothing."""
+    top = logs.max(axis=-1)
+    safe = np.where(np.isneginf(top), 0.0, top)
+    with np.errstate(divide="ignore"):
+        return np.log(np.exp(logs - safe[..., None]).sum(axis=-1)) + safe
+
+
+def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Array:
+    """(H, d) what each player's presence adds to the linear form (N_h - theta_h D_h) / D_h at a coalition.
+
+    `present` is (d,), or (H, d) for one coalition per head; `theta` (H,) is the value of each head there unless given.
+    """
+    log_mass = np.where(present, game.s, game.s_absent)
+    top = np.maximum(log_mass.max(axis=1), game.s_background)
+    top = np.where(np.isneginf(top), np.maximum(game.s.max(axis=1), game.s_background), top)
+    mass, back = np.exp(log_mass - top[:, None]), np.exp(game.s_background - top)
+    D = mass.sum(axis=1) + back
+    D = np.where(D == 0, 1.0, D)
+    if theta is None:
+        theta = ((mass * np.where(present, game.v, game.v_absent)).sum(axis=1) + back * game.v_background) / D
+    a, b = (np.exp(np.minimum(s - top[:, None], 600.0)) for s in (game.s, game.s_absent))
+    change = a * (game.v - theta[:, None]) - b * (game.v_absent - theta[:, None])
+    return change / D[:, None]
+
+
+class _Parts(NamedTuple):
+    """Masses and values of the players in their base state and in the other one, (H, d); of the background, (H,)."""
+
+    base: Array
+    flip: Array
+    v_base: Array
+    v_flip: Array
+    back: Array
+    v_back: Array
+    limit: int | None
+
+
+def proved_above(
+    game: PooledGame,
+    base: Masks,
+    movable: Masks,
+    goal: float,
+    limit: int | None = None,
+    bound: Array | None = None,
+) -> bool:
+    """Whether every coalition that differs from `base` (d,) in movable players only is proved to be at least `goal`.
+
+    Coalitions without any mass are left out. False means "not proved", not "false". `bound` (H,) are the heads' minima
+    where they are known.
+
+    Examples
+    --------
+    >>> game = PooledGame.from_scores([[0.0, 0.0], [0.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]])
+    >>> both = np.array([True, True])
+    >>> proved_above(game, both, both, 1.9), proved_above(game, both, both, 3.1)
+    (True, False)
+    """
+    if bound is None:
+        bound = head_minima(game, base[None], movable[None], limit).bound[0]
+    slack = (game.H + 4) * 2.0**-52 * (np.abs(bound).sum() + abs(game.bias) + abs(goal))
+    missing = goal - game.bias - bound.sum() + slack
+    if missing <= 0:
+        return True
+    parts = _parts(game, base, movable, limit)
+    if game.H == 1 or parts is None:
+        return False
+    # Start from the heads' minima with the missing part shared alike, then from the coalition that was least.
+    theta = bound + missing / game.H
+    for _ in range(ROUNDS):
+        least, flipped = _least_sum(parts, theta, bound)
+        if least >= 0:
+            return True
+        values = _values(parts, flipped)
+        if values.sum() + game.bias < goal:
+            return False
+        theta = np.maximum(values + (goal - game.bias + slack - values.sum()) / game.H, bound)
+        theta += (goal - game.bias + slack - theta.sum()) / game.H
+    return False
+
+
+def _parts(game: PooledGame, present: Masks, movable: Masks, limit: int | None) -> _Parts | None:
+    """The parts in units of each head's largest mass; None where masses leave float64."""
+    logs = np.concatenate([game.s, game.s_absent, game.s_background[:, None]], axis=1)
+    top = logs.max(axis=1)
+    if (top - np.where(np.isneginf(logs), np.inf, logs).min(axis=1)).max() > LOG_RANGE_PLAIN:
+        return None
+    a, b = np.exp(game.s - top[:, None]), np.exp(game.s_absent - top[:, None])
+    base, v_base = np.where(present, a, b), np.where(present, game.v, game.v_absent)
+    flip, v_flip = np.where(present, b, a), np.where(present, game.v_absent, game.v)
+    return _Parts(
+        base=base,
+        flip=np.where(movable, flip, base),
+        v_base=v_base,
+        v_flip=np.where(movable, v_flip, v_base),
+        back=np.exp(game.s_background - top),
+        v_back=game.v_background,
+        limit=limit,
+    )
+
+
+def _least(parts: _Parts, base: Array, flip: Array, back: Array) -> tuple[Array, Masks]:
+    """Least sum (...) over the choices of each player between two terms (..., d), less rounding; and the choice."""
+    gain = np.maximum(base - flip, 0.0)
+    flipped = gain > 0
+    if parts.limit is not None:
+        flipped &= _largest(gain, parts.limit)
+    size = (np.abs(base) + np.abs(flip)).sum(axis=-1) + np.abs(back)
+    error = 4 * relative_error(base.shape[-1]) * size
+    return base.sum(axis=-1) + back - np.where(flipped, gain, 0.0).sum(axis=-1) - error, flipped
+
+
+def _masses(parts: _Parts, tau: Array, spread: Array) -> tuple[Array, Array]:
+    """L and U (H,): enclose the mass of every coalition whose head has a mean of at most tau."""
+    out = []
+    for sign in (1.0, -1.0):
+        mu = MU[:, None, None] / spread[:, None]
+        base = parts.base * (sign + mu * (parts.v_base - tau[:, None]))
+        flip = parts.flip * (sign + mu * (parts.v_flip - tau[:, None]))
+        back = parts.back * (sign + mu[..., 0] * (parts.v_back - tau))
+        out.append(sign * _least(parts, base, flip, back)[0].max(axis=0))
+    return np.maximum(out[0], 0.0), out[1]
+
+
+def _least_sum(parts: _Parts, theta: Array, bound: Array) -> tuple[float, Masks]:
+    """Lower bound of sum_h r_h over the coalitions where it might be negative, and the choice (d,) that attains it."""
+    blur = 16 * 2.0**-52 * float(np.abs(theta).sum() + np.abs(bound).sum())
+    low = bound - theta - blur
+    high = np.maximum(-(low.sum() - low), low) + blur
+    spread = np.maximum(np.abs(parts.v_base - theta[:, None]).max(axis=1), 1e-300)
+    L, U = _masses(parts, theta + high, spread)
+    if (L > U).any():
+        return 0.0, np.zeros(parts.base.shape[1], dtype=bool)
+    mix = np.where(L > 0, MIX[:, None], 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        over_L = np.where(L > 0, 1 / np.maximum(L, 1e-300), 0.0)
+    on_X = (1 - mix) / U + mix * over_L
+    on_D = -(1 - mix) * low / U - mix * high * over_L
+    constant = (1 - mix) * low + mix * high
+
+    def terms(mass: Array, v: Array) -> Array:
+        return np.einsum("kh,h...->k...", on_X, mass * (v - theta.reshape(-1, *[1] * (mass.ndim - 1)))) + np.einsum(
+            "kh,h...->k...", on_D, mass
+        )
+
+    least, flipped = _least(
+        parts, terms(parts.base, parts.v_base), terms(parts.flip, parts.v_flip), terms(parts.back, parts.v_back)
+    )
+    least = least + constant.sum(axis=1) - blur
+    best = int(np.argmax(least))
+    return float(least[best]), flipped[best]
+
+
+def _values(parts: _Parts, flipped: Masks) -> Array:
+    """(H,) means of the heads where the flipped players (d,) have changed sides."""
+    mass = np.where(flipped, parts.flip, parts.base)
+    value = np.where(flipped, parts.v_flip, parts.v_base)
+    D = mass.sum(axis=1) + parts.back
+    return ((mass * value).sum(axis=1) + parts.back * parts.v_back) / np.where(D == 0, 1.0, D)
