@@ -1,0 +1,609 @@
+"""The data of every figure, computed once from what `explain` returned; terminal, HTML, matplotlib and page only draw.
+
+A figure is a frozen dataclass with `to_dict()` for JSON. Places are unit coordinates: x from 0 at the left to 1 at the
+right, y from 0 at the bottom to 1 at the top. Names of players are safe to show on one line (`sanitize.visible`); the
+pieces of a text are the text as it was given, which each view escapes. Maps of bags are in `maps.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._types import Ids
+from ..explanations.evidence import Evidence
+from ..explanations.explanation import Explanation, Explanations
+from ..explanations.methods import FAMILIES, METHODS
+from .palette import levels
+from .sanitize import elide, visible
+
+# Players by name in a waterfall, classes with a bar, rows of a table of numbers, and labels in the SLALOM plane.
+MOST_STEPS = 10
+MOST_CLASSES = 6
+MOST_ROWS = 12
+MOST_LABELS = 26
+
+
+class Figure:
+    """What all figures share: plain lists and numbers for JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers, ready for `json.dumps`."""
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Figure):
+        return value.to_dict()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple):
+        named = hasattr(value, "_asdict")
+        return {k: _plain(v) for k, v in value._asdict().items()} if named else [_plain(v) for v in value]
+    return value
+
+
+@dataclass(frozen=True)
+class Scale(Figure):
+    """A range of numbers that is drawn from 0 to 1, with round numbers to write at it."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...] = ()
+
+    @classmethod
+    def around(cls, values: ArrayLike, margin: float = 0.0) -> Scale:
+        """The scale that holds the values, with a share of its length as room on both sides.
+
+        >>> Scale.around([-0.7, 2.2]).ticks
+        (-0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
+        """
+        values = np.asarray(values, dtype=np.float64)
+        low, high = float(values.min()), float(values.max())
+        if low == high:
+            margin, low, high = 0.0, low - max(abs(high), 1.0) / 2, high + max(abs(high), 1.0) / 2
+        room = margin * (high - low)
+        return cls(low - room, high + room, _ticks(low - room, high + room))
+
+    def unit(self, value: Any) -> Any:
+        """Where a value is drawn, from 0 to 1."""
+        return (value - self.low) / (self.high - self.low)
+
+
+def _ticks(low: float, high: float, about: int = 7) -> tuple[float, ...]:
+    """Round numbers between low and high."""
+    raw = (high - low) / about
+    if not np.isfinite(raw) or raw <= 0:
+        return (low,)
+    unit = 10.0 ** np.floor(np.log10(raw))
+    step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= raw * 0.999)
+    first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
+    return tuple(float(f"{k * step:.12g}") for k in range(first, last + 1))
+
+
+def leader(explanations: Explanations, method: str | None = None) -> Explanation:
+    """The explanation that colors a text or a map: the one named, else Shapley values, else the first with a sign."""
+    if method is not None:
+        if method not in explanations:
+            raise ValueError(f"method: expected one of {', '.join(explanations)}, got {method!r}")
+        return explanations[method]
+    if not explanations:
+        raise ValueError("explanations: expected at least one, got none")
+    return min(explanations.values(), key=lambda e: (e.method != "shapley", e.info.kind != "signed"))
+
+
+def names(evidence: Evidence) -> tuple[str, ...]:
+    """A name for each player: as the model reads it, or as it was typed where the model does not know the word."""
+
+    def compute() -> tuple[str, ...]:
+        text = evidence.units.text
+        shown = []
+        for j, (label, unknown) in enumerate(zip(evidence.labels, evidence.unknown, strict=True)):
+            if unknown and text is not None and evidence.spans[j]:
+                (start, end), *more = evidence.spans[j]
+                label = text[start:end] + (" and other unknown words" if more else "")
+            shown.append(visible(f"{label} ({j + 1})" if evidence.settings.players == "positions" else label))
+        return tuple(shown)
+
+    return evidence.cached("names of players", compute)
+
+
+@dataclass(frozen=True)
+class Verdict(Figure):
+    """What the model predicts: the most probable class, its probability, and what is explained."""
+
+    name: str
+    probability: float | None
+    output: str
+    logit: float
+
+    def sentence(self) -> str:
+        """The verdict in one line."""
+        if self.probability is None:
+            return f"{self.name} {self.logit:+.4f}"
+        explained = "logit" if self.output == self.name else f"logit of {self.output}"
+        return f"{self.name}, {100 * self.probability:.0f} % ({explained} {self.logit:+.4f})"
+
+
+def verdict(explanations: Explanations) -> Verdict:
+    """The most probable class and what is explained.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> verdict(load_demo_model().explain("A fine film", "loo")).sentence()
+    'positive, 65 % (logit +0.6245)'
+    """
+    chances, output = explanations.probabilities, visible(explanations.output)
+    if chances is None:
+        return Verdict(output, None, output, explanations.prediction)
+    best = max(chances, key=lambda name: chances[name])
+    return Verdict(visible(best), chances[best], output, explanations.prediction)
+
+
+class Bar(NamedTuple):
+    """One class, or several others together, with their probability."""
+
+    name: str
+    probability: float
+    classes: int
+
+
+@dataclass(frozen=True)
+class ClassBars(Figure):
+    """The probabilities of the classes, the most probable first, those beyond `MOST_CLASSES` together."""
+
+    bars: tuple[Bar, ...]
+
+
+def class_bars(explanations: Explanations) -> ClassBars | None:
+    """The bars of the classes; None for a model with one output."""
+    if not explanations.probabilities:
+        return None
+    ranked = sorted(explanations.probabilities.items(), key=lambda item: -item[1])
+    bars = [Bar(visible(name), chance, 1) for name, chance in ranked[:MOST_CLASSES]]
+    others = [chance for _, chance in ranked[MOST_CLASSES:]]
+    if others:
+        bars.append(Bar(f"{len(others)} others", sum(others), len(others)))
+    return ClassBars(tuple(bars))
+
+
+class Step(NamedTuple):
+    """A bar of the waterfall, which moves the running value from `start` to `end`; `players` is 0 for the two ends.
+
+    `left` and `right` are its ends in unit coordinates; `shown` is the number to write at it.
+    """
+
+    label: str
+    start: float
+    end: float
+    players: int
+    left: float
+    right: float
+    shown: float
+
+    @property
+    def change(self) -> float:
+        """By how much the running value moves."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Waterfall(Figure):
+    """How scores add up from the prediction with every player absent to the prediction."""
+
+    output: str
+    steps: tuple[Step, ...]
+    scale: Scale
+    players: int
+
+
+def waterfall(e: Explanation, top: int = MOST_STEPS) -> Waterfall:
+    """The waterfall of scores that add up, such as Shapley values: the `top` players by name, the others as one bar.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> steps = waterfall(load_demo_model().explain("A fine film", "shapley")["shapley"], top=1).steps
+    >>> [(step.label, round(step.shown, 2)) for step in steps]
+    [('no word known', -0.02), ('fine', 0.5), ('2 others', 0.15), ('positive', 0.62)]
+    """
+    order = np.argsort(-np.abs(e.scores), kind="stable")
+    named = order[: top if len(order) > top + 1 else len(order)]
+    # What a fitted game misses of the model's own prediction has a bar of its own, so the players end before it.
+    missed = 0.0 if e.evidence.fit is None else e.evidence.fit.at_text
+    nobody = "no word known" if e.evidence.settings.absent == "unk" else "nothing present"
+    ends = [e.base_value, *(e.base_value + np.cumsum(e.scores[named])).tolist()]
+    bars = [(nobody, 0), *((names(e.evidence)[j], 1) for j in named)]
+    if len(named) < len(order):
+        others = len(order) - len(named)
+        bars, ends = [*bars, (f"{others} others", others)], [*ends, e.prediction - missed]
+    if missed:
+        bars, ends = [*bars, ("what the fit misses", 1)], [*ends, e.prediction]
+    bars, ends = [*bars, (visible(e.output), 0)], [*ends, e.prediction]
+    starts = [ends[0], *ends[:-2], ends[-1]]
+    scale = Scale.around(ends)
+    steps = []
+    for (label, count), start, end in zip(bars, starts, ends, strict=True):
+        left, right = sorted((scale.unit(start), scale.unit(end)))
+        steps.append(Step(label, start, end, count, left, right, end - start if count else end))
+    return Waterfall(visible(e.output), tuple(steps), scale, len(e.scores))
+
+
+class Piece(NamedTuple):
+    """A piece of the text, and the player that it belongs to; None for what lies between words."""
+
+    text: str
+    player: int | None
+
+
+@dataclass(frozen=True)
+class ColoredText(Figure):
+    """A text with its words colored by one method.
+
+    Attributes
+    ----------
+    pieces : the text in order
+    tail : what follows the last word that the model reads
+    unseen : how many words the model does not read
+    levels : for each player, from -4 (strongly against) to 4 (strongly for); without a sign from 0 to 4
+    signed : whether the levels have a sign
+    unknown : for each player, whether it is outside the vocabulary
+    """
+
+    pieces: tuple[Piece, ...]
+    tail: str
+    unseen: int
+    levels: tuple[int, ...]
+    signed: bool
+    unknown: tuple[bool, ...]
+
+
+def colored_text(e: Explanation) -> ColoredText:
+    """The text of an explanation, colored by its scores.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> text = colored_text(load_demo_model().explain("A (fine) film.", "shapley")["shapley"])
+    >>> [(piece.text, piece.player) for piece in text.pieces], text.levels
+    ([('A', 0), (' (', None), ('fine', 1), (') ', None), ('film', 2)], (0, 4, 1))
+    """
+
+    def compute() -> tuple[tuple[Piece, ...], str]:
+        pieces, end = [], 0
+        for place in e.occurrences:
+            if place.start > end:
+                pieces.append(Piece(e.text[end : place.start], None))
+            pieces.append(Piece(e.text[place.start : place.end], place.player))
+            end = place.end
+        return tuple(pieces), e.text[end:]
+
+    pieces, tail = e.evidence.cached("pieces of the text", compute)
+    level = tuple(levels(e.strength).tolist())
+    return ColoredText(pieces, tail, len(e.unseen), level, e.info.kind == "signed", e.unknown)
+
+
+class MethodRow(NamedTuple):
+    """Methods that give every player the same color: their names, titles, summaries, and levels as in `ColoredText`."""
+
+    methods: tuple[str, ...]
+    title: str
+    summary: str
+    signed: bool
+    levels: tuple[int, ...]
+
+
+class MethodFamily(NamedTuple):
+    """A family of methods: what their numbers mean, and its rows."""
+
+    title: str
+    meaning: str
+    rows: tuple[MethodRow, ...]
+
+
+@dataclass(frozen=True)
+class MethodRows(Figure):
+    """All methods by family; methods that look the same share a row."""
+
+    families: tuple[MethodFamily, ...]
+
+
+def method_rows(explanations: Explanations) -> MethodRows:
+    """The explanations by family, those that agree to the eye (the same level for every player) in one row."""
+    families = []
+    for family, (title, meaning) in FAMILIES.items():
+        alike: dict[tuple[str, tuple[int, ...]], list[Explanation]] = {}
+        for e in explanations.values():
+            if e.info.family == family:
+                alike.setdefault((e.info.kind, tuple(levels(e.strength).tolist())), []).append(e)
+        rows = []
+        for (kind, level), same in alike.items():
+            methods, title_of_row = tuple(e.method for e in same), ", ".join(e.title for e in same)
+            summary = "\n".join(f"{e.info.summary}; {e.info.accuracy}" for e in same)
+            rows.append(MethodRow(methods, title_of_row, summary, kind == "signed", level))
+        if rows:
+            families.append(MethodFamily(title, meaning, tuple(rows)))
+    return MethodRows(tuple(families))
+
+
+def strongest_players(explanations: Explanations, top: int = MOST_ROWS) -> tuple[int, ...]:
+    """The `top` strongest players of the leading explanation, strongest first."""
+    return tuple(np.argsort(-np.abs(leader(explanations).strength), kind="stable")[:top].tolist())
+
+
+class Point(NamedTuple):
+    """A player in the SLALOM plane, in unit coordinates, with its numbers."""
+
+    name: str
+    x: float
+    y: float
+    importance: float
+    value: float
+
+
+class Tick(NamedTuple):
+    """A number at an axis."""
+
+    at: float
+    number: float
+
+
+class PlacedLabel(NamedTuple):
+    """The label of a point, in unit coordinates; `anchor` is the end of the text that lies at (x, y)."""
+
+    point: int
+    text: str
+    x: float
+    y: float
+    anchor: str
+
+
+@dataclass(frozen=True)
+class SlalomPlane(Figure):
+    """Each player at (importance, value), as Figure 5 of Leemann et al. 2025; the decisive players are labeled.
+
+    `zero` is the height of the value 0, `x` and `y` are the scales behind the unit coordinates.
+    """
+
+    points: tuple[Point, ...]
+    x: Scale
+    y: Scale
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    zero: float
+    labels: tuple[PlacedLabel, ...]
+
+
+SLALOM = ("slalom-value", "slalom-importance", "slalom-linear")
+
+
+def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPlane | None:
+    """The SLALOM plane; None unless its three methods were run."""
+    if not set(SLALOM) <= set(explanations):
+        return None
+    value, importance, linear = (explanations[name].scores for name in SLALOM)
+    x, y = Scale.around(importance, 0.07), Scale.around(np.append(value, 0.0), 0.07)
+    columns = (column.tolist() for column in (x.unit(importance), y.unit(value), importance, value))
+    points = tuple(map(Point, names(explanations.evidence), *columns))
+    x_ticks, y_ticks = (tuple(Tick(float(axis.unit(tick)), tick) for tick in axis.ticks) for axis in (x, y))
+    labels = _placed(points, np.argsort(-np.abs(linear), kind="stable"), top)
+    return SlalomPlane(points, x, y, x_ticks, y_ticks, float(y.unit(0.0)), labels)
+
+
+# Labels are placed in a plane of 428 x 298 dots: half a point, a letter, a line, and where a label may lie beside its
+# point (to the right, to the left, above, below).
+PLANE = (428.0, 298.0)
+DOT, LETTER, LINE = 4.0, 7.2, 13.0
+OFFSETS = ((7, -4, "start"), (-7, -4, "end"), (7, 7, "start"), (7, -14, "start"), (-7, 7, "end"), (-7, -14, "end"))
+
+
+def _placed(points: tuple[Point, ...], order: Ids, top: int) -> tuple[PlacedLabel, ...]:
+    """Labels in this order, each where it covers no other label and no point; one without room is left out."""
+    width, height = PLANE
+    boxes = [(p.x * width - DOT, p.y * height - DOT, p.x * width + DOT, p.y * height + DOT) for p in points]
+    taken = np.array(boxes)
+    labels: list[PlacedLabel] = []
+    for j in order.tolist():
+        text = elide(points[j].name, 18)
+        size = LETTER * len(text)
+        for dx, dy, anchor in OFFSETS:
+            x, y = points[j].x * width + dx, points[j].y * height + dy
+            left = x if anchor == "start" else x - size
+            box = (left, y - 0.25 * LINE, left + size, y + 0.8 * LINE)
+            if box[0] < 0 or box[1] < 0 or box[2] > width or box[3] > height:
+                continue
+            apart = (box[2] < taken[:, 0]) | (taken[:, 2] < box[0]) | (box[3] < taken[:, 1]) | (taken[:, 3] < box[1])
+            if apart.all():
+                taken = np.vstack([taken, box])
+                labels.append(PlacedLabel(j, text, x / width, y / height, anchor))
+                break
+        if len(labels) == top:
+            break
+    return tuple(labels)
+
+
+class SpreadRow(NamedTuple):
+    """A player's exact LIME coefficient, and the coefficients of sampled runs with their range."""
+
+    name: str
+    player: int
+    exact: float
+    runs: tuple[float, ...]
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class LimeSpread(Figure):
+    """Exact LIME coefficients beside sampled ones, as Figure 4 of Lopardo et al. 2024; the strongest player first.
+
+    `off` is the largest distance of a run from the exact coefficient, as a share of the largest coefficient.
+    """
+
+    rows: tuple[SpreadRow, ...]
+    scale: Scale
+    runs: int
+    off: float
+
+
+def lime_spread(explanations: Explanations, runs: int, top: int = 30) -> LimeSpread:
+    """The spread of sampled LIME around its limit: the range of several runs, or twice the standard error of one."""
+    exact = explanations["lime"].scores
+    samples = explanations.evidence.sampled_lime(runs)
+    drawn = np.stack([sample.coef for sample in samples])
+    spread = 2.0 * samples[0].standard_error if runs == 1 and samples[0].standard_error is not None else 0.0
+    low, high = drawn.min(axis=0) - spread, drawn.max(axis=0) + spread
+    order = np.argsort(-np.abs(exact), kind="stable")[:top].tolist()
+    shown = names(explanations.evidence)
+    rows = tuple(
+        SpreadRow(shown[j], j, float(exact[j]), tuple(drawn[:, j].tolist()), float(low[j]), float(high[j]))
+        for j in order
+    )
+    ends = np.concatenate([low[order], high[order], exact[order], [0.0]])
+    largest = float(np.abs(exact).max())
+    off = float(np.abs(drawn - exact).max()) / largest if largest else 0.0
+    return LimeSpread(rows, Scale.around(ends, 0.04), runs, off)
+
+
+class Strip(NamedTuple):
+    """The attention of one head: a shade from 0 to 8 per unit, the strongest units, the background's share."""
+
+    shades: tuple[int, ...]
+    strongest: tuple[tuple[str, float], ...]
+    background: float
+
+
+@dataclass(frozen=True)
+class AttentionStrips(Figure):
+    """Where each head looks, one strip per head (Lopardo et al. 2024, Eq. 8); shades are square roots."""
+
+    strips: tuple[Strip, ...]
+
+
+def attention_strips(explanations: Explanations) -> AttentionStrips | None:
+    """The strips of the heads; None where the model shows no heads."""
+    alpha = explanations.evidence.inside("attention-heads")
+    if alpha is None:
+        return None
+    words = unit_names(explanations.evidence)
+    strips = []
+    for head in np.asarray(alpha):
+        shades = np.ceil(8 * np.sqrt(head / max(head.max(), np.finfo(float).tiny)) - 0.5).astype(int)
+        top = np.argsort(-head, kind="stable")[:3].tolist()
+        strips.append(
+            Strip(tuple(shades.tolist()), tuple((words[t], float(head[t])) for t in top), 1.0 - float(head.sum()))
+        )
+    return AttentionStrips(tuple(strips))
+
+
+def unit_names(evidence: Evidence) -> list[str]:
+    """The units as they are written in the text."""
+    return [visible(evidence.units.shown_text[start:end]) for start, end in evidence.units.shown_spans]
+
+
+class Forecast(NamedTuple):
+    """The change that a method forecasts for a removal, and how far that is off."""
+
+    method: str
+    title: str
+    change: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Removal(Figure):
+    """What removing players does to the prediction, and what each method forecasts: minus the sum of their scores.
+
+    `largest` is the largest magnitude among all changes, so that all bars share one scale.
+    """
+
+    players: tuple[int, ...]
+    names: tuple[str, ...]
+    prediction: float
+    change: float
+    forecasts: tuple[Forecast, ...]
+    largest: float
+
+
+def removal(explanations: Explanations, players: ArrayLike) -> Removal:
+    """The prediction without some players, beside the forecasts of every method that makes one.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> without = removal(load_demo_model().explain("A fine film", ["shapley", "loo"]), [1])
+    >>> without.names, [forecast.method for forecast in without.forecasts]
+    (('fine',), ['shapley', 'leave-one-out'])
+    """
+    evidence = explanations.evidence
+    removed = sorted(set(np.asarray(players, dtype=np.intp).tolist()))
+    present = np.ones(evidence.game.d, dtype=bool)
+    present[removed] = False
+    prediction = float(evidence.game.value(present))
+    change = prediction - evidence.prediction
+    # Shapley values, LIME and the linear SLALOM first: they are what most readers ask for.
+    ranked = sorted(explanations, key=lambda name: name not in ("shapley", "lime", "slalom-linear"))
+    forecasts = []
+    for e in (explanations[name] for name in ranked if METHODS[name].forecasts):
+        guess = -float(e.scores[removed].sum())
+        forecasts.append(Forecast(e.method, e.title, guess, guess - change))
+    largest = max(abs(change), *(abs(forecast.change) for forecast in forecasts), 0.0)
+    shown = names(evidence)
+    return Removal(tuple(removed), tuple(shown[j] for j in removed), prediction, change, tuple(forecasts), largest)
+
+
+class Partner(NamedTuple):
+    """Another player, and its interaction with the chosen one."""
+
+    player: int
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Partners(Figure):
+    """The strongest interactions of one player, strongest first; `largest` is the largest magnitude."""
+
+    player: int
+    partners: tuple[Partner, ...]
+    largest: float
+
+
+def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> Partners:
+    """The strongest entries of one row of the matrix of interactions, without the player itself.
+
+    Parameters
+    ----------
+    evidence : of an explanation
+    player : whose row it is
+    row : (d,) interactions of the player with every other one
+    top : how many partners at most
+    """
+    values, shown = np.asarray(row, dtype=np.float64), names(evidence)
+    order = [j for j in np.argsort(-np.abs(values), kind="stable").tolist() if j != player][:top]
+    strongest = tuple(Partner(j, shown[j], float(values[j])) for j in order)
+    return Partners(player, strongest, max((abs(p.value) for p in strongest), default=0.0))
+
+
+def figures_of(explanations: Explanations) -> dict[str, Any]:
+    """The data of the figures of one text, ready for `json.dumps`: what the page draws.
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> figures = figures_of(load_demo_model().explain("A fine film", ["shapley", "banzhaf"]))
+    >>> figures["headline"], figures["leader"], figures["names"][figures["strongest"][0]]
+    ('positive, 65 % (logit +0.6245)', 'shapley', 'fine')
+    """
+    said = verdict(explanations)
+    bars, plane = class_bars(explanations), slalom_plane(explanations)
+    text = colored_text(leader(explanations)) if explanations else None
+    return {
+        "headline": said.sentence(),
+        "verdict": said.to_dict(),
+        "classes": None if bars is None else bars.to_dict(),
+        "names": list(names(explanations.evidence)),
+        "leader": leader(explanations).method if explanations else None,
+        "text": None if text is None else text.to_dict(),
+        "strongest": list(strongest_players(explanations)) if explanations else [],
+        "waterfall": waterfall(explanations["shapley"]).to_dict() if "shapley" in explanations else None,
+        "methods": method_rows(explanations).to_dict(),
+        "slalom_plane": None if plane is None else plane.to_dict(),
+    }
