@@ -29,7 +29,7 @@ from attn_closed_form.run.task import Task
 from jax_model.training.imdb import load_imdb
 
 from .harness import Bar, report
-from .web import children
+from .processes import children
 
 WORKERS = (1, 2)
 LIME_DOCUMENTS = 8

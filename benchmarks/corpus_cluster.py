@@ -37,7 +37,7 @@ from attn_closed_form.run.task import Task
 
 from .corpus import Memory
 from .harness import Bar, report
-from .web import processor_seconds
+from .processes import processor_seconds
 
 SEED = 0
 WORKERS = 2

@@ -21,7 +21,7 @@ from typing import Any
 
 from .corpus_cluster import cluster, write_texts
 from .harness import Bar, report
-from .web import children, command_line
+from .processes import children, command_line
 
 TEXTS = 3_000
 PART_ROWS = 25

@@ -1,6 +1,4 @@
-"""A local page that explains as one types: `attn-closed-form serve` (extra `web`: starlette and uvicorn).
+"""A local page that explains as one types: `attn-closed-form serve` (extra `web`: FastAPI and uvicorn).
 
-`fields.py` checks what a request says, `answers.py` computes, `computing.py` and `workers.py` say in which thread or
-process, `app.py` ties all that to addresses, `metrics.py` counts, `guard.py` keeps strangers out, `reference.py`
-documents the API, `serve.py` is the command; `static/` holds the page.
+`schema.py` has the fields of requests and answers, `app.py` the application, `serve.py` runs it; `static/` is the page.
 """

@@ -1,46 +1,78 @@
-"""The application: addresses, and how requests are read and answered.
+"""The application: the page, its API, and what guards them.
 
-Numbers are computed elsewhere (`computing.py`, `workers.py`), so that a long text holds up nobody who asks for a page;
-more than `Limits.queue` requests at a time are told to come back. The page's files are a fixed table that is read at
-the start: no path is ever made from a request.
+A request passes through the security headers, the check of its Host, and the gate (token, type, size and time of the
+body, number of computations) before FastAPI checks its fields. Answers are computed in threads, so that a long text
+blocks nobody who asks for the page. The files of the page are read at the start: no path is made from a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 import anyio
-from starlette.applications import Starlette
+import anyio.to_thread
+import numpy as np
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .. import __version__
+from ..explanations.explain import explain_units
+from ..explanations.explanation import Explanation, Explanations, shared_dict
+from ..explanations.methods import FAMILIES, METHODS, Method, as_methods
+from ..game.interactions import interactions_of
+from ..models.mean_text import MeanPooledText, VocabularyReader
 from ..models.protocol import Model
+from ..models.text_classifier import TextClassifier
+from ..show.palette import levels
 from ..show.report_assets import words_css
-from .bag_answer import MAX_BAG_BYTES
-from .computing import KINDS, Computer, InThreads, error_bytes, json_bytes
-from .fields import MAX_BYTES, Refusal
-from .guard import Guard
-from .metrics import TYPE, Metrics
-from .models import open_models
-from .reference import openapi, reference_page
+from ..show.sanitize import elide, visible
+from . import schema
+from .schema import ERRORS, MAX_BYTES, MAX_CHARACTERS, ExplainQuestion, InteractionsQuestion, Question, Refusal
+
+THREADS = 8  # that compute at the same time
+COOKIE = "attn_closed_form_token"
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")  # names that can only mean this machine
+FILES = {
+    "/": ("index.html", "text/html"),
+    "/app.js": ("app.js", "text/javascript"),
+    "/words.js": ("words.js", "text/javascript"),
+    "/figures.js": ("figures.js", "text/javascript"),
+    "/style.css": ("style.css", "text/css"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+# No inline script or style, nothing from elsewhere, no frame around it; scripts cannot turn text into markup.
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server puts up with.
+    """The limits of a server, per worker process.
 
     Attributes
     ----------
-    queue : explanations asked for and not yet answered; more are told to come back (503)
-    seconds : for an explanation, its time in the queue included (504)
-    body_seconds : for the body of a request to arrive (408)
+    queue : answers that are computed or wait for a thread; further requests get a 503
+    seconds : time for an answer, waiting included (504)
+    body_seconds : time for the body of a request to arrive (408)
     """
 
     queue: int = 64
@@ -48,170 +80,386 @@ class Limits:
     body_seconds: float = 10.0
 
 
-JAVASCRIPT, CSS, SVG, HTML = "text/javascript", "text/css", "image/svg+xml", "text/html"
-FILES = {
-    "/": ("index.html", HTML),
-    "/app.js": ("app.js", JAVASCRIPT),
-    "/words.js": ("words.js", JAVASCRIPT),
-    "/figures.js": ("figures.js", JAVASCRIPT),
-    "/style.css": ("style.css", CSS),
-    "/icon.svg": ("icon.svg", SVG),
-}
-
-
-BAG_SECONDS = 60.0  # for the file of a bag to arrive
-
-
-def make_app(model: Model | Computer, name: str, loopback_only: bool = True, limits: Limits | None = None) -> ASGIApp:
+def make_app(
+    model: Model,
+    name: str,
+    hosts: tuple[str, ...] = LOOPBACK,
+    token: str | None = None,
+    limits: Limits | None = None,
+    example: str | None = None,
+) -> ASGIApp:
     """The page and its API for one model.
 
     Parameters
     ----------
-    model : what it explains, here in threads; or a computer that has the model, such as `InProcesses`
-    name : what the page calls it
-    loopback_only : refuse requests whose Host is not this machine; for servers bound to a loopback address
-    limits : on queue and time
+    model : a model that reads texts
+    name : the name that the page shows
+    hosts : Host headers that are answered, against DNS rebinding; ("*",) for all
+    token : secret that every request must carry, except for /health
+    limits : on number and time
+    example : text that the page begins with; `example_text(model)` by default
 
     Returns
     -------
     An ASGI application, for uvicorn or any other server
     """
-    computer: Computer = model if hasattr(model, "ask") else InThreads(open_models(model, name))  # type: ignore[assignment]
-    desk = _Desk(computer, limits or Limits())
-
-    async def about_model(request: Request) -> Response:
-        return json_response(computer.about)
-
-    async def specification(request: Request) -> Response:
-        return json_response(openapi())
-
-    async def reference(request: Request) -> Response:
-        return HTMLResponse(reference_page())
-
-    async def metrics_text(request: Request) -> Response:
-        return Response(metrics.text(desk.waiting, desk.limits.queue, computer.state()), media_type=TYPE)
-
-    routes = [_file_route(path, *entry) for path, entry in FILES.items()]
-    routes += [
-        Route("/words.css", _constant(words_css().encode(), CSS)),
-        Route("/api", reference),
-        Route("/openapi.json", specification),
-        Route("/api/model", about_model),
-        *(Route(f"/api/{kind}", desk.endpoint(kind), methods=["POST"]) for kind in KINDS),
-        Route("/health", desk.health),
-        Route("/metrics", metrics_text),
-    ]
-    handlers: Any = {Refusal: _refused, HTTPException: _http_error, Exception: _failed}
-    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=desk.lifespan)
-    app.router.redirect_slashes = False  # one address, one answer; a redirect would repeat the Host it was given
-    metrics = Metrics(Guard(app, loopback_only), [route.path for route in routes])
-    return metrics
-
-
-class _Desk:
-    """Takes requests for explanations, counts them, and has them answered."""
-
-    def __init__(self, computer: Computer, limits: Limits) -> None:
-        self.computer, self.limits = computer, limits
-        self.waiting = 0
+    limits = limits or Limits()
+    if model.reads != "a text":  # it would take a text for the name of a file
+        raise ValueError(f"model: expected a model that reads texts, got {model!r}, which reads {model.reads}")
+    about = model_answer(model, name, example_text(model) if example is None else example)
 
     @asynccontextmanager
-    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        await self.computer.start()
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        if about["example"]:  # pays for tables and late imports before the first request
+            explain_answer(model, ExplainQuestion.model_validate({"text": about["example"]}))
+        yield
+
+    async def compute(answer: Callable[[Model, Any], dict[str, Any]], question: Question) -> Response:
         try:
-            yield
-        finally:
-            await self.computer.stop()
+            with anyio.fail_after(limits.seconds):
+                body = await anyio.to_thread.run_sync(
+                    lambda: json_bytes(answer(model, question)), abandon_on_cancel=True
+                )
+        except TimeoutError:
+            raise Refusal(504, f"expected an answer within {limits.seconds:g} seconds; try a shorter text") from None
+        except anyio.get_cancelled_exc_class():  # only a server that is shutting down cancels
+            raise Refusal(503, "the server is shutting down") from None
+        return Response(body, media_type="application/json")
 
-    def endpoint(self, kind: str) -> Callable[[Request], Awaitable[Response]]:
-        async def respond(request: Request) -> Response:
-            if self.waiting >= self.limits.queue:
-                raise Refusal(503, f"expected at most {self.limits.queue} requests at a time; try again in a second")
-            self.waiting += 1
-            try:
-                read = _bag_body if kind == "bag" else _body
-                body = await read(request, self.limits.body_seconds)
-                status, answer = await self.computer.ask(kind, body, self.limits.seconds)
-            except anyio.get_cancelled_exc_class():
-                # Only an ending server cancels; a sentence serves better than a broken connection and a traceback.
-                raise Refusal(503, "the server is ending") from None
-            finally:
-                self.waiting -= 1
-            return Response(answer, status, _retry(status), media_type="application/json")
+    app = FastAPI(
+        title="attn-closed-form",
+        version=__version__,
+        description="Exact explanations of a text classifier.",
+        docs_url=None,  # FastAPI's pages load scripts from another site
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    for path, (file, media_type) in FILES.items():
+        content = (files(__package__) / "static" / file).read_bytes()
+        app.add_api_route(path, _constant(content, media_type), include_in_schema=False)
+    app.add_api_route("/words.css", _constant(words_css().encode(), "text/css"), include_in_schema=False)
+    errors: Any = {status: {"model": schema.Error, "description": text} for status, text in ERRORS.items()}
 
-        return respond
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        """Whether the server answers; needs no token."""
+        return {"status": "ok"}
 
-    async def health(self, request: Request) -> Response:
-        """200 if some worker can answer, else 503."""
-        state = self.computer.state()
-        fields = {"status": "ok" if state.ready else "no worker is ready", "workers": state.workers}
-        fields |= {"ready": state.ready, "lost": state.lost, "queue": self.waiting}
-        return json_response(fields, 200 if state.ready else 503)
+    @app.get("/api/model")
+    async def describe() -> Response:
+        """The model, the limits and the table of methods."""
+        return Response(json_bytes(about), media_type="application/json")
 
+    @app.post("/api/explain", response_model=schema.ExplainAnswer, responses=errors)
+    async def explain(question: ExplainQuestion) -> Response:
+        """Scores of every word by every method, and the effect of removing words."""
+        return await compute(explain_answer, question)
 
-async def _bag_body(request: Request, seconds: float) -> bytes:
-    """A line with what the address asks (name, model, output), then the bytes of the file."""
-    head = json_bytes(dict(request.query_params)) + b"\n"
-    return head + await _body(request, max(seconds, BAG_SECONDS), "application/octet-stream", MAX_BAG_BYTES)
+    @app.post("/api/why", response_model=schema.WhyAnswer, responses=errors)
+    async def why(question: Question) -> Response:
+        """Certified reasons, and scores of sentences."""
+        return await compute(why_answer, question)
 
+    @app.post("/api/interactions", response_model=schema.InteractionsAnswer, responses=errors)
+    async def interactions(question: InteractionsQuestion) -> Response:
+        """Shapley interactions of one word with all others."""
+        return await compute(interactions_answer, question)
 
-async def _body(request: Request, seconds: float, expected: str = "application/json", most: int = MAX_BYTES) -> bytes:
-    """The body, unless it is of another type, too large or too slow; one that says its size is refused unread."""
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != expected:
-        # Also what keeps other sites out: a browser asks before it sends this type across origins, and gets a no.
-        raise Refusal(415, f"Content-Type: expected {expected}, got {media[:40] or 'none'}")
-    stated = request.headers.get("content-length", "")
-    if stated.isdigit() and int(stated[:12]) > most:
-        raise Refusal(413, f"body: expected at most {most:,} bytes, got {int(stated[:12]):,}")
-    body = bytearray()
-    try:
-        with anyio.fail_after(seconds):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > most:
-                    raise Refusal(413, f"body: expected at most {most:,} bytes, got more")
-    except TimeoutError:
-        raise Refusal(408, f"body: expected within {seconds:g} seconds") from None
-    except ClientDisconnect:
-        raise Refusal(400, "body: the client went away") from None
-    return bytes(body)
+    @app.exception_handler(Refusal)
+    async def refused(request: Request, refusal: Refusal) -> Response:
+        return error_response(refusal)
 
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return error_response(schema.refusal_of(error.errors()))
 
-def json_response(data: Any, status: int = 200) -> Response:
-    """An answer in JSON."""
-    return Response(json_bytes(data), status, media_type="application/json")
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        messages = {
+            400: "body: expected JSON in UTF-8",
+            404: "no such address; /openapi.json lists them",
+            405: f"this address does not take {request.method}",
+        }
+        return error_response(
+            Refusal(error.status_code, messages.get(error.status_code, error.detail)), error.headers or {}
+        )
 
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        return error_response(Refusal(500, "the server failed; its log has the details"))
 
-def _error(refusal: Refusal, headers: Any = None) -> Response:
-    return Response(error_bytes(refusal), refusal.status, headers, media_type="application/json")
-
-
-async def _refused(request: Request, refusal: Refusal) -> Response:
-    # After an early no the rest of the body is still on its way: do not read it as the next request.
-    close = {"connection": "close"} if refusal.status in (408, 413, 415) else {}
-    return _error(refusal, close | _retry(refusal.status))
-
-
-def _retry(status: int) -> dict[str, str]:
-    return {"retry-after": "1"} if status == 503 else {}
-
-
-async def _http_error(request: Request, error: HTTPException) -> Response:
-    known = {404: "no such address; /api lists them", 405: f"this address does not take {request.method}"}
-    return _error(Refusal(error.status_code, known.get(error.status_code, error.detail)), error.headers)
+    app.add_middleware(Gate, token=token, limits=limits)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    # Around the whole application, because Starlette answers a failure (500) outside of `add_middleware`.
+    return SecurityHeaders(app)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
-    return _error(Refusal(500, "something went wrong here; the server's log says what"))
-
-
-def _file_route(path: str, name: str, media_type: str) -> Route:
-    return Route(path, _constant((files(__package__) / "static" / name).read_bytes(), media_type))
-
-
-def _constant(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-    async def respond(request: Request) -> Response:
+def _constant(content: bytes, media_type: str) -> Callable[[], Any]:
+    async def respond() -> Response:
         return Response(content, media_type=media_type)
 
     return respond
+
+
+def json_bytes(data: Any) -> bytes:
+    """ASCII JSON: a lone surrogate, which UTF-8 cannot encode, passes as an escape."""
+    return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def error_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer to a request that is refused."""
+    extra = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}
+    headers = {**(headers or {}), **extra.get(refusal.status, {})}
+    if refusal.status in (401, 408, 413, 415):  # the body may still be on its way: it is not the next request
+        headers["connection"] = "close"
+    body = {"error": refusal.message, "status": refusal.status} | ({"field": refusal.field} if refusal.field else {})
+    return Response(json_bytes(body), refusal.status, headers, media_type="application/json")
+
+
+class SecurityHeaders:
+    """ASGI application that adds HEADERS to every answer of another one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *extra]}
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
+class Gate:
+    """ASGI application that lets requests through to another one: with the token, in JSON, not too large, slow or many.
+
+    A request counts toward the limit only after its body has arrived, so that half-sent requests block nobody.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None, limits: Limits) -> None:
+        self.app, self.token, self.limits = app, token, limits
+        self.running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        request = Request(scope, receive)
+        try:
+            # Not `request.url`, which is built from the Host header.
+            if self.token is not None and scope["path"] != "/health":
+                if scope["path"] == "/" and self._matches(request.query_params.get("token")):
+                    return await self._with_cookie(scope)(scope, receive, send)
+                self._check_token(request)
+            if request.method != "POST":
+                return await self.app(scope, receive, send)
+            body = await self._body(request)
+            if self.running >= self.limits.queue:
+                raise Refusal(503, f"expected at most {self.limits.queue} requests at a time; try again in a second")
+        except Refusal as refusal:
+            return await error_response(refusal)(scope, receive, send)
+        arrived: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return arrived.pop() if arrived else await receive()
+
+        self.running += 1
+        try:
+            await self.app(scope, replay, send)
+        finally:
+            self.running -= 1
+
+    def _matches(self, value: str | None) -> bool:
+        assert self.token is not None
+        return value is not None and secrets.compare_digest(value.encode(), self.token.encode())
+
+    def _check_token(self, request: Request) -> None:
+        scheme, _, value = request.headers.get("authorization", "").partition(" ")
+        bearer = value.strip() if scheme.lower() == "bearer" else None
+        if not self._matches(bearer) and not self._matches(request.cookies.get(COOKIE)):
+            raise Refusal(401, "token: expected `Authorization: Bearer TOKEN`, or the page opened with /?token=TOKEN")
+
+    def _with_cookie(self, scope: Scope) -> Response:
+        """Move the token from the address into a cookie; browsers keep the text after the # by themselves."""
+        response = Response(status_code=303, headers={"location": "/"})
+        secure = scope.get("scheme") == "https"
+        response.set_cookie(COOKIE, self.token or "", httponly=True, samesite="lax", secure=secure)
+        return response
+
+    async def _body(self, request: Request) -> bytes:
+        """The body, unless it has another type, or is too large or too slow; a stated size is checked first."""
+        media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media != "application/json":
+            # This also keeps other sites out: a browser asks before it sends this type across origins, and is refused.
+            raise Refusal(415, f"Content-Type: expected application/json, got {media[:40] or 'none'}")
+        stated = request.headers.get("content-length", "")
+        if stated.isdigit() and int(stated[:12]) > MAX_BYTES:
+            raise Refusal(413, f"body: expected at most {MAX_BYTES:,} bytes, got {int(stated[:12]):,}")
+        body = bytearray()
+        try:
+            with anyio.fail_after(self.limits.body_seconds):
+                more = True
+                while more:
+                    message = await request.receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refusal(400, "body: expected all of it, but the client disconnected")
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > MAX_BYTES:
+                        raise Refusal(413, f"body: expected at most {MAX_BYTES:,} bytes, got more")
+        except TimeoutError:
+            raise Refusal(408, f"body: expected within {self.limits.body_seconds:g} seconds") from None
+        return bytes(body)
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+CANDIDATES = 3_000  # words of a vocabulary that an example is chosen from; training orders them by frequency
+EXAMPLE_CLASSES = 4
+
+
+def example_text(model: Model) -> str:
+    """A text to begin with: the one of the model's card, or the words that speak most clearly for each class.
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> model = load_demo_model()
+    >>> set(model.predict(example_text(model).split())) == set(model.outputs)
+    True
+    """
+    words: list[str] = []
+    if isinstance(model, TextClassifier):
+        example = (model.card or {}).get("example")
+        if isinstance(example, str) and example.strip():
+            return visible(example)[:1_000]
+        words = [word for word in model.vocabulary if word not in (model.vocabulary.cls, model.vocabulary.unk)]
+    elif isinstance(model, MeanPooledText) and isinstance(model.reader, VocabularyReader):
+        words = list(model.reader.rows)
+    readable, rows = [], []
+    for word in words[:CANDIDATES]:
+        try:
+            units = model.read(word)
+        except ValueError:  # the tokenizer does not produce this word
+            continue
+        readable.append(word)
+        rows.append(model.logits(units))
+    if not rows:
+        return ""
+    logits = np.array(rows)
+    if logits.shape[1] == 1:
+        logits = np.hstack([-logits, logits]) / 2
+    lead = logits - logits.mean(axis=1, keepdims=True)
+    best = np.argsort(-lead, axis=0, kind="stable")[:3, :EXAMPLE_CLASSES]
+    return " ".join(dict.fromkeys(readable[i] for i in best.ravel()))
+
+
+METHOD_FIELDS = ("name", "label", "family", "kind", "accuracy", "summary", "forecasts")
+
+
+def model_answer(model: Model, name: str, example: str) -> dict[str, Any]:
+    """What the page must have before the first word."""
+    return {
+        "name": elide(visible(name), 60),
+        "model": repr(model),
+        "outputs": list(model.outputs),
+        "players": list(model.groupings),
+        "absent": list(model.absences),
+        "example": example,
+        "limits": {"bytes": MAX_BYTES, "characters": MAX_CHARACTERS},
+        "families": FAMILIES,
+        "methods": [{field: getattr(method, field) for field in METHOD_FIELDS} for method in METHODS.values()],
+    }
+
+
+def explain_answer(model: Model, question: ExplainQuestion) -> dict[str, Any]:
+    """Scores of every player by every method, and what removing players does.
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> question = ExplainQuestion(text="A fine film", methods=["leave-one-out"], removed=[1])
+    >>> answer = explain_answer(load_demo_model(), question)
+    >>> answer["labels"], answer["removal"]["players"]
+    (['a', 'fine', 'film'], [1])
+    >>> bool(np.isclose(answer["removal"]["change"], -answer["methods"]["leave-one-out"]["scores"][1]))
+    True
+    """
+    explanations = _explanations(model, question, as_methods(question.methods))
+    removed = sorted({_player("removed", player, explanations) for player in question.removed})
+    return {
+        **shared_dict(explanations.evidence),
+        "methods": {name: _method_scores(e) for name, e in explanations.items()},
+        "removal": _removal(explanations, removed) if removed else None,
+    }
+
+
+def _explanations(model: Model, question: Question, methods: tuple[Method, ...] = ()) -> Explanations:
+    try:
+        return explain_units(model, model.read(question.text), methods, question.settings)
+    except (ValueError, TypeError) as error:
+        raise Refusal(422, str(error), str(error).partition(":")[0]) from None
+
+
+def _method_scores(e: Explanation) -> dict[str, Any]:
+    return {**e.own_dict(), "kind": e.info.kind, "family": e.info.family, "levels": levels(e.strength).tolist()}
+
+
+def _removal(explanations: Explanations, removed: list[int]) -> dict[str, Any]:
+    """The prediction without the players, and each method's forecast of it: minus the sum of their scores."""
+    evidence = explanations.evidence
+    present = np.ones(evidence.game.d, dtype=bool)
+    present[removed] = False
+    prediction = float(evidence.game.value(present))
+    change = prediction - evidence.prediction
+    forecasts = {name: -float(e.scores[removed].sum()) for name, e in explanations.items() if e.info.forecasts}
+    return {
+        "players": removed,
+        "prediction": prediction,
+        "change": change,
+        "forecasts": {name: {"change": said, "error": said - change} for name, said in forecasts.items()},
+    }
+
+
+def why_answer(model: Model, question: Question) -> dict[str, Any]:
+    """Certified reasons, and what each sentence contributes.
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> answer = why_answer(load_demo_model(), Question(text="A slow start. A wonderful film!"))
+    >>> len(answer["reasons"]["sentences"]), len(answer["sentences"]["scores"])
+    (2, 2)
+    """
+    explanations = _explanations(model, question)
+    return {"reasons": explanations.reasons().to_dict(), "sentences": explanations.sentences().to_dict()}
+
+
+def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[str, Any]:
+    """Shapley interactions of one player with every other player; None at its own place."""
+    explanations = _explanations(model, question)
+    evidence, player = explanations.evidence, _player("player", question.player, explanations)
+    row, error = evidence.guaranteed(lambda game, tol: interactions_of(game, player, tol))
+    values = [None if j == player else value for j, value in enumerate(row.tolist())]
+    return {"player": player, "labels": list(evidence.labels), "interactions": values, "error": error}
+
+
+def _player(field: str, named: int | list[int], explanations: Explanations) -> int:
+    """The index of a player, given its index or the span of an occurrence."""
+    spans = explanations.evidence.spans
+    if isinstance(named, int):
+        if named < len(spans):
+            return named
+        raise Refusal(422, f"{field}: expected a player in 0..{len(spans) - 1}, got {elide(str(named), 40)}", field)
+    for j, occurrences in enumerate(spans):
+        if tuple(named) in occurrences:
+            return j
+    raise Refusal(
+        422, f"{field}: expected the span of a token that the model reads, got {elide(str(named), 60)}", field
+    )

@@ -1,108 +1,158 @@
-"""Run the page with uvicorn: bind first, so that a taken port is known before anything starts; end on Ctrl-C.
+"""Run the page with uvicorn, in one process or in several of uvicorn's own workers.
 
-The listening socket belongs to this process, which computes nothing, and so outlives every worker. SIGTERM and Ctrl-C
-let answers under way finish for GRACE seconds; SIGHUP replaces the workers one by one, with the model file as it is
-now, while requests go on.
+Workers get what to serve by the environment variable OPTIONS, because each of them opens the model itself.
 """
 
 from __future__ import annotations
 
-import contextlib
+import ipaddress
+import json
 import os
+import secrets
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from functools import cache
+from multiprocessing import parent_process
+from pathlib import Path
+from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
-from .app import Limits, make_app
-from .computing import Computer, InThreads
-from .guard import is_loopback
-from .models import Source, open_models
-from .workers import InProcesses
+from ..files.open_model import open_model
+from ..models.protocol import Model
+from .app import LOOPBACK, Limits, make_app
 
-# Seconds that answers under way get after Ctrl-C.
-GRACE = 2
+OPTIONS = "ATTN_CLOSED_FORM_SERVE"
+SHIPPED = "the shipped sentiment model"
+REVIEW = "The plot is a mess and the ending is terrible, but the acting is wonderful and I never once felt bored!"
+GRACE = 2  # seconds for answers that are being computed when the server ends
+SHORTEST_TOKEN = 16
 
 
 def serve(
-    source: Source = None,
+    path: str | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
-    workers: int = 0,
+    workers: int = 1,
+    token: str | None = None,
     limits: Limits | None = None,
 ) -> int:
     """Serve until interrupted; returns the exit status.
 
     Parameters
     ----------
-    source : a model, the file of one, a folder of such files, or None for the shipped one; the page shows names of
-        files, never where they lie
+    path : a model file, or None for the shipped model; the page shows the name of the file, never its folder
     host, port : where to listen; port 0 takes any free one
-    workers : processes that compute; 0 computes in threads of this process
-    limits : on queue and time
+    workers : processes; uvicorn replaces those that die
+    token : secret that requests must carry; required unless `host` is a loopback address
+    limits : on number and time, per worker
 
     Raises
     ------
     OSError
-        if the address cannot be had, in one readable line
+        if the address is not available
+    ValueError
+        if the token is missing or too weak, or the file has no model of texts
     """
-    models = open_models(source)  # also where processes open them: what is wrong is said before anything starts
-    name = next(iter(models)) if len(models) == 1 else f"{len(models)} models"
-    computer: Computer = InProcesses(source, None, workers) if workers else InThreads(models)
-    with listen(host, port) as sock:
-        address = sock.getsockname()
-        loopback = is_loopback(address[0])
-        app = make_app(computer, name, loopback, limits)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,  # the texts of a person are nobody else's business, not even as a line in a log
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            timeout_graceful_shutdown=GRACE,
-        )
-        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-        print(f"explaining with {name}: http://{shown}:{address[1]}/   (Ctrl-C ends)", flush=True)
-        if not loopback:
-            print("warning: reachable from other machines; anyone there can ask for explanations", file=sys.stderr)
-        with _restartable(computer), contextlib.suppress(KeyboardInterrupt):
-            # uvicorn repeats the signal after it has shut down; where a parent ignores it, nothing is raised.
-            uvicorn.Server(config).run(sockets=[sock])
-        print("ended", file=sys.stderr)
+    address, port = free_address(host, port)
+    loopback = ipaddress.ip_address(address).is_loopback
+    check_token(host, token, loopback)
+    limits = limits or Limits()
+    hosts = (*LOOPBACK, host, f"[{address}]" if ":" in address else address) if loopback else ("*",)
+    name = SHIPPED if path is None else Path(path).name
+    options = {"path": path, "name": name, "hosts": hosts, "token": token, "queue": limits.queue}
+    os.environ[OPTIONS] = json.dumps(options | {"seconds": limits.seconds, "body_seconds": limits.body_seconds})
+    application()  # an error in the model is reported before anything starts
+    if workers > 1:  # the processes are the parallelism
+        for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+            os.environ.setdefault(variable, "1")
+    shown = f"http://[{address}]:{port}/" if ":" in address else f"http://{address}:{port}/"
+    hint = "" if token is None else "; open it with ?token=... once"
+    line = f"explaining with {name}: {shown}   (Ctrl-C ends{hint})"
+    threading.Thread(target=_announce, args=(address, port, line), daemon=True).start()
+    uvicorn.run(
+        f"{__name__}:application",
+        factory=True,
+        host=address,
+        port=port,
+        workers=workers,
+        log_level="warning",
+        access_log=False,  # nothing that a person writes goes into a log
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=GRACE,
+    )
+    print("ended", file=sys.stderr)
     return 0
 
 
-@contextmanager
-def _restartable(computer: Computer) -> Iterator[None]:
-    """SIGHUP replaces the workers, where there are workers and such a signal."""
-    if not isinstance(computer, InProcesses) or not hasattr(signal, "SIGHUP"):
-        yield
+def application() -> ASGIApp:
+    """The application that the environment variable OPTIONS describes; each worker calls this once."""
+    options: dict[str, Any] = json.loads(os.environ[OPTIONS])
+    parent = parent_process()
+    if parent is not None:  # a worker of a server that is killed must not go on alone
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    return make_app(
+        _model(options["path"]),
+        options["name"],
+        tuple(options["hosts"]),
+        options["token"],
+        Limits(options["queue"], options["seconds"], options["body_seconds"]),
+        REVIEW if options["path"] is None else None,
+    )
+
+
+@cache
+def _model(path: str | None) -> Model:
+    return open_model(path)
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _announce(address: str, port: int, line: str) -> None:
+    """Print the line once the server accepts connections."""
+    nearest = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+    while True:
+        try:
+            socket.create_connection((nearest, port), timeout=1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            print(line, flush=True)
+            return
+
+
+def check_token(host: str, token: str | None, loopback: bool) -> None:
+    """A token that is missing or weak is an error.
+
+    >>> check_token("127.0.0.1", None, loopback=True)
+    """
+    if token is None:
+        if loopback:
+            return
+        got = "none"
+    elif len(token) < SHORTEST_TOKEN or not all(c.isascii() and (c.isalnum() or c in "-_") for c in token):
+        got = f"{len(token)} characters"
+    else:
         return
-
-    def restart(*_: object) -> None:
-        threading.Thread(target=computer.restart, daemon=True).start()
-
-    try:
-        before = signal.signal(signal.SIGHUP, restart)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    raise ValueError(
+        f"--token: expected at least {SHORTEST_TOKEN} letters, digits, - or _ for --host {host}, got {got}; "
+        f"for example {secrets.token_urlsafe(24)}"
+    )
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket.
+def free_address(host: str, port: int) -> tuple[str, int]:
+    """The numerical address of a host and a port on which nobody listens; port 0 becomes a free one.
 
-    >>> with listen("127.0.0.1", 0) as sock:
-    ...     sock.getsockname()[0]
+    >>> free_address("127.0.0.1", 0)[0]
     '127.0.0.1'
     """
     try:
@@ -111,15 +161,13 @@ def listen(host: str, port: int) -> socket.socket:
         )[0]
     except (socket.gaierror, UnicodeError):
         raise OSError(f"--host: expected an address of this machine, got {host!r}") from None
-    sock = socket.socket(family, kind, protocol)
-    try:
-        # A server that has just ended leaves its port in TIME_WAIT; one that still listens keeps it all the same.
-        # Not on Windows, where this option means something else.
-        if os.name == "posix":
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(128)
-    except OSError as error:
-        sock.close()
-        raise OSError(f"cannot listen on {host} port {port}: {error.strerror}; choose another with --port") from None
-    return sock
+    with socket.socket(family, kind, protocol) as sock:
+        try:
+            # A server that has just ended leaves its port in TIME_WAIT. On Windows this option means something else.
+            if os.name == "posix":
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.listen(1)
+        except OSError as error:
+            raise OSError(f"cannot listen on {host} port {port}: {error.strerror}; choose another --port") from None
+        return sock.getsockname()[:2]

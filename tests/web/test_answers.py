@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,15 +10,21 @@ import pytest
 from attn_closed_form import (
     DEFAULT_METHODS,
     METHODS,
+    MeanPooledText,
     Scores,
+    TextClassifier,
+    Vocabulary,
     explain,
     load_demo_model,
     pooled_game,
+    random_weights,
     shapley_interactions,
 )
-from attn_closed_form.web.app import make_app
+from attn_closed_form.models.mean_text import VocabularyReader
+from attn_closed_form.web.app import example_text, make_app
+from attn_closed_form.web.schema import ExplainAnswer, InteractionsAnswer, WhyAnswer
 from tests.tolerances import QUADRATURE, assert_algebraic
-from tests.web_client import MODEL, TEXT, post, raw
+from tests.web_client import MODEL, TEXT, post, raw, send
 
 
 @pytest.mark.parametrize("players", ["words", "positions"])
@@ -95,18 +102,44 @@ def test_a_single_word_has_no_interactions():
     assert got["interactions"] == [None] and got["labels"] == ["fine"]
 
 
-def test_a_table_of_scores_is_answered_like_a_text():
-    app = make_app(Scores(), "scores")
-    table = {"label": ["x", "y", "z"], "s": [0.0, 1.0, -1.0], "v": [1.0, -1.0, 3.0]}
-    got = post({"input": table, "removed": [1]}, app=app).json()
-    assert got["labels"] == ["x", "y", "z"] and got["text"] is None and "gradient-l1" not in got["methods"]
-    assert_algebraic(got["removal"]["change"], -got["methods"]["leave-one-out"]["scores"][1], scale=1.0)
-    for path in ("/etc/passwd", __file__, "scores.csv"):  # a string is no way to files of this machine
-        for field in ("text", "input"):
-            refused = post({field: path}, app=app)
-            assert refused.status_code == 422 and "expected `input` with a table of scores" in refused.json()["error"]
-    refused = post({"input": {"s": [0.0]}}, app=app)
-    assert refused.status_code == 422 and "expected a column 'v'" in refused.json()["error"]
+def test_a_model_that_takes_a_string_for_a_path_is_not_served():
+    with pytest.raises(ValueError, match="expected a model that reads texts"):
+        make_app(Scores(), "files")
+
+
+QUESTIONS = {"explain": (ExplainAnswer, {"removed": [1]}), "why": (WhyAnswer, {})}
+QUESTIONS["interactions"] = (InteractionsAnswer, {"player": 1})
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_answers_have_the_documented_fields_and_no_others(name):
+    answer, fields = QUESTIONS[name]
+    got = post({"text": TEXT, **fields}, f"/api/{name}").json()
+    assert got == answer.model_validate(got).model_dump()
+    assert set(got) == set(answer.model_fields)
+
+
+GERMAN = ["[CLS]", "[UNK]", "die", "rechnung", "zahlung", "paket", "lieferung", "und"]
+
+
+def test_the_page_greets_with_an_example_of_its_own_model():
+    W_e = np.zeros((len(GERMAN), 2))
+    W_e[GERMAN.index("rechnung"), 0] = W_e[GERMAN.index("paket"), 1] = 3.0
+    weights = replace(random_weights(seed=3, D=len(GERMAN), T_max=17, C=2, d_e=2, d_out=2, K=1), W_e=W_e)
+    model = TextClassifier(weights, Vocabulary(GERMAN), ("Zahlung", "Lieferung"))
+    words = example_text(model).split()
+    assert set(words) <= set(GERMAN[2:]) and {"rechnung", "paket"} <= set(words)
+    assert send("GET", "/api/model", app=make_app(model, "tickets")).json()["example"] == " ".join(words)
+    carded = replace(model, card={"example": "Die Rechnung \x1b[31mfehlt."})
+    assert example_text(carded) == "Die Rechnung \ufffd[31mfehlt."
+    mean = MeanPooledText(
+        np.eye(3),
+        np.array([[2.0, 0.0, -2.0]]),
+        np.zeros(1),
+        VocabularyReader({"gut": 0, "so": 1, "schlecht": 2}),
+        ("nein", "ja"),
+    )
+    assert {"gut", "schlecht"} <= set(example_text(mean).split())
 
 
 def test_what_the_model_does_not_see_is_said_without_a_warning():

@@ -8,23 +8,32 @@ import pytest
 
 from attn_closed_form import METHODS, TextClassifier, Vocabulary, explain, random_weights
 from attn_closed_form.show.palette import AGAINST, FOR, UNSIGNED
-from attn_closed_form.web import computing
-from attn_closed_form.web.app import FILES, Limits, make_app
-from attn_closed_form.web.fields import MAX_BYTES, MAX_CHARACTERS
-from attn_closed_form.web.reference import REQUESTS, openapi, reference_page
+from attn_closed_form.web import app as web_app
+from attn_closed_form.web.app import COOKIE, FILES, Limits, make_app
+from attn_closed_form.web.schema import MAX_BYTES, MAX_CHARACTERS
 from tests.web_client import APP, MODEL, WORDS, post, send, send_async
 
-WRONG = ["/static/app.js", "/..%2fapp.py", "/%2e%2e/app.py", "/app.py", "/api/", "/favicon.ico", "/etc/passwd"]
+WRONG = [
+    "/static/app.js",
+    "/..%2fapp.py",
+    "/%2e%2e/app.py",
+    "/app.py",
+    "/api/",
+    "/favicon.ico",
+    "/etc/passwd",
+    "/docs",
+    "/redoc",
+]
 
 
 @pytest.mark.parametrize("path", WRONG)
 def test_only_the_table_of_addresses_is_served(path):
     got = send("GET", path, follow_redirects=False)
     assert got.status_code == 404
-    assert got.json() == {"error": "no such address; /api lists them", "status": 404}
+    assert got.json() == {"error": "no such address; /openapi.json lists them", "status": 404}
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/api/explain"), ("OPTIONS", "/api/explain"), ("POST", "/")])
+@pytest.mark.parametrize(("method", "path"), [("GET", "/api/explain"), ("OPTIONS", "/api/explain"), ("DELETE", "/")])
 def test_a_wrong_method_is_405(method, path):
     got = send(method, path)
     assert got.status_code == 405
@@ -33,7 +42,7 @@ def test_a_wrong_method_is_405(method, path):
     assert "access-control-allow-origin" not in got.headers  # so no other site's script may read or send JSON
 
 
-PAGES = [*FILES, "/words.css", "/api", "/openapi.json", "/api/model", "/nowhere", "/api/explain"]
+PAGES = [*FILES, "/words.css", "/health", "/openapi.json", "/api/model", "/nowhere", "/api/explain"]
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -57,10 +66,9 @@ def test_names_of_this_machine_are_answered(host):
 )
 def test_other_names_are_not(host):
     got = send("GET", "/", headers={"host": host})
-    assert got.status_code == 421
-    assert got.json()["status"] == 421
+    assert got.status_code == 400
     assert got.headers["content-security-policy"]
-    open_app = make_app(MODEL, "open", loopback_only=False)
+    open_app = make_app(MODEL, "open", hosts=("*",))
     assert send("GET", "/", app=open_app, headers={"host": host}).status_code == 200
 
 
@@ -74,9 +82,8 @@ class Tags(HTMLParser):
         self.found.append((tag, dict(attributes)))
 
 
-@pytest.mark.parametrize("path", ["/", "/api"])
-def test_pages_have_nothing_inline_and_nothing_from_elsewhere(path):
-    tags = Tags(send("GET", path).text).found
+def test_the_page_has_nothing_inline_and_nothing_from_elsewhere():
+    tags = Tags(send("GET", "/").text).found
     assert len(tags) > 20
     for tag, attributes in tags:
         assert tag != "style" and "style" not in attributes
@@ -93,15 +100,7 @@ def test_scripts_never_turn_text_into_markup_and_styles_load_nothing():
     for path, (name, kind) in FILES.items():
         content = send("GET", path).text
         if kind == "text/javascript":
-            for word in (
-                "innerHTML",
-                "outerHTML",
-                "insertAdjacent",
-                "document.write",
-                "eval(",
-                "Function(",
-                "DOMParser",
-            ):
+            for word in MARKUP:
                 assert word not in content, (name, word)
         if kind == "text/css":
             assert "url(" not in content and "@import" not in content
@@ -122,18 +121,18 @@ def test_the_model_is_described():
 
 
 def test_the_documentation_lists_every_address_and_field():
-    assert send("GET", "/openapi.json").json() == openapi()
-    assert send("GET", "/api").text == reference_page()
-    for path, fields in REQUESTS.items():
-        schema = openapi()["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
-        assert schema["additionalProperties"] is False
-        defaults = {name: kind["default"] for name, kind in schema["properties"].items() if "default" in kind}
-        given = {"text": "fine", "player": 0, "players": "words", "absent": "unk", "output": 1, "tol": 1e-6, "seed": 1}
-        data = defaults | {name: value for name, value in given.items() if name in fields}
-        assert set(data) == set(fields) and set(schema["required"]) <= set(data)
-        assert post(data, path).status_code == 200
-        answers = openapi()["paths"][path]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
-        assert set(answers["properties"]) <= set(post(data, path).json())
+    api = send("GET", "/openapi.json").json()
+    assert sorted(api["paths"]) == ["/api/explain", "/api/interactions", "/api/model", "/api/why", "/health"]
+    given = {"text": "fine", "players": "words", "absent": "unk", "output": 1, "tol": 1e-6, "seed": 1}
+    given |= {"methods": ["lime"], "removed": [0], "player": 0}
+    for path in ("/api/explain", "/api/interactions", "/api/why"):
+        operation = api["paths"][path]["post"]
+        assert set(operation["responses"]) == {"200", "400", "401", "408", "413", "415", "422", "503", "504"}
+        name = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        request = api["components"]["schemas"][name]
+        assert request["additionalProperties"] is False and "text" in request["required"]
+        assert request["properties"]["text"]["maxLength"] == MAX_CHARACTERS
+        assert post({field: given[field] for field in request["properties"]}, path).status_code == 200
 
 
 def test_eight_clients_at_once_all_get_their_own_answer():
@@ -157,14 +156,14 @@ def test_eight_clients_at_once_all_get_their_own_answer():
 
 
 def test_a_slow_request_blocks_nobody_and_too_many_are_told_so(monkeypatch):
-    release, real = threading.Event(), computing.explain_answer
+    release, real = threading.Event(), web_app.explain_answer
 
-    def slow(model, asked):
-        if asked.raw == "dull":
+    def slow(model, question):
+        if question.text == "dull":
             assert release.wait(20)
-        return real(model, asked)
+        return real(model, question)
 
-    monkeypatch.setattr(computing, "explain_answer", slow)
+    monkeypatch.setattr(web_app, "explain_answer", slow)
     app = make_app(MODEL, "slow", limits=Limits(queue=3))
 
     async def scene():
@@ -189,64 +188,114 @@ def test_a_slow_request_blocks_nobody_and_too_many_are_told_so(monkeypatch):
 
 
 def test_a_fault_of_ours_says_nothing_of_the_inside(monkeypatch):
-    def broken(weights, vocabulary, asked):
+    def broken(model, question):
         raise RuntimeError("secret path")
 
-    monkeypatch.setattr(computing, "explain_answer", broken)
+    monkeypatch.setattr(web_app, "explain_answer", broken)
     got = post({"text": "fine"}, app=make_app(MODEL, "broken"))
     assert got.status_code == 500
     assert "secret" not in got.text and got.json()["status"] == 500
     assert got.headers["content-security-policy"]
 
 
-def test_health_and_metrics():
-    app = make_app(MODEL, "counted")
+def test_half_sent_requests_block_nobody():
+    app = make_app(MODEL, "busy", limits=Limits(queue=2, body_seconds=20))
 
     async def scene():
-        for text in ("fine", "dull"):
-            await send_async(app, "POST", "/api/explain", json={"text": text, "methods": ["leave-one-out"]})
-        await send_async(app, "POST", "/api/explain", json={"txt": 1})
-        await send_async(app, "GET", "/no/such/<attic>")
-        health = await send_async(app, "GET", "/health")
-        return health, await send_async(app, "GET", "/metrics")
+        release = asyncio.Event()
 
-    health, metrics = asyncio.run(scene())
-    assert (health.status_code, health.json()["status"], health.json()["ready"]) == (200, "ok", 1)
-    assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
-    assert metrics.headers["content-security-policy"]
-    lines = metrics.text.splitlines()
-    assert 'acf_requests_total{path="/api/explain",status="200"} 2' in lines
-    assert 'acf_requests_total{path="/api/explain",status="422"} 1' in lines
-    assert 'acf_requests_total{path="other",status="404"} 1' in lines
-    assert 'acf_request_seconds_count{path="/api/explain"} 3' in lines
-    assert 'acf_request_seconds_bucket{path="/api/explain",le="+Inf"} 3' in lines
-    assert "acf_queue 0" in lines and "acf_errors_total 0" in lines and "acf_workers_ready 1" in lines
-    assert "attic" not in metrics.text and "fine" not in metrics.text
-    for name in {line.split("{")[0].split()[0] for line in lines if not line.startswith("#")}:
-        family = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
-        assert f"# TYPE {family} " in metrics.text
+        async def half():
+            yield b'{"text"'
+            await release.wait()
+            yield b': "fine"}'
+
+        json_type = {"content-type": "application/json"}
+        stuck = [
+            asyncio.create_task(send_async(app, "POST", "/api/explain", content=half(), headers=json_type))
+            for _ in range(5)
+        ]
+        await asyncio.sleep(0.1)
+        meanwhile = await send_async(app, "POST", "/api/explain", json={"text": "fine"})
+        release.set()
+        return meanwhile, [await task for task in stuck]
+
+    meanwhile, late = asyncio.run(scene())
+    assert meanwhile.status_code == 200
+    assert {got.status_code for got in late} <= {200, 503} and late[0].status_code == 200
+
+
+TOKEN = "a-secret-of-24-characters"
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    return make_app(MODEL, "guarded", hosts=("*",), token=TOKEN)
+
+
+WRONG_TOKENS = [
+    {},
+    {"authorization": "Bearer"},
+    {"authorization": f"Bearer {TOKEN}x"},
+    {"authorization": f"Basic {TOKEN}"},
+]
+WRONG_TOKENS += [{"authorization": "Bearer \xe9".encode("latin-1")}, {"cookie": f"{COOKIE}={TOKEN[:-1]}"}]
+
+
+@pytest.mark.parametrize("headers", WRONG_TOKENS)
+@pytest.mark.parametrize(
+    "path", ["/", "/app.js", "/api/model", "/openapi.json", "/api/explain", "/nowhere", "/?token=", "/?token=wrong"]
+)
+def test_nothing_is_answered_without_the_token(guarded, path, headers):
+    method = "POST" if path == "/api/explain" else "GET"
+    got = send(method, path, app=guarded, headers=headers)
+    assert got.status_code == 401 and got.headers["www-authenticate"] == "Bearer"
+    assert got.headers["content-security-policy"] and TOKEN not in got.text
+    assert got.json()["error"].startswith("token: expected")
+
+
+def test_the_token_opens_as_a_header_and_as_a_cookie(guarded):
+    for headers in ({"authorization": f"Bearer {TOKEN}"}, {"cookie": f"{COOKIE}={TOKEN}"}):
+        got = send("POST", "/api/explain", app=guarded, headers=headers, json={"text": "fine", "methods": ["shapley"]})
+        assert got.status_code == 200
+    assert send("GET", "/health", app=guarded).json() == {"status": "ok"}
+    assert send("POST", f"/api/explain?token={TOKEN}", app=guarded, json={"text": "fine"}).status_code == 401
+
+
+def test_a_link_with_the_token_becomes_a_cookie(guarded):
+    got = send("GET", f"/?token={TOKEN}", app=guarded, follow_redirects=False)
+    assert (got.status_code, got.headers["location"]) == (303, "/")
+    cookie = got.headers["set-cookie"]
+    assert cookie.startswith(f"{COOKIE}={TOKEN};") and "HttpOnly" in cookie and "SameSite=lax" in cookie
+    assert send("GET", f"/?token={TOKEN}", app=guarded, follow_redirects=True).status_code == 200
+    assert send("GET", f"/api/model?token={TOKEN}", app=guarded).status_code == 401
+    assert send("GET", "/", app=guarded, headers={"host": "x/health?"}).status_code == 401  # the path is not the Host's
+
+
+def test_tokens_are_compared_in_constant_time(guarded, monkeypatch):
+    compared = []
+    monkeypatch.setattr(web_app.secrets, "compare_digest", lambda a, b: compared.append((a, b)) or a == b)
+    send("GET", "/", app=guarded, headers={"authorization": "Bearer guess"})
+    assert (b"guess", TOKEN.encode()) in compared
 
 
 def test_a_request_that_takes_too_long_is_504(monkeypatch):
-    release, real = threading.Event(), computing.explain_answer
+    release, real = threading.Event(), web_app.explain_answer
 
-    def slow(model, asked):
-        if asked.raw == "dull":
+    def slow(model, question):
+        if question.text == "dull":
             release.wait(20)
-        return real(model, asked)
+        return real(model, question)
 
-    monkeypatch.setattr(computing, "explain_answer", slow)
+    monkeypatch.setattr(web_app, "explain_answer", slow)
     app = make_app(MODEL, "slow", limits=Limits(seconds=0.05))
 
     async def scene():
         late = await send_async(app, "POST", "/api/explain", json={"text": "dull"})
-        metrics = await send_async(app, "GET", "/metrics")
         release.set()
-        return late, metrics.text
+        return late
 
-    late, metrics = asyncio.run(scene())
+    late = asyncio.run(scene())
     assert late.status_code == 504 and "within 0.05 seconds" in late.json()["error"]
-    assert "acf_timeouts_total 1" in metrics and "acf_errors_total 1" in metrics
 
 
 def test_a_model_that_cannot_read_is_refused():

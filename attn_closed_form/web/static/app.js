@@ -2,21 +2,18 @@
 // link keeps it after the #, which browsers send to nobody.
 
 import { drawFigure, drawNumbers, drawStrip, fixed, name, strongest } from "./words.js";
-import { drawBag, drawClasses, drawForecasts, drawPairs, drawPlane, drawWaterfall, drawWhy } from "./figures.js";
+import { drawClasses, drawForecasts, drawPairs, drawPlane, drawWaterfall, drawWhy } from "./figures.js";
 
 const at = (id) => document.getElementById(id);
 const PATIENCE = 400; // ms until a waiting page says so
 const GIVE_UP = 8000; // ms until a question is asked anew
 const RETRY = 1500; // ms between tries when the server does not answer
 const QUIET = 700; // ms until a screen reader hears the result
-const START = "The plot is a mess and the ending is terrible, but the acting is wonderful and I never once felt bored!";
+const NO_ANSWER = "No answer from the server. This page asks again until it is back.";
 
-const state = { players: "words", absent: "unk", output: null, wanted: null, model: null, removed: new Set(), chosen: null, answer: null };
+const state = { players: null, absent: null, output: null, removed: new Set(), chosen: null, answer: null };
+let about = null; // the model, its example, the limits and the table of methods
 let summaries = new Map();
-let outputs = [];
-let models = [];
-let families = {};
-let most = 20000; // characters that the server takes
 
 // One question at a time to each address: a new one ends the one before it, and none waits for ever.
 const running = {};
@@ -46,12 +43,10 @@ function later(what, delay, action) {
 // What the server is asked about: as much of the text as it takes, which is far more than a model reads.
 function question() {
   const { players, absent, output } = state;
+  const most = about.limits.characters;
   const text = Array.from(at("text").value.slice(0, 2 * most)).slice(0, most).join("");
-  return { text, players, absent, output, ...chosen() };
+  return { text, players, absent, output };
 }
-
-// Which of several models is asked.
-const chosen = () => (state.model === null ? {} : { model: state.model });
 
 // While a question is under way the newest text waits, so that fast typing neither floods the server nor starves.
 let asking = false, again = false;
@@ -73,7 +68,6 @@ async function update() {
 
 async function updateOnce() {
   rememberInLink();
-  if (!at("bag").hidden) return;
   if (!at("text").value.trim()) return showNothing("");
   const start = performance.now();
   later("busy", PATIENCE, () => waiting("Waiting for the server …"));
@@ -89,7 +83,7 @@ async function updateOnce() {
     clearTimeout(timers.busy);
     if (error.name === "AbortError") return;
     if (!(error instanceof TypeError)) return showNothing(error.message);
-    waiting("No answer from the server. This page asks again until it is back.");
+    waiting(NO_ANSWER);
     return later("retry", RETRY, update);
   }
   at("time").textContent = `explained in ${Math.round(performance.now() - start)} ms`;
@@ -126,7 +120,7 @@ function show() {
   drawForecasts(at("forecasts"), answer);
   drawClasses(at("classes"), answer);
   drawWaterfall(at("waterfall"), answer);
-  drawFigure(at("figure").tBodies[0], answer, removed, summaries, families);
+  drawFigure(at("figure").tBodies[0], answer, removed, summaries, about.families);
   drawPlane(at("plane"), answer, removed);
   drawNumbers(at("numbers"), answer);
   fillChoice();
@@ -178,7 +172,7 @@ async function updateReplacement() {
   for (const [from, to] of spans) points.splice(from, to - from, replacement);
   const { players, absent, output } = answer;
   try {
-    const other = await ask("/api/explain?what-if", { text: points.join(""), players, absent, output, methods: ["leave-one-out"], ...chosen() });
+    const other = await ask("/api/explain?what-if", { text: points.join(""), players, absent, output, methods: ["leave-one-out"] });
     const change = other.prediction - answer.prediction;
     at("replaced-change").textContent = `${verdict(other)}, a change of ${fixed(change)}`;
     at("replaced-change").dataset.value = other.prediction;
@@ -192,7 +186,7 @@ async function updateWhy() {
   if (!answer) return;
   const { text, players, absent, output } = answer;
   try {
-    const why = await ask("/api/why", { text, players, absent, output, ...chosen() });
+    const why = await ask("/api/why", { text, players, absent, output });
     if (state.answer !== answer) return;
     drawWhy(at("reasons"), at("sentences"), why);
     at("why").hidden = false;
@@ -206,7 +200,7 @@ async function updatePairs() {
   if (!answer) return;
   const { text, players, absent, output } = answer; // not the text box, which may be further already
   try {
-    const pairs = await ask("/api/interactions", { text, players, absent, output, player: Number(at("chosen").value), ...chosen() });
+    const pairs = await ask("/api/interactions", { text, players, absent, output, player: Number(at("chosen").value) });
     if (state.answer === answer) drawPairs(at("pairs"), answer, pairs);
   } catch (error) {
     if (error.name !== "AbortError") at("pairs").replaceChildren();
@@ -234,10 +228,9 @@ function forgetPlayers() {
 function rememberInLink() {
   const { text, players, absent, output } = question();
   const parts = new URLSearchParams({ text });
-  if (players !== "words") parts.set("players", players);
-  if (absent !== "unk") parts.set("absent", absent);
+  if (players !== about.players[0]) parts.set("players", players);
+  if (absent !== about.absent[0]) parts.set("absent", absent);
   if (output !== null) parts.set("output", output);
-  if (state.model !== null) parts.set("model", state.model);
   at("link").href = `#${parts}`;
   try {
     history.replaceState(null, "", `#${parts}`);
@@ -249,23 +242,14 @@ function rememberInLink() {
 function readLink() {
   const parts = new URLSearchParams(location.hash.slice(1));
   const among = (value, allowed) => (allowed.includes(value) ? value : allowed[0]);
-  at("text").value = parts.get("text") ?? (at("text").value || START); // a fast person may have begun
-  const about = models.find((model) => model.name === state.model) ?? models[0];
-  state.players = among(parts.get("players"), about?.players ?? ["words", "positions"]);
-  state.absent = among(parts.get("absent"), about?.absent ?? ["unk", "deleted"]);
-  state.wanted = parts.get("output");
-  if (models.some((model) => model.name === parts.get("model"))) state.model = parts.get("model");
-  state.wantedModel = parts.get("model");
-  chooseOutput();
+  at("text").value = parts.get("text") ?? (at("text").value || about.example); // a fast person may have begun
+  state.players = among(parts.get("players"), about.players);
+  state.absent = among(parts.get("absent"), about.absent);
+  state.output = about.outputs.includes(parts.get("output")) ? parts.get("output") : null;
+  at("output").value = state.output ?? "";
   for (const radio of document.querySelectorAll("input[type=radio]")) radio.checked = state[radio.name] === radio.value;
   forgetPlayers();
   update();
-}
-
-// The class that the link wants, once the model has said which there are; the predicted one otherwise.
-function chooseOutput() {
-  state.output = outputs.includes(state.wanted) ? state.wanted : null;
-  at("output").value = state.output ?? "";
 }
 
 function moveInStrip(event) {
@@ -308,7 +292,35 @@ async function copy() {
   setTimeout(() => (at("copy").textContent = "Copy link"), 1500);
 }
 
+// What the model is called and which classes it has; asked again until the server answers.
 async function begin() {
+  try {
+    about = await (await fetch("/api/model")).json();
+  } catch {
+    at("message").textContent = NO_ANSWER;
+    return later("begin", RETRY, begin);
+  }
+  summaries = new Map(about.methods.map((method) => [method.name, `${method.summary}; ${method.accuracy}`]));
+  at("model").textContent += ` Model: ${about.name}, ${about.model}.`;
+  at("output").replaceChildren(new Option("the predicted class", ""), ...about.outputs.map((name) => new Option(name, name)));
+  at("output-label").hidden = about.outputs.length < 2;
+  radios(at("players"), "players", about.players);
+  radios(at("absent"), "absent", about.absent, { unk: "becomes [UNK]", deleted: "is deleted" });
+  listen();
+  readLink();
+}
+
+function radios(field, name, values, labels = {}) {
+  const made = values.map((value) => {
+    const label = document.createElement("label");
+    label.append(Object.assign(document.createElement("input"), { type: "radio", name, value }), ` ${labels[value] ?? value}`);
+    return label;
+  });
+  field.append(...made);
+  field.hidden = values.length < 2;
+}
+
+function listen() {
   at("text").addEventListener("input", () => {
     forgetPlayers();
     update();
@@ -321,19 +333,9 @@ async function begin() {
     });
   }
   at("output").addEventListener("change", () => {
-    state.wanted = state.output = at("output").value || null;
-    if (at("bag").hidden) update();
-    else explainBag();
+    state.output = at("output").value || null;
+    update();
   });
-  at("model-choice").addEventListener("change", () => {
-    state.model = at("model-choice").value;
-    forgetPlayers();
-    chooseModel();
-  });
-  at("file").addEventListener("change", () => takeFiles(at("file").files));
-  for (const type of ["dragenter", "dragover"]) at("drop").addEventListener(type, (event) => (event.preventDefault(), at("drop").classList.add("over")));
-  for (const type of ["dragleave", "drop"]) at("drop").addEventListener(type, () => at("drop").classList.remove("over"));
-  at("drop").addEventListener("drop", (event) => (event.preventDefault(), takeFiles(event.dataTransfer.files)));
   at("strip").addEventListener("click", clickWord);
   at("strip").addEventListener("keydown", moveInStrip);
   at("figure").addEventListener("click", clickWord);
@@ -347,86 +349,6 @@ async function begin() {
   at("copy").addEventListener("click", copy);
   window.addEventListener("hashchange", readLink);
   window.addEventListener("resize", () => later("resize", 100, () => state.answer && show()));
-  readLink();
-  await describe();
-}
-
-// What the models are called and which classes they have; asked again until the server says.
-async function describe() {
-  try {
-    const about = await (await fetch("/api/model")).json();
-    summaries = new Map(about.methods.map((method) => [method.name, `${method.summary}; ${method.accuracy}`]));
-    families = about.families;
-    most = about.limits.characters;
-    models = about.models;
-  } catch {
-    return later("describe", RETRY, describe); // the first question says that nobody answers
-  }
-  at("model-choice").replaceChildren(...models.map((model) => new Option(model.name, model.name)));
-  at("model-label").hidden = models.length < 2;
-  if (models.length > 1) state.model = models.some((model) => model.name === state.wantedModel) ? state.wantedModel : models[0].name;
-  chooseModel();
-}
-
-const ABSENT = { unk: "becomes [UNK]", deleted: "is deleted" };
-function radios(field, name, values, labels = {}) {
-  const legend = field.querySelector("legend");
-  const made = values.map((value) => {
-    const radio = Object.assign(document.createElement("input"), { type: "radio", name, value, checked: state[name] === value });
-    const label = document.createElement("label");
-    label.append(radio, ` ${labels[value] ?? value}`);
-    return label;
-  });
-  field.replaceChildren(legend, ...made);
-  field.hidden = values.length < 2;
-}
-
-// Show what the chosen model can read: a text, or the file of a bag.
-function chooseModel() {
-  const about = models.find((model) => model.name === state.model) ?? models[0];
-  const bag = about.players.includes("instances");
-  at("model").textContent = `Formulas instead of samples: the same numbers every time, and nothing leaves this machine. Model: ${about.name}, ${about.model}.`;
-  at("model-choice").value = about.name;
-  for (const id of ["text", "text-label", "players", "absent"]) at(id).hidden = bag;
-  at("bag").hidden = !bag;
-  at("results").hidden = bag || !state.answer;
-  outputs = about.outputs;
-  at("output").replaceChildren(new Option("the predicted class", ""), ...outputs.map((name) => new Option(name, name)));
-  at("output-label").hidden = outputs.length < 2;
-  chooseOutput();
-  if (bag) return rememberInLink();
-  if (!about.players.includes(state.players)) state.players = about.players[0];
-  if (!about.absent.includes(state.absent)) state.absent = about.absent[0];
-  radios(at("players"), "players", about.players);
-  radios(at("absent"), "absent", about.absent, ABSENT);
-  if (state.output !== null || models.length > 1) update();
-  else if (state.answer) show(); // now with what each method means
-}
-
-let bagFile = null;
-async function explainBag() {
-  if (!bagFile) return;
-  const asked = new URLSearchParams({ name: bagFile.name, ...chosen(), ...(state.output ? { output: state.output } : {}) });
-  at("message").textContent = `Reading ${bagFile.name} …`;
-  try {
-    const headers = { "Content-Type": "application/octet-stream" };
-    const response = await fetch(`/api/bag?${asked}`, { method: "POST", headers, body: bagFile });
-    const answer = await response.json();
-    if (!response.ok) throw new Error(answer.error);
-    at("message").textContent = "";
-    at("bag-prediction").textContent = verdict(answer);
-    drawClasses(at("bag-classes"), answer);
-    drawBag(at("bag-maps"), at("bag-strongest"), answer);
-    at("bag-results").hidden = false;
-  } catch (error) {
-    at("bag-results").hidden = true;
-    at("message").textContent = error instanceof TypeError ? "No answer from the server. Is it still running?" : error.message;
-  }
-}
-
-function takeFiles(files) {
-  bagFile = files[0] ?? null;
-  explainBag();
 }
 
 begin();

@@ -1,0 +1,183 @@
+"""The fields of requests and answers: one set of pydantic models checks the requests and makes /openapi.json."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from ..explanations.methods import METHODS, as_methods
+from ..explanations.settings import Settings
+from ..show.sanitize import elide
+
+MAX_BYTES = 128 * 1024  # of a body; a text of MAX_CHARACTERS fits unless it consists of escapes
+MAX_CHARACTERS = 20_000  # of a text
+
+#: Statuses other than 200, with their meaning.
+ERRORS = {
+    400: "The body is not a JSON object, or the Host header is not one that the server answers to.",
+    401: "The server has a token, and the request does not carry it.",
+    408: "The body did not arrive in time.",
+    413: f"The body has more than {MAX_BYTES:,} bytes, or the text has more than {MAX_CHARACTERS:,} characters.",
+    415: "The Content-Type is not application/json.",
+    422: "A field is missing, unknown or has a wrong value; `field` is its name.",
+    503: "The server is computing as many answers as it may; try again after a second.",
+    504: "The answer took too long.",
+}
+
+
+def _limited(text: str) -> str:
+    # Field(max_length=...) would refuse lone surrogates, which browsers can send.
+    if len(text) > MAX_CHARACTERS:
+        raise PydanticCustomError(
+            "string_too_long", f"expected at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
+        )
+    return text
+
+
+def _known(names: str | list[str] | None) -> str | list[str] | None:
+    as_methods(names)  # a ValueError names what is wrong
+    return names
+
+
+Text = Annotated[str, AfterValidator(_limited), Field(json_schema_extra={"maxLength": MAX_CHARACTERS})]
+Span = Annotated[list[int], Field(min_length=2, max_length=2)]
+Player = Annotated[int, Field(ge=0)] | Span
+
+
+class Question(BaseModel):
+    """What every request may contain."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: Text = Field(description="the text to explain")
+    players: str | None = Field(None, description="what gets a score, one of the model's `players`")
+    absent: str | None = Field(None, description="what a removed player becomes, one of the model's `absent`")
+    output: int | str | None = Field(None, description="a class or its index, or margin:A,B; default: the prediction")
+    tol: float = Field(Settings.tol, description="guaranteed accuracy, relative to max|f|")
+    seed: int = Field(Settings.seed, description="seed of the sampled methods")
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the explanation."""
+        return Settings(self.players, self.absent, self.output, self.tol, self.seed)
+
+    @model_validator(mode="after")
+    def _check_settings(self) -> Question:
+        _ = self.settings
+        return self
+
+
+class ExplainQuestion(Question):
+    """A text, the methods to run, and the players to remove."""
+
+    methods: Annotated[str | list[str] | None, AfterValidator(_known)] = Field(
+        None, description=f'"all" or names among {", ".join(METHODS)}; default: all methods that do not sample'
+    )
+    removed: list[Player] = Field([], description="players to remove: indices, or spans [start, end] of an occurrence")
+
+
+class InteractionsQuestion(Question):
+    """A text and one of its players."""
+
+    player: Player = Field(description="an index, or the span [start, end] of an occurrence")
+
+
+class Removal(BaseModel):
+    """The prediction without some players, and each method's forecast of the change: minus the sum of their scores."""
+
+    players: list[int]
+    prediction: float
+    change: float = Field(description="prediction without minus prediction with the players")
+    forecasts: dict[str, dict[str, float]] = Field(description="by method: change, and error = forecast - change")
+
+
+class ExplainAnswer(BaseModel):
+    """The scores of every player by every method."""
+
+    text: str
+    labels: list[str] = Field(description="the players as the model reads them")
+    spans: list[list[Span]] = Field(description="per player, [start, end] of its occurrences, in code points")
+    unknown: list[bool] = Field(description="which players are outside the vocabulary")
+    unseen: list[Span] = Field(description="spans beyond what the model reads")
+    output: str = Field(description="the class, or the margin of two, that is explained")
+    prediction: float = Field(description="its logit")
+    absent_value: float = Field(description="its logit with every player absent")
+    logits: list[float]
+    probabilities: dict[str, float] | None
+    players: str
+    absent: str
+    methods: dict[str, dict[str, Any]] = Field(
+        description="by name: scores, levels (the colors, -4 to 4), base_value, label, kind, family, accuracy, and "
+        "error, a guaranteed bound on the error of each score, or null"
+    )
+    removal: Removal | None
+
+
+class WhyAnswer(BaseModel):
+    """Certified reasons of the prediction, and Owen values of the sentences."""
+
+    reasons: dict[str, Any] = Field(description="sufficient and contrastive reason, bounds, and `sentences` in words")
+    sentences: dict[str, Any]
+
+
+class InteractionsAnswer(BaseModel):
+    """Shapley interactions of one player with every other player, null at its own place."""
+
+    player: int
+    labels: list[str]
+    interactions: list[float | None]
+    error: float = Field(description="guaranteed bound on the error of each interaction")
+
+
+class Error(BaseModel):
+    """The body of every status other than 200."""
+
+    error: str
+    status: int
+    field: str | None = None
+
+
+class Refusal(Exception):
+    """A request that is not answered: HTTP status, message, and the field at fault if there is one."""
+
+    def __init__(self, status: int, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.field = status, message, field
+
+
+def refusal_of(errors: Sequence[Mapping[str, Any]]) -> Refusal:
+    """The errors of pydantic in one sentence: "field: expected X, got Y".
+
+    Examples
+    --------
+    >>> from pydantic import ValidationError
+    >>> try:
+    ...     InteractionsQuestion.model_validate({"text": "fine", "player": True})
+    ... except ValidationError as error:
+    ...     print(refusal_of([{**e, "loc": ("body", *e["loc"])} for e in error.errors()]))
+    player: expected a valid integer or a valid list, got true
+    """
+    first = errors[0]
+    location, kind = first["loc"], first["type"]
+    if kind == "json_invalid":
+        return Refusal(400, f"body: expected JSON in UTF-8, got {elide(str(first['ctx']['error']), 80)}")
+    if kind == "value_error":  # of ours, which names its field
+        message = str(first["ctx"]["error"])
+        return Refusal(422, message, message.partition(":")[0])
+    if len(location) < 2:
+        return Refusal(400, "body: expected a JSON object")
+    field = elide(str(location[1]), 40)
+    if kind == "string_too_long":
+        return Refusal(413, f"{field}: {first['msg']}", field)
+    if kind == "missing":
+        return Refusal(422, f"{field}: expected a value, got none", field)
+    if kind == "extra_forbidden":
+        return Refusal(422, f"{field}: expected no such field; /openapi.json lists the fields", field)
+    messages = [re.sub(r"^\w+ should (be|have) ", "", e["msg"]) for e in errors if e["loc"][:2] == location[:2]]
+    expected = " or ".join(dict.fromkeys(messages))
+    return Refusal(422, f"{field}: expected {expected}, got {elide(json.dumps(first['input']), 60)}", field)
