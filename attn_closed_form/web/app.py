@@ -32,6 +32,7 @@ from ..game.interactions import interactions_of
 from ..models.mean_text import MeanPooledText, VocabularyReader
 from ..models.protocol import Model
 from ..models.text_classifier import TextClassifier
+from ..show import figures
 from ..show.palette import levels
 from ..show.report_assets import words_css
 from ..show.sanitize import elide, visible
@@ -392,11 +393,12 @@ def explain_answer(model: Model, question: ExplainQuestion) -> dict[str, Any]:
     True
     """
     explanations = _explanations(model, question, as_methods(question.methods))
-    removed = sorted({_player("removed", player, explanations) for player in question.removed})
+    removed = [_player("removed", player, explanations) for player in question.removed]
     return {
         **shared_dict(explanations.evidence),
         "methods": {name: _method_scores(e) for name, e in explanations.items()},
-        "removal": _removal(explanations, removed) if removed else None,
+        "removal": figures.removal(explanations, removed).to_dict() if removed else None,
+        "figures": figures.figures_of(explanations),
     }
 
 
@@ -409,22 +411,6 @@ def _explanations(model: Model, question: Question, methods: tuple[Method, ...] 
 
 def _method_scores(e: Explanation) -> dict[str, Any]:
     return {**e.own_dict(), "kind": e.info.kind, "family": e.info.family, "levels": levels(e.strength).tolist()}
-
-
-def _removal(explanations: Explanations, removed: list[int]) -> dict[str, Any]:
-    """The prediction without the players, and each method's forecast of it: minus the sum of their scores."""
-    evidence = explanations.evidence
-    present = np.ones(evidence.game.d, dtype=bool)
-    present[removed] = False
-    prediction = float(evidence.game.value(present))
-    change = prediction - evidence.prediction
-    forecasts = {name: -float(e.scores[removed].sum()) for name, e in explanations.items() if e.info.forecasts}
-    return {
-        "players": removed,
-        "prediction": prediction,
-        "change": change,
-        "forecasts": {name: {"change": said, "error": said - change} for name, said in forecasts.items()},
-    }
 
 
 def why_answer(model: Model, question: Question) -> dict[str, Any]:
@@ -447,7 +433,8 @@ def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[st
     evidence, player = explanations.evidence, _player("player", question.player, explanations)
     row, error = evidence.guaranteed(lambda game, tol: interactions_of(game, player, tol))
     values = [None if j == player else value for j, value in enumerate(row.tolist())]
-    return {"player": player, "labels": list(evidence.labels), "interactions": values, "error": error}
+    answer = {"player": player, "labels": list(evidence.labels), "interactions": values, "error": error}
+    return answer | {"figures": {"partners": figures.partners(evidence, player, row).to_dict()}}
 
 
 def _player(field: str, named: int | list[int], explanations: Explanations) -> int:

@@ -87,13 +87,24 @@ class InteractionsQuestion(Question):
     player: Player = Field(description="an index, or the span [start, end] of an occurrence")
 
 
+class Forecast(BaseModel):
+    """The change that a method forecasts for a removal: minus the sum of the scores."""
+
+    method: str
+    title: str
+    change: float
+    error: float = Field(description="forecast minus actual change")
+
+
 class Removal(BaseModel):
-    """The prediction without some players, and each method's forecast of the change: minus the sum of their scores."""
+    """The prediction without some players, and what each method forecasts."""
 
     players: list[int]
+    names: list[str]
     prediction: float
     change: float = Field(description="prediction without minus prediction with the players")
-    forecasts: dict[str, dict[str, float]] = Field(description="by method: change, and error = forecast - change")
+    forecasts: list[Forecast]
+    largest: float = Field(description="largest magnitude among the changes")
 
 
 class ExplainAnswer(BaseModel):
@@ -116,6 +127,7 @@ class ExplainAnswer(BaseModel):
         "error, a guaranteed bound on the error of each score, or null"
     )
     removal: Removal | None
+    figures: dict[str, Any] = Field(description="what the page draws: names, colors, places and ticks")
 
 
 class WhyAnswer(BaseModel):
@@ -132,6 +144,7 @@ class InteractionsAnswer(BaseModel):
     labels: list[str]
     interactions: list[float | None]
     error: float = Field(description="guaranteed bound on the error of each interaction")
+    figures: dict[str, Any] = Field(description="what the page draws")
 
 
 class Error(BaseModel):

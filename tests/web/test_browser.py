@@ -108,9 +108,10 @@ def test_typing_changes_the_table_to_what_the_api_says(page, address):
 def check_forecasts(page, answer):
     removal = answer["removal"]
     rows = page.locator("#forecasts tbody tr")
-    assert rows.count() == len(removal["forecasts"])
+    forecasts = {forecast["method"]: forecast for forecast in removal["forecasts"]}
+    assert rows.count() == len(forecasts)
     for row in rows.all():
-        forecast = removal["forecasts"][row.get_attribute("data-method")]
+        forecast = forecasts[row.get_attribute("data-method")]
         for column, expected in (("said", forecast["change"]), ("did", removal["change"]), ("off", forecast["error"])):
             shown = number(row.locator(f"[data-column={column}]").inner_text())
             assert shown == pytest.approx(expected, abs=5.1e-5)

@@ -1,7 +1,7 @@
 // The page: what the person does, what is asked of the server, and when. The text travels to this server alone; the
 // link keeps it after the #, which browsers send to nobody.
 
-import { drawFigure, drawNumbers, drawStrip, fixed, name, strongest } from "./words.js";
+import { drawFigure, drawNumbers, drawStrip, fixed } from "./words.js";
 import { drawClasses, drawForecasts, drawPairs, drawPlane, drawWaterfall, drawWhy } from "./figures.js";
 
 const at = (id) => document.getElementById(id);
@@ -112,7 +112,7 @@ function show() {
   const unseen = answer.unseen.length > 0;
   at("message").textContent = unseen ? `The model reads the first ${seen(answer)} words; the rest is not seen.` : "";
   at("results").hidden = false;
-  at("prediction").textContent = verdict(answer);
+  at("prediction").textContent = answer.figures.headline;
   at("prediction").dataset.value = answer.prediction;
   at("moved").textContent = answer.removal ? `→ ${fixed(answer.removal.prediction)} without ${without(answer)}` : "";
   at("restore").hidden = !removed.size;
@@ -128,35 +128,25 @@ function show() {
   document.body.dataset.ready = JSON.stringify([answer.text, answer.players, answer.absent, answer.removal?.players ?? []]);
 }
 
-// What the model says: the most probable class, and the logit that is explained.
-function verdict(answer) {
-  const chances = Object.entries(answer.probabilities ?? {});
-  if (!chances.length) return `${answer.output} ${fixed(answer.prediction)}`;
-  const [best, chance] = chances.reduce((a, b) => (b[1] > a[1] ? b : a));
-  const explained = answer.output === best ? "logit" : `logit of ${answer.output}`;
-  return `${best}, ${Math.round(100 * chance)} % (${explained} ${fixed(answer.prediction)})`;
-}
-
 const seen = (answer) => answer.spans.reduce((sum, spans) => sum + spans.length, 0);
 
 function without(answer) {
-  const names = answer.removal.players.map((player) => `“${name(answer, player)}”`);
+  const names = answer.removal.names.map((name) => `“${name}”`);
   return names.length > 3 ? `${names.length} words` : names.join(", ");
 }
 
 function spoken(answer) {
   if (!answer.removal) return `Prediction ${fixed(answer.prediction)}.`;
   const { change, prediction, forecasts } = answer.removal;
-  const said = ["shapley", "lime", "slalom-linear"].filter((key) => key in forecasts);
-  const words = said.map((key) => `${answer.methods[key].label} said ${fixed(forecasts[key].change)}`).join(", ");
+  const words = forecasts.slice(0, 3).map(({ title, change }) => `${title} said ${fixed(change)}`).join(", ");
   return `Without ${without(answer)} the prediction is ${fixed(prediction)}, a change of ${fixed(change)}. ${words}.`;
 }
 
 function fillChoice() {
   const { answer } = state;
   const select = at("chosen");
-  select.replaceChildren(...answer.labels.map((_, player) => new Option(name(answer, player), player)));
-  select.value = String(state.chosen ?? strongest(answer, 1)[0]);
+  select.replaceChildren(...answer.figures.names.map((name, player) => new Option(name, player)));
+  select.value = String(state.chosen ?? answer.figures.strongest[0]);
   at("replaced").replaceChildren(...[...select.options].map((option) => option.cloneNode(true)));
   at("replaced").value = select.value;
   updateReplacement();
@@ -174,7 +164,7 @@ async function updateReplacement() {
   try {
     const other = await ask("/api/explain?what-if", { text: points.join(""), players, absent, output, methods: ["leave-one-out"] });
     const change = other.prediction - answer.prediction;
-    at("replaced-change").textContent = `${verdict(other)}, a change of ${fixed(change)}`;
+    at("replaced-change").textContent = `${other.figures.headline}, a change of ${fixed(change)}`;
     at("replaced-change").dataset.value = other.prediction;
   } catch (error) {
     if (error.name !== "AbortError") at("replaced-change").textContent = error.message;
@@ -201,7 +191,7 @@ async function updatePairs() {
   const { text, players, absent, output } = answer; // not the text box, which may be further already
   try {
     const pairs = await ask("/api/interactions", { text, players, absent, output, player: Number(at("chosen").value) });
-    if (state.answer === answer) drawPairs(at("pairs"), answer, pairs);
+    if (state.answer === answer) drawPairs(at("pairs"), pairs.figures.partners);
   } catch (error) {
     if (error.name !== "AbortError") at("pairs").replaceChildren();
   }

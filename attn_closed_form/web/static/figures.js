@@ -87,43 +87,34 @@ function bar(value, most, did) {
   return picture;
 }
 
-const MAIN = ["shapley", "lime", "slalom-linear"];
-
-// What each method said the removal would do, what it did, and the difference.
-export function drawForecasts(place, answer) {
-  place.hidden = !answer.removal;
-  if (!answer.removal) return place.replaceChildren();
-  const { change, forecasts } = answer.removal;
-  const names = [...MAIN.filter((key) => key in forecasts), ...Object.keys(forecasts).filter((key) => !MAIN.includes(key))];
-  const most = Math.max(Math.abs(change), ...names.map((key) => Math.abs(forecasts[key].change)));
+// What each method forecast for the removal, what happened, and the difference.
+export function drawForecasts(place, { removal, figures }) {
+  place.hidden = !removal;
+  if (!removal) return place.replaceChildren();
   const head = element("tr", {}, element("th", { scope: "col", textContent: "Method" }));
   for (const title of ["said", "did", "off by"]) head.append(element("th", { scope: "col", className: "r", textContent: title }));
   head.append(element("th", { scope: "col", className: "bar", textContent: "said, and what happened (dashed)" }));
-  const rows = names.map((key) => {
-    const { change: said, error } = forecasts[key];
-    const row = element("tr", { className: MAIN.includes(key) ? "main" : "" }, element("th", { scope: "row", textContent: answer.methods[key].label }));
-    for (const [column, number] of [["said", said], ["did", change], ["off", error]]) {
+  const rows = removal.forecasts.map(({ method, title, change, error }) => {
+    const row = element("tr", { className: method === figures.leader ? "main" : "" }, element("th", { scope: "row", textContent: title }));
+    for (const [column, number] of [["said", change], ["did", removal.change], ["off", error]]) {
       const cell = element("td", { className: "r", textContent: fixed(number) });
       cell.dataset.column = column;
       row.append(cell);
     }
-    row.append(element("td", { className: "bar" }, bar(said, most, change)));
-    row.dataset.method = key;
+    row.append(element("td", { className: "bar" }, bar(change, removal.largest, removal.change)));
+    row.dataset.method = method;
     return row;
   });
   place.replaceChildren(element("table", { className: "plain" }, element("thead", {}, head), element("tbody", {}, ...rows)));
 }
 
 // The strongest interactions of one word.
-export function drawPairs(place, answer, pairs, most = 10) {
-  const order = pairs.interactions.map((value, j) => [value, j]).filter(([value]) => value !== null);
-  order.sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]));
-  if (!order.length) return place.replaceChildren(element("p", { className: "note", textContent: "There is no other word." }));
+export function drawPairs(place, { partners, largest }) {
+  if (!partners.length) return place.replaceChildren(element("p", { className: "note", textContent: "There is no other word." }));
   const head = element("tr", {}, element("th", { scope: "col", textContent: "with" }), element("th", { scope: "col", className: "r", textContent: "interaction" }), element("th", { scope: "col" }));
-  const largest = Math.abs(order[0][0]);
-  const rows = order.slice(0, most).map(([value, j]) => {
-    const row = element("tr", {}, element("th", { scope: "row", textContent: name(answer, j) }), element("td", { className: "r", textContent: digits(value) }), element("td", {}, bar(value, largest)));
-    row.dataset.player = j;
+  const rows = partners.map(({ player, name, value }) => {
+    const row = element("tr", {}, element("th", { scope: "row", textContent: elide(name, 40) }), element("td", { className: "r", textContent: digits(value) }), element("td", {}, bar(value, largest)));
+    row.dataset.player = player;
     return row;
   });
   place.replaceChildren(element("table", { className: "plain" }, element("thead", {}, head), element("tbody", {}, ...rows)));
@@ -181,17 +172,4 @@ export function drawWhy(reasons, sentences, why) {
   );
   const caption = element("caption", { textContent: "What each sentence contributes (Owen values)" });
   sentences.replaceChildren(...(rows.length > 1 ? [element("table", { className: "plain" }, caption, element("tbody", {}, ...rows))] : []));
-}
-
-// The map of a bag, where its attention is, and its strongest instances.
-export function drawBag(maps, table, answer) {
-  const pictures = [["map", "Exact Shapley values: orange speaks for it, blue against"], ["attention", "Attention: no sign, no class"]];
-  maps.replaceChildren(
-    ...pictures.filter(([key]) => answer[key]).map(([key, caption]) =>
-      element("figure", {}, element("img", { src: answer[key], alt: `${caption}, ${answer.instances} instances`, className: "map" }), element("figcaption", { className: "note", textContent: caption })),
-    ),
-  );
-  if (!maps.childElementCount) maps.append(element("p", { className: "note", textContent: "This bag has no coordinates, so there is no map." }));
-  const rows = answer.strongest.map(([label, score]) => element("tr", {}, element("th", { scope: "row", textContent: elide(label, 60) }), element("td", { className: "r", textContent: digits(score) })));
-  table.replaceChildren(element("table", { className: "plain" }, element("caption", { textContent: `The strongest of ${answer.instances} instances` }), element("tbody", {}, ...rows)));
 }
