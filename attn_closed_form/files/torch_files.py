@@ -1,186 +1,434 @@
-"""PyTorch's `.pt` files without PyTorch, in both formats, as arrays; no code of a file can run (`torch_pickle.py`).
+"""PyTorch's `.pt` files without PyTorch, in both formats, as arrays; no code in a file can run.
 
 Since PyTorch 1.6 a file is a zip archive, without compression, of one pickle (`NAME/data.pkl`) and one member per
 storage (`NAME/data/KEY`). Before, it was a magic number, a protocol number, facts about the machine, the pickle, the
-keys of the storages and then their numbers, one after the other. Tensors are views of those bytes: a small file cannot
-become a large array, whatever sizes it claims.
+keys of the storages and then their numbers, one after the other. A pickle is a program, which `pickle.Unpickler` runs
+here behind two walls:
+
+- **Names are closed.** For the names that a saved state dict needs, `find_class` returns records and functions of this
+  module; it refuses every other name. Nothing is imported, and no attribute is set.
+- **Instructions are scanned first**, on a stack of kinds instead of values. Their number, the size of integers and the
+  places in the memo are bounded, and keys of dicts and members of sets must be texts or numbers. What a file builds is
+  never hashed, compared or printed: references to earlier parts make a small file an exponentially large value.
+
+Tensors are views of the storages, so that a small file cannot become a large array, no matter which sizes it claims.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import os
+import pickle
+import pickletools
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .torch_names import NumpyArray, Refused, Storage, Tensor
-from .torch_pickle import read_pickle
+from .atomic import regular_file
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
 # Nesting of dicts, lists and tuples that is followed: {"model_state_dict": {name: tensor}} needs 2.
 DEPTH = 6
+MAX_AXES = 64
+NUMPY_CODES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
+# A state dict of 1,000 tensors with its optimizer needs some 100,000 instructions; the scan takes about 2 us for each.
+MAX_INSTRUCTIONS = 500_000
+_KEYS = (  # texts and numbers
+    "BININT BININT1 BININT2 INT LONG LONG1 LONG4 FLOAT BINFLOAT UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 STRING "
+    "BINSTRING SHORT_BINSTRING"
+)
+_OTHERS = (
+    "PROTO FRAME STOP MARK POP POP_MARK DUP NONE NEWTRUE NEWFALSE BINBYTES SHORT_BINBYTES BINBYTES8 EMPTY_DICT "
+    "EMPTY_LIST EMPTY_TUPLE EMPTY_SET TUPLE TUPLE1 TUPLE2 TUPLE3 LIST DICT SETITEM SETITEMS APPEND APPENDS ADDITEMS GLOBAL "
+    "STACK_GLOBAL REDUCE NEWOBJ BUILD BINPERSID"
+)
+KEYS = frozenset(_KEYS.split())
+PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
+GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
+OPCODES = KEYS.union(PUTS, GETS, _OTHERS.split())
+# How many values an instruction takes, whether it also takes those above a mark, and how many it puts back.
+_MARK = pickletools.markobject
+EFFECTS = {
+    code.name: ([*code.stack_before, _MARK].index(_MARK), _MARK in code.stack_before, len(code.stack_after))
+    for code in pickletools.opcodes
+}
+
+
+class Refused(ValueError):
+    """The file asks for something that a state dict does not need."""
 
 
 def load_torch(path: str | os.PathLike[str]) -> Any:
-    """What `torch.save` wrote to a file, with arrays for tensors.
+    """What `torch.save` wrote to a file, with read-only arrays for tensors (float32 for bfloat16).
 
-    Parameters
-    ----------
-    path : a `.pt`, `.pth`, `.ckpt` or `.bin` file in the zip format or the one before PyTorch 1.6
-
-    Returns
-    -------
-    dict, list or array
-        tensors as read-only arrays (bfloat16 as float32), dicts and lists as they are; objects that are neither numbers
-        nor text (an optimizer's rest, options) are None
+    Dicts and lists stay; objects that are neither numbers nor text (options, a device) are None.
 
     Raises
     ------
     FileNotFoundError, ValueError
-        one line that names the file and says why: no PyTorch file, damaged, or asking for code
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "model.pt"
-    ...     _ = path.write_bytes(b"no model")
-    ...     load_torch(path)  # doctest: +IGNORE_EXCEPTION_DETAIL
-    Traceback (most recent call last):
-    ValueError: .../model.pt: expected a PyTorch file ...
+        one line that names the file and the reason: not a PyTorch file, damaged, or asking for code
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
+    path = regular_file(path)
     try:
         with path.open("rb") as file:
-            start = file.read(4)
-        if start == b"PK\x03\x04":
-            return _load_zip(path)
-        return _load_legacy(path.read_bytes())
+            is_zip = file.read(4) == b"PK\x03\x04"
+        return _load_zip(path) if is_zip else _load_legacy(path.read_bytes())
     except Refused as error:
         raise ValueError(f"{path}: {error}") from None
-    except (Exception, RecursionError) as error:  # whatever a damaged file makes of the parsers: one line
-        text = (str(error).strip().splitlines() or [""])[0][:160]
-        detail = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    except Exception as error:  # zipfile, pickle and NumPy raise many kinds of errors for damaged files
+        texts = [argument for argument in error.args if type(argument) is str]  # printing others might not end
+        detail = ": ".join([type(error).__name__, *texts[:1]]).splitlines()[0][:160]
         raise ValueError(f"{path}: expected a PyTorch file, and this one is damaged ({detail})") from None
 
 
 def _load_zip(path: Path) -> Any:
-    size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        sizes = {member.filename: member.file_size for member in archive.infolist()}
+        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
             raise Refused("is a zip archive with compressed members, which PyTorch does not write")
-        if sum(member.file_size for member in members) > size:
-            raise Refused("is a zip archive whose members are larger than the file")
-        names = [member.filename for member in members]
-        pickles = [name for name in names if name == "data.pkl" or name.endswith("/data.pkl")]
+        if len(sizes) < len(archive.infolist()) or sum(sizes.values()) > path.stat().st_size:
+            raise Refused("is a zip archive whose members are larger than the file, or have one name")
+        pickles = [name for name in sizes if f"/{name}".endswith("/data.pkl")]
         if len(pickles) != 1:
-            hint = "; it looks like a NumPy .npz file" if any(name.endswith(".npy") for name in names) else ""
-            hint = "; a TorchScript file: save model.state_dict()" if any("/code/" in name for name in names) else hint
+            hint = "; it looks like a NumPy .npz file" if any(name.endswith(".npy") for name in sizes) else ""
             raise Refused(f"is a zip archive with {len(pickles)} members data.pkl where PyTorch has one{hint}")
         root = pickles[0].removesuffix("data.pkl")
-        if f"{root}constants.pkl" in names:
+        if f"{root}constants.pkl" in sizes or any("/code/" in name for name in sizes):
             raise Refused("is a TorchScript file, which holds code; save model.state_dict()")
-        order = archive.read(f"{root}byteorder") if f"{root}byteorder" in names else b"little"
-        found, _ = read_pickle(io.BytesIO(archive.read(pickles[0])))
-
-        def bytes_of(storage: Storage) -> bytes:
-            name = f"{root}data/{storage.key}"
-            if name not in names:
-                raise Refused(f"has no member {name[:80]!r}, which a tensor needs")
-            return archive.read(name)
-
-        return _resolve(found, bytes_of, ">" if order.strip() == b"big" else "<")
+        big = f"{root}byteorder" in sizes and archive.read(f"{root}byteorder").strip() == b"big"
+        content, storages = _read_pickle(io.BytesIO(archive.read(pickles[0])))
+        numbers = {
+            key: _numbers(storage, archive.read(f"{root}data/{key}"), ">" if big else "<")
+            for key, storage in storages.items()
+            if f"{root}data/{key}" in sizes
+        }
+    return _resolve(content, numbers)
 
 
 def _load_legacy(data: bytes) -> Any:
     file = io.BytesIO(data)
     if data[:1] != b"\x80":
         raise Refused("expected a PyTorch file (a zip archive, or the format before PyTorch 1.6), got neither")
-    if read_pickle(file)[0] != MAGIC:
-        raise Refused("is a pickle, but not one of PyTorch: its magic number is missing")
-    if read_pickle(file)[0] != PROTOCOL:
-        raise Refused("is a PyTorch file of an unknown protocol")
-    facts, _ = read_pickle(file)
-    found, storages = read_pickle(file)
-    keys, _ = read_pickle(file)
-    if not isinstance(facts, dict) or not isinstance(keys, list):
+    if _read_pickle(file)[0] != MAGIC or _read_pickle(file)[0] != PROTOCOL:
+        raise Refused("is a pickle, but not one of PyTorch: its magic number or its protocol is missing")
+    facts, _ = _read_pickle(file)
+    content, storages = _read_pickle(file)
+    keys, _ = _read_pickle(file)
+    if type(facts) is not dict or type(keys) is not list or any(type(key) is not str for key in keys):
         raise Refused("is a PyTorch file without its list of storages")
-    order = "<" if facts.get("little_endian", True) else ">"
-    runs: dict[str, bytes] = {}
-    for key in map(str, keys):
-        count = int.from_bytes(file.read(8), "little" if order == "<" else "big")
-        if key not in storages:
+    little = facts.get("little_endian") is not False
+    numbers: dict[str, NDArray[Any]] = {}
+    for key in keys:
+        count = int.from_bytes(file.read(8), "little" if little else "big")
+        if key not in storages or key in numbers:
             raise Refused(f"has a storage {key[:40]!r} that no tensor needs")
-        length = count * np.dtype(storages[key].dtype).itemsize
+        length = count * np.dtype(storages[key].kind.code).itemsize
         if length > len(data) - file.tell():
-            raise Refused(f"ends early: storage {key[:40]!r} says {count} numbers")
-        runs[key] = file.read(length)
-
-    def bytes_of(storage: Storage) -> bytes:
-        if storage.key not in runs:
-            raise Refused(f"has no storage {storage.key[:40]!r}, which a tensor needs")
-        return runs[storage.key]
-
-    return _resolve(found, bytes_of, order)
+            raise Refused(f"ends early: storage {key[:40]!r} has {count} numbers")
+        numbers[key] = _numbers(storages[key], file.read(length), "<" if little else ">")
+    return _resolve(content, numbers)
 
 
-def _resolve(found: Any, bytes_of: Callable[[Storage], bytes], order: str) -> Any:
-    """Records to arrays; each storage is read once."""
-    kept: dict[str, bytes] = {}
-
-    def array(tensor: Tensor) -> NDArray[Any]:
-        storage = tensor.storage
-        if storage.key not in kept:
-            kept[storage.key] = bytes_of(storage)
-        return _view(tensor, kept[storage.key], order)
-
-    done: dict[tuple[int, int], Any] = {}  # by identity: a pickle may name one list a million times
-
-    def walk(item: Any, depth: int) -> Any:
-        if isinstance(item, Tensor):
-            return array(item)
-        if isinstance(item, NumpyArray):
-            return item.value
-        if isinstance(item, str | int | float | bool | bytes):
-            return item
-        if depth == 0 or not isinstance(item, dict | list | tuple):
-            return None
-        key = (id(item), depth)
-        if key not in done:
-            if isinstance(item, dict):
-                done[key] = {name: walk(value, depth - 1) for name, value in item.items()}
-            else:
-                done[key] = [walk(value, depth - 1) for value in item]
-        return done[key]
-
-    return walk(found, DEPTH)
+# The pickle: scanned, then run with closed names
 
 
-def _view(tensor: Tensor, data: bytes, order: str) -> NDArray[Any]:
-    dtype = np.dtype(tensor.storage.dtype).newbyteorder(order)  # type: ignore[arg-type]
-    numbers = np.frombuffer(data, dtype=dtype, count=len(data) // dtype.itemsize)
-    if numbers.size < tensor.storage.numel:
-        raise Refused(f"has {numbers.size} numbers in a storage that says {tensor.storage.numel}")
-    count = 1
-    for side in tensor.size:
-        count *= side
-    last = tensor.offset + sum((side - 1) * step for side, step in zip(tensor.size, tensor.stride, strict=True))
+def _read_pickle(file: io.BytesIO) -> tuple[Any, dict[str, Storage]]:
+    """Read one pickle and stop behind it: what it makes, and the storages that its tensors need."""
+    start = file.tell()
+    _scan(file)
+    end = file.tell()
+    file.seek(start)
+    reader = _Reader(file, end - start)
+    content = reader.load()
+    file.seek(end)
+    return content, reader.storages
+
+
+def _scan(file: io.BytesIO) -> None:
+    """Refuse what is not needed, on a stack that holds for each value whether it may be a key, and None for a mark."""
+    stack: list[bool | None] = []
+    memo: dict[int, bool] = {}
+    argument: Any
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
+        name = opcode.name
+        if name not in OPCODES:
+            raise Refused(f"uses the pickle instruction {name}, which a state dict does not need")
+        if count >= MAX_INSTRUCTIONS:
+            raise Refused(f"has a pickle of more than {MAX_INSTRUCTIONS} instructions")
+        if type(argument) is int and argument.bit_length() > 63 and argument != MAGIC:
+            raise Refused("has an integer of more than 64 bits")
+        if name in KEYS or name == "MARK":
+            stack.append(True if name in KEYS else None)
+        elif name in GETS:
+            stack.append(memo[int(argument)])
+        elif name in PUTS:
+            place = len(memo) if name == "MEMOIZE" else int(argument)
+            if place > count or not stack or stack[-1] is None:  # the unpickler makes room for all smaller places
+                raise Refused("has a pickle with an impossible memo")
+            memo[place] = stack[-1]
+        elif name == "POP":
+            stack.pop()
+        else:
+            _apply(name, stack)
+
+
+def _apply(name: str, stack: list[bool | None]) -> None:
+    """The effect of an instruction that takes values from the stack and puts back values that are not keys."""
+    taken, marked, pushed = EFFECTS[name]
+    items: list[bool | None] = []
+    if marked:
+        while (item := stack.pop()) is not None:
+            items.append(item)
+    values = stack[len(stack) - taken :] if taken else []
+    if len(values) < taken or None in values:
+        raise Refused("has a pickle with an empty stack")
+    keys = items if name == "ADDITEMS" else items[1::2] if name in ("SETITEMS", "DICT") else ()
+    if not all(keys) or (name == "SETITEM" and not values[1]):
+        raise Refused("has a dict or a set with keys that are neither texts nor numbers")
+    stack[len(stack) - taken :] = [False] * pushed
+
+
+class Kind(NamedTuple):
+    """The type of the numbers in a storage."""
+
+    code: str
+    bfloat16: bool = False
+
+
+class Storage(NamedTuple):
+    """A run of numbers in the file."""
+
+    kind: Kind
+    numel: int
+    key: str
+
+
+class Tensor(NamedTuple):
+    """A view of a storage."""
+
+    storage: Storage
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+class Plain(dict[Any, Any]):
+    """An OrderedDict, or an object of which only the items are kept: options, a device; state is dropped."""
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__()
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+class Numbers:
+    """A NumPy dtype or array while it is being unpickled; `numpy.dtype` and `_reconstruct` differ in their state."""
+
+    def __init__(self, code: Any = None, *_: Any) -> None:
+        self.code = code
+        self.array: NDArray[Any] | None = None
+
+    def __setstate__(self, state: Any) -> None:
+        if len(state) != 5:  # a dtype: (version, byte order, ...)
+            if type(self.code) is not str or type(state[1]) is not str or state[1] not in ("<", ">", "|"):
+                raise Refused("has a NumPy array of something other than numbers")
+            self.code = state[1] + self.code
+        else:
+            _, shape, dtype, fortran, data = state
+            number_of_items(shape)
+            self.array = _from_bytes(dtype, data).reshape(shape, order="F" if fortran is True else "C")
+
+
+class Function:
+    """A function that the file may call. Its state cannot be set.
+
+    All calls together cost at most what the pickle is long, because a text in the memo may be used a million times.
+    """
+
+    def __init__(self, make: Callable[..., Any], reader: _Reader) -> None:
+        self.make, self.reader = make, reader
+
+    def __call__(self, *args: Any) -> Any:
+        """Make what the function stands for."""
+        self.reader.budget -= sum(len(value) for value in args if type(value) in (str, bytes, list, tuple))
+        if self.reader.budget < 0:
+            raise Refused("has a pickle that repeats its parts too often")
+        return self.make(*args)
+
+    def __setstate__(self, state: Any) -> None:
+        raise Refused("sets the state of a function")
+
+
+def number_of_items(shape: Any) -> int:
+    """Product of sizes, which are checked before they are multiplied."""
+    if type(shape) not in (tuple, list) or len(shape) > MAX_AXES:
+        raise Refused(f"has an array whose shape is not a tuple of at most {MAX_AXES} sizes")
+    if any(type(side) is not int or not 0 <= side < 2**63 for side in shape):
+        raise Refused("has an array of impossible shape")
+    return math.prod(shape)
+
+
+def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
+    if type(storage) is not Storage:
+        raise Refused("has a tensor without a storage of plain numbers")
+    for sizes in (size, stride, (offset,)):
+        number_of_items(sizes)
+    return Tensor(storage, offset, tuple(size), tuple(stride))
+
+
+def _parameter(data: Any, *_: Any) -> Any:
+    return data
+
+
+def _from_type(function: Any, _type: Any, args: Any, _state: Any) -> Any:
+    if type(function) is not Function or function.make not in (_tensor, _parameter) or type(args) is not tuple:
+        raise Refused("rebuilds a tensor with something other than a function of PyTorch")
+    return function(*args)
+
+
+def _from_bytes(dtype: Any, data: Any = b"") -> NDArray[Any]:
+    """The numbers in some bytes, which Python 2 wrote as text."""
+    data = data.encode("latin1") if type(data) is str else data
+    if type(dtype) is not Numbers or type(dtype.code) is not str or type(data) is not bytes:
+        raise Refused("has NumPy numbers without a type or without bytes")
+    if dtype.code.lstrip("<>|") not in NUMPY_CODES:
+        raise Refused("has a NumPy array of something other than numbers")
+    return np.frombuffer(data, dtype.code)
+
+
+def _encode(text: Any, encoding: Any = "latin1", *_: Any) -> bytes:
+    if type(text) is not str or type(encoding) is not str or encoding != "latin1":
+        raise Refused("encodes something other than the bytes of a number")
+    return text.encode("latin1")
+
+
+def _ordered(items: Any = (), *_: Any) -> Plain:
+    if any(type(pair) not in (list, tuple) or len(pair) != 2 or type(pair[0]) not in (str, int) for pair in items):
+        raise Refused("has a dict with keys that are neither texts nor numbers")
+    ordered = Plain()
+    ordered.update(items)
+    return ordered
+
+
+STORAGES = {
+    **{"DoubleStorage": Kind("f8"), "FloatStorage": Kind("f4"), "HalfStorage": Kind("f2")},
+    **{"LongStorage": Kind("i8"), "IntStorage": Kind("i4"), "ShortStorage": Kind("i2"), "CharStorage": Kind("i1")},
+    **{"ByteStorage": Kind("u1"), "BoolStorage": Kind("b1"), "BFloat16Storage": Kind("u2", bfloat16=True)},
+}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "collections.OrderedDict": _ordered,
+    "torch._utils._rebuild_tensor": _tensor,
+    "torch._utils._rebuild_tensor_v2": _tensor,
+    "torch._utils._rebuild_parameter": _parameter,
+    "torch._utils._rebuild_parameter_with_state": _parameter,
+    "torch._tensor._rebuild_from_type_v2": _from_type,
+    "torch.nn.parameter.Parameter": _parameter,
+    "_codecs.encode": _encode,
+    "numpy.dtype": Numbers,
+    **{f"numpy.{core}.multiarray.scalar": lambda *args: _from_bytes(*args).item() for core in ("core", "_core")},
+    **{f"numpy.{core}.multiarray._reconstruct": lambda *_: Numbers() for core in ("core", "_core")},
+}
+_PLAIN = (
+    "collections.defaultdict argparse.Namespace numpy.ndarray pathlib.Path pathlib.PosixPath pathlib.PurePosixPath "
+    "pathlib.WindowsPath torch.device torch.Size torch.float16 torch.float32 torch.float64 torch.bfloat16 torch.int64 "
+    "torch.int32 torch.bool pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint "
+    "pytorch_lightning.utilities.parsing.AttributeDict lightning_fabric.utilities.data.AttributeDict "
+    "lightning.fabric.utilities.data.AttributeDict"
+)
+PLAIN = frozenset(_PLAIN.split())
+
+
+class _Reader(pickle.Unpickler):
+    """Python's unpickler with closed names."""
+
+    def __init__(self, file: io.BytesIO, length: int) -> None:
+        super().__init__(file, encoding="latin1")
+        self.storages: dict[str, Storage] = {}
+        self.budget = 1000 + 4 * length
+
+    def find_class(self, module: str, name: str) -> Any:
+        label = f"{module}.{name}"
+        if label in PLAIN:
+            return Plain
+        if module == "torch" and name in STORAGES:
+            return STORAGES[name]
+        if label not in FUNCTIONS:
+            raise Refused(
+                f"names {label[:80]!r}, which a state dict does not need; nothing of it was run. "
+                "Save model.state_dict() instead of the model"
+            )
+        return Function(FUNCTIONS[label], self)
+
+    def persistent_load(self, pid: Any) -> Storage:
+        if type(pid) is not tuple or len(pid) < 5 or type(pid[0]) is not str or pid[0] != "storage":
+            raise Refused("has an unknown persistent record")
+        _, kind, key, _, numel, *view = pid
+        if type(kind) is not Kind or type(key) is not str:
+            raise Refused("has a storage of something other than plain numbers")
+        if type(numel) is not int or numel < 0 or any(part is not None for part in view):
+            raise Refused("has a storage of impossible length, or one that is a view of another")
+        storage = Storage(kind, numel, key)
+        if self.storages.setdefault(key, storage) != storage:
+            raise Refused(f"has two storages {key[:40]!r} that differ")
+        return storage
+
+
+# Arrays
+
+
+def widened(numbers: NDArray[Any]) -> NDArray[Any]:
+    """bfloat16, given as 16-bit integers, as float32: it is the upper half of one."""
+    return (numbers.astype(np.uint32) << 16).view(np.float32)
+
+
+def _numbers(storage: Storage, data: bytes, order: str) -> NDArray[Any]:
+    """The numbers of a storage, converted once, so that all tensors are views."""
+    stored = np.dtype(order + storage.kind.code)
+    numbers = np.frombuffer(data, stored, len(data) // stored.itemsize)
+    if numbers.size < storage.numel:
+        raise Refused(f"has {numbers.size} numbers in a storage of {storage.numel}")
+    return widened(numbers) if storage.kind.bfloat16 else numbers.astype(stored.newbyteorder("="), copy=False)
+
+
+def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
+    count, axes = number_of_items(tensor.size), list(zip(tensor.size, tensor.stride, strict=True))
+    last = tensor.offset + sum((side - 1) * step for side, step in axes)
     if count > numbers.size or (count and last >= numbers.size):
         raise Refused(f"has a tensor of shape {str(tensor.size)[:60]} in a storage of {numbers.size} numbers")
     if count == 0:
-        return np.zeros(tensor.size, dtype=np.float32)
-    strides = tuple(step * dtype.itemsize for step in tensor.stride)
-    view = np.lib.stride_tricks.as_strided(numbers[tensor.offset :], tensor.size, strides, writeable=False)
-    if tensor.storage.bfloat16:
-        # bfloat16 is the upper half of a float32.
-        return (view.astype(np.uint32) << 16).view(np.float32)
-    return view if dtype.isnative else view.astype(dtype.newbyteorder("="))
+        return np.zeros(tensor.size, numbers.dtype)
+    strides = [step * numbers.itemsize if side > 1 else 0 for side, step in axes]
+    return np.lib.stride_tricks.as_strided(numbers[tensor.offset :], tensor.size, strides, writeable=False)
+
+
+def _resolve(content: Any, numbers: dict[str, NDArray[Any]]) -> Any:
+    """Records to arrays, in dicts and lists down to `DEPTH`."""
+    done: dict[tuple[int, int], Any] = {}  # by identity: a pickle may name one list a million times
+
+    def walk(item: Any, depth: int) -> Any:
+        if type(item) is Tensor:
+            if item.storage.key not in numbers:
+                raise Refused(f"has no storage {item.storage.key[:40]!r}, which a tensor needs")
+            return _view(item, numbers[item.storage.key])
+        if type(item) is Numbers:
+            return item.array
+        if type(item) in (str, int, float, bool, bytes):
+            return item
+        if depth == 0 or type(item) not in (dict, Plain, list, tuple) or (type(item) is Plain and not item):
+            return None
+        place = (id(item), depth)
+        if place not in done:
+            if isinstance(item, dict):
+                done[place] = {name: walk(value, depth - 1) for name, value in item.items()}
+            else:
+                done[place] = [walk(value, depth - 1) for value in item]
+        return done[place]
+
+    return walk(content, DEPTH)

@@ -59,9 +59,9 @@ def zipped(pickle_bytes: bytes, members: dict[str, bytes] | None = None, **optio
     return buffer.getvalue()
 
 
-def legacy(pickle_bytes: bytes, keys: Any = ("0",), data: bytes | None = None) -> bytes:
+def legacy(pickle_bytes: bytes, keys: Any = ("0",), data: bytes | None = None, little_endian: bool = True) -> bytes:
     """A file in the format before PyTorch 1.6."""
-    head = b"".join(pickle.dumps(part, 2) for part in (MAGIC, 1001, {"little_endian": True, "protocol_version": 1001}))
+    head = b"".join(pickle.dumps(part, 2) for part in (MAGIC, 1001, {"little_endian": little_endian}))
     tail = struct.pack("<q", 4) + np.ones(4, "<f4").tobytes() if data is None else data
     return head + pickle_bytes + pickle.dumps(list(keys), 2) + tail
 
@@ -141,6 +141,7 @@ def _files(trap: str) -> Iterator[tuple[str, str, bytes]]:
     yield from _impossible()
     yield from _zips()
     yield from _other_files(trap)
+    yield from _bombs()
 
 
 def _damaged() -> Iterator[tuple[str, str, bytes]]:
@@ -214,6 +215,61 @@ def _zips() -> Iterator[tuple[str, str, bytes]]:
     for start in (encrypted.index(b"PK\x01\x02") + 8, 6):
         encrypted[start] |= 1
     yield "encrypted", ".pt", bytes(encrypted)
+
+
+def _bombs() -> Iterator[tuple[str, str, bytes]]:
+    """Small pickles whose values would take for ever to print, hash, multiply or repeat, or overflow the C stack."""
+
+    def laughs(close: bytes) -> bytes:
+        levels = (b"(" + (b"h" + bytes([i])) * 10 + close + b"q" + bytes([i + 1]) for i in range(40))
+        return b"Nq\x00" + b"".join(levels)
+
+    lists, tuples = laughs(b"l"), laughs(b"t")
+    rebuild = b"ctorch._utils\n_rebuild_tensor_v2\n("
+    storage = b"(U\x07storagectorch\nFloatStorage\nU\x010U\x03cpuK\x04tQ"
+    big = b"\x8b" + struct.pack("<i", 1_000_000) + b"\x01" * 1_000_000
+    text = b"X" + struct.pack("<I", 1_000_000) + b"a" * 1_000_000 + b"q\x00"
+    pairs = b"(" + b"(U\x01aNl" * 30_000 + b"lq\x00"
+    ordered = b"ccollections\nOrderedDict\n"
+    bombs = {
+        "str-pid": lists + b"Q.",
+        "str-key": lists + b"0(U\x07storagectorch\nFloatStorage\nh\x28U\x03cpuK\x04tQ.",
+        "str-numel": lists + b"0(U\x07storagectorch\nFloatStorage\nU\x010U\x03cpuh\x28tQ.",
+        "hash-key": b"}" + tuples + b"Ns.",
+        "hash-set": b"\x8f(" + tuples + b"\x90.",
+        "hash-pairs": b"(" + tuples + b"Nd.",
+        "deep-key": b"})" + b"\x85" * 100_000 + b"Ns.",
+        "deep-pid": b")" + b"\x85" * 100_000 + b"Q.",
+        "deep-tuple": b")" + b"\x85" * 100_000 + b".",
+        "deep-dict": b"}" + b"U\x01a}" * 100_000 + b"s" * 100_000 + b".",
+        "global-of-lists": lists + b"\x8c\x06system\x93.",
+        "global-of-tuples": tuples + b"\x8c\x06system\x93.",
+        "size-of-lists": lists + b"0" + rebuild + storage + b"K\x00h\x28h\x28\x89}tR.",
+        "size-of-many": b"(" + b"K\x01" * 200_000 + b"tq\x000" + rebuild + storage + b"K\x00h\x00h\x00\x89}tR.",
+        "size-of-large": rebuild + storage + b"K\x00(" + big + b"q\x01" + b"h\x01" * 3000 + b"t)\x89}tR.",
+        "dtype-of-tuples": tuples + b"0cnumpy\ndtype\nh\x28\x85R.",
+        "dtype-of-lists": lists + b"0cnumpy\ndtype\nh\x28\x85R.",
+        "dtype-of-arrays": b"}U\x01acnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\nU\x0d(9999999999,)f8"[:-3] + b"tR.",
+        "ordered-keys": tuples + b"0" + ordered + b"((h\x28N\x86ltR.",
+        "ordered-again": pairs + b"0" + (ordered + b"(h\x00tR0") * 15_000 + b"N.",
+        "encode-again": text + b"0" + b"c_codecs\nencode\nq\x01" + b"(h\x00tq\x02" + b"h\x01h\x02R" * 100_000 + b".",
+        "duplicates": b"]" + b"2" * 510_000 + b".",
+        "extends-itself": b"]q\x00Na" + b"(h\x00h\x00e" * 1000 + b".",
+        "no-numbers": tensor_pickle(size="(I0\nL1099511627776L\nt", stride="(I1\nI1\nt"),
+        "nested-types": b"ctorch._tensor\n_rebuild_from_type_v2\nq\x00(h\x00N(h\x00N(h\x00NN}t}t}tR.",
+        "empty-array": b"}U\x01acnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85U\x01btR(K\x01K\x00"
+        b"\x8a\x06\x00\x00\x00\x00\x00\x01\x86cnumpy\ndtype\nU\x02f8K\x00K\x01\x87R\x89U\x00tbs.",
+        "state-of-a-type": b"ctorch\nFloatStorage\n}U\x04codeU\x02f8sb.",
+        "state-of-a-class": b"cargparse\nNamespace\n}U\x0c__setstate__U\x02f8sb.",
+        "slots-of-a-tuple": b")N}U\x01aNs\x86b.",
+    }
+    for name, data in bombs.items():
+        yield f"bomb-{name}", ".pt", zipped(b"\x80\x04" + data.removeprefix(b"\x80\x04"))
+    for name in ("str-pid", "hash-key", "deep-key"):
+        yield f"bomb-legacy-{name}", ".pt", legacy(b"\x80\x04" + bombs[name])
+    head = b"".join(pickle.dumps(part, 2) for part in (MAGIC, 1001, {"little_endian": True}))
+    yield "bomb-legacy-keys", ".pt", head + tensor_pickle() + b"\x80\x02(" + lists + b"l."
+    yield "bomb-legacy-magic", ".pt", b"\x80\x02" + lists + b"."
 
 
 def _zip(members: dict[str, bytes]) -> bytes:
