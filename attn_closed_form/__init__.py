@@ -47,7 +47,6 @@ from .models.classifier.integrated_gradients import (
 from .models.classifier.lrp import classifier_lrp
 from .models.classifier.positions import sinusoidal_positions
 from .models.classifier.predict import predict, predict_many, random_weights
-from .models.classifier.readoff import SlalomReadoff, slalom_from_weights, slalom_to_weights
 from .models.classifier.score_tables import TruncationWarning
 from .models.classifier.torch_state import from_torch_state_dict
 from .models.classifier.weights import AttentionWeights
@@ -60,10 +59,7 @@ from .models.transformer_classifier import TransformerClassifier
 from .reasons.bounds import Bounds, bounds
 from .reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
 from .show.heat_map import heat_map
-from .slalom.fit import slalom_fit_classes, slalom_fit_eff, slalom_fit_fidel
-from .slalom.fitted import SlalomFit, SlalomWarning
-from .slalom.recover import slalom_recover
-from .slalom.slalom import Slalom, slalom_linearized
+from .slalom import Slalom, SlalomWarning, fit_slalom
 
 __version__ = "0.2.0"
 
@@ -89,8 +85,6 @@ __all__ = [
     "Scores",
     "Settings",
     "Slalom",
-    "SlalomFit",
-    "SlalomReadoff",
     "SlalomWarning",
     "SufficientReason",
     "TextClassifier",
@@ -111,6 +105,7 @@ __all__ = [
     "expected_value_by_size",
     "explain",
     "explain_outputs",
+    "fit_slalom",
     "from_torch_state_dict",
     "game_from_black_box",
     "gradient",
@@ -148,13 +143,6 @@ __all__ = [
     "shapley",
     "shapley_interactions",
     "sinusoidal_positions",
-    "slalom_fit_classes",
-    "slalom_fit_eff",
-    "slalom_fit_fidel",
-    "slalom_from_weights",
-    "slalom_linearized",
-    "slalom_recover",
-    "slalom_to_weights",
     "sufficient_reason",
     "tokenize",
     "weighted_banzhaf",

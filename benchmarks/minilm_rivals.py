@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from attn_closed_form import Slalom, SlalomWarning, slalom_fit_eff, slalom_fit_fidel, slalom_linearized
 from attn_closed_form._types import Array, Ids
+from attn_closed_form.slalom import Slalom, SlalomWarning, fit_slalom, slalom_linearized
 
 from .faithfulness import Value, linear_surrogate, removal, slalom_surrogate
 from .lime_runs import lime_by_masks
@@ -65,8 +65,8 @@ def from_record(found: Found) -> Slalom:
 
 def our_fit(name: str, f: Counted, tokens: Ids, samples: int, seed: int) -> Found:
     """The fit of this library, at its defaults."""
-    fit = slalom_fit_fidel if name == "SLALOM-fidel" else slalom_fit_eff
-    return timed(f, lambda: as_record(fit(f, tokens, num_samples=samples, seed=seed, progress=False).slalom))
+    kind = "fidel" if name == "SLALOM-fidel" else "eff"
+    return timed(f, lambda: as_record(fit_slalom(f, tokens, kind, samples, seed=seed, progress=False).slalom))
 
 
 def their_fit(name: str, f: Counted, tokens: Ids, samples: int, seed: int) -> Found:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from attn_closed_form import Slalom, load_demo_model
 from attn_closed_form._types import Array
-from attn_closed_form.slalom.fitted import fit_sequences
+from attn_closed_form.slalom.fit import fit_sequences
 from jax_model.training.fit import cross_entropy, fit
 from jax_model.training.imdb import load_imdb
 from jax_model.transformers.transformer import Config, Tree, forward, init_transformer, pad_documents, predict_documents

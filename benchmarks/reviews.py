@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_closed_form import Vocabulary, load_demo_model, slalom_fit_eff, slalom_linearized, tokenize
+from attn_closed_form import Vocabulary, load_demo_model, tokenize
 from attn_closed_form._types import Array
 from attn_closed_form.explanations.ranks import auroc, spearman
 from attn_closed_form.game.pooled_game import PooledGame
+from attn_closed_form.slalom import fit_slalom, slalom_linearized
 from jax_model.training.imdb import load_imdb
 
 from .faithfulness import (
@@ -131,7 +132,7 @@ def table_14(
     for number, tokens in enumerate(documents[start:stop], start=start):
         areas: dict[str, float] = {}
         for size in sizes:
-            slalom = slalom_fit_eff(subject.f, tokens, size, seed=number, progress=False).slalom
+            slalom = fit_slalom(subject.f, tokens, "eff", size, seed=number, progress=False).slalom
             areas[str(size)] = removal_scores(subject, tokens, slalom_linearized(slalom, tokens, as_printed=True))[0]
         model = subject.remove(tokens)
         value = model.value if isinstance(model, PooledGame) else model

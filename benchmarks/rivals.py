@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_closed_form import Slalom, lime_limit, shapley, slalom_fit_eff, slalom_linearized
+from attn_closed_form import Slalom, fit_slalom, lime_limit, shapley
 from attn_closed_form._types import Array
 from attn_closed_form.game.pooled_game import PooledGame
+from attn_closed_form.slalom import Optimum, slalom_linearized
 from attn_closed_form.slalom.design import deletions
-from attn_closed_form.slalom.fitted import fit_sequences
-from attn_closed_form.slalom.solvers import Optimum
+from attn_closed_form.slalom.fit import fit_sequences
 
 from .faithfulness import Value, linear_surrogate, slalom_surrogate
 from .lime_runs import lime_by_masks
@@ -65,7 +65,7 @@ def explanations(subject: Subject, tokens: Ids, samples: int, seed: int = 0) -> 
     for name in ("SLALOM-fidel", "SLALOM-eff"):
         start = time.process_time()
         if name == "SLALOM-eff":
-            slalom = slalom_fit_eff(subject.f, tokens, samples, seed=seed, progress=False).slalom
+            slalom = fit_slalom(subject.f, tokens, "eff", samples, seed=seed, progress=False).slalom
         else:
             slalom = slalom_fidel(value, tokens, samples, seed)
         seconds = time.process_time() - start

@@ -30,7 +30,8 @@ from slalom_explanations import SLALOMLocalExplanantions
 from slalom_explanations.slalom_helpers import MyLittleSLALOM, SLALOMModelWrapper, fit_iter_rand
 
 import attn_closed_form
-from attn_closed_form import Slalom, predict_many, slalom_fit_eff, slalom_fit_fidel, slalom_from_weights
+from attn_closed_form import Slalom, fit_slalom, predict_many
+from attn_closed_form.slalom import slalom_from_weights
 
 from .harness import Bar, report
 from .models import benchmark_model, random_document
@@ -92,9 +93,9 @@ def package_alternation(f: Box, document: Ids, samples: int) -> tuple[Slalom, in
     return Slalom(ids, s.numpy().astype(float), v.numpy().astype(float)), box.calls
 
 
-def our_fit(fit: Callable[..., Any], f: Box, document: Ids, samples: int) -> tuple[Slalom, int]:
+def our_fit(kind: str, f: Box, document: Ids, samples: int) -> tuple[Slalom, int]:
     """The same from here."""
-    result = fit(f, document, num_samples=samples, progress=False)
+    result = fit_slalom(f, document, kind, samples, progress=False)
     return result.slalom, result.model_calls
 
 
@@ -105,9 +106,9 @@ def methods(f: Box, document: Ids, samples: int, long: bool) -> dict[str, Run]:
     """The contestants, by name; with `long` those whose runs take minutes are left out."""
     package = "slalom-explanations"
     table: dict[str, Run] = {
-        "eff, ours": lambda: our_fit(slalom_fit_eff, f, document, samples),
+        "eff, ours": lambda: our_fit("eff", f, document, samples),
         f"eff, {package}": lambda: package_fit(f, document, samples, "short", True),
-        "fidel, ours": lambda: our_fit(slalom_fit_fidel, f, document, samples),
+        "fidel, ours": lambda: our_fit("fidel", f, document, samples),
     }
     if not long:
         table[f"fidel, {package}"] = lambda: package_fit(f, document, samples, "deletion", False)

@@ -34,7 +34,7 @@ import numpy as np
 import torch
 
 import attn_closed_form.slalom as slalom_package
-from attn_closed_form import Slalom, SlalomFit, SlalomWarning, load_demo_model, predict_many, slalom_fit_fidel
+from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model, predict_many
 from jax_model.training.imdb import load_imdb
 
 from .harness import RESULTS, Bar, report
@@ -124,7 +124,7 @@ def ours(f: Box, document: Ids, fresh: Subsets, samples: int, seed: int, **optio
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SlalomWarning)  # which importances are undetermined is not the question
-        fit: SlalomFit = slalom_fit_fidel(timed, document, num_samples=samples, seed=seed, progress=False, **options)
+        fit = fit_slalom(timed, document, num_samples=samples, seed=seed, progress=False, **options)
     alone = time.process_time() - start - timed.seconds
     largest = float(np.abs(fit.slalom.v).max()) / fresh.range
     row = {"calls": fit.model_calls} | fresh.errors(fit.slalom)

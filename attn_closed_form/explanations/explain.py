@@ -44,7 +44,7 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
     if not isinstance(model, Model):
         raise TypeError(
             f"model: expected an explainable model, such as load_demo_model(), got {type(model).__name__}; a function "
-            "of token ids is fitted with slalom_fit_fidel, one of bags with game_from_black_box"
+            "of token ids is fitted with fit_slalom, one of bags with game_from_black_box"
         )
     chosen, wanted = as_methods(methods), Settings.from_options(settings)
     units = model.read(raw)

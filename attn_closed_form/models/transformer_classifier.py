@@ -1,6 +1,6 @@
 """Any sequence classifier of the transformers package, explained by the SLALOM that is fitted to it.
 
-A transformer is no pooled game, so its game here is a *surrogate*: the SLALOM that `slalom_fit_fidel` fits to the
+A transformer is no pooled game, so its game here is a *surrogate*: the SLALOM that `fit_slalom` fits to the
 document with tokens absent (Leemann et al. 2025, Algorithm 2), whose error on samples that were not fitted stands
 beside every score. Methods that need nothing but values of coalitions (`leave-one-out`, `lime-sampled`,
 `shapley-sampled`) ask the transformer itself.
@@ -46,7 +46,7 @@ class TransformerClassifier(Model):
     samples : model calls of a fit, and of every method that samples
     batch_size : sequences per batch
     max_length : most tokens of a text, special ones included; by default what the tokenizer and the positions allow
-    progress : as in `slalom_fit_fidel`: None shows a bar on a terminal after a second
+    progress : as in `fit_slalom`: None shows a bar on a terminal after a second
 
     Examples
     --------

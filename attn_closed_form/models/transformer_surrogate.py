@@ -16,8 +16,7 @@ import numpy as np
 from .._arrays import members
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
-from ..slalom.fit import slalom_fit_fidel
-from ..slalom.fitted import SlalomFit, SlalomWarning
+from ..slalom.fit import SlalomFit, SlalomWarning, fit_slalom
 from .protocol import FEW, FitReport, Resolved, Units
 
 
@@ -86,7 +85,7 @@ def _fit(model: Any, units: Units, settings: Resolved) -> tuple[SlalomFit, FitRe
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SlalomWarning)  # said below, with the tokens instead of their ids
-        fit = slalom_fit_fidel(
+        fit = fit_slalom(
             f,
             document.ids,
             num_samples=model.samples,

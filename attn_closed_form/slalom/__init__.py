@@ -1,1 +1,34 @@
-"""SLALOM (Leemann et al. 2025): the model, its recovery, its fits to black boxes, and its reading from weights."""
+"""SLALOM (P2): importance and value of every token, recovered, fitted to any black box, or read off weights."""
+
+from typing import TYPE_CHECKING, Any
+
+from .fit import SlalomFit, SlalomWarning, fit_slalom, fit_slalom_classes
+from .optimum import Optimum
+from .recover import slalom_recover
+from .slalom import Slalom, slalom_linearized
+
+if TYPE_CHECKING:
+    from ..models.classifier.readoff import SlalomReadoff, slalom_from_weights, slalom_to_weights
+
+__all__ = [
+    "Optimum",
+    "Slalom",
+    "SlalomFit",
+    "SlalomReadoff",
+    "SlalomWarning",
+    "fit_slalom",
+    "fit_slalom_classes",
+    "slalom_from_weights",
+    "slalom_linearized",
+    "slalom_recover",
+    "slalom_to_weights",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Weights of a classifier belong to the models, which are built on this folder: imported when asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ..models.classifier import readoff
+
+    return getattr(readoff, name)

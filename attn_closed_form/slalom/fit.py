@@ -1,53 +1,135 @@
 """Fitting a SLALOM to any black box: SLALOM-eff and SLALOM-fidel (P2, section 5.3 and appendix D).
 
-A black box takes a list of id arrays and returns one output for each, or one per class. SLALOM-eff asks it for short
-sequences of the document's tokens (Algorithm 1), SLALOM-fidel for the document with tokens deleted (Algorithm 2).
+A black box takes a list of id arrays and returns one output for each, or one per class. SLALOM-eff queries it with
+short sequences of the document's tokens (Algorithm 1), SLALOM-fidel with the document after deletions (Algorithm 2).
 Where this departs from P2:
 
 - both fits end at the optimum of their mean squared error with a penalty and, where it helps, a background
-  (`solvers.py`). `solver=Optimum(penalty=0, background=False)` is least squares alone, `solver="paper"` P2's loops
-- SLALOM-fidel also asks for subsets of any size, with a small weight: a fit on the neighbourhood of the document alone
+  (`optimum.py`). `solver=Optimum(penalty=0, background=False)` is least squares alone
+- SLALOM-fidel also queries subsets of any size, with a small weight: a fit on the neighborhood of the document alone
   can be wrong by any amount elsewhere. `any_size=0` leaves them out
 - what is absent can be replaced by a token (`replacement`) instead of deleted, and special tokens of the document can
-  be kept in all samples (`special`): as they are always there together, only their sum shows, the background
+  be kept in all samples (`special`): as they are always present together, only their sum shows, the background
 - samples are balanced (`design.py`), because independent draws leave some tokens out; `design="uniform"` gives P2's.
   No sequence is put to the model twice
-- a tenth of the samples is kept fresh: they are not fitted, and the error on them stands beside the fit
-- several classes share their importances (C.1); the MSE is summed over them. `slalom_fit_classes` gives each its own
+- a tenth of the samples is held out: they are not fitted, and the error on them is reported next to the fit
+- several classes share their importances (C.1); the MSE is summed over them. `fit_slalom_classes` gives each its own
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._progress import Report
-from .._types import Array, Ids, Tokens
+from .._progress import Report, stages
+from .._types import Array, Ids, Masks, Tokens
 from . import design as designs
-from .design import DESIGNS, deletions, short_sequences
-from .fitted import Draw, SlalomFit, Wishes, fit_draw
-from .recover import BATCH, BlackBox
-from .slalom import as_ids
-from .solvers import Alternation, Optimum, Sgd, Solver
+from .least_squares import Problem, Samples
+from .optimum import Optimum, Solver
+from .recover import BATCH, BlackBox, ask
+from .slalom import Slalom, as_ids, slalom_linearized
 
 # One sample of so many is not fitted, but measures the error.
 FRESH = 10
 # Deletions for each distinct token that are enough; what is left goes to subsets of any size, which get a fifth of the
 # samples at least and half of them at most.
 ENOUGH = 10
+# Importances that are not determined are worth a warning if their tokens make up more than this share of all effects
+# alpha |v - F|; the result lists them in any case.
+MATTERS = 0.25
+# Options of one kind of fit, with their defaults.
+OPTIONS: dict[str, dict[str, object]] = {
+    "eff": {"length": 2},
+    "fidel": {"max_deletions": 5, "any_size": 0.0025, "replacement": None, "special": ()},
+}
 
 
-def slalom_fit_eff(
+class SlalomWarning(UserWarning):
+    """The samples do not determine a SLALOM, in whole or in part."""
+
+
+class SlalomFit(NamedTuple):
+    """A fitted SLALOM.
+
+    Attributes
+    ----------
+    slalom : Slalom on the distinct tokens of the document, in increasing order
+    mse : mean squared error on the samples that were fitted, as they are weighted (summed over classes)
+    fresh_mse : the same on samples that were not fitted, of the kind that the paper's algorithm draws; NaN if there
+        are fewer than ten samples
+    fresh_mse_any_size : the same on fresh subsets of the document of any size; NaN where there are none
+    model_calls : sequences put to the black box
+    num_samples : samples drawn; equal ones are put to the black box once
+    iterations : steps of the solver
+    converged : whether the solver stopped by itself, not at its limit
+    penalty : which the solver chose or was given; 0 for an exact SLALOM
+    undetermined : ids whose importance comes from the penalty rather than from the samples
+    """
+
+    slalom: Slalom
+    mse: float
+    fresh_mse: float
+    fresh_mse_any_size: float
+    model_calls: int
+    num_samples: int
+    iterations: int
+    converged: bool
+    penalty: float
+    undetermined: tuple[int, ...]
+
+    def table(self, names: Mapping[int, str] | None = None, output: int = 0) -> str:
+        """Scores of all tokens as text, the heaviest first, with the errors of the fit.
+
+        Parameters
+        ----------
+        names : what to call each id; ids themselves by default
+        output : class whose values are shown
+
+        Examples
+        --------
+        >>> truth = Slalom(ids=[1, 2], s=[-1.0, 1.0], v=[1.0, -1.0])
+        >>> sequences = [np.array([1]), np.array([2]), np.array([1, 2])]
+        >>> print(fit_sequences(truth.predict_many(sequences), sequences, np.ones(3)).table({1: "good"}))
+        token  importance     value
+        2          +1.000    -1.000
+        good       -1.000    +1.000
+        not measured on fresh samples
+        """
+        slalom = self.slalom
+        values, background = slalom._class_values(output)
+        marks = ["?" * (int(i) in self.undetermined) for i in slalom.ids]
+        labels = [str((names or {}).get(int(i), int(i))) + mark for i, mark in zip(slalom.ids, marks, strict=True)]
+        rows = [(labels[j], slalom.s[j], values[j]) for j in np.argsort(-slalom.s, kind="stable")]
+        if slalom.s_background > -np.inf:
+            rows.append(("(background)", slalom.s_background, background))
+        width = max(5, *(len(row[0]) for row in rows))
+        lines = [f"{'token':{width}}  importance     value"]
+        lines += [f"{name:{width}}  {s:+10.3f}  {v:+8.3f}" for name, s, v in rows]
+        if self.undetermined:
+            lines.append("? the samples do not determine this importance, and the value with it")
+        errors = {"with a few tokens deleted": self.fresh_mse, "on subsets of any size": self.fresh_mse_any_size}
+        texts = [f"{np.sqrt(mse):.3g} {where}" for where, mse in errors.items() if not np.isnan(mse)]
+        prefix = "root mean squared error on fresh samples: "
+        return "\n".join([*lines, prefix + ", ".join(texts) if texts else "not measured on fresh samples"])
+
+
+def fit_slalom(
     f: BlackBox,
     tokens: Tokens,
+    kind: str = "fidel",
     num_samples: int = 5000,
+    *,
     length: int = 2,
+    max_deletions: int = 5,
+    any_size: float = 0.0025,
+    replacement: int | None = None,
+    special: Collection[int] = (),
     design: str = "balanced",
-    solver: str | Solver = "optimum",
+    solver: Solver | None = None,
     gamma: float = 0.0,
     centred: bool = False,
     importances: Mapping[int, float] | None = None,
@@ -55,19 +137,29 @@ def slalom_fit_eff(
     progress: Report | bool | None = None,
     batch_size: int = BATCH,
 ) -> SlalomFit:
-    """SLALOM-eff: fitted on short sequences of the document's tokens (P2, Algorithm 1).
+    """SLALOM of a document under any model, fitted to outputs of sampled sequences (P2, Algorithms 1 and 2).
 
     Parameters
     ----------
-    f : takes a list of id arrays, returns (n,) outputs, or (n, C) of several classes
+    f : takes a list of id arrays, returns (n,) outputs, or (n, C) of several classes, which share their importances
     tokens : the document, whose distinct tokens get scores
-    num_samples : b of Algorithm 1, 5000 in the paper. A balanced design has at most |V|^length different samples, and
-        needs about 2 |V| to determine everything
-    length : n of Algorithm 1, 2 in the paper
+    kind : "eff" fits short sequences of the document's tokens (SLALOM-eff, Algorithm 1), "fidel" the document with
+        tokens deleted (SLALOM-fidel, Algorithm 2)
+    num_samples : b of both algorithms, 5000 in the paper. With "eff" a balanced design has at most |V|^length different
+        samples, and needs about 2 |V| to determine everything
+    length : ("eff") n of Algorithm 1, 2 in the paper
+    max_deletions : ("fidel") at most so many tokens are deleted at a time, 5 in the paper; one token always stays
+    any_size : ("fidel") weight of subsets of any size in the mean squared error, from 0 to 1. They are a fifth to half
+        of the samples, or none if it is 0, which is Algorithm 2. Their error is far larger than that of a few
+        deletions, so that a small weight goes a long way; 0.5 is for a SLALOM that is to serve at all sizes
+    replacement : ("fidel") id of a token, such as [MASK] or [PAD], that takes the place of a deleted one; it then has
+        an importance and a value of its own. None deletes
+    special : ("fidel") ids in the document that are never deleted, such as [CLS] and [SEP] if f does not add them.
+        Together they are the background of the SLALOM, whose sequences are without them; with `replacement`, which
+        keeps the length, the other tokens take it up
     design : "balanced" or "uniform" (independent draws, as printed)
-    solver : "optimum", which has no background here, because in sequences of one length every token can take a share
-        of it; "paper" (the SGD of Algorithm 1); or a solver with its options, such as `Optimum(max_spread=6)` or
-        `Sgd(steps=5000)` of `attn_closed_form.slalom.solvers`
+    solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background where all sequences have one
+        length, because every token can take a share of it there
     gamma : sum of the importances
     centred : subtract the mean over classes from f before fitting, so that Eq. 71 holds
     importances : importance of each distinct id, if only the values are to be fitted
@@ -82,183 +174,205 @@ def slalom_fit_eff(
 
     Examples
     --------
-    >>> from attn_closed_form import Slalom
     >>> truth = Slalom(ids=[10, 20, 30], s=[-1.0, 0.0, 1.0], v=[1.0, -1.0, 0.5])
-    >>> fit = slalom_fit_eff(truth.predict_many, [30, 10, 20, 10])
-    >>> fit.model_calls, bool(np.allclose(fit.slalom.s, truth.s)), bool(np.allclose(fit.slalom.v, truth.v))
-    (9, True, True)
-    """
-    document = _document(tokens, num_samples, design)
-    _at_least("length", length, 1)
-    _at_least("batch_size", batch_size, 1)
-    rng = np.random.default_rng(seed)
-    chosen = _solver(solver, Optimum(background=False), Sgd())
-    ids = np.unique(document)
-    num_fresh = num_samples // FRESH
-    drawn = list(ids[short_sequences(ids.size, num_samples - num_fresh, length, design, rng)])
-    fresh = list(ids[short_sequences(ids.size, num_fresh, length, "uniform", rng)])
-    draw = Draw(drawn, np.full(len(drawn), 1 / len(drawn)), fresh, [])
-    return fit_draw(f, ids, draw, Wishes(chosen, gamma, centred, importances, rng, progress, batch_size))
-
-
-def slalom_fit_fidel(
-    f: BlackBox,
-    tokens: Tokens,
-    num_samples: int = 5000,
-    max_deletions: int = 5,
-    any_size: float = 0.0025,
-    design: str = "balanced",
-    solver: str | Solver = "optimum",
-    gamma: float = 0.0,
-    centred: bool = False,
-    importances: Mapping[int, float] | None = None,
-    seed: int | np.random.Generator = 0,
-    progress: Report | bool | None = None,
-    batch_size: int = BATCH,
-    replacement: int | None = None,
-    special: Collection[int] = (),
-) -> SlalomFit:
-    """SLALOM-fidel: fitted on the document with tokens deleted (P2, Algorithm 2).
-
-    Parameters
-    ----------
-    f, tokens, gamma, centred, importances, seed, progress, batch_size : as in `slalom_fit_eff`
-    num_samples : b of Algorithm 2
-    max_deletions : at most so many tokens are deleted at a time, 5 in the paper; one token always stays
-    any_size : weight of subsets of any size in the mean squared error, from 0 to 1. They are a fifth to half of the
-        samples, or none if it is 0, which is Algorithm 2. Their error is far larger than that of a few deletions, so
-        that a small weight goes a long way; 0.5 is for a SLALOM that is to serve at all sizes alike
-    replacement : id of a token, such as [MASK] or [PAD], that takes the place of a deleted one; it then has an
-        importance and a value of its own. None deletes
-    special : ids in the document that are never deleted, such as [CLS] and [SEP] if f does not add them. Together they
-        are the background of the SLALOM, whose sequences are without them; with `replacement`, which keeps the length,
-        the other tokens take it up
-    design : "balanced" or "uniform" (independent draws, as printed)
-    solver : "optimum", "paper" (the alternation of Eq. 74 to 79), or a solver with its options, such as
-        `Optimum(max_spread=6)` or `Alternation(rounds=100)` of `attn_closed_form.slalom.solvers`
-
-    Returns
-    -------
-    SlalomFit
-
-    Examples
-    --------
-    >>> from attn_closed_form import Slalom
-    >>> truth = Slalom(ids=[10, 20, 30], s=[-1.0, 0.0, 1.0], v=[1.0, -1.0, 0.5])
-    >>> fit = slalom_fit_fidel(truth.predict_many, [30, 10, 20, 10])
+    >>> fit = fit_slalom(truth.predict_many, [30, 10, 20, 10])
     >>> bool(np.allclose(fit.slalom.s, truth.s)), bool(np.allclose(fit.slalom.v, truth.v)), fit.fresh_mse < 1e-25
     (True, True, True)
+    >>> fit_slalom(truth.predict_many, [30, 10, 20, 10], kind="eff").model_calls  # all pairs of three tokens
+    9
     """
-    document = _document(tokens, num_samples, design)
-    _at_least("max_deletions", max_deletions, 1)
-    _at_least("batch_size", batch_size, 1)
+    if kind not in OPTIONS:
+        raise ValueError(f"kind: expected one of {tuple(OPTIONS)}, got {kind!r}")
+    if isinstance(special, str) or not isinstance(special, Collection):
+        raise TypeError(f"special: expected a collection of ids, got {special!r}")
+    given: dict[str, object] = {
+        "length": length,
+        "max_deletions": max_deletions,
+        "any_size": any_size,
+        "replacement": replacement,
+        "special": tuple(special),
+    }
+    for other in OPTIONS.keys() - {kind}:
+        for name, default in OPTIONS[other].items():
+            if given[name] != default:
+                raise ValueError(f"{name}: expected kind={other!r}, got kind={kind!r}")
+    document = as_ids("tokens", tokens)
+    if document.size == 0:
+        raise ValueError("tokens: expected at least one token, got an empty document")
+    for name, value in (
+        ("num_samples", num_samples),
+        ("length", length),
+        ("max_deletions", max_deletions),
+        ("batch_size", batch_size),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{name}: expected an integer >= 1, got {value!r}")
+    if design not in designs.DESIGNS:
+        raise ValueError(f"design: expected one of {designs.DESIGNS}, got {design!r}")
     if isinstance(any_size, bool) or not 0 <= any_size <= 1:
         raise ValueError(f"any_size: expected a weight from 0 to 1, got {any_size!r}")
+    if solver is not None and (isinstance(solver, type) or not hasattr(solver, "solve")):
+        raise ValueError(f"solver: expected a solver such as Optimum(), got {solver!r}")
     rng = np.random.default_rng(seed)
-    # Where nothing is deleted all sequences have one length, and every token can take its share of a background.
-    chosen = _solver(solver, Optimum(background=None if replacement is None else False), Alternation())
-    kept = np.isin(document, _specials(special, document, replacement))
-    if kept.any() and replacement is None:
-        chosen = _with_background(chosen)
-    draw = _draw_deletions(
-        Deletable(document, kept, replacement), num_samples, max_deletions, float(any_size), design, rng
+    # Where all sequences have one length, every token can take its share of a background.
+    one_length = kind == "eff" or replacement is not None
+    chosen = solver or Optimum(background=False if one_length else None)
+    if kind == "eff":
+        ids = np.unique(document)
+        draw = _short_draw(ids, num_samples, length, design, rng)
+    else:
+        kept = np.isin(document, _special_ids(special, document, replacement))
+        if kept.any() and replacement is None:
+            if not isinstance(chosen, Optimum) or chosen.background is False:
+                raise ValueError(f"special: expected a solver with a background, such as Optimum(), got {solver!r}")
+            chosen = replace(chosen, background=True)
+        draw = _deletion_draw(document, kept, replacement, num_samples, max_deletions, float(any_size), design, rng)
+        ids = np.unique(document[~kept] if replacement is None else np.r_[document[~kept], replacement])
+    queries, which = designs.distinct([*draw.sequences, *draw.fresh, *draw.fresh_any_size])
+    n, m = len(draw.sequences), len(draw.fresh)
+    fixed = _fixed(importances, ids)
+    with stages("SLALOM", progress) as report:
+        outputs = ask(f, queries, batch_size, report)
+        if centred:
+            if outputs.ndim == 1:
+                raise ValueError(f"centred: expected a black box of several classes, got outputs {outputs.shape}")
+            outputs = outputs - outputs.mean(axis=1, keepdims=True)
+        weight = np.bincount(which[:n], draw.weight, len(queries)).astype(np.float64)
+        used = np.flatnonzero(weight > 0)
+        fit = _solve(outputs[used], ids, [queries[i] for i in used], weight[used], gamma, chosen, fixed, rng, report)
+
+    def error(rows: Ids) -> float:
+        if rows.size == 0:
+            return float("nan")
+        r = outputs[rows] - fit.slalom.predict_many(_scored([queries[i] for i in rows], ids))
+        return float((r**2).reshape(rows.size, -1).sum(axis=1).mean())
+
+    return fit._replace(
+        fresh_mse=error(which[n : n + m]),
+        fresh_mse_any_size=error(which[n + m :]),
+        model_calls=len(queries),
+        num_samples=which.size,
     )
-    own = document[~kept]
-    ids = np.unique(own if replacement is None else np.r_[own, replacement])
-    return fit_draw(f, ids, draw, Wishes(chosen, gamma, centred, importances, rng, progress, batch_size))
 
 
-def slalom_fit_classes(
-    f: BlackBox, tokens: Tokens, fit: Callable[..., SlalomFit] = slalom_fit_fidel, **options: object
-) -> tuple[SlalomFit, ...]:
+def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[SlalomFit, ...]:
     """One SLALOM per class, each with importances of its own, from one set of samples.
 
     Parameters
     ----------
-    f : returns (n, C) outputs
+    f : returns (n, C) outputs; every sample is put to it once
     tokens : the document
-    fit : `slalom_fit_fidel` or `slalom_fit_eff`
-    options : of `fit`; the seed must be a number, so that every class has the same samples
-
-    Returns
-    -------
-    C fits. The samples are put to the black box once, whatever C is.
+    options : of `fit_slalom`; the seed must be a number, so that every class has the same samples
 
     Examples
     --------
-    >>> from attn_closed_form import Slalom
-    >>> one = Slalom(ids=[1, 2], s=[-1.0, 1.0], v=[1.0, 0.0])
-    >>> two = Slalom(ids=[1, 2], s=[1.0, -1.0], v=[0.0, 2.0])
+    >>> first = Slalom(ids=[1, 2], s=[-1.0, 1.0], v=[1.0, 0.0])
+    >>> second = Slalom(ids=[1, 2], s=[1.0, -1.0], v=[0.0, 2.0])
     >>> def f(documents):
-    ...     return np.stack([one.predict_many(documents), two.predict_many(documents)], axis=1)
-    >>> [fit.slalom.s.round(6).tolist() for fit in slalom_fit_classes(f, [1, 2, 1])]
+    ...     return np.stack([first.predict_many(documents), second.predict_many(documents)], axis=1)
+    >>> [fit.slalom.s.round(6).tolist() for fit in fit_slalom_classes(f, [1, 2, 1])]
     [[-1.0, 1.0], [1.0, -1.0]]
     """
     known: dict[bytes, Array] = {}
 
-    def column(c: int) -> BlackBox:
-        def answer(sequences: list[Ids]) -> Array:
+    def of_class(c: int) -> BlackBox:
+        def outputs(sequences: list[Ids]) -> Array:
             new = [sequence for sequence in sequences if sequence.tobytes() not in known]
             if new:
-                out = np.asarray(f(new))
-                if out.ndim != 2 or len(out) != len(new):
-                    raise ValueError(f"f: expected outputs of several classes, ({len(new)}, C), got shape {out.shape}")
-                known.update(zip((sequence.tobytes() for sequence in new), out, strict=True))
+                rows = ask(f, new)
+                if rows.ndim != 2:
+                    raise ValueError(f"f: expected outputs of several classes, ({len(new)}, C), got shape {rows.shape}")
+                known.update(zip((sequence.tobytes() for sequence in new), rows, strict=True))
             return np.array([known[sequence.tobytes()][c] for sequence in sequences])
 
-        return answer
+        return outputs
 
-    first = fit(column(0), tokens, **options)
+    first = fit_slalom(of_class(0), tokens, **options)
     C = len(next(iter(known.values())))
-    return (first, *(fit(column(c), tokens, **options) for c in range(1, C)))
+    return (first, *(fit_slalom(of_class(c), tokens, **options) for c in range(1, C)))
 
 
-class Deletable(NamedTuple):
-    """A document, where it must stay as it is (T,), and what takes the place of a deleted token, None for nothing."""
+def fit_sequences(
+    f: Array,
+    sequences: Sequence[Ids],
+    weight: Array | Ids,
+    gamma: float = 0.0,
+    solver: Solver | None = None,
+    seed: int = 0,
+) -> SlalomFit:
+    """Best SLALOM for given outputs f, (n,) or (n, C), of given sequences with positive weights (n,).
 
-    document: Ids
-    kept: NDArray[np.bool_]
-    replacement: int | None
+    >>> truth = Slalom(ids=[1, 2], s=[-1.0, 1.0], v=[1.0, -1.0])
+    >>> sequences = [np.array([1]), np.array([2]), np.array([1, 2])]
+    >>> fit_sequences(truth.predict_many(sequences), sequences, np.ones(3)).slalom.s.round(6)
+    array([-1.,  1.])
+    """
+    ids = np.unique(np.concatenate(list(sequences)))
+    shares = np.asarray(weight, dtype=np.float64) / float(np.sum(weight))
+    rng = np.random.default_rng(seed)
+    with stages("SLALOM", False) as report:
+        return _solve(np.asarray(f), ids, list(sequences), shares, gamma, solver or Optimum(), None, rng, report)
 
-    def sequences(self, masks: NDArray[np.bool_]) -> list[Ids]:
-        """The document for each mask (n, T without what is kept) of tokens that stay."""
-        stays = np.ones((len(masks), self.document.size), dtype=bool)
-        stays[:, ~self.kept] = masks
-        if self.replacement is None:
-            return [self.document[row] for row in stays]
-        return list(np.where(stays, self.document, self.replacement))
+
+class _Draw(NamedTuple):
+    """Sequences to fit with their weights, and two lists of fresh ones."""
+
+    sequences: list[Ids]
+    weight: Array
+    fresh: list[Ids]
+    fresh_any_size: list[Ids]
 
 
-def _draw_deletions(
-    text: Deletable, num_samples: int, max_deletions: int, share: float, design: str, rng: np.random.Generator
-) -> Draw:
-    """Samples of Algorithm 2 and, if their weight is positive, subsets of any size."""
-    own = text.document[~text.kept]
-    T = own.size
+def _short_draw(ids: Ids, num_samples: int, length: int, design: str, rng: np.random.Generator) -> _Draw:
+    """Samples of Algorithm 1."""
+    num_fresh = num_samples // FRESH
+    drawn = list(ids[designs.short_sequences(ids.size, num_samples - num_fresh, length, design, rng)])
+    fresh = list(ids[designs.short_sequences(ids.size, num_fresh, length, "uniform", rng)])
+    return _Draw(drawn, np.full(len(drawn), 1 / len(drawn)), fresh, [])
+
+
+def _deletion_draw(
+    document: Ids,
+    kept: Masks,
+    replacement: int | None,
+    num_samples: int,
+    max_deletions: int,
+    share: float,
+    design: str,
+    rng: np.random.Generator,
+) -> _Draw:
+    """Samples of Algorithm 2 and, if their share of the weight is positive, subsets of any size."""
+
+    def sequences(masks: Masks) -> list[Ids]:
+        present = np.ones((len(masks), document.size), dtype=bool)
+        present[:, ~kept] = masks
+        if replacement is None:
+            return [document[row] for row in present]
+        return list(np.where(present, document, replacement))
+
+    T = int((~kept).sum())
     num_fresh = num_samples // FRESH
     fitted = num_samples - num_fresh
-    enough = max(ENOUGH * np.unique(own).size, fitted - fitted // 2)
+    enough = max(ENOUGH * np.unique(document[~kept]).size, fitted - fitted // 2)
     num_near = min(enough, fitted - fitted // 5) if share > 0 else fitted
     num_far = fitted - num_near
-    near = deletions(T, num_near, max_deletions, design, rng)
+    near = designs.deletions(T, num_near, max_deletions, design, rng)
     far = designs.any_size(T, num_far, rng)
     fresh_far = designs.any_size(T, num_fresh // 2 if share > 0 else 0, rng)
-    fresh_near = deletions(T, num_fresh - len(fresh_far), max_deletions, "uniform", rng)
+    fresh_near = designs.deletions(T, num_fresh - len(fresh_far), max_deletions, "uniform", rng)
     if num_far == 0:
         share = 0.0
     weight = np.r_[np.full(num_near, (1 - share) / num_near), np.full(num_far, share / max(num_far, 1))]
     # Both kinds are spread evenly, so that every stretch of the samples has its share of each.
     order = np.argsort(np.r_[(np.arange(num_near) + 0.5) / num_near, (np.arange(num_far) + 0.5) / max(num_far, 1)])
-    drawn = text.sequences(np.concatenate([near, far])[order])
-    return Draw(drawn, weight[order], text.sequences(fresh_near), text.sequences(fresh_far))
+    drawn = sequences(np.concatenate([near, far])[order])
+    return _Draw(drawn, weight[order], sequences(fresh_near), sequences(fresh_far))
 
 
-def _specials(special: Collection[int], document: Ids, replacement: int | None) -> Ids:
+def _special_ids(special: Collection[int], document: Ids, replacement: int | None) -> Ids:
     """Ids that are never deleted, checked."""
     if replacement is not None and (isinstance(replacement, bool) or not isinstance(replacement, int | np.integer)):
         raise ValueError(f"replacement: expected the id of a token or None, got {replacement!r}")
-    if isinstance(special, str) or not isinstance(special, Collection):
-        raise TypeError(f"special: expected a collection of ids, got {special!r}")
     ids = as_ids("special", list(special)) if len(special) else np.zeros(0, dtype=np.intp)
     if replacement is not None and replacement in ids:
         raise ValueError(f"replacement: expected an id that is not special, got {replacement}")
@@ -267,32 +381,71 @@ def _specials(special: Collection[int], document: Ids, replacement: int | None) 
     return ids
 
 
-def _with_background(solver: Solver) -> Solver:
-    if not isinstance(solver, Optimum) or solver.background is False:
-        raise ValueError(f"special: expected a solver with a background, such as Optimum(), got {solver!r}")
-    return dataclasses.replace(solver, background=True)
+def _fixed(importances: Mapping[int, float] | None, ids: Ids) -> Array | None:
+    if importances is None:
+        return None
+    if not isinstance(importances, Mapping):
+        raise TypeError(f"importances: expected a mapping from ids to numbers, got {type(importances).__name__}")
+    missing = [int(i) for i in ids if int(i) not in importances]
+    if missing:
+        raise ValueError(f"importances: expected one for every id of the document, got none for {missing[:5]}")
+    s = np.array([importances[int(i)] for i in ids], dtype=np.float64)
+    if not np.isfinite(s).all():
+        raise ValueError(f"importances: expected finite numbers, got {s[~np.isfinite(s)][0]}")
+    return s
 
 
-def _document(tokens: Tokens, num_samples: int, design: str) -> Ids:
-    document = as_ids("tokens", tokens)
-    if document.size == 0:
-        raise ValueError("tokens: expected at least one token, got an empty document")
-    _at_least("num_samples", num_samples, 1)
-    if design not in DESIGNS:
-        raise ValueError(f"design: expected one of {DESIGNS}, got {design!r}")
-    return document
+def _solve(
+    f: Array,
+    ids: Ids,
+    sequences: list[Ids],
+    weight: Array,
+    gamma: float,
+    solver: Solver,
+    fixed: Array | None,
+    rng: np.random.Generator,
+    report: Report,
+) -> SlalomFit:
+    """The fit without its errors on fresh samples."""
+    table = f.reshape(len(f), -1)
+    C, V = table.shape[1], ids.size
+    parameters = C * V + (V - 1 if fixed is None else 0)
+    if table.size < parameters:
+        _warn(f"{table.size} different outputs for {parameters} parameters: raise num_samples")
+    problem = Problem(Samples.of(ids, _scored(sequences, ids)), table, weight, fixed=fixed)
+    solution = solver.solve(problem, report, rng)
+    s, v = solution.s, solution.v if f.ndim == 2 else solution.v[:, 0]
+    background = {"s_background": float(s[-1]), "v_background": v[-1]} if solution.background else {}
+    slalom = Slalom(ids, s[:V], v[:V], gamma, **background)
+    unsure = () if solution.undetermined is None else tuple(int(i) for i in ids[solution.undetermined])
+    if unsure:
+        _warn_undetermined(slalom, unsure)
+    nan, steps = float("nan"), (solution.iterations, solution.converged)
+    return SlalomFit(slalom, solution.mse, nan, nan, 0, len(f), *steps, solution.penalty, unsure)
 
 
-def _at_least(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
+def _scored(sequences: list[Ids], ids: Ids) -> list[Ids]:
+    """The sequences without tokens that have no scores, such as special ones."""
+    scored = np.isin(np.concatenate(sequences), ids)
+    if scored.all():
+        return sequences
+    ends = np.cumsum([len(sequence) for sequence in sequences])[:-1]
+    return [sequence[mask] for sequence, mask in zip(sequences, np.split(scored, ends), strict=True)]
 
 
-def _solver(solver: str | Solver, optimum: Solver, paper: Solver) -> Solver:
-    if solver == "optimum":
-        return optimum
-    if solver == "paper":
-        return paper
-    if isinstance(solver, str) or not hasattr(solver, "solve"):
-        raise ValueError(f"solver: expected 'optimum', 'paper' or a solver such as Optimum(), got {solver!r}")
-    return solver
+def _warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:
+    """Warn if undetermined importances matter for the scores of the document."""
+    per_class = [np.abs(slalom_linearized(slalom, slalom.ids, output=c)) for c in range(slalom.C)]
+    effects = np.sum(per_class, axis=0)
+    share = float(effects[np.isin(slalom.ids, unsure)].sum() / max(effects.sum(), 1e-300))
+    if share > MATTERS:
+        shown = ", ".join(map(str, unsure[:5])) + (", ..." if len(unsure) > 5 else "")
+        _warn(
+            f"the samples do not determine the importance of {len(unsure)} of {slalom.V} tokens, which make up "
+            f"{share:.0%} of the effects (ids {shown}): raise num_samples, or read their effect (slalom_linearized), "
+            "not importance and value apart"
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, SlalomWarning, stacklevel=4)

@@ -81,7 +81,7 @@ def test_swapped_arguments_are_named():
         TextClassifier(Vocabulary(WORDS), WEIGHTS)
     with pytest.raises(TypeError, match="model: expected an explainable model"):
         explain(WEIGHTS, "a fine film")
-    with pytest.raises(TypeError, match="slalom_fit_fidel"):
+    with pytest.raises(TypeError, match="fit_slalom"):
         explain(lambda documents: np.zeros(len(documents)), "a fine film")
     with pytest.raises(TypeError, match="text: expected a string, got NoneType"):
         load_demo_model().explain(None)

@@ -5,37 +5,26 @@ import io
 import subprocess
 import sys
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import least_squares
 
-from attn_closed_form import (
-    Slalom,
-    SlalomWarning,
-    load_demo_model,
-    predict_many,
-    random_weights,
-    slalom_fit_classes,
-    slalom_fit_eff,
-    slalom_fit_fidel,
-    slalom_from_weights,
-)
+from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model, predict_many, random_weights
+from attn_closed_form.slalom import Optimum, fit_slalom_classes, slalom_from_weights
 from attn_closed_form.slalom.design import any_size, deletions, short_sequences
-from attn_closed_form.slalom.least_squares import Problem
-from attn_closed_form.slalom.paper_solvers import simplex_least_squares
-from attn_closed_form.slalom.polish import linear_start
-from attn_closed_form.slalom.samples import LongSamples, ShortSamples, outputs, values_for
-from attn_closed_form.slalom.solvers import Alternation, Optimum, Sgd
+from attn_closed_form.slalom.least_squares import Problem, Samples, ShortSamples, linear_start
 
 EXACT = 1e-6  # the bar of a fit to a model that is a SLALOM
 TEXT = (
     "I went in expecting very little and came out pleasantly surprised. The plot is thin, and the first twenty "
     "minutes drag, but the two leads are wonderful together."
 )
-FITS = [slalom_fit_eff, slalom_fit_fidel]
+eff, fidel = (partial(fit_slalom, kind=kind) for kind in ("eff", "fidel"))
+FITS = [pytest.param(eff, id="eff"), pytest.param(fidel, id="fidel")]
 LEAST_SQUARES = Optimum(penalty=0, background=False)  # P2's problem, nothing added
 
 
@@ -121,12 +110,12 @@ def test_nothing_better_is_near(fit, C):
     f = attention_model(C=C)
     box = Counted(f)
     document = np.array([5, 9, 14, 21, 30, 9])
-    own = {} if fit is slalom_fit_eff else {"any_size": 0}
+    own = {} if fit is eff else {"any_size": 0}
     solver = Optimum(penalty=0, background=False, max_spread=60, tol=1e-10)
     found = fit(box, document, num_samples=400, seed=3, gamma=1.0, solver=solver, **own)
     assert found.slalom.s.sum() == pytest.approx(1.0)
     # The samples are weighted as they were drawn; eff draws no pair twice, fidel's weights are found again here.
-    if fit is slalom_fit_eff:
+    if fit is eff:
         counts = np.ones(len(box.sequences))
     else:
         keep = deletions(6, 360, 5, "balanced", np.random.default_rng(3))
@@ -149,37 +138,12 @@ def test_nothing_better_is_near(fit, C):
     assert found.mse <= 2 * start.cost * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("fit", FITS)
-def test_the_paper_s_solvers_come_near_but_not_to_the_optimum(fit):
-    f, document = attention_model(seed=1), [5, 9, 14, 21, 30, 41, 9]
-    own = {} if fit is slalom_fit_eff else {"any_size": 0}
-    best = fit(f, document, num_samples=300, solver=LEAST_SQUARES, **own)
-    paper = fit(f, document, num_samples=300, solver="paper", **own)
-    assert best.model_calls == paper.model_calls
-    assert best.mse < paper.mse  # Eq. 77 is not the MSE, and SGD has no end
-    variance = np.var(f([np.array(document)[row] for row in deletions(7, 300, 5, "uniform", np.random.default_rng(0))]))
-    assert paper.mse < 2 * variance
-
-
-def test_the_paper_s_solvers_on_a_slalom():
-    truth = toy(1, 5)
-    rough = slalom_fit_eff(truth.predict_many, truth.ids, solver=Sgd(steps=5000, learning_rate=1.0))
-    assert max(errors(rough, truth)) < 0.1
-    few = slalom_fit_eff(truth.predict_many, truth.ids, solver=Sgd(steps=10))
-    assert few.mse > rough.mse and not few.converged and few.iterations == 10
-    alternated = slalom_fit_fidel(truth.predict_many, truth.ids, solver=Alternation(rounds=200))
-    level = slalom_fit_fidel(truth.predict_many, truth.ids, solver=Alternation(rounds=1))
-    assert alternated.mse <= level.mse
-    with pytest.raises(ValueError, match="it diverged"), np.errstate(all="ignore"):
-        slalom_fit_eff(truth.predict_many, truth.ids, solver=Sgd(learning_rate=1e9))
-
-
 def test_centred_fits_sum_to_zero_over_classes():
     f = attention_model(C=3)
-    fit = slalom_fit_eff(f, [5, 9, 14, 21], centred=True)
+    fit = eff(f, [5, 9, 14, 21], centred=True)
     np.testing.assert_allclose(fit.slalom.v.sum(axis=1), 0, atol=1e-9)
     with pytest.raises(ValueError, match="centred: expected a black box of several classes"):
-        slalom_fit_eff(attention_model(), [5, 9], centred=True)
+        eff(attention_model(), [5, 9], centred=True)
 
 
 @pytest.mark.parametrize("fit", FITS)
@@ -194,21 +158,22 @@ def test_importances_stay_within_the_spread_at_a_bounded_optimum(max_spread):
     box = Counted(attention_model())
     document = np.array([5, 9, 14, 21, 30, 9])
     bounded = Optimum(penalty=0, background=False, max_spread=max_spread, tol=1e-10)
-    found = slalom_fit_fidel(box, document, num_samples=444, any_size=0, solver=bounded)
+    found = fidel(box, document, num_samples=444, any_size=0, solver=bounded)
     assert np.ptp(found.slalom.s) <= max_spread * (1 + 1e-9)
-    wider = slalom_fit_fidel(
+    wider = fidel(
         box, document, num_samples=444, any_size=0, solver=dataclasses.replace(bounded, max_spread=2 * max_spread)
     )
     assert wider.mse <= found.mse * (1 + 1e-9)
     # No single importance can move within the spread and make it better, with the best values for it.
     keep = deletions(6, 400, 5, "balanced", np.random.default_rng(0))
-    samples = LongSamples(np.stack([(document[:, None] == found.slalom.ids)[row].sum(axis=0) for row in keep]) * 1.0)
+    samples = Samples(np.stack([(document[:, None] == found.slalom.ids)[row].sum(axis=0) for row in keep]) * 1.0)
     f = np.array(box([document[row] for row in keep]))[:, None]
     weight = np.full(400, 1 / 400)
 
+    problem = Problem(samples, f, weight)
+
     def mse(s):
-        r = f - outputs(samples, s, values_for(samples, f, weight, s))
-        return float(weight @ (r * r)[:, 0])
+        return problem.mse(problem.values(s)[1])
 
     assert mse(found.slalom.s) == pytest.approx(found.mse, rel=1e-6)
     for j in range(found.slalom.V):
@@ -250,7 +215,7 @@ def with_background(seed, V, C=None):
 def test_a_background_is_found_exactly(C):
     truth = with_background(3, 9, C)
     document = np.r_[truth.ids, truth.ids[:3]]
-    found = slalom_fit_fidel(truth.predict_many, document, num_samples=800)
+    found = fidel(truth.predict_many, document, num_samples=800)
     assert max(errors(found, truth)) < EXACT
     assert found.slalom.s_background == pytest.approx(truth.s_background, abs=EXACT)
     np.testing.assert_allclose(found.slalom.v_background, truth.v_background, atol=EXACT)
@@ -260,14 +225,14 @@ def test_a_background_is_found_exactly(C):
 
 def test_no_background_is_found_where_there_is_none():
     truth = toy(5, 9)
-    assert slalom_fit_fidel(truth.predict_many, truth.ids).slalom.s_background == -np.inf
+    assert fidel(truth.predict_many, truth.ids).slalom.s_background == -np.inf
 
 
 @pytest.mark.filterwarnings("ignore::attn_closed_form.SlalomWarning")
 def test_a_background_that_helps_is_kept_and_one_that_is_refused_is_not():
     f, document = attention_model(), np.arange(5, 17)
-    free = slalom_fit_fidel(f, document, num_samples=600)
-    refused = slalom_fit_fidel(f, document, num_samples=600, solver=Optimum(background=False))
+    free = fidel(f, document, num_samples=600)
+    refused = fidel(f, document, num_samples=600, solver=Optimum(background=False))
     assert free.slalom.s_background > -np.inf and refused.slalom.s_background == -np.inf
     assert free.fresh_mse < refused.fresh_mse
 
@@ -281,8 +246,8 @@ def test_values_are_believable_where_least_squares_are_not():
     def f(sequences):
         return predict_many(model.weights, sequences)[:, 0]
 
-    alone = slalom_fit_fidel(f, document, num_samples=400, any_size=0, solver=LEAST_SQUARES)
-    found = slalom_fit_fidel(f, document, num_samples=800)
+    alone = fidel(f, document, num_samples=400, any_size=0, solver=LEAST_SQUARES)
+    found = fidel(f, document, num_samples=800)
     spread = np.ptp(f([document[row] for row in any_size(document.size, 300, np.random.default_rng(1))]))
     assert np.abs(alone.slalom.v).max() > 100 * spread
     assert np.abs(found.slalom.v).max() < 10 * spread
@@ -293,7 +258,7 @@ def test_what_the_samples_do_not_determine_is_said():
     """Deleting one or two tokens shows their effect, not how it is made of importance and value."""
     f, document = attention_model(), np.arange(5, 15)
     with pytest.warns(SlalomWarning, match=r"do not determine the importance of \d+ of 10 tokens"):
-        found = slalom_fit_fidel(f, document, num_samples=300, max_deletions=2, any_size=0, solver=Optimum(penalty=1.0))
+        found = fidel(f, document, num_samples=300, max_deletions=2, any_size=0, solver=Optimum(penalty=1.0))
     assert found.undetermined and set(found.undetermined) <= set(document.tolist())
 
 
@@ -301,7 +266,7 @@ def test_the_error_on_fresh_samples_is_what_it_says():
     f, document = attention_model(seed=2), np.arange(5, 19)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SlalomWarning)
-        found = slalom_fit_fidel(f, document, num_samples=3000, any_size=0.5)
+        found = fidel(f, document, num_samples=3000, any_size=0.5)
     rng = np.random.default_rng(99)
     for reported, keep in (
         (found.fresh_mse, deletions(14, 4000, 5, "uniform", rng)),
@@ -311,7 +276,7 @@ def test_the_error_on_fresh_samples_is_what_it_says():
         squares = (f(left) - found.slalom.predict_many(left)) ** 2
         # 150 fresh samples: five standard errors of their mean.
         assert abs(reported - squares.mean()) < 5 * squares.std() / np.sqrt(150)
-    assert np.isnan(slalom_fit_eff(toy(0, 3).predict_many, toy(0, 3).ids, num_samples=9).fresh_mse)
+    assert np.isnan(eff(toy(0, 3).predict_many, toy(0, 3).ids, num_samples=9).fresh_mse)
 
 
 @pytest.mark.parametrize("fit", FITS)
@@ -323,22 +288,20 @@ def test_fixed_importances_stay_and_values_are_the_best(fit):
     flat = fit(truth.predict_many, truth.ids, importances=dict.fromkeys(fixed, 0.0), solver=Optimum(penalty=0))
     np.testing.assert_allclose(flat.slalom.s, 0, atol=1e-12)
     assert flat.mse > 1e-4
-    with pytest.raises(ValueError, match="importances: expected None with the solver"):
-        fit(truth.predict_many, truth.ids, importances=fixed, solver="paper")
 
 
-@pytest.mark.parametrize("fit", FITS)
-def test_classes_with_importances_of_their_own(fit):
+@pytest.mark.parametrize("kind", ["eff", "fidel"])
+def test_classes_with_importances_of_their_own(kind):
     truths = [toy(20 + c, 5) for c in range(3)]
     truths = [dataclasses.replace(truth, ids=np.arange(5)) for truth in truths]
     box = Counted(lambda sequences: np.stack([truth.predict_many(sequences) for truth in truths], axis=1))
-    found = slalom_fit_classes(box, np.arange(5), fit, num_samples=300)
+    found = fit_slalom_classes(box, np.arange(5), kind=kind, num_samples=300)
     assert len(found) == 3 and len(box.sequences) == len(set(box.sequences))
     assert max(max(errors(one, truth)) for one, truth in zip(found, truths, strict=True)) < EXACT
-    shared = fit(box, np.arange(5), num_samples=300)
+    shared = fit_slalom(box, np.arange(5), kind, 300)
     assert shared.mse > 1e-3
     with pytest.raises(ValueError, match="f: expected outputs of several classes"):
-        slalom_fit_classes(toy(0, 3).predict_many, toy(0, 3).ids, fit)
+        fit_slalom_classes(toy(0, 3).predict_many, toy(0, 3).ids, kind=kind)
 
 
 def test_the_black_box_gets_no_more_sequences_at_a_time_than_it_wants():
@@ -348,7 +311,7 @@ def test_the_black_box_gets_no_more_sequences_at_a_time_than_it_wants():
         sizes.append(len(sequences))
         return truth.predict_many(sequences)
 
-    slalom_fit_fidel(f, truth.ids, num_samples=100, batch_size=7)
+    fidel(f, truth.ids, num_samples=100, batch_size=7)
     assert max(sizes) == 7
 
 
@@ -424,10 +387,10 @@ def test_the_seed_decides_and_a_generator_is_taken(fit, design):
 def test_eff_asks_for_pairs_and_fidel_for_deletions_in_order():
     document = [9, 5, 14, 9, 30, 21, 7]
     box = Counted(attention_model())
-    slalom_fit_eff(box, document, num_samples=20)
+    eff(box, document, num_samples=20)
     assert all(len(s) == 2 and set(s) <= set(document) for s in box.sequences)
     box = Counted(attention_model())
-    slalom_fit_fidel(box, document, num_samples=200, any_size=0)
+    fidel(box, document, num_samples=200, any_size=0)
     for s in box.sequences:
         rest = iter(document)
         assert 2 <= len(s) <= 7 and all(any(t == d for d in rest) for t in s)  # a subsequence
@@ -441,12 +404,13 @@ def test_short_and_long_samples_are_the_same_problem():
     index = rng.integers(6, size=(40, 3))
     index[:6] = np.arange(6)[:, None]
     counts = np.stack([np.bincount(row, minlength=6) for row in index]).astype(float)
-    short, long = ShortSamples(index, 6), LongSamples(counts)
+    short, long = ShortSamples(index, 6), Samples(counts)
     s, v, f = rng.normal(size=6), rng.normal(size=(6, 2)), rng.normal(size=(40, 2))
     weight = np.full(40, 1 / 40)
-    np.testing.assert_allclose(outputs(short, s, v), outputs(long, s, v), atol=1e-14)
+    problems = [Problem(samples, f, weight) for samples in (short, long)]
+    np.testing.assert_allclose(*(problem.residuals(s, v) for problem in problems), atol=1e-14)
     rng = np.random.default_rng(0)
-    ends = [LEAST_SQUARES.solve(Problem(samples, f, weight), lambda *_: None, rng) for samples in (short, long)]
+    ends = [LEAST_SQUARES.solve(problem, lambda *_: None, rng) for problem in problems]
     assert ends[0].mse == pytest.approx(ends[1].mse, rel=1e-6)
 
 
@@ -454,23 +418,15 @@ def test_the_start_alone_finds_an_exact_slalom():
     truth = toy(3, 9)
     index = short_sequences(9, 40, 2, "balanced", np.random.default_rng(0))
     f = truth.predict_many(list(truth.ids[index]))[:, None]
-    np.testing.assert_allclose(linear_start(ShortSamples(index, 9), f, np.full(40, 1 / 40)), truth.s, atol=1e-9)
+    np.testing.assert_allclose(
+        linear_start(Problem(ShortSamples(index, 9), f, np.full(40, 1 / 40))), truth.s, atol=1e-9
+    )
 
 
 def test_long_samples_whose_masses_underflow():
-    samples = LongSamples(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]))
+    samples = Samples(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]))
     alpha = samples.alpha(np.array([0.0, -2000.0, -2000.0]))
     np.testing.assert_allclose(alpha, [[1, 0, 0], [0, 1 / 3, 2 / 3]], atol=1e-15)
-
-
-def test_simplex_least_squares_against_scipy():
-    rng = np.random.default_rng(0)
-    for V in (1, 2, 5, 12):
-        E = rng.normal(size=(V + 3, V)) + 0.5
-        x = simplex_least_squares(E.T @ E)
-        expected, _ = nnls(np.vstack([E / np.linalg.norm(E, axis=0).max(), np.ones(V)]), np.r_[np.zeros(V + 3), 1.0])
-        np.testing.assert_allclose(x, expected / expected.sum(), atol=1e-8)
-        assert x.min() >= 0 and x.sum() == pytest.approx(1)
 
 
 # --- at the door
@@ -480,11 +436,11 @@ def test_simplex_least_squares_against_scipy():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"solver": "adam"}, ValueError, "solver: expected 'optimum', 'paper' or a solver"),
+        ({"solver": "adam"}, ValueError, "solver: expected a solver such as Optimum"),
         ({"design": "sobol"}, ValueError, "design: expected one of"),
         ({"num_samples": 0}, ValueError, "num_samples: expected an integer >= 1, got 0"),
         ({"num_samples": 2.5}, ValueError, "num_samples: expected an integer >= 1, got 2.5"),
-        ({"solver": Optimum}, TypeError, "missing"),
+        ({"solver": Optimum}, ValueError, "solver: expected a solver such as Optimum"),
         ({"epochs": 3}, TypeError, "unexpected keyword argument 'epochs'"),
         ({"batch_size": 0}, ValueError, "batch_size: expected an integer >= 1, got 0"),
         ({"importances": [0.0, 1.0, 2.0]}, TypeError, "importances: expected a mapping"),
@@ -505,13 +461,31 @@ def test_bad_documents_and_black_boxes_are_errors(fit):
         fit(attention_model(), [1.5])
     with pytest.raises(ValueError, match="number the tokens first"):
         fit(attention_model(), ["good", "film"])
-    with pytest.raises(ValueError, match="f: expected finite numbers, got nan"):
+    with pytest.raises(ValueError, match="f: expected finite outputs, got nan"):
         fit(lambda sequences: np.full(len(sequences), np.nan), [5, 9])
     with pytest.raises(ValueError, match=r"f: expected \(\d+,\) or \(\d+, C\) outputs, got shape \(\)"):
         fit(lambda sequences: 1.0, [5, 9])
-    own = "length" if fit is slalom_fit_eff else "max_deletions"
+    own = "length" if fit is eff else "max_deletions"
     with pytest.raises(ValueError, match=f"{own}: expected an integer >= 1, got 0"):
         fit(attention_model(), [5, 9], **{own: 0})
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("eff", {"max_deletions": 3}),
+        ("eff", {"any_size": 0}),
+        ("eff", {"replacement": 7}),
+        ("eff", {"special": [5]}),
+        ("fidel", {"length": 3}),
+    ],
+)
+def test_an_option_of_the_other_kind_is_an_error(kind, options):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name}: expected kind="):
+        fit_slalom(attention_model(), [5, 9, 14], kind=kind, **options)
+    with pytest.raises(ValueError, match="kind: expected one of"):
+        fit_slalom(attention_model(), [5, 9, 14], kind="exact")
 
 
 @pytest.mark.parametrize("fit", FITS)
@@ -522,7 +496,7 @@ def test_too_few_samples_are_announced(fit):
 
 
 def test_an_unfinished_fit_says_so():
-    fit = slalom_fit_fidel(attention_model(), [5, 9, 14, 21, 30], solver=Optimum(max_iter=1))
+    fit = fidel(attention_model(), [5, 9, 14, 21, 30], solver=Optimum(max_iter=1))
     assert not fit.converged and fit.iterations == 1
 
 
@@ -530,10 +504,9 @@ def test_an_unfinished_fit_says_so():
 
 
 @pytest.mark.parametrize("fit", FITS)
-@pytest.mark.parametrize("solver", ["optimum", "paper"])
-def test_progress_is_reported(fit, solver):
+def test_progress_is_reported(fit):
     seen = []
-    fit(attention_model(), [5, 9, 14, 21, 30, 41], progress=lambda *report: seen.append(report), solver=solver)
+    fit(attention_model(), [5, 9, 14, 21, 30, 41], progress=lambda *report: seen.append(report))
     assert {stage for stage, _, _ in seen} - {"penalty"} == {"model", "fit"}
     assert all(0 <= done <= total for _, done, total in seen)
 
@@ -551,7 +524,7 @@ def test_a_bar_on_a_terminal_and_none_elsewhere(monkeypatch):
     truth = toy(0, 6)
     for stream, progress, shown in ((Terminal(), None, True), (Terminal(), False, False), (io.StringIO(), None, False)):
         monkeypatch.setattr("sys.stderr", stream)
-        slalom_fit_eff(truth.predict_many, truth.ids, progress=progress)
+        eff(truth.predict_many, truth.ids, progress=progress)
         assert ("SLALOM: model" in stream.getvalue()) == shown
 
 

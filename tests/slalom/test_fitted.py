@@ -5,18 +5,10 @@ import warnings
 import numpy as np
 import pytest
 
-from attn_closed_form import (
-    Slalom,
-    SlalomFit,
-    SlalomWarning,
-    load_demo_model,
-    predict_many,
-    random_weights,
-    shapley,
-    slalom_fit_fidel,
-)
-from attn_closed_form.slalom.fitted import MATTERS, _warn_undetermined
-from attn_closed_form.slalom.solvers import Alternation, Optimum
+from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model, predict_many, random_weights, shapley
+from attn_closed_form.slalom import Optimum, SlalomFit
+from attn_closed_form.slalom.fit import MATTERS, _warn_undetermined
+from benchmarks.p2_solvers import Alternation
 
 CLS, SEP, MASK = 101, 102, 103
 
@@ -44,7 +36,7 @@ def test_a_token_in_the_place_of_absent_ones_gets_scores():
     document = np.array([5, 9, 14, 21, 30, 9, 7])
     truth = slalom([5, 7, 9, 14, 21, 30, MASK])
     f = Recorded(truth.predict_many)
-    found = slalom_fit_fidel(f, document, num_samples=600, replacement=MASK)
+    found = fit_slalom(f, document, num_samples=600, replacement=MASK)
     assert all(len(asked) == 7 for asked in f.asked)
     assert all(a in (d, MASK) for asked in f.asked for a, d in zip(asked, document, strict=True))
     assert max(asked.count(MASK) for asked in f.asked) == 6
@@ -71,7 +63,7 @@ def test_special_tokens_stay_and_are_the_background():
     document = np.array([CLS, 5, 9, 14, SEP, 21, 30, 9, SEP])
     truth = slalom([5, 9, 14, 21, 30, CLS, SEP], seed=1)
     f = Recorded(truth.predict_many)
-    found = slalom_fit_fidel(f, document, num_samples=600, special=(CLS, SEP))
+    found = fit_slalom(f, document, num_samples=600, special=(CLS, SEP))
     for asked in f.asked:
         assert [token for token in asked if token > 100] == [CLS, SEP, SEP] and len(asked) > 3
     assert found.slalom.ids.tolist() == [5, 9, 14, 21, 30]
@@ -89,7 +81,7 @@ def test_special_and_replaced_tokens_together():
     document = np.array([CLS, 5, 9, 14, 21])
     truth = slalom([5, 9, 14, 21, CLS, MASK], seed=2)
     f = Recorded(truth.predict_many)
-    found = slalom_fit_fidel(f, document, num_samples=400, special=[CLS], replacement=MASK)
+    found = fit_slalom(f, document, num_samples=400, special=[CLS], replacement=MASK)
     assert all(asked[0] == CLS and len(asked) == 5 for asked in f.asked)
     assert found.slalom.ids.tolist() == [5, 9, 14, 21, MASK] and found.fresh_mse < 1e-15
 
@@ -117,12 +109,12 @@ def test_special_and_replaced_tokens_together():
 )
 def test_impossible_tokens_are_errors(options, error, message):
     with pytest.raises(error, match=message):
-        slalom_fit_fidel(slalom([5, 9, CLS]).predict_many, [CLS, 5, 9], **options)
+        fit_slalom(slalom([5, 9, CLS]).predict_many, [CLS, 5, 9], **options)
 
 
 def test_special_tokens_that_do_not_occur_change_nothing():
     truth = slalom([5, 9, 14])
-    runs = [slalom_fit_fidel(truth.predict_many, [5, 9, 14, 9], special=ids) for ids in ((), (CLS,))]
+    runs = [fit_slalom(truth.predict_many, [5, 9, 14, 9], special=ids) for ids in ((), (CLS,))]
     assert (runs[0].slalom.s == runs[1].slalom.s).all() and runs[1].slalom.s_background == -np.inf
 
 
@@ -158,7 +150,7 @@ def test_the_default_fit_of_the_shipped_model_does_not_warn_of_what_does_not_mat
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", SlalomWarning)
-        slalom_fit_fidel(lambda sequences: predict_many(model.weights, sequences)[:, 0], document, num_samples=1500)
+        fit_slalom(lambda sequences: predict_many(model.weights, sequences)[:, 0], document, num_samples=1500)
 
 
 # --- scores and their errors
@@ -169,7 +161,7 @@ def test_the_table_has_scores_and_errors():
     document = np.array([5, 9, 14, 21, 30])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SlalomWarning)
-        fit = slalom_fit_fidel(lambda s: predict_many(weights, s)[:, 0], document, num_samples=400)
+        fit = fit_slalom(lambda s: predict_many(weights, s)[:, 0], document, num_samples=400)
     lines = fit._replace(undetermined=(9,)).table({5: "film", 9: "good"}).splitlines()
     assert lines[0].split() == ["token", "importance", "value"]
     order = fit.slalom.ids[np.argsort(-fit.slalom.s)]

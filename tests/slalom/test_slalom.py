@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attn_closed_form import (
-    Slalom,
-    predict,
-    predict_many,
-    random_weights,
-    slalom_from_weights,
-    slalom_linearized,
-    slalom_recover,
-    slalom_to_weights,
-)
+from attn_closed_form import Slalom, predict, predict_many, random_weights
+from attn_closed_form.slalom import slalom_from_weights, slalom_linearized, slalom_recover, slalom_to_weights
 
 ALGEBRA = 1e-12  # equal but for rounding
 RECOVERY = 1e-10  # a logarithm of differences of outputs costs a few digits

@@ -5,11 +5,8 @@ import pytest
 
 from attn_closed_form import Slalom
 from attn_closed_form.slalom.design import short_sequences
-from attn_closed_form.slalom.least_squares import Problem, descend
-from attn_closed_form.slalom.paper_solvers import sgd, simplex_least_squares
-from attn_closed_form.slalom.polish import START_FLOOR, linear_start
+from attn_closed_form.slalom.least_squares import START_FLOOR, Problem, ShortSamples, descend, linear_start
 from attn_closed_form.slalom.recover import ask
-from attn_closed_form.slalom.samples import ShortSamples, mean_squared_error
 
 
 def silent(*_):
@@ -23,27 +20,6 @@ def slalom_samples(seed=3, V=9, n=60):
     index = short_sequences(V, n, 2, "balanced", rng)
     samples = ShortSamples(index, V)
     return truth, samples, truth.predict_many(list(index))[:, None], np.full(len(index), 1 / len(index))
-
-
-def test_two_steps_of_sgd_go_down_the_gradient_of_their_batches():
-    """From s = v = 0 the first step moves v alone; the second moves both."""
-    _, samples, f, weight = slalom_samples()
-    rate, size = 0.3, 16
-    end = sgd(samples, f, weight, silent, np.random.default_rng(5), rate, size, 2)
-    draws = np.random.default_rng(5).choice(len(f), size=(2, size), p=weight)
-    x = np.zeros(2 * samples.V)
-    for rows in draws:
-        batch, even = samples.take(rows), np.full(size, 1 / size)
-
-        def loss(x, batch=batch, rows=rows, even=even):
-            return mean_squared_error(batch, f[rows], even, x[: samples.V], x[samples.V :, None])
-
-        step = 1e-5 * np.eye(x.size)
-        x = x - rate * np.array([(loss(x + e) - loss(x - e)) / 2e-5 for e in step])
-    s, v = x[: samples.V], x[samples.V :]
-    assert np.abs(s).max() > 1e-3
-    np.testing.assert_allclose(end.s, s - s.mean(), atol=1e-8)
-    np.testing.assert_allclose(end.v[:, 0], v, atol=1e-8)
 
 
 def test_an_exact_start_is_the_end_wherever_its_zero_is():
@@ -69,26 +45,12 @@ def test_outputs_of_two_shapes_are_refused():
         ask(changes_its_mind, [np.array([1])] * 5, batch_size=3)
 
 
-@pytest.mark.parametrize("V", [2, 5, 12])
-def test_the_masses_are_optimal(V):
-    """At the minimum of x^T G x on the simplex the gradient is least, and equal, where x is positive."""
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        J = rng.normal(size=(V, V)) + rng.normal(size=V) * 2
-        G = J.T @ J
-        x = simplex_least_squares(G)
-        gradient = G @ x
-        assert x.sum() == pytest.approx(1)
-        assert (x >= 0).all()
-        assert gradient.min() >= x @ gradient - 1e-9 * np.abs(G).max()
-
-
 def test_a_linear_start_is_finite_where_the_linear_problem_has_negative_masses():
     """Such masses have no logarithm; they become a small share of the largest."""
     _, samples, _, weight = slalom_samples()
     spreads = []
     for seed in range(20):
-        s = linear_start(samples, np.random.default_rng(seed).normal(size=(len(weight), 1)), weight)
+        s = linear_start(Problem(samples, np.random.default_rng(seed).normal(size=(len(weight), 1)), weight))
         assert np.isfinite(s).all()
         spreads.append(np.ptp(s))
     assert max(spreads) == pytest.approx(-np.log(START_FLOOR))

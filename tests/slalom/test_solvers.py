@@ -1,16 +1,16 @@
 """How the optimum is chosen: options, the search for a penalty, held-out samples, values that can be believed."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from attn_closed_form import Slalom
-from attn_closed_form.slalom import solvers
+from attn_closed_form.slalom import optimum as module
 from attn_closed_form.slalom.design import any_size
-from attn_closed_form.slalom.least_squares import Problem
-from attn_closed_form.slalom.samples import LongSamples, outputs
-from attn_closed_form.slalom.solvers import FIRST, STRONGER, WEAKER, Alternation, Optimum, Sgd, _Trial
+from attn_closed_form.slalom.least_squares import Problem, Samples
+from attn_closed_form.slalom.optimum import FIRST, STRONGER, WEAKER, Optimum, _Trial
 
 
 def silent(*_):
@@ -20,8 +20,8 @@ def silent(*_):
 def rough(seed=0, n=200, V=6, noise=0.3):
     """A problem that is no SLALOM."""
     rng = np.random.default_rng(seed)
-    samples = LongSamples(any_size(V, n, rng).astype(float))
-    f = outputs(samples, rng.normal(size=V), rng.normal(size=(V, 1))) + noise * rng.normal(size=(n, 1))
+    samples = Samples(any_size(V, n, rng).astype(float))
+    f = samples.rows(samples.alpha(rng.normal(size=V)), rng.normal(size=(V, 1))) + noise * rng.normal(size=(n, 1))
     return Problem(samples, f, np.full(n, 1 / n))
 
 
@@ -45,7 +45,7 @@ def chosen(optimum, families, seed=0):
 
 
 def both_families(problem):
-    return [problem, problem._replace(background=True, samples=problem.samples.with_background())]
+    return [problem, replace(problem, background=True, samples=problem.samples.with_background())]
 
 
 def test_weaker_penalties_are_tried_while_they_help(monkeypatch):
@@ -70,11 +70,11 @@ def test_the_first_penalty_stays_if_no_other_is_better(monkeypatch):
 
 def test_no_penalty_is_chosen_whose_values_cannot_be_believed(monkeypatch):
     problem = both_families(rough())[1]
-    monkeypatch.setattr(solvers, "BELIEVABLE", 1e-3)
+    monkeypatch.setattr(module, "BELIEVABLE", 1e-3)
     trials = Optimum()._search(problem, np.arange(150), np.arange(150, 200), silent)
     assert [trial.penalty for trial in trials] == [FIRST]  # both sides were tried, and their values are too large
     assert not Optimum()._try(problem, 1e-6, problem.start(), np.arange(150), np.arange(150, 200)).believable
-    monkeypatch.setattr(solvers, "BELIEVABLE", 1e6)
+    monkeypatch.setattr(module, "BELIEVABLE", 1e6)
     assert len(Optimum()._search(problem, np.arange(150), np.arange(150, 200), silent)) > 1
 
 
@@ -130,7 +130,7 @@ def test_a_stretch_of_the_samples_is_held_out(monkeypatch):
         assert held.tolist() == [(held[0] + i) % 55 for i in range(11)]
         assert np.sort(np.r_[used, held]).tolist() == list(range(55))
     seen.clear()
-    monkeypatch.setattr(solvers, "COMPARED", 20)
+    monkeypatch.setattr(module, "COMPARED", 20)
     Optimum(background=False).solve(rough(n=55), silent, np.random.default_rng(0))
     assert all(used.size == np.unique(used).size == 20 for used, _ in seen)
 
@@ -139,40 +139,39 @@ def test_a_trial_is_measured_on_the_samples_that_it_has_not_seen():
     problem = rough(n=80)
     used, held = np.arange(60), np.arange(60, 80)
     trial = Optimum()._try(problem, 1e-3, problem.start(), used, held)
-    found = solvers.descend(
-        problem.take(used)._replace(penalty=1e-3),
+    found = module.descend(
+        replace(problem.take(used), penalty=1e-3),
         problem.start(),
         30.0,
-        solvers.ROUGH_STEPS,
-        solvers.ROUGH_TOL,
+        module.ROUGH_STEPS,
+        module.ROUGH_TOL,
         silent,
     )
     test = problem.take(held)
-    rest = test.f - outputs(test.samples, found.s, found.v)
-    np.testing.assert_allclose(trial.squares, rest[:, 0] ** 2)
+    np.testing.assert_allclose(trial.squares, test.residuals(found.s, found.v)[:, 0] ** 2)
     np.testing.assert_allclose(trial.weight, 1 / 20)
     assert trial.penalty == 1e-3 and (trial.s == found.s).all()
 
 
 def test_the_penalty_is_raised_until_values_can_be_believed(monkeypatch):
     problem = rough(1, n=100, V=10, noise=1.0)
-    limit = solvers.BELIEVABLE * np.ptp(problem.f)
+    limit = module.BELIEVABLE * np.ptp(problem.f)
 
     def furthest(found):
         return np.abs(found.v - problem.centre).max()
 
     free = Optimum(penalty=1e-9, background=False).solve(problem, silent, np.random.default_rng(0))
     assert free.penalty == 1e-9
-    monkeypatch.setattr(Optimum, "_choose", lambda self, families, *_: (problem._replace(penalty=1e-9), free.s))
+    monkeypatch.setattr(Optimum, "_choose", lambda self, families, *_: (replace(problem, penalty=1e-9), free.s))
     tight = 0.6 * furthest(free) / np.ptp(problem.f)
-    monkeypatch.setattr(solvers, "BELIEVABLE", tight)
+    monkeypatch.setattr(module, "BELIEVABLE", tight)
     found = Optimum(background=False).solve(problem, silent, np.random.default_rng(0))
     assert furthest(found) <= tight * np.ptp(problem.f) < furthest(free)
     steps = np.log10(found.penalty / 1e-9)
     assert steps >= 1 and steps == pytest.approx(round(steps))  # by factors of ten, and no further than needed
-    before = solvers.descend(problem._replace(penalty=found.penalty / 10), free.s, 30.0, 200, 1e-6, silent)
+    before = module.descend(replace(problem, penalty=found.penalty / 10), free.s, 30.0, 200, 1e-6, silent)
     assert furthest(before) > tight * np.ptp(problem.f)
-    monkeypatch.setattr(solvers, "BELIEVABLE", 0.0)  # which no penalty reaches: it ends all the same
+    monkeypatch.setattr(module, "BELIEVABLE", 0.0)  # which no penalty reaches: it ends all the same
     assert Optimum(background=False).solve(problem, silent, np.random.default_rng(0)).penalty == pytest.approx(1.0)
     assert limit > 0
 
@@ -194,7 +193,7 @@ def test_an_exact_slalom_wider_than_the_spread_is_not_returned_as_it_is():
     truth = Slalom(np.arange(5), [3.0, 0.0, -3.0, 1.0, -1.0], [1.0, -1.0, 2.0, 0.0, 0.5])
     masks = any_size(5, 60, np.random.default_rng(0))
     f = truth.predict_many([np.flatnonzero(row) for row in masks])[:, None]
-    problem = Problem(LongSamples(masks.astype(float)), f, np.full(60, 1 / 60))
+    problem = Problem(Samples(masks.astype(float)), f, np.full(60, 1 / 60))
     wide, narrow = (Optimum(max_spread=m).solve(problem, silent, np.random.default_rng(0)) for m in (6.1, 5.9))
     assert wide.penalty == 0 and np.ptp(wide.s[:5]) == pytest.approx(6.0)
     assert not wide.background
@@ -225,10 +224,6 @@ def test_impossible_penalties(penalty):
         (lambda: Optimum(tol=0.0), "tol: expected a positive number, got 0.0"),
         (lambda: Optimum(tol="1"), "tol: expected a positive number, got '1'"),
         (lambda: Optimum(max_spread=True), "max_spread: expected a positive number, got True"),
-        (lambda: Sgd(learning_rate=0), "learning_rate: expected a positive number"),
-        (lambda: Sgd(batch_size=0), "batch_size: expected a positive number"),
-        (lambda: Sgd(steps=np.nan), "steps: expected a positive number"),
-        (lambda: Alternation(rounds=0), "rounds: expected a positive number"),
     ],
 )
 def test_impossible_options(make, message):

@@ -22,9 +22,9 @@ import numpy as np
 
 from ..._types import Array, Ids, Tokens
 from ...slalom.design import deletions, distinct
-from ...slalom.fitted import fit_sequences
+from ...slalom.fit import fit_sequences
+from ...slalom.optimum import Optimum
 from ...slalom.slalom import Slalom, as_ids
-from ...slalom.solvers import Optimum
 from .predict import predict_many
 from .score_tables import as_tokens, pad
 from .weights import AttentionWeights
@@ -94,7 +94,7 @@ def slalom_from_weights(
     tokens : a document. Needed where positions matter; with several heads it adds the best single SLALOM, fitted as
         by Algorithm 2 to the model with up to `max_deletions` tokens replaced by [UNK]
     gamma : sum of the importances, over the ids of each SLALOM
-    num_samples, max_deletions, seed : of that fit, see `slalom_fit_fidel`
+    num_samples, max_deletions, seed : of that fit, see `fit_slalom`
     max_spread : bound on the difference between the largest and the smallest importance of the fitted SLALOM
 
     Returns

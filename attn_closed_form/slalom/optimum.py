@@ -1,41 +1,36 @@
-"""The solvers of a SLALOM fit, with their options: the optimum, which is the default, and P2's two loops.
+"""Which least squares a SLALOM fit minimizes: the penalty and the background.
 
-**Why a penalty.** The least-squares SLALOM of a black box that is none may lie at infinity: the mass e^s of a token
+**Why a penalty.** The least-squares SLALOM of a black box that is not one may lie at infinity: the mass e^s of a token
 vanishes while mass times value stays, because removing the token changes the output but hardly the weights of the
 others. The samples then determine the product and not its factors, and the value can be anything. So the optimum
-minimises
+minimizes
 
     MSE + (penalty / V) (sum_j |v_j - mean f|^2 + Var(f) sum_j (s_j - mean s)^2)
 
 with penalty 1e-5, unless another one is better on held-out samples by more than two standard errors of the difference,
-or halves the error.
-The search goes to weaker penalties as long as they help, and to stronger ones if they do not: a search that comes from
-strong penalties can be caught where the background holds all the mass. If the fit then has a value further than 5 times
-the range of f from its mean, the penalty is raised until it has none. Tokens whose importance still comes from the
-penalty rather than from the samples are named in the result.
+or halves the error. The search goes to weaker penalties as long as they help, and to stronger ones if they do not: a
+search that comes from strong penalties can be caught where the background holds all the mass. If the fit then has a
+value further than 5 times the range of f from its mean, the penalty is raised until it has none. The result lists the
+tokens whose importance still comes from the penalty rather than from the samples.
 
-**Why a background.** Special tokens and padding hold mass in every sequence. On the shipped model, which pads to 256
-positions, a background lowers the error on subsets of any size. It is kept
-unless the error on held-out samples without it is at most 2 % larger, weighted like the fit and with all samples alike.
-In sequences of one length (SLALOM-eff) it is not needed: every token can take its share.
+**Why a background.** Special tokens and padding hold mass in every sequence. On a model that pads to 256 positions, a
+background lowers the error on subsets of any size. It is kept unless the error on held-out samples without it is at
+most 2 % larger, weighted like the fit and with equal weights. In sequences of one length (SLALOM-eff) it is not needed:
+every token can take its share.
 
-A black box that is a SLALOM, with or without background, is found exactly; then neither penalty nor held-out samples
-play a part.
+A black box that is a SLALOM, with or without background, is found exactly, without penalty and held-out samples.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from .._progress import Report
 from .._types import Array, Ids
-from .least_squares import Problem, descend, undetermined, unpenalised
-from .paper_solvers import alternate, sgd
-from .polish import linear_start, polish
-from .samples import Solution, outputs
+from .least_squares import Problem, Solution, descend, linear_start, polish, undetermined, unpenalized
 
 # Penalties that are tried: the first, then those of one of the two sides. Each fit starts where the one before ended.
 FIRST = 1e-5
@@ -94,27 +89,29 @@ class Optimum:
             raise ValueError(f"penalty: expected a number >= 0 or None, got {self.penalty!r}")
         if self.background not in (None, False, True):
             raise ValueError(f"background: expected True, False or None, got {self.background!r}")
-        _positive(max_spread=self.max_spread, max_iter=self.max_iter, tol=self.tol)
+        for name in ("max_spread", "max_iter", "tol"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0:
+                raise ValueError(f"{name}: expected a positive number, got {value!r}")
 
     def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
         """The exact SLALOM if there is one, else the best penalised fit."""
-        plain = problem._replace(background=False)
-        heavy = problem._replace(background=True, samples=problem.samples.with_background())
-        families = {None: [plain, heavy], False: [plain], True: [heavy]}[self.background]
+        families = [problem] if self.background is not True else []
+        if self.background is not False:
+            families.append(replace(problem, background=True, samples=problem.samples.with_background()))
         if problem.fixed is None:
             for family in families:
-                found = polish(family.samples, family.f, family.weight, _linear(family), family.floor)
-                if found.mse <= EXACT * family.floor and np.ptp(found.s[: family.V]) <= self.max_spread:
-                    return found._replace(background=family.background)
-        if self.penalty == 0 and problem.fixed is None and len(families) == 1:
-            (family,) = families
-            return unpenalised(family, _linear(family), self.max_spread, self.max_iter, self.tol, report)
+                exact = polish(family, linear_start(family))
+                if exact.mse <= EXACT * family.floor and np.ptp(exact.s[: family.V]) <= self.max_spread:
+                    return exact
+            if self.penalty == 0 and len(families) == 1:
+                return unpenalized(families[0], self.max_spread, self.max_iter, self.tol, report)
         best, start = self._choose(families, report, rng)
-        found = descend(best, start, self.max_spread, self.max_iter, self.tol, report)
-        while self.penalty is None and best.penalty < STRONGEST and not _believable(best, found):
-            best = best._replace(penalty=10 * best.penalty)
-            found = descend(best, found.s, self.max_spread, self.max_iter, self.tol, report)
-        return found._replace(undetermined=undetermined(best, found))
+        solution = descend(best, start, self.max_spread, self.max_iter, self.tol, report)
+        while self.penalty is None and best.penalty < STRONGEST and not _believable(best, solution):
+            best = replace(best, penalty=10 * best.penalty)
+            solution = descend(best, solution.s, self.max_spread, self.max_iter, self.tol, report)
+        return solution._replace(undetermined=undetermined(best, solution))
 
     def _choose(self, families: list[Problem], report: Report, rng: np.random.Generator) -> tuple[Problem, Array]:
         """Family and penalty with (nearly) the least error on held-out samples, and where that fit ended.
@@ -123,9 +120,9 @@ class Optimum:
         """
         n = len(families[0].f)
         if n < 2 or (self.penalty is not None and len(families) == 1):
-            return families[0]._replace(penalty=FIRST if self.penalty is None else self.penalty), families[0].start()
-        # A stretch of samples, not samples at random: of a balanced design a random one takes just what it shows of its
-        # own tokens, and all errors on held-out samples would speak for strong penalties.
+            return replace(families[0], penalty=FIRST if self.penalty is None else self.penalty), families[0].start()
+        # A stretch of samples, not samples at random: a random sample of a balanced design takes away just what shows
+        # its tokens, and all errors on held-out samples would favor strong penalties.
         order = (np.arange(n) + rng.integers(n)) % n
         cut = max(1, int(HELD_OUT * n))
         held, used = order[:cut], rng.permutation(order[cut:])[:COMPARED]
@@ -136,8 +133,8 @@ class Optimum:
         if len(families) == 2:  # the background must earn its place
             plain = self._try(families[0], chosen.penalty, families[0].start(), used, held)
             if (plain.errors <= NEAR_BEST * chosen.errors).all():
-                return families[0]._replace(penalty=chosen.penalty), plain.s
-        return families[-1]._replace(penalty=chosen.penalty), chosen.s
+                return replace(families[0], penalty=chosen.penalty), plain.s
+        return replace(families[-1], penalty=chosen.penalty), chosen.s
 
     def _search(self, family: Problem, used: Ids, held: Ids, report: Report) -> list[_Trial]:
         """Rough fits with the first penalty, with weaker ones while they help, with stronger ones if none did."""
@@ -162,9 +159,9 @@ class Optimum:
     def _try(self, family: Problem, penalty: float, s: Array, used: Ids, held: Ids) -> _Trial:
         """A rough fit to the used samples, and its error on those that are held out."""
         training, test = family.take(used), family.take(held)
-        fit = descend(training._replace(penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, _silent)
-        rest = test.f - outputs(test.samples, fit.s, fit.v)
-        return _Trial(penalty, fit.s, (rest * rest).sum(axis=1), test.weight, _believable(family, fit))
+        fit = descend(replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, _silent)
+        r = test.residuals(fit.s, fit.v)
+        return _Trial(penalty, fit.s, (r * r).sum(axis=1), test.weight, _believable(family, fit))
 
 
 class _Trial(NamedTuple):
@@ -187,60 +184,11 @@ class _Trial(NamedTuple):
         return bool(gain.sum() > SURE * np.sqrt(gain.size) * gain.std())
 
 
-@dataclass(frozen=True)
-class Sgd:
-    """Plain gradient steps on minibatches, P2's Algorithm 1; the defaults are ours, as the paper names no values."""
-
-    learning_rate: float = 0.5
-    batch_size: int = 128
-    steps: int = 2400
-
-    def __post_init__(self) -> None:
-        _positive(learning_rate=self.learning_rate, batch_size=self.batch_size, steps=self.steps)
-
-    def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
-        """Importances and values after all steps."""
-        _refuse_fixed(problem, "Sgd")
-        return sgd(
-            problem.samples, problem.f, problem.weight, report, rng, self.learning_rate, self.batch_size, self.steps
-        )
-
-
-@dataclass(frozen=True)
-class Alternation:
-    """Values by least squares and masses by Eq. 77 in turn, P2's Algorithm 2 with Eq. 74 to 79."""
-
-    rounds: int = 20
-
-    def __post_init__(self) -> None:
-        _positive(rounds=self.rounds)
-
-    def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
-        """Importances and values when the MSE stops falling."""
-        _refuse_fixed(problem, "Alternation")
-        return alternate(problem.samples, problem.f, problem.weight, report, self.rounds)
-
-
-def _believable(problem: Problem, found: Solution) -> bool:
+def _believable(problem: Problem, solution: Solution) -> bool:
     """Whether no value is further from the mean output than a few times the range of the outputs."""
     limit = BELIEVABLE * float(np.ptp(problem.f, axis=0).max())
-    return bool(np.abs(found.v - problem.centre).max() <= limit)
-
-
-def _linear(problem: Problem) -> Array:
-    return linear_start(problem.samples, problem.f, problem.weight)
+    return bool(np.abs(solution.v - problem.centre).max() <= limit)
 
 
 def _silent(stage: str, done: int, total: int) -> None:
     pass
-
-
-def _positive(**options: float) -> None:
-    for name, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0:
-            raise ValueError(f"{name}: expected a positive number, got {value!r}")
-
-
-def _refuse_fixed(problem: Problem, name: str) -> None:
-    if problem.fixed is not None:
-        raise ValueError(f"importances: expected None with the solver {name}, which cannot hold them fixed")
