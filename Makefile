@@ -36,8 +36,15 @@ test-oldest:                       ## the tests with the oldest packages that we
 proofs: $(VENV)/.dev               ## run every statement of both papers
 	$(BIN)/python -m proofs_check
 
-mutants: $(VENV)/.dev              ## do the tests notice random changes to the mathematics?
-	$(BIN)/python -m benchmarks.mutants --workers 2 $(ARGS)
+# Runs in a copy, build/mutants, because every change is made to the file itself.
+mutants: $(VENV)/.mutants          ## do the tests notice changes to a module? ARGS="attn_closed_form/MODULE.py tests/TEST.py"
+	@test -n "$(word 2,$(ARGS))" || { echo 'name a module and its tests: make mutants ARGS="MODULE.py TEST.py"'; exit 2; }
+	rm -rf build/mutants && mkdir -p build/mutants && git ls-files -z | tar -c --null -T - | tar -x -C build/mutants
+	sed -e 's|MODULE|$(firstword $(ARGS))|' -e 's|TESTS|$(wordlist 2,99,$(ARGS))|' .ci/cosmic-ray.toml > build/mutants/config.toml
+	cd build/mutants && export PATH="$(abspath $(BIN)):$$PATH" PYTHONDONTWRITEBYTECODE=1 && cosmic-ray baseline config.toml \
+	&& cosmic-ray init config.toml session.sqlite && cr-filter-operators session.sqlite config.toml \
+	&& cr-filter-pragma session.sqlite && cosmic-ray exec config.toml session.sqlite \
+	&& cr-report --surviving-only --show-diff session.sqlite
 
 bench-device: $(VENV)/.dev         ## documents per second on every device that JAX finds; DATA=PATH for IMDB's reviews
 	$(BIN)/python -m benchmarks.device $(if $(DATA),--data $(DATA)); status=$$?; \
@@ -71,6 +78,10 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 $(VENV)/.all: pyproject.toml | $(BIN)/python
 	$(PIP) torch==2.13.0
 	$(PIP) -e '.[dev,transformers]'
+	@touch $@ $(VENV)/.dev $(VENV)/.core
+
+$(VENV)/.mutants: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[dev,mutants]'
 	@touch $@ $(VENV)/.dev $(VENV)/.core
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
