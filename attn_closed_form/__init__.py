@@ -14,16 +14,13 @@ from .explanations.methods import DEFAULT_METHODS, METHODS
 from .explanations.settings import Settings
 from .files.bags import load_bag
 from .files.model_file import load_demo_model, load_model, save_model
+from .game.budget import ToleranceError
 from .game.by_size import expected_value_by_size
-from .game.indices import Interactions, interactions
-from .game.interactions import interactions_of, shapley_interactions
+from .game.interactions import interactions
 from .game.owen import owen
 from .game.pooled_game import PooledGame, merge_tokens
-from .game.quadrature import ToleranceError
-from .game.semivalues import semivalue, semivalue_by_size, weighted_banzhaf
-from .game.shapley import banzhaf, leave_one_out, shapley
-from .lime.features import lime_features
-from .lime.limit import LimeCoefficients, lime_limit
+from .game.values import banzhaf, beta_shapley, leave_one_out, semivalue, shapley, weighted_banzhaf
+from .lime.limit import LimeCoefficients, lime_features, lime_limit
 from .lime.sampled import LimeSample, lime_sample, lime_samples_needed
 from .lime.theory import lime_first_order, lime_mean_field, lime_theorem_5_1
 from .models.bag import Bag
@@ -75,7 +72,6 @@ __all__ = [
     "Explanations",
     "GroupScores",
     "IntegratedGradients",
-    "Interactions",
     "LimeCoefficients",
     "LimeSample",
     "MeanPooledText",
@@ -99,6 +95,7 @@ __all__ = [
     "attention",
     "attention_matrices",
     "banzhaf",
+    "beta_shapley",
     "bounds",
     "classifier_lrp",
     "contrastive_reason",
@@ -117,7 +114,6 @@ __all__ = [
     "integrated_gradients",
     "integrated_gradients_report",
     "interactions",
-    "interactions_of",
     "leave_one_out",
     "lime_features",
     "lime_first_order",
@@ -139,9 +135,7 @@ __all__ = [
     "save_model",
     "save_weights",
     "semivalue",
-    "semivalue_by_size",
     "shapley",
-    "shapley_interactions",
     "sinusoidal_positions",
     "sufficient_reason",
     "tokenize",

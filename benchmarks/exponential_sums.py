@@ -1,9 +1,9 @@
-"""Make the table of short sums of exponentials that `attn_closed_form.game.quadrature` uses for 1/x on [1, R].
+"""Make the table of short sums of exponentials that `attn_closed_form.game.exponential_sums` uses for 1/x on [1, R].
 
 The best sums of k exponentials reach an error of about 16 exp(-pi^2 k / ln(8 R)) (Braess and Hackbusch, 2005). A sum
 that is nearly as good comes without an exchange algorithm. Take a long and very accurate sum, the trapezoidal rule of
-`quadrature.py` in 50 digits, as the impulse response sum_i b_i^2 e^(-lam_i (x - 1)), b_i^2 = w_i e^(-lam_i), of a
-symmetric linear system. Its Gramian over [1, R],
+`game/exponential_sums.py` in 50 digits, as the impulse response sum_i b_i^2 e^(-lam_i (x - 1)), b_i^2 = w_i
+e^(-lam_i), of a symmetric linear system. Its Gramian over [1, R],
 
     P_ij = b_i b_j int_1^R e^(-(lam_i + lam_j)(x - 1)) dx,
 
@@ -39,7 +39,7 @@ DIGITS = 50
 
 
 def long_sum(log_range: Any, eps: Any) -> tuple[list[Any], list[Any]]:
-    """Nodes and weights of the trapezoidal rule of `quadrature.py`, in many digits."""
+    """Nodes and weights of the trapezoidal rule of `game/exponential_sums.py`, in many digits."""
     import mpmath as mp
 
     h = mp.pi**2 / mp.log(520 / eps)

@@ -10,14 +10,13 @@ import numpy as np
 from attn_closed_form import (
     PooledGame,
     banzhaf,
+    beta_shapley,
     expected_value_by_size,
     interactions,
     lime_limit,
     owen,
     semivalue,
-    semivalue_by_size,
     shapley,
-    shapley_interactions,
     weighted_banzhaf,
 )
 from attn_closed_form._types import Array
@@ -30,9 +29,9 @@ SHARES = {
     "by size": 8,
     "lime": 10,
     "lime, odd settings": 12,
-    "semivalue": 3,
+    "beta shapley": 3,
     "weighted banzhaf": 3,
-    "semivalue by size": 3,
+    "semivalue": 3,
     "owen": 4,
     "index": 3,
 }
@@ -44,7 +43,7 @@ LIME = (
     (False, False, True),
 )
 DEFAULTS = (25.0, 1.0, 5000, ())
-BETAS = ((16.0, 1.0), (1.0, 4.0), (2.5, 0.5), (0.5, 0.5), (1.0, 7.25), (40.0, 40.0))
+BETAS = ((16, 1), (1, 4), (2, 3), (1, 8), (40, 40), (200, 200))
 PROBABILITIES = (0.0, 1.0, 0.25, 1e-9, 1 - 2.0**-40)
 INDICES = ("BII", "STII", "FSII", "FBII")
 
@@ -56,11 +55,11 @@ def random_settings(rng: np.random.Generator, what: str, d: int) -> tuple[Any, .
     if what.startswith("lime"):
         *settings, left_out = (options[rng.integers(len(options))] for options in LIME)
         return *settings, tuple(range(0, d, 2)) if left_out and d > 1 else ()
-    if what == "semivalue":
+    if what == "beta shapley":
         return tuple(BETAS[rng.integers(len(BETAS))])
     if what == "weighted banzhaf":
         return (PROBABILITIES[rng.integers(len(PROBABILITIES))],)
-    if what == "semivalue by size":
+    if what == "semivalue":
         return tuple((rng.integers(-3, 4, d) * 2.0 ** rng.integers(-30, 30)).tolist())
     if what == "owen":
         return tuple(rng.integers(0, d, d).tolist())
@@ -74,19 +73,19 @@ def answer(what: str, game: PooledGame, tol: float, settings: tuple[Any, ...]) -
         found = lime_limit(game, kernel_width=width, ridge=ridge, num_samples=n, tol=tol, features=features or None)
         return np.append(found.coef, found.intercept)
     if what == "interactions":
-        return shapley_interactions(game, tol)[np.triu_indices(game.d, 1)]
+        return interactions(game, tol=tol)[np.triu_indices(game.d, 1)]
     if what == "index":
-        both = interactions(game, settings[0], tol)
-        return np.concatenate([both.singles, both.pairs[np.triu_indices(game.d, 1)]])
-    if what == "semivalue by size":
-        return semivalue_by_size(game, settings, tol) / (sum(map(abs, settings)) or 1.0)
+        table = interactions(game, settings[0], tol=tol)
+        return np.concatenate([np.diagonal(table), table[np.triu_indices(game.d, 1)]])
+    if what == "semivalue":
+        return semivalue(game, settings, tol) / (sum(map(abs, settings)) or 1.0)
     if what == "owen":
         return owen(game, settings, tol)
     functions: dict[str, Callable[..., Array]] = {
         "shapley": shapley,
         "banzhaf": banzhaf,
         "by size": expected_value_by_size,
-        "semivalue": semivalue,
+        "beta shapley": beta_shapley,
         "weighted banzhaf": weighted_banzhaf,
     }
     return functions[what](game, *settings, tol=tol)

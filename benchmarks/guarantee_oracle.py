@@ -123,7 +123,7 @@ def size_rows(d: int, weights: Sequence[Any]) -> list[list[Any]]:
     return [[w[size[k] - 1] if k >> j & 1 else -w[size[k]] for k in range(1 << d)] for j in range(d)]
 
 
-def semivalue_rows(d: int, alpha: float, beta: float) -> list[list[Any]]:
+def beta_shapley_rows(d: int, alpha: float, beta: float) -> list[list[Any]]:
     """Beta Shapley (Kwon and Zou, 2022): C(d-1, s) B(s + beta, d - 1 - s + alpha) / B(alpha, beta) on size s."""
     from flint import arb
 
@@ -140,7 +140,7 @@ def weighted_banzhaf_rows(d: int, p: float) -> list[list[Fraction]]:
     return size_rows(d, [math.comb(d - 1, s) * q**s * (1 - q) ** (d - 1 - s) for s in range(d)])
 
 
-def semivalue_by_size_rows(d: int, *weights: float) -> list[list[Fraction]]:
+def semivalue_rows(d: int, *weights: float) -> list[list[Fraction]]:
     """Any weights, over the sum of their moduli, to which the error is relative."""
     total = sum(abs(Fraction(w)) for w in weights)
     return size_rows(d, [Fraction(w) / total for w in weights]) if total else [[Fraction(0)] * (1 << d)] * d
@@ -249,9 +249,9 @@ def _rows(what: str, d: int, settings: tuple[Any, ...]) -> list[list[Any]]:
         "by size": by_size_rows,
         "interactions": interaction_rows,
         "lime": lime_rows,
-        "semivalue": semivalue_rows,
+        "beta shapley": beta_shapley_rows,
         "weighted banzhaf": weighted_banzhaf_rows,
-        "semivalue by size": semivalue_by_size_rows,
+        "semivalue": semivalue_rows,
         "owen": owen_rows,
         "index": index_rows,
     }

@@ -35,11 +35,10 @@ from attn_closed_form import (
     random_weights,
 )
 from attn_closed_form._types import Array
-from attn_closed_form.lime.hahn import size_moments
 from attn_closed_form.lime.kernel import Settings, kernel
-from attn_closed_form.lime.kernel_rule import ladder, size_rule
 from attn_closed_form.lime.moments import moments_by_recursion
 from attn_closed_form.lime.regression import regression
+from attn_closed_form.lime.rules import ladder, size_moments, size_rule
 
 from .harness import Bar, Row, best_of, relative_error, report
 from .models import benchmark_model, random_document

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form import PooledGame, pooled_game, predict_many, shapley, shapley_interactions
+from attn_closed_form import PooledGame, interactions, pooled_game, predict_many, shapley
 from attn_closed_form._types import Array
 
 from .harness import Bar, best_of, relative_error, report
@@ -156,7 +156,7 @@ def scaling_rows() -> tuple[list[dict[str, Any]], list[Bar]]:
 def interaction_row() -> tuple[dict[str, Any], Bar]:
     weights, _ = benchmark_model(SEED)
     game = pooled_game(weights, random_document(weights, 240, SEED))
-    seconds = best_of(lambda: shapley_interactions(game), repeats=5).best
+    seconds = best_of(lambda: interactions(game), repeats=5).best
     row = {"players": 240, "method": f"all pairs, {weights.K} heads", "seconds": seconds}
     return row, Bar("interactions at d = 240, seconds", seconds, "<=", 2.0)
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form import DEFAULT_METHODS, METHODS, TextClassifier, interactions_of, load_demo_model
+from attn_closed_form import DEFAULT_METHODS, METHODS, TextClassifier, interactions, load_demo_model
 from benchmarks.harness import Bar, relative_error, report
 
 SEED = 0
@@ -104,7 +104,7 @@ def explain(model: TextClassifier, text: str, options: dict[str, Any]) -> dict[s
     """Scores by method, or the interactions of a player."""
     if "player" in options:
         game = model.explain(text, "leave-one-out")["leave-one-out"].game
-        return {"interactions": interactions_of(game, options["player"])}
+        return {"interactions": interactions(game, player=options["player"])}
     return {name: e.scores for name, e in model.explain(text, **options).items()}
 
 

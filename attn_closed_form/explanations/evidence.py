@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from .._types import Array, Ids, Masks, Span
-from ..game.budget import guaranteed_error
+from ..game.budget import ToleranceError, guaranteed_error
 from ..game.pooled_game import PooledGame
-from ..game.quadrature import ToleranceError
 from ..lime.sampled import LimeSample, lime_sample
 from ..models.protocol import FitReport, Model, Resolved, Units, probabilities
 

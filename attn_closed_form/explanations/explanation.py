@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._types import Array, Span
-from ..game.interactions import shapley_interactions
+from ..game.interactions import interactions
 from ..game.pooled_game import PooledGame
 from .answers import GroupScores, Reasons, group_scores, reasons
 from .evidence import Evidence
@@ -145,8 +145,8 @@ class Explanation:
         return [(self.labels[j], float(self.scores[j])) for j in order]
 
     def interactions(self, tol: float = 1e-10) -> Array:
-        """(d, d) Shapley interactions of the same players (see `shapley_interactions`)."""
-        return shapley_interactions(self.game, tol)
+        """(d, d) Shapley interactions of the same players (see `interactions`)."""
+        return interactions(self.game, tol=tol)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, ready for `json.dumps`."""

@@ -28,8 +28,8 @@ import numpy as np
 
 from .._types import Array
 from ..game.pooled_game import PooledGame
-from ..game.shapley import banzhaf, leave_one_out, shapley
-from ..game.shapley_sampled import shapley_sample
+from ..game.sampled import shapley_sample
+from ..game.values import banzhaf, leave_one_out, shapley
 from ..lime.limit import lime_limit
 from .evidence import Evidence, Scored
 

@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .exponential_sums import EPS_MIN
 from .pooled_game import PooledGame
-from .quadrature import EPS_MIN, ToleranceError
 
 ULP = 2.0**-53
 # Rounding in ulps: of each factor of a plain product, and of everything else.
@@ -35,6 +35,10 @@ OUTPUT = 8 * ULP
 LARGE = 2.0**900
 # Loosest relative error of 1/D that is asked for.
 EPS_LOOSE = 0.01
+
+
+class ToleranceError(ValueError):
+    """The requested accuracy cannot be guaranteed in floating point."""
 
 
 class Budget(NamedTuple):

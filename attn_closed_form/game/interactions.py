@@ -1,13 +1,22 @@
-"""Shapley interactions of pairs of players: the whole table, or the row of one player at the cost of Shapley values.
+"""Interaction indices of pairs of players: the whole table, or the row of one player at the cost of Shapley values.
 
-The Shapley interaction index (Grabisch and Roubens, 1999) of i and j is the mean of the second difference f(S + i + j)
-- f(S + i) - f(S + j) + f(S) over sizes, then over coalitions S without i and j. Like the Shapley value it is an
-integral over coin flips,
+With I_ij(p) the mean second difference f(S + i + j) - f(S + i) - f(S + j) + f(S) when every other player is present
+with probability p, and Delta_i(p) the mean first difference (`evaluate.py`), each index is an integral over p with a
+polynomial weight:
 
-    I_ij = int_0^1 E_p[second difference in i, j] dp = int_0^1 sum_l P [ num X_i X_j + X_i Z_j + Z_i X_j ] dp
+| index | pairs | single players |
+|---|---|---|
+| SII, Shapley interaction (Grabisch and Roubens, 1999) | int I_ij dp | Shapley values, int Delta_i dp |
+| BII, Banzhaf interaction (same) | I_ij(1/2) | Banzhaf values, Delta_i(1/2) |
+| STII, Shapley-Taylor (Sundararajan et al., 2020) | int 2 (1-p) I_ij dp | f(i) - f(nobody) |
+| FSII, faithful Shapley (Tsai et al., 2023) | int 6 p (1-p) I_ij dp | int (4 - 6 p) Delta_i dp |
+| FBII, faithful Banzhaf (same) | I_ij(1/2) | Delta_i(1/2) - 1/2 sum_j I_ij(1/2) |
 
-in the notation of `engine.py`: O(L m d^2) for all pairs, and O(L m d) for one i, where it reads as a sum of X_j and
-Z_j with the weights P (num X_i + Z_i) and P X_i. Both keep |error| <= tol * max|f|.
+The papers print sums over coalitions. Ours follow from the Moebius coefficients m(T) of the game, in which Delta_i(p)
+is sum over T with i of m(T) p^(t-1): for STII, 2 t! (n-1-t)! / n! is int 2 (1-p) p^t (1-p)^(n-2-t) dp; for FSII the
+printed coefficient of m(T) for a single player is -2 (t-2) / (t (t+1)) = 4/t - 6/(t+1), and for a pair 6 / (t (t+1)).
+FBII is the best approximation of order two over all coalitions, which is the projection on products of x_i - 1/2.
+STII and FSII add up: f(nobody) plus all singles plus all pairs is f(all).
 """
 
 from __future__ import annotations
@@ -15,22 +24,39 @@ from __future__ import annotations
 import numpy as np
 
 from .._types import Array
-from .budget import Budget, budget
-from .engine import Plan, Rows, change, flip, parts, rows_of
-from .node_counts import uniform_plan
+from .evaluate import FIRST, MEAN, PAIRS, Statistic, evaluate, row
+from .laws import UNIFORM, Density, Law, Point
 from .pooled_game import PooledGame
-from .shapley import shapley
+from .values import single_changes
 
-# A second difference has twice the terms of a first one.
-AMPLIFICATION = 2.0
+HALF = Point(0.5)
+PAIR_LAWS: dict[str, Law] = {
+    "SII": UNIFORM,
+    "BII": HALF,
+    "STII": Density(((2, 0, 1),)),
+    "FSII": Density(((6, 1, 1),)),
+    "FBII": HALF,
+}
+# 4 - 6 p = 4 (1 - p) - 2 p, whose modulus has the integral 5/3.
+SINGLE_LAWS: dict[str, Law] = {**PAIR_LAWS, "FSII": Density(((4, 0, 1), (-2, 1, 0)), total=5 / 3)}
+INDICES = tuple(PAIR_LAWS)
 
 
-def shapley_interactions(game: PooledGame, tol: float = 1e-10) -> Array:
-    """Shapley interaction index of every pair, Shapley values on the diagonal. |error| <= tol * max|f| guaranteed.
+def interactions(game: PooledGame, index: str = "SII", player: int | None = None, tol: float = 1e-10) -> Array:
+    """An interaction index of all pairs, or of one player's pairs, with the index of single players on the diagonal.
+
+    |error| <= tol * max|f| is guaranteed for every number.
+
+    Parameters
+    ----------
+    game : PooledGame
+    index : "SII", "BII", "STII", "FSII" or "FBII"; see the module docstring
+    player : the row of this player alone, which takes O(L m d) instead of O(L m d^2)
+    tol : relative accuracy
 
     Returns
     -------
-    (d, d) float64, symmetric
+    (d, d) float64, symmetric; or (d,), the row of `player`
 
     Raises
     ------
@@ -40,84 +66,51 @@ def shapley_interactions(game: PooledGame, tol: float = 1e-10) -> Array:
     Examples
     --------
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
-    >>> shapley_interactions(game).round(6)      # 4/3 - 1/2 - 3/2 + 0 off the diagonal
+    >>> interactions(game).round(6)      # 4/3 - 1/2 - 3/2 + 0 off the diagonal, Shapley values on it
     array([[ 0.166667, -0.666667],
            [-0.666667,  1.166667]])
+    >>> interactions(game, "FBII", player=1).round(6)
+    array([-0.666667,  1.5     ])
     """
-    d = game.d
-    goal = budget(game, tol, AMPLIFICATION)
-    out = np.zeros((d, d))
-    if d > 1:
-        out = integrate_pairs(game, goal, uniform_plan(d, goal.p_error))
-        out += game.empty_excess / (d - 1)
-    np.fill_diagonal(out, shapley(game, tol))
-    return out
+    if index not in INDICES:
+        raise ValueError(f"index: expected one of {', '.join(INDICES)}, got {index!r}")
+    if player is not None and not 0 <= player < game.d:
+        raise ValueError(f"player: expected an index in 0..{game.d - 1}, got {player}")
+    # Pairs first: they need more of `tol` than singles, so the tol that their error names works for both.
+    statistic: Statistic = PAIRS if player is None else row(player)
+    # Singles of FBII have half the sum of d - 1 pairs: (d-1)/d of `tol` is for them, 1/d for first differences.
+    factor = max(1.0, game.d / 2) if index == "FBII" else 1.0
+    pairs = evaluate(game, PAIR_LAWS[index], statistic, tol, factor)
+    if player is None:
+        np.fill_diagonal(pairs, 0.0)
+        np.fill_diagonal(pairs, _singles(game, index, pairs, tol))
+    else:
+        pairs[player] = 0.0
+        pairs[player] = _singles(game, index, pairs, tol)[player]
+    return pairs
 
 
-def integrate_pairs(game: PooledGame, goal: Budget, plan: Plan) -> Array:
-    """(d, d) weighted sums over p of the mean second differences, with the plan's first weights for differences.
-
-    The diagonal means nothing, and nobody without any mass counts as `game.base`: the caller puts that right.
-    """
-    d = game.d
-    out = np.zeros((d, d))
-    for rows in rows_of(game, goal):
-        for batch in plan(rows.sums):
-            for here, part in parts(rows, batch):
-                P, num, sigma = flip(here, part.p, goal.precise)
-                P = P * part.w_delta[0]
-                X, Z = _signed(here, sigma)
-                right = X * (P * num / 2)[:, :, None]
-                Z *= P[:, :, None]
-                right += Z
-                for left, other in zip(X, right, strict=True):  # node by node: long sums would lose digits
-                    out += left.T @ other
-    out += out.T
-    return np.ldexp(out, game.exponent)
+def _singles(game: PooledGame, index: str, pairs: Array, tol: float) -> Array:
+    """(d,) index of the single players; `pairs` (d, d), or (d,) of one player, have a zero diagonal."""
+    if index == "STII":
+        return single_changes(game)
+    if index == "FBII":
+        return evaluate(game, HALF, FIRST, tol, float(game.d)) - pairs.sum(axis=-1) / 2
+    return evaluate(game, SINGLE_LAWS[index], FIRST, tol)
 
 
-def interactions_of(game: PooledGame, player: int, tol: float = 1e-10) -> Array:
-    """Shapley interactions of one player with every other one, O(L m d). |error| <= tol * max|f| guaranteed.
+def constant_of(game: PooledGame, index: str, table: Array, tol: float = 1e-10) -> float:
+    """The constant that belongs to a table of `interactions`: f(nobody), or that of the fit for "FBII".
 
-    Parameters
-    ----------
-    game : PooledGame
-    player : index of the player
-    tol : relative accuracy
+    The constant of "FBII" is a sum over all pairs, and d times less accurate than they are.
 
-    Returns
-    -------
-    (d,) float64, with 0 at the place of `player` itself
-
-    Examples
-    --------
-    >>> game = PooledGame.from_scores(s=[0.0, 1.0, -2.0], v=[1.0, -1.0, 4.0], s_background=0.5, v_background=0.0)
-    >>> row = interactions_of(game, 1)
-    >>> bool(np.allclose(row[[0, 2]], shapley_interactions(game)[1, [0, 2]], rtol=0, atol=1e-9))
+    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> table = interactions(game, "FSII")
+    >>> whole = constant_of(game, "FSII", table) + np.triu(table).sum()
+    >>> bool(np.isclose(whole, game.value([True, True])))
     True
     """
-    d = game.d
-    if not 0 <= player < d:
-        raise ValueError(f"player: expected an index in 0..{d - 1}, got {player}")
-    goal = budget(game, tol, AMPLIFICATION)
-    out = np.zeros(d)
-    if d == 1:
-        return out
-    plan = uniform_plan(d, goal.p_error)
-    for rows in rows_of(game, goal):
-        for batch in plan(rows.sums):
-            for here, part in parts(rows, batch):
-                P, num, sigma = flip(here, part.p, goal.precise)
-                P = P * part.w_delta[0]
-                X, Z = _signed(here, sigma, player)
-                out += change(here, (P * (num * X + Z))[None], (P * X)[None], sigma)[0]
-    out = np.ldexp(out, game.exponent) + game.empty_excess / (d - 1)
-    out[player] = 0.0
-    return out
-
-
-def _signed(rows: Rows, sigma: Array, player: int | None = None) -> tuple[Array, Array]:
-    """X and Z of all players (m, r, d), or of one (m, r), with the sign of present minus absent."""
-    pick = slice(None) if player is None else player
-    sigma = sigma[:, :, pick]
-    return rows.difference[:, pick] * sigma, rows.S[:, pick] * sigma * sigma
+    if index != "FBII":
+        return float(game.value(np.zeros(game.d, dtype=bool)))
+    mean = float(evaluate(game, HALF, MEAN, tol, float(game.d)))
+    return mean - float(np.trace(table)) / 2 - float(np.triu(table, 1).sum()) / 4

@@ -4,7 +4,7 @@ Owen (1977) lets the groups arrive in a uniform order, and within each group its
 as wholes or not at all. In coin flips, every other group is present with probability p, every other member of j's own
 group with probability q, both uniform on [0, 1]. With 1/D = sum_l w_l e^(-lam_l D) the mean of a product is the
 product of the means, and p occurs in the other groups alone, q in j's own group alone. So the double integral falls
-apart into one over p, which leaves two numbers per group and node lam, and one over q, which is that of `engine.py`
+apart into one over p, which leaves two numbers per group and node lam, and one over q, which is that of `evaluate.py`
 for the members of the group:
 
     Y_T(p) = p a_T + (1-p) b_T,            n_T(p) = p a_T alpha_T + (1-p) b_T beta_T
@@ -16,7 +16,7 @@ with a_T and b_T the product of e^(-lam gap) over the members of T that are heav
 alpha_T, beta_T what those members' heavy states add to the numerator. All of it costs O(L (m_p M + m_q d)) for M
 groups.
 
-Nodes: prod Y_T has degree M - 1 in p, so ceil(M/2) Gauss-Legendre nodes are exact; for q the bound of `node_counts.py`,
+Nodes: prod Y_T has degree M - 1 in p, so ceil(M/2) Gauss-Legendre nodes are exact; for q the bound of `terms.py`,
 applied to the members of the group with |N_0 + R_g/Q_g| as the background, or ceil(n_g/2), which is exact.
 
 The members of a group add up to the group's Shapley value in the game of groups, `game.merge(groups)`.
@@ -25,18 +25,16 @@ The members of a group add up to the group's Shapley value in the game of groups
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._types import Array, Ids
 from .budget import PRECISE, budget
-from .engine import evaluate
-from .node_counts import uniform_plan
+from .evaluate import first_differences, sum_in_pairs
+from .laws import UNIFORM, legendre_rule
 from .pooled_game import PooledGame
-from .quadrature import legendre_rule
-from .rows import Rows, row_sums, rows_of
+from .terms import Terms, term_sums, terms_of
 
 # Rounding of a step of the product over groups, in ulps.
 STEP = 8.0
@@ -64,7 +62,7 @@ def owen(game: PooledGame, groups: Sequence[Sequence[int]] | ArrayLike, tol: flo
 
     Examples
     --------
-    >>> from .shapley import shapley
+    >>> from .values import shapley
     >>> game = PooledGame.from_scores([0.0, 1.0, -1.0], [1.0, -1.0, 4.0], s_background=0.5, v_background=0.0)
     >>> phi = owen(game, [[0, 2], [1]])
     >>> bool(np.allclose([phi[0] + phi[2], phi[1]], shapley(game.merge([[0, 2], [1]])), rtol=0, atol=1e-9))
@@ -76,17 +74,22 @@ def owen(game: PooledGame, groups: Sequence[Sequence[int]] | ArrayLike, tol: flo
     goal = budget(game, tol, 1 + STEP * M / PRECISE)
     order = np.concatenate(members)
     starts = np.cumsum([0, *map(len, members)])
-    out = np.zeros(game.d)
-    for rows in rows_of(game, goal):
-        rest = _other_groups(rows, order, starts)
+
+    def sums(terms: Terms) -> Array:
+        Q, R = _other_groups(terms, order, starts)
+        out = np.zeros(game.d)
         for g, group in enumerate(members):
-            inner = _members_alone(rows, group, rest.Q[:, g], rest.R[:, g])
-            for batch in uniform_plan(group.size, goal.p_error)(inner.sums):
-                out[group] += evaluate(inner, batch, goal.precise)[1][0]
+            inner = _members_alone(terms, group, Q[:, g], R[:, g])
+            batches = UNIFORM.batches(inner, goal.p_error)
+            parts = (first_differences(inner, batch, goal.precise) for batch in batches)
+            out[group] = sum_in_pairs(parts, np.zeros(group.size))
+        return out
+
+    total = np.ldexp(sum_in_pairs(map(sums, terms_of(game, goal)), np.zeros(game.d)), game.exponent)
+    # The probability of coming first: of M groups, then of the members of the group.
     first = np.concatenate([np.full(group.size, 1 / (M * group.size)) for group in members])
-    out = np.ldexp(out, game.exponent)
-    out[order] -= game.empty_excess * first
-    return out
+    total[order] -= game.empty_excess * first
+    return total
 
 
 def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
@@ -109,29 +112,22 @@ def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
     return members
 
 
-class _Rest(NamedTuple):
-    """For every row and group: the means Q and R of the other groups, (r, M)."""
-
-    Q: Array
-    R: Array
-
-
-def _other_groups(rows: Rows, order: Ids, starts: Ids) -> _Rest:
-    """Integrals over p of the products of all groups but one, from both sides, so that nothing is divided."""
+def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
+    """Q and R of every term and group, (r, M): products of the groups on both sides, so that nothing is divided."""
     M = starts.size - 1
     p, w = legendre_rule((M + 1) // 2)
-    (a, alpha), (b, beta) = _wholes(rows, order, starts)
+    (a, alpha), (b, beta) = _wholes(terms, order, starts)
     r = len(a)
     Q, R = np.empty((r, M)), np.empty((r, M))
     step = max(1, ELEMENTS // (p.size * M))
     for begin in range(0, r, step):
         part = slice(begin, begin + step)
         Q[part], R[part] = _products(p[:, None, None], w, a[part], alpha[part], b[part], beta[part])
-    return _Rest(Q, R)
+    return Q, R
 
 
 def _products(p: Array, w: Array, a: Array, alpha: Array, b: Array, beta: Array) -> tuple[Array, Array]:
-    """The integrals of `_other_groups` for some rows, from the groups' factors (r, M)."""
+    """The integrals of `_other_groups` for some terms, from the groups' factors (r, M)."""
     Y = p * a + (1 - p) * b
     n = p * (a * alpha) + (1 - p) * (b * beta)
     before, after = _running(Y, n), _running(Y[:, :, ::-1], n[:, :, ::-1])
@@ -151,28 +147,28 @@ def _running(Y: Array, n: Array) -> tuple[Array, Array]:
     return Q, R
 
 
-def _wholes(rows: Rows, order: Ids, starts: Ids) -> Iterator[tuple[Array, Array]]:
+def _wholes(terms: Terms, order: Ids, starts: Ids) -> Iterator[tuple[Array, Array]]:
     """Factor and numerator (r, M) of every group as a whole: present, then absent."""
-    heavier = rows.masses.gap[:, None] * (1 - rows.masses.lighter)
+    heavier = terms.masses.gap[:, None] * (1 - terms.masses.lighter)
     for k in (0, 1):
-        excess, V = (np.add.reduceat(x[:, k, order], starts[:-1], axis=1)[rows.own] for x in (heavier, rows.masses.V))
-        yield np.exp(-rows.lam[:, None] * excess), V
+        excess, V = (np.add.reduceat(x[:, k, order], starts[:-1], axis=1)[terms.own] for x in (heavier, terms.masses.V))
+        yield np.exp(-terms.lam[:, None] * excess), V
 
 
-def _members_alone(rows: Rows, group: Ids, Q: Array, R: Array) -> Rows:
-    """The rows for the members of one group, with the other groups as part of the background."""
-    weight = rows.weight * Q
-    n_0 = rows.n_0 + np.divide(R, Q, out=np.zeros_like(R), where=Q > 0)
-    factor, T = rows.factor[:, :, group], rows.T[:, :, group]
-    players_light = (group.size - rows.masses.lighter[:, 1, group].sum(axis=1))[rows.own]
-    largest_change = np.abs(rows.difference[:, group]).max(axis=1)
-    return rows._replace(
+def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:
+    """The terms for the members of one group, with the other groups as part of the background."""
+    weight = terms.weight * Q
+    n_0 = terms.n_0 + np.divide(R, Q, out=np.zeros_like(R), where=Q > 0)
+    factor, T = terms.factor[:, :, group], terms.T[:, :, group]
+    players_light = (group.size - terms.masses.lighter[:, 1, group].sum(axis=1))[terms.own]
+    largest_change = np.abs(terms.difference[:, group]).max(axis=1)
+    return terms._replace(
         weight=weight,
         n_0=n_0,
         factor=factor,
-        less=None if rows.less is None else rows.less[:, :, group],
+        less=None if terms.less is None else terms.less[:, :, group],
         T=T,
-        S=rows.S[:, group],
-        difference=rows.difference[:, group],
-        sums=row_sums(weight, n_0, factor, T, largest_change, players_light, rows.sums.share),
+        S=terms.S[:, group],
+        difference=terms.difference[:, group],
+        sums=term_sums(weight, n_0, factor, T, largest_change, players_light, terms.sums.share),
     )

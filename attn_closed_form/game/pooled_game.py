@@ -7,35 +7,52 @@ one head, with a = e^s, A = a v, b = e^s', B = b v' and the background's mass c0
     f(S) = (n0 + sum_{present} A_j + sum_{absent} B_j) / (c0 + sum_{present} a_j + sum_{absent} b_j),
 
 and heads add up. P1's classifier, SLALOM (P2, Eq. 6), attention-pooled multiple-instance learning and attentive
-probes are all this. Everything that explains them (`shapley.py`, `lime.py`, ...) takes a `PooledGame`.
+probes are all of this form.
 
-Masses stay in the log domain. Several tokens act as one with the log-sum-exp of their log-masses and the
-mass-weighted mean of their values, which is how words are made of positions.
+**Units.** f is a constant, `base`, plus one mean per head of values that are centred in that head. `base` is an exact
+sum, rounded once, so a large constant costs no digits. Centred values are counted in units of 2^exponent, a division
+without rounding, so that products with masses stay inside float64 for values of any size. Masses stay in the log
+domain until they are divided by the largest mass of their head.
+
+**Merging.** Tokens that are always present or absent together act as one token, with the log-sum-exp of their
+log-masses and the mass-weighted mean of their values. Words are made of positions in this way.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._types import Array
-from .centred import CentredValues
-from .checks import broadcast, check_size, check_values, rows
-from .merging import merge_runs, merge_tokens
+from .._types import Array, Ids
 
-# Masks a block in `value`: keeps the working set near 16 MB.
+# Masks in one block of `value`: keeps the working set near 16 MB.
 BLOCK_ELEMENTS = 1 << 20
 # Log-masses further apart than this are not turned into plain numbers: a mass times a value may leave float64.
 LOG_RANGE_PLAIN = 300.0
+# Values above it would leave float64 as sums over heads, as differences or as coefficients.
+LARGEST_VALUE = 1e305
+# Largest logarithm of a mass over its unit: beyond it, e^(-lam mass) is 0 at every node lam.
+LOG_MASS_MAX = 650.0
+# A difference of scores below this loses at most as many ulps of a mass, which the budget accounts for.
+NEAR = 16.0
+
+
+class Masses(NamedTuple):
+    """Masses as plain numbers, in units of the largest of each head: present, absent (H, d), background (H,)."""
+
+    present: Array
+    absent: Array
+    background: Array
 
 
 @dataclass(frozen=True, eq=False)
-class PooledGame(CentredValues):
+class PooledGame:
     """A cooperative game whose value is a sum of softmax-weighted means. Build it with `from_scores` or `pooled_game`.
 
     Attributes
@@ -67,14 +84,14 @@ class PooledGame(CentredValues):
     labels: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        check_values("s", self.s)
-        check_size("v", self.v)
-        check_values("s_absent", self.s_absent, minus_inf=True)
-        check_size("v_absent", self.v_absent)
-        check_values("s_background", self.s_background, minus_inf=True)
-        check_size("v_background", self.v_background)
-        check_size("bias", np.asarray(self.bias))
-        check_size("empty_value", np.asarray(self.empty_value))
+        _check_values("s", self.s)
+        _check_size("v", self.v)
+        _check_values("s_absent", self.s_absent, minus_inf=True)
+        _check_size("v_absent", self.v_absent)
+        _check_values("s_background", self.s_background, minus_inf=True)
+        _check_size("v_background", self.v_background)
+        _check_size("bias", np.asarray(self.bias))
+        _check_size("empty_value", np.asarray(self.empty_value))
         H, d = self.s.shape
         if d < 1 or H < 1:
             raise ValueError(f"s: expected at least one player and one head, got shape {self.s.shape}")
@@ -126,7 +143,7 @@ class PooledGame(CentredValues):
         >>> float(game.value([False, False]))
         0.0
         """
-        s2, v2 = rows("s", s), rows("v", v)
+        s2, v2 = _as_rows("s", s), _as_rows("v", v)
         for name, given, needed in (
             ("v_absent", v_absent, s_absent),
             ("v_background", v_background, s_background),
@@ -137,10 +154,10 @@ class PooledGame(CentredValues):
         return cls(
             s=s2,
             v=v2,
-            s_absent=broadcast("s_absent", s_absent, -np.inf, (H, d)),
-            v_absent=broadcast("v_absent", v_absent, 0.0, (H, d)),
-            s_background=broadcast("s_background", s_background, -np.inf, (H,)),
-            v_background=broadcast("v_background", v_background, 0.0, (H,)),
+            s_absent=_broadcast("s_absent", s_absent, -np.inf, (H, d)),
+            v_absent=_broadcast("v_absent", v_absent, 0.0, (H, d)),
+            s_background=_broadcast("s_background", s_background, -np.inf, (H,)),
+            v_background=_broadcast("v_background", v_background, 0.0, (H,)),
             bias=float(bias),
             empty_value=float(empty_value),
             labels=tuple(map(str, range(d))) if labels is None else tuple(map(str, labels)),
@@ -148,7 +165,7 @@ class PooledGame(CentredValues):
 
     @classmethod
     def _of_states(cls, s: Array, v: Array, bias: float, labels: tuple[str, ...]) -> PooledGame:
-        """The game with these states (H, 2d + 1), see `CentredValues._states`, known to be sound: no copy, no check."""
+        """The game with these states (H, 2d + 1), see `_states`, known to be sound: no copy, no check."""
         s.flags.writeable = v.flags.writeable = False
         game: PooledGame = object.__new__(cls)
         for name, states in (("s", s), ("v", v)):
@@ -168,7 +185,7 @@ class PooledGame(CentredValues):
         return self.s.shape[1]
 
     def value(self, present: ArrayLike) -> Array:
-        """F of one coalition or of many.
+        """Values of one coalition or of many.
 
         Parameters
         ----------
@@ -227,34 +244,6 @@ class PooledGame(CentredValues):
         present, absent, background = self._parts(np.concatenate([self._masses, self._weighted]))
         return present.T, absent.T, background
 
-    def fix(self, player: int, present: bool) -> PooledGame:
-        """The game of the other players, `player` being part of the background in one of its two states.
-
-        Examples
-        --------
-        >>> game = PooledGame.from_scores([0.0, 0.0, 1.0], [1.0, 3.0, 5.0])
-        >>> float(game.fix(0, True).value([True, False])) == float(game.value([True, True, False]))
-        True
-        """
-        if not -self.d <= player < self.d or self.d == 1:
-            raise ValueError(f"player: expected one of 0..{self.d - 1} in a game of two players or more, got {player}")
-        s, v = (self.s, self.v) if present else (self.s_absent, self.v_absent)
-        s_background, v_background = merge_tokens(
-            np.stack([self.s_background, s[:, player]], axis=1), np.stack([self.v_background, v[:, player]], axis=1)
-        )
-        others = np.arange(self.d) != player % self.d
-        return PooledGame(
-            s=self.s[:, others],
-            v=self.v[:, others],
-            s_absent=self.s_absent[:, others],
-            v_absent=self.v_absent[:, others],
-            s_background=s_background,
-            v_background=v_background,
-            bias=self.bias,
-            empty_value=self.empty_value,
-            labels=tuple(label for label, other in zip(self.labels, others, strict=True) if other),
-        )
-
     def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> PooledGame:
         """Game whose players are groups of this game's players, each present or absent as a whole.
 
@@ -282,6 +271,127 @@ class PooledGame(CentredValues):
             labels=tuple(labels) if labels is not None else tuple(self.labels[group[0]] for group in members),
         )
 
+    @cached_property
+    def _states(self) -> tuple[Array, Array]:
+        """Log-masses and values of all states side by side, (H, 2d + 1): players present, absent, the background."""
+        return (
+            np.concatenate([self.s, self.s_absent, self.s_background[:, None]], axis=1),
+            np.concatenate([self.v, self.v_absent, self.v_background[:, None]], axis=1),
+        )
+
+    @cached_property
+    def _without_mass(self) -> NDArray[np.bool_] | None:
+        """(H, 2d + 1) which states have no mass; None if all have some."""
+        s = self._states[0]
+        return s == -np.inf if np.minimum.reduce(s, axis=None) == -np.inf else None
+
+    @cached_property
+    def _head_can_be_empty(self) -> NDArray[np.bool_]:
+        if self._without_mass is None:
+            return np.zeros(len(self.s), dtype=bool)
+        return np.logical_and.reduce(self._without_mass[:, self.s.shape[1] :], axis=1)
+
+    @property
+    def can_be_empty(self) -> bool:
+        """Whether the coalition of nobody has no mass, so that its value is `empty_value`."""
+        return self._without_mass is not None and bool(self._head_can_be_empty[0])
+
+    @cached_property
+    def unit(self) -> Array:
+        """(H,) largest log-mass of each head: masses are counted in units of e^unit."""
+        return np.maximum.reduce(self._states[0], axis=1)
+
+    @cached_property
+    def _masses(self) -> Array:
+        return exp_difference(self._states[0], self.unit[:, None])
+
+    @property
+    def masses(self) -> Masses:
+        """Every mass e^s over the largest mass of its head; what is less than about 1e-308 of that becomes 0.
+
+        Examples
+        --------
+        >>> from attn_closed_form import PooledGame
+        >>> game = PooledGame.from_scores([0.0, 1000.0], [1.0, 3.0], s_background=1000.0, v_background=0.0)
+        >>> game.masses.present, game.masses.background
+        (array([[0., 1.]]), array([1.]))
+        """
+        return Masses(*self._parts(self._masses))
+
+    @cached_property
+    def exponent(self) -> int:
+        """The k for which 2^k is just above every |value| that has a mass: values are computed in units of 2^k."""
+        least, most = self._value_range
+        return math.frexp(max(-min(least.tolist()), max(most.tolist())))[1]
+
+    @cached_property
+    def _value_range(self) -> tuple[Array, Array]:
+        """(H,) smallest and (H,) largest value that has any mass, per head."""
+        low = high = self._states[1]
+        if self._without_mass is not None:
+            low, high = np.where(self._without_mass, np.inf, low), np.where(self._without_mass, -np.inf, high)
+        return np.minimum.reduce(low, axis=1), np.maximum.reduce(high, axis=1)
+
+    @cached_property
+    def centre(self) -> Array:
+        """(H,) midpoint of the values that each head can take, rounded; the engine works with what is off it."""
+        least, most = self._value_range
+        return least / 2 + most / 2
+
+    @cached_property
+    def half_range(self) -> Array:
+        """(H,) an upper bound, in units of 2^exponent, of how far a head's value can lie off its centre."""
+        off = self._off_centre
+        return np.maximum(np.maximum.reduce(off, axis=1), -np.minimum.reduce(off, axis=1))
+
+    @cached_property
+    def base(self) -> float:
+        """The bias and the heads' centres, summed exactly and rounded once: f is this plus the heads' centred means."""
+        return math.fsum([self.bias, *self.centre.tolist()])
+
+    @cached_property
+    def empty_excess(self) -> float:
+        """`empty_value` minus `base`, summed exactly, where nobody has no mass; 0 elsewhere."""
+        return math.fsum([self.empty_value, -self.bias, *(-self.centre).tolist()]) if self.can_be_empty else 0.0
+
+    @cached_property
+    def everyone_means(self) -> Array:
+        """(H,) each head's mean with everyone present, less its centre, in units of 2^exponent.
+
+        Right to about 100 ulps of `half_range`, whatever the number of players and whatever the constants are: masses
+        relative to the largest of those that are present, sums in pairs.
+        """
+        top = np.maximum(self.s.max(axis=1), self.s_background)
+        with np.errstate(over="ignore"):
+            mass, always = np.exp(self.s - top[:, None]), np.exp(self.s_background - top)
+        v, _, v_background = self._centred
+        means: Array = ((mass * v).sum(axis=1) + always * v_background) / (mass.sum(axis=1) + always)
+        return means
+
+    @cached_property
+    def _off_centre(self) -> Array:
+        """(H, 2d + 1) values less their head's centre in units of 2^exponent; 0 where there is no mass."""
+        values = times_power(self._states[1], -self.exponent)
+        values -= times_power(self.centre, -self.exponent)[:, None]
+        if self._without_mass is not None:
+            values[self._without_mass] = 0.0
+        return values
+
+    @property
+    def _centred(self) -> tuple[Array, Array, Array]:
+        """The values of `_off_centre`: present (H, d), absent (H, d), background (H,)."""
+        return self._parts(self._off_centre)
+
+    @cached_property
+    def _weighted(self) -> Array:
+        """(H, 2d + 1) masses times values, in the units of `_masses` and `_off_centre`."""
+        return self._masses * self._off_centre
+
+    def _parts(self, states: Array) -> tuple[Array, Array, Array]:
+        """Players present (H, d), absent (H, d), the background (H,), of an array like `_states`."""
+        d = states.shape[1] // 2
+        return states[:, :d], states[:, d:-1], states[:, -1]
+
     def __repr__(self) -> str:
         deleted = np.isneginf(self.s_absent)
         absent = "deleted" if deleted.all() else "mixed" if deleted.any() else "replaced"
@@ -290,3 +400,101 @@ class PooledGame(CentredValues):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+
+def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
+    """Tokens as one: log-sum-exp of the log-masses and mass-weighted mean of the values, over the last axis.
+
+    No mass at all (-inf) stays -inf, with value 0.
+
+    >>> s, v = merge_tokens(np.array([0.0, 0.0]), np.array([1.0, 3.0]))
+    >>> float(np.exp(s)), float(v)
+    (2.0, 2.0)
+    """
+    if s.shape[-1] == 0:
+        return np.full(s.shape[:-1], -np.inf), np.zeros(s.shape[:-1])
+    top = np.maximum.reduce(s, axis=-1)
+    shift = np.where(np.isneginf(top), 0.0, top)
+    mass = np.exp(s - shift[..., None])
+    total = np.add.reduce(mass, axis=-1)
+    nothing = total == 0
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(total) + shift
+    mass *= v
+    mean = np.add.reduce(mass, axis=-1) / np.where(nothing, 1.0, total)
+    # Rounding must not push the mean outside the values, or a constant model would seem to vary.
+    mean = np.minimum(np.maximum(mean, np.minimum.reduce(v, axis=-1)), np.maximum.reduce(v, axis=-1))
+    return log_mass, np.where(nothing, 0.0, mean)
+
+
+def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
+    """`merge_tokens` of each run of the last axis, a run from each of `starts` to the next: (..., n) -> (..., runs)."""
+    top = np.maximum.reduceat(s, starts, axis=-1)
+    shift = np.where(np.isneginf(top), 0.0, top)
+    run = np.repeat(np.arange(starts.size), np.diff(starts, append=s.shape[-1]))
+    mass = np.exp(s - shift[..., run])
+    total = np.add.reduceat(mass, starts, axis=-1)
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(total) + shift
+    mean = np.add.reduceat(mass * v, starts, axis=-1) / np.where(total == 0, 1.0, total)
+    # Rounding must not push the mean outside the values, or a constant model would seem to vary.
+    least, most = np.minimum.reduceat(v, starts, axis=-1), np.maximum.reduceat(v, starts, axis=-1)
+    return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
+
+
+def times_power(x: Array, exponent: int) -> Array:
+    """X 2^exponent, exact but for overflow and underflow; a plain product where the power itself fits into float64."""
+    return x * 2.0**exponent if -1000 < exponent < 1000 else np.ldexp(x, exponent)
+
+
+def exp_difference(s: Array, unit: Array) -> Array:
+    """e^(s - unit), right to a few ulps however large both are: the difference is taken in two floats."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        high = s - unit
+        size = np.abs(high)
+        if np.maximum.reduce(size, axis=None) < NEAR or not ((size >= NEAR) & (high > -np.inf)).any():
+            return np.exp(high)
+        back = high - s
+        low = (s - (high - back)) - (unit + back)
+    low = np.where(size < 2 * LOG_MASS_MAX, low, 0.0)  # beyond, e^high is 0 or capped
+    return np.exp(np.minimum(high, LOG_MASS_MAX)) * (1 + low)
+
+
+def _as_rows(name: str, value: ArrayLike) -> Array:
+    """A float64 copy of `value`, (d,) or (H, d), as (H, d)."""
+    array = np.array(value, dtype=np.float64)
+    if array.ndim not in (1, 2):
+        raise ValueError(f"{name}: expected shape (d,) or (H, d), got {array.shape}")
+    return np.atleast_2d(array)
+
+
+def _broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[int, ...]) -> Array:
+    """A float64 copy of `value`, or of `default` if it is None, broadcast to `shape`."""
+    if value is None:
+        return np.full(shape, default)
+    array = np.asarray(value, dtype=np.float64)
+    try:
+        return np.array(np.broadcast_to(array, shape))
+    except ValueError:
+        raise ValueError(f"{name}: expected something that broadcasts to {shape}, got {array.shape}") from None
+
+
+def _check_size(name: str, array: Array) -> None:
+    """Raise unless every number is finite and within LARGEST_VALUE of zero."""
+    _check_values(name, array)
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest > LARGEST_VALUE:
+        raise ValueError(f"{name}: expected numbers within {LARGEST_VALUE:g} of zero, got {largest:g}")
+
+
+def _check_values(name: str, array: Array, minus_inf: bool = False) -> None:
+    """Raise unless every number is finite, or -inf where `minus_inf` allows it."""
+    finite = np.isfinite(array)
+    if finite.all():
+        return
+    bad = ~finite
+    if minus_inf:
+        bad &= ~np.isneginf(array)
+    if bad.any():
+        expected = "finite numbers or -inf (deleted)" if minus_inf else "finite numbers"
+        raise ValueError(f"{name}: expected {expected}, got {array[bad].flat[0]}")

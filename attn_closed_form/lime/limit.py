@@ -12,24 +12,33 @@ those of the same regression with means replaced by expectations, which `regress
 
 P1's beta^infinity (section 5.2) is kernel_width = inf and n = inf; their Eq. 17 is its leading order in d.
 
-What is left are moments of f: sums over sizes s of q_s E[f | s absent] and of q_s E[f W_j | s absent]. `moments.py`
-takes the cheapest of three ways to them that keeps `tol`: a rule in p for the kernel (`kernel_rule.py`), one for each
-lambda where thousands of players are deleted (`tilted_rule.py`), or the recursion over sizes (`game/by_size.py`).
+What is left are moments of f: sums over sizes s of q_s E[f | s absent] and of q_s E[f W_j | s absent] (`moments.py`).
+
+**Features.** The package's `feature_selection="auto"` (`lime_base.py`) chooses up to six features by forward selection,
+with an unpenalized fit, and more than six as those with the largest coefficients of a fit with ridge 0.01 on all
+features. `lime_features` is that choice in the limit of many samples.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._types import Array
+from ..game.budget import budget, largest_known_value
 from ..game.pooled_game import PooledGame
-from .features import Features, as_features
-from .kernel import check_settings, check_tol
+from .kernel import Settings, check_settings, check_tol, log_kernel
 from .moments import find_moments
-from .one_player import single_player
-from .regression import regression
+from .regression import regression, weights_of
+
+Features = Sequence[int] | NDArray[np.intp]
+
+# The package's ridge for choosing features, and the most that it chooses one by one.
+SELECTION_RIDGE = 0.01
+FORWARD_FEATURES = 6
 
 
 class LimeCoefficients(NamedTuple):
@@ -88,8 +97,87 @@ def lime_limit(
     chosen = as_features(features, game.d)
     coef = np.zeros(game.d)
     if game.d == 1:
-        coef[0], intercept = single_player(game, settings, tol)
+        coef[0], intercept = _single_player(game, settings, tol)
         return LimeCoefficients(coef, intercept)
     found = regression(game.d, settings, chosen.size)
     coef[chosen], intercept = found.solve(find_moments(game, found, settings, tol), chosen)
     return LimeCoefficients(coef, intercept)
+
+
+def _single_player(game: PooledGame, settings: Settings, tol: float) -> tuple[float, float]:
+    """Coefficient and intercept for d = 1: a regression through two values of f.
+
+    In units of the other row's weight the document has the weight q_0 and rho = ridge q_0, so coef = (f(all) -
+    f(none)) / (1 + ridge + rho); for n to infinity q_0 is 0. f(all) and f(none) are right to a few ulps of max|f| and
+    of the heads' spread, and the regression adds a few more; `budget` bounds both.
+    """
+    weights = weights_of(log_kernel(1, settings.kernel_width), settings)
+    budget(game, tol, 0.5, doubt=weights.doubt, constants=4 * largest_known_value(game))
+    everyone, nobody = (float(x) for x in game.value([[True], [False]]))
+    change = everyone - nobody
+    coef = change / (1 + settings.ridge + weights.penalty)
+    # The mean of f less coef times the mean of Z, both about f(none).
+    return coef, nobody + (change - coef) * (weights.document / (1 + weights.document))
+
+
+def lime_features(
+    game: PooledGame,
+    num_features: int = 10,
+    kernel_width: float = 25.0,
+    num_samples: int | None = 5000,
+    tol: float = 1e-10,
+) -> NDArray[np.intp]:
+    """Features that the package's `feature_selection="auto"` converges to, for `lime_limit(..., features=...)`.
+
+    Up to six are added one by one, each time the one that raises the weighted R^2 of an unpenalized fit most; more are
+    those with the largest coefficients of a fit with ridge 0.01. Ties go to the player that comes first.
+
+    Returns
+    -------
+    (min(num_features, d),) indices, in the package's order
+
+    Examples
+    --------
+    >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[1.0, 3.0, -8.0], s_background=0.0, v_background=0.0)
+    >>> lime_features(game, 2)
+    array([2, 1])
+    """
+    if not isinstance(num_features, (int, np.integer)) or isinstance(num_features, bool) or num_features < 1:
+        raise ValueError(f"num_features: expected an integer of at least 1, got {num_features!r}")
+    settings = check_settings(kernel_width, 0.0, num_samples)
+    tol = check_tol(tol)
+    count = min(int(num_features), game.d)
+    if game.d == 1:
+        return np.zeros(1, dtype=np.intp)
+    if num_features > FORWARD_FEATURES:
+        settings = settings._replace(ridge=SELECTION_RIDGE)
+        everything = regression(game.d, settings, game.d)
+        moments = find_moments(game, everything, settings, tol)
+        coef, _ = everything.solve(moments, np.arange(game.d))
+        return np.argsort(-np.abs(coef), kind="stable")[:count]
+    steps = [regression(game.d, settings, k) for k in range(1, count + 1)]
+    moments = find_moments(game, steps[0], settings, tol)
+    gamma = moments.shared + moments.individual
+    chosen: list[int] = []
+    for step in steps:
+        # What the fit explains, G the mean of Gamma over the k features in it:
+        # sum (Gamma_j - G)^2 / individual_denominator + k G^2 / shared_denominator.
+        total = gamma[chosen].sum() + gamma
+        squares = (gamma[chosen] ** 2).sum() + gamma**2
+        explained = (squares - total**2 / step.k) / step.individual_denominator
+        explained += total**2 / (step.k * step.shared_denominator)
+        explained[chosen] = -np.inf
+        chosen.append(int(np.argmax(explained)))
+    return np.array(chosen)
+
+
+def as_features(features: Features | None, d: int) -> NDArray[np.intp]:
+    """Checked indices of the players in the surrogate model, all of them by default."""
+    if features is None:
+        return np.arange(d)
+    raw: NDArray[Any] = np.asarray(features)
+    if raw.ndim != 1 or raw.size == 0 or raw.dtype.kind not in "iu":
+        raise ValueError(f"features: expected a sequence of players' indices, at least one, got {features!r}")
+    if raw.min() < 0 or raw.max() >= d or np.unique(raw).size != raw.size:
+        raise ValueError(f"features: expected distinct indices in 0..{d - 1}, got {raw.tolist()}")
+    return raw.astype(np.intp)

@@ -1,15 +1,14 @@
 """The moments of f that LIME's regression needs (`regression.py`), good enough for `tol`: two ways to them.
 
-1. **A rule in p for the kernel**, O(L m d). The engine's sums of E_p[f] and Delta_j(p), p the probability of being
-present, make
+1. **A rule in p for the kernel**, O(L m d). E_p[f] and Delta_j(p), p the probability of being present, make
 
        E_p[f Z_j] = p (E_p[f] + (1-p) Delta_j(p)),   Z_j = 1 - W_j,
 
-   and `kernel_rule.py` turns sums over sizes into sums over nodes p, with a number of nodes of its own for every row
-   (a node lam of a head). A row that has no such rule, which happens where thousands of players are deleted, gets one
-   made for it by `tilted_rule.py`.
-2. **The recursion over sizes** (`game/by_size.py`), O(L d^2), where a row has neither, or the kernel is so narrow that
-   nothing but it keeps the digits.
+   and `KernelLaw` turns sums over sizes into sums over nodes p. Every term (a node lam of a head) has the shortest rule
+   of `rules.py` that is good enough for it; a term without one, as where thousands of players are deleted, has a
+   rule made for it.
+2. **The recursion over sizes** (`game/by_size.py`), O(L d^2), where a term has neither, or the kernel is so narrow that
+   no rule keeps the digits.
 
 **Errors.** A coefficient is E[psi f'] with a known function psi, so a relative error eps of 1/D, and the rounding of
 the sums, are multiplied by `Regression.value_factor` or `rounding_factor`; `budget` gives them half of `tol`. The rule
@@ -24,27 +23,27 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import numpy as np
 
 from .._types import Array, Ids
-from ..game.budget import FACTOR, PRECISE, ULP, Budget, budget, in_units
+from ..game.budget import FACTOR, PRECISE, ULP, Budget, ToleranceError, budget, in_units
 from ..game.by_size import centred_moments
-from ..game.engine import Batch, Rows, evaluate, rows_of
-from ..game.node_counts import log_bound
+from ..game.evaluate import batch_sums, sum_in_pairs, weighted_sums
+from ..game.laws import Batch
 from ..game.pooled_game import PooledGame
-from ..game.quadrature import ToleranceError
+from ..game.terms import Terms, log_bound, terms_of
 from .kernel import Settings, kernel
-from .kernel_rule import Ladder, NoRuleError, ladder, size_rule
 from .regression import Known, Moments, Regression, regression
-from .tilted_rule import MIXED_SIGNS, TiltedTerm, tilted_rule
+from .rules import MIXED_SIGNS, Ladder, NoRuleError, TiltedTerm, ladder, size_rule, tilted_rule
 
-# Players from which the recursion over sizes says how long it will take, and its time for a row and a pair of players.
+# Players from which the recursion over sizes says how long it will take, and its time for a term and a pair of players.
 WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
-# A rule with more nodes than this over the number of players is long: making one for the row costs less.
+# A rule with more nodes than this over the number of players is long: making one for the term costs less.
 LONG_RULE = 25_000
-# Elements (rows times players times nodes) that take as long as one more call of the engine.
+# Elements (terms times players times nodes) that take as long as one more call of the engine.
 GROUP_ELEMENTS = 6_000
 # Logarithm of pi(1) below which no rule in p can have the digits that a narrow kernel needs.
 NARROWEST = -25.0
@@ -75,24 +74,31 @@ def moments_by_recursion(game: PooledGame, found: Regression, tol: float) -> Mom
 
 def moments_by_rule(game: PooledGame, found: Regression, settings: Settings, tol: float) -> Moments:
     """The moments by rules in p: O(L m d). NoRuleError if one is missing."""
-    d, width = game.d, settings.kernel_width
     if found.log_unit < NARROWEST:
         raise NoRuleError
-    rules = ladder(d, width)
-    unit = d * math.exp(-found.log_unit)  # from weights kernel(s) / d to those in units of pi(1)
-    w = found.absent_share
+    unit = game.d * math.exp(-found.log_unit)  # from weights kernel(s) / d to those in units of pi(1)
     goal = _rule_budget(game, found, settings, tol)
     # In units of the rule's weights: what the moments may be wrong by.
     allowed = goal.p_error * goal.amplification / (unit * found.moment_factor())
-    total, delta = np.zeros(2), np.zeros((1, d))
-    for rows in rows_of(game, goal):
-        for batch in _batches(rows, rules, d, width, w, allowed):
-            one_total, one_delta = evaluate(rows, batch, goal.precise)
-            total += one_total
-            delta += one_delta
+    law = KernelLaw(game.d, settings.kernel_width)
+    parts = batch_sums(game, goal._replace(p_error=allowed), law, partial(rule_sums, found.absent_share))
+    sums = sum_in_pairs(parts, np.zeros(2 + game.d))
     known = known_of(game)
-    shift = game.exponent - known.exponent
-    return finish(found, np.ldexp(unit * total, shift), np.ldexp(unit * delta[0], shift), known)
+    sums = np.ldexp(unit * sums, game.exponent - known.exponent)
+    return finish(found, sums[:2], sums[2:], known)
+
+
+def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) -> Array:
+    """(2 + d,) sums of E_p[f] with the weights w and w (1 - p - absent_share), of Delta_j with w p (1 - p)."""
+
+    def for_mean(p: Array, weights: Array) -> Array:
+        return np.stack([weights, weights * (1 - p - absent_share)])
+
+    def for_first(p: Array, weights: Array) -> Array:
+        return (weights * p * (1 - p))[None]
+
+    mean, first = weighted_sums(terms, batch, precise, for_mean, for_first)
+    return np.concatenate([mean, first[0]])
 
 
 def known_of(game: PooledGame) -> Known:
@@ -170,111 +176,101 @@ def _budget(
     return budget(game, tol, factor / 2, plain, found.doubt(factor, at_all), nobody)
 
 
-def _batches(rows: Rows, rules: Ladder, d: int, width: float, absent_share: float, allowed: float) -> list[Batch]:
-    """Every row with the nodes and weights of the shortest rule that is good enough for it."""
-    sums = rows.sums
-    share = allowed * sums.share
-    each = share / (1.001 * sums.weight.size)
-    real = _largest(rows)
-    index, errors = rules.choose(log_bound(sums), real, each)
-    needed = real * rules.total > each
-    found: list[Batch] = []
-    if not rows.masses.some_light:
-        own = needed & ((index > rules.last_within(LONG_RULE / d)) | (errors > each))
-        if own.any():
-            found, made = _tilted_batches(rows, np.flatnonzero(own), d, width, absent_share, each)
-            needed[made] = False
-    # Rows that are left out or have a rule of their own may make their part of the error.
-    if errors[needed].sum() + np.count_nonzero(~needed) * each > share:
-        raise NoRuleError
-    index[~needed] = -1
-    for m, which in _groups(index, rules, d):
-        found.append(_shared(m, d, width, absent_share)._replace(rows=which))
-    return found
+@dataclass(frozen=True)
+class KernelLaw:
+    """LIME's weights kernel(s) / d of s absent players, as nodes and weights in p."""
+
+    d: int
+    width: float
+
+    def batches(self, terms: Terms, allowed: float, differences: bool = False) -> list[Batch]:
+        """Every term with the shortest rule that is good enough for E_p[f] and E_p[f Z_j]; NoRuleError if one has none.
+
+        The bound is that of E_p[f], which also holds for differences.
+        """
+        rules, sums = ladder(self.d, self.width), terms.sums
+        share = allowed * sums.share
+        each = share / (1.001 * sums.weight.size)
+        real = _largest(terms)
+        index, errors = rules.choose(log_bound(sums), real, each)
+        needed = real * rules.total > each
+        batches: list[Batch] = []
+        if not terms.masses.some_light:
+            alone = needed & ((index > rules.last_within(LONG_RULE / self.d)) | (errors > each))
+            if alone.any():
+                batches, made = self._tilted(terms, np.flatnonzero(alone), each)
+                needed[made] = False
+        # Terms that are left out or have their own rule may make their part of the error.
+        if errors[needed].sum() + np.count_nonzero(~needed) * each > share:
+            raise NoRuleError
+        index[~needed] = -1
+        for m, which in self._groups(index, rules):
+            rule = size_rule(self.d, self.width, m)
+            assert rule is not None
+            batches.append(Batch(which, rule.p[:, None], rule.weights[:, None]))
+        return batches
+
+    def _groups(self, index: Ids, rules: Ladder) -> Iterator[tuple[int, Ids]]:
+        """Numbers of nodes with the terms that take them; few terms join those with more nodes: a group costs more."""
+        levels: list[int] = np.unique(index[index >= 0]).tolist()
+        first = 0
+        for i, level in enumerate(levels):
+            longer = levels[i + 1] if i + 1 < len(levels) else None
+            which = np.flatnonzero((index >= first) & (index <= level))
+            if longer is None or which.size * self.d * (rules.counts[longer] - rules.counts[level]) > GROUP_ELEMENTS:
+                yield int(rules.counts[level]), which
+                first = level + 1
+
+    def _tilted(self, terms: Terms, which: Ids, allowed: float) -> tuple[list[Batch], list[int]]:
+        """Batches of terms that have a rule made for them, and which terms they are."""
+        q = np.ascontiguousarray(_kernel_moments(self.d, self.width)[0][::-1])
+        by_count: dict[int, list[tuple[int, Array, Array]]] = {}
+        for i in which.tolist():
+            rule = tilted_rule(q, _tilted_term(terms, i), allowed)
+            if rule is not None:
+                by_count.setdefault(rule.p.size, []).append((i, rule.p, rule.weights * np.exp(rule.log_factor)))
+        batches = []
+        for group in by_count.values():
+            numbers, p, weights = zip(*group, strict=True)
+            batches.append(Batch(np.array(numbers), np.stack(p, axis=1), np.stack(weights, axis=1)))
+        return batches, [i for group in by_count.values() for i, _, _ in group]
 
 
-def _groups(index: Ids, rules: Ladder, d: int) -> Iterator[tuple[int, Ids]]:
-    """Numbers of nodes with the rows that take them; few rows join those with more nodes: a group costs more."""
-    levels: list[int] = np.unique(index[index >= 0]).tolist()
-    first = 0
-    for i, level in enumerate(levels):
-        longer = levels[i + 1] if i + 1 < len(levels) else None
-        which = np.flatnonzero((index >= first) & (index <= level))
-        if longer is None or which.size * d * (rules.counts[longer] - rules.counts[level]) > GROUP_ELEMENTS:
-            yield int(rules.counts[level]), which
-            first = level + 1
-
-
-def _largest(rows: Rows) -> Array:
-    """(r,) a bound of each row of E_p[f] and of E_p[f Z_j] for p in [0, 1].
+def _largest(terms: Terms) -> Array:
+    """(r,) a bound of each term of E_p[f] and of E_p[f Z_j] for p in [0, 1].
 
     Every player left out of the product costs at most a factor e beside e^(-p G), G the sum of 1 - E. Where all
     players are heavier when present, x A comes with a factor p, and p e^(-p G) <= min(1, 1/G).
     """
-    sums = rows.sums
-    if rows.masses.some_light:
+    sums = terms.sums
+    if terms.masses.some_light:
         return math.exp(2) * sums.weight * (sums.background + sums.players)
-    absent = np.add.reduce(np.abs(rows.masses.V[:, 1]), axis=1)[rows.own]
+    absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.own]
     always = sums.background + absent
     moving = np.maximum(sums.players - absent, 0.0)
     return math.exp(2) * sums.weight * (always + moving * np.minimum(1.0, 1 / np.maximum(sums.heavy, 1e-300)))
 
 
-def _tilted_batches(
-    rows: Rows, which: Ids, d: int, width: float, absent_share: float, allowed: float
-) -> tuple[list[Batch], list[int]]:
-    """Batches of rows that have a rule of their own, and which rows they are."""
-    q = np.ascontiguousarray(_kernel_moments(d, width)[0][::-1])
-    by_count: dict[int, list[tuple[int, Array, Array]]] = {}
-    for i in which.tolist():
-        rule = tilted_rule(q, _term(rows, i), allowed)
-        if rule is not None:
-            by_count.setdefault(rule.p.size, []).append((i, rule.p, rule.weights * np.exp(rule.log_factor)))
-    batches = [
-        _batch(
-            np.array([i for i, _, _ in group]),
-            np.stack([p for _, p, _ in group], axis=1),
-            np.stack([w for _, _, w in group], axis=1),
-            absent_share,
-        )
-        for group in by_count.values()
-    ]
-    return batches, [i for group in by_count.values() for i, _, _ in group]
-
-
-def _term(rows: Rows, i: int) -> TiltedTerm:
-    """What the bound of `tilted_rule.py` needs of one row."""
-    E, piece, weight = rows.factor[i, 0], int(rows.own[i]), float(rows.weight[i])
+def _tilted_term(terms: Terms, i: int) -> TiltedTerm:
+    """What the bound of `tilted_rule` needs of one term."""
+    E, piece, weight = terms.factor[i, 0], int(terms.own[i]), float(terms.weight[i])
     t = float(E.mean())
-    B = float(rows.masses.half_range[piece])
-    absent = float(np.abs(rows.masses.V[piece, 1]).sum()) / B
+    B = float(terms.masses.half_range[piece])
+    absent = float(np.abs(terms.masses.V[piece, 1]).sum()) / B
     relative = E / t if t > 0 else E
     return TiltedTerm(
         t=t,
         S=float(((relative - 1) ** 2).sum()) * (1 + 1e-9),
         largest=float(relative.max()),
-        background=weight * float(rows.sums.background[i]) / B,
+        background=weight * float(terms.sums.background[i]) / B,
         light=weight * absent,
-        heavy=weight * max(0.0, float(rows.sums.players[i]) / B - absent),
+        heavy=weight * max(0.0, float(terms.sums.players[i]) / B - absent),
         B=B,
     )
 
 
-@lru_cache(maxsize=4096)
-def _shared(m: int, d: int, width: float, absent_share: float) -> Batch:
-    """The rule with m nodes for any rows."""
-    rule = size_rule(d, width, m)
-    assert rule is not None
-    return _batch(np.zeros(0, dtype=np.intp), rule.p[:, None], rule.weights[:, None], absent_share)
-
-
-def _batch(which: Ids, p: Array, weights: Array, absent_share: float) -> Batch:
-    mean = np.stack([weights, weights * (1 - p - absent_share)])
-    return Batch(which, p, mean, (weights * p * (1 - p))[None])
-
-
 def _warn(game: PooledGame, goal: Budget) -> None:
-    count = sum(rows.weight.size for rows in rows_of(game, goal, 1 << 16))
+    count = sum(terms.weight.size for terms in terms_of(game, goal, 1 << 16))
     seconds = count * game.d**2 * SECONDS_PER_STEP
     warnings.warn(
         f"no rule in p can be vouched for with these settings, so LIME's limit takes the recursion over all pairs of "

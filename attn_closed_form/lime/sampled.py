@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
-from ..game.shapley_sampled import Playable
-from .features import Features, as_features
+from ..game.sampled import Playable
 from .kernel import check_settings, kernel
-from .limit import lime_limit
+from .limit import Features, as_features, lime_limit
 from .regression import Regression, regression
 
 # Elements of a block of samples as float64: 16 MB.

@@ -35,8 +35,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .._types import Array
+from ..game.laws import legendre_rule
 from ..game.pooled_game import PooledGame
-from ..game.quadrature import legendre_rule
 
 # Below this |r| the closed forms cancel and the series are used: 0.5^52 is below an ulp.
 SERIES_BELOW = 0.5

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..game.indices import interactions
+from ..game.interactions import constant_of, interactions
 from .sanitize import visible
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
     explanation : Shapley ("SV" in shapiq) or Banzhaf ("BV") values
     order : 2 adds the exact interactions of all pairs
     index : of order two: "SII" (the default), "STII" or "FSII" of a Shapley explanation, "BII" (the default) or "FBII"
-        of a Banzhaf one; single players get what the index gives them (`game/indices.py`)
+        of a Banzhaf one; single players get what the index gives them (`game/interactions.py`)
     """
     known = SHAPIQ_INDICES.get(explanation.method)
     if known is None:
@@ -147,9 +147,9 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
     base, singles = explanation.base_value, explanation.scores
     pairs: dict[tuple[int, ...], float] = {}
     if order == 2:
-        found = interactions(explanation.game, name)
-        base, singles = found.constant, found.singles
-        pairs = {(i, j): float(found.pairs[i, j]) for i in range(d) for j in range(i + 1, d)}
+        table = interactions(explanation.game, name)
+        base, singles = constant_of(explanation.game, name, table), np.diagonal(table)
+        pairs = {(i, j): float(table[i, j]) for i in range(d) for j in range(i + 1, d)}
     values: dict[tuple[int, ...], float] = {
         (): base,
         **{(j,): float(score) for j, score in enumerate(singles)},

@@ -28,7 +28,7 @@ from .. import __version__
 from ..explanations.explain import explain_units
 from ..explanations.explanation import Explanation, Explanations, shared_dict
 from ..explanations.methods import FAMILIES, METHODS, Method, as_methods
-from ..game.interactions import interactions_of
+from ..game.interactions import interactions
 from ..models.mean_text import MeanPooledText, VocabularyReader
 from ..models.protocol import Model
 from ..models.text_classifier import TextClassifier
@@ -431,7 +431,7 @@ def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[st
     """Shapley interactions of one player with every other player; None at its own place."""
     explanations = _explanations(model, question)
     evidence, player = explanations.evidence, _player("player", question.player, explanations)
-    row, error = evidence.guaranteed(lambda game, tol: interactions_of(game, player, tol))
+    row, error = evidence.guaranteed(lambda game, tol: interactions(game, player=player, tol=tol))
     values = [None if j == player else value for j, value in enumerate(row.tolist())]
     answer = {"player": player, "labels": list(evidence.labels), "interactions": values, "error": error}
     return answer | {"figures": {"partners": figures.partners(evidence, player, row).to_dict()}}

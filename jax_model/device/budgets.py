@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from attn_closed_form import ToleranceError
 from attn_closed_form._types import Array
 from attn_closed_form.game.budget import FLOAT32, FLOAT64, Budget, Facts, budget_of
-from attn_closed_form.game.quadrature import lambda_rule
-from attn_closed_form.game.rows import CLOSER, RowSums
+from attn_closed_form.game.exponential_sums import lambda_rule
+from attn_closed_form.game.terms import TermSums
 
 from .game_batch import GameBatch, everyone_of, heads_of, row_sums, value_of
 from .loops import each_game
@@ -176,13 +176,11 @@ def _lambda_nodes(batch: GameBatch, log_range: float, eps: float) -> tuple[jax.A
     return jnp.asarray(lam / (1 - room), dtype), jnp.asarray(w / (1 - room), dtype)
 
 
-def sums_of(batch: GameBatch, goals: Goals, chunk: int | None) -> RowSums:
+def sums_of(batch: GameBatch, goals: Goals, chunk: int | None) -> TermSums:
     """What the core's bound needs of all rows of the n games that have a budget, one game after the other."""
     table = np.asarray(each_game(row_sums, batch, (goals.lam, goals.w), chunk=chunk))[goals.kept].astype(np.float64)
-    names = [name for name in RowSums._fields if name != "share"]
-    found = RowSums(**dict(zip(names, table.transpose(1, 0, 2, 3).reshape(len(names), -1), strict=True)), share=1.0)
-    closer = min(found.heavy.max(), found.light.max()) >= CLOSER
-    return found if closer else found._replace(heavy_squares=None, light_squares=None)
+    names = [name for name in TermSums._fields if name != "share"]
+    return TermSums(**dict(zip(names, table.transpose(1, 0, 2, 3).reshape(len(names), -1), strict=True)), share=1.0)
 
 
 def slack(batch: GameBatch) -> float:

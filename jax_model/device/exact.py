@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form.game.node_counts import LOG_FACTOR, THETA, log_bound
-from attn_closed_form.game.quadrature import legendre_rule
+from attn_closed_form.game.laws import legendre_rule, log_legendre_factor
+from attn_closed_form.game.terms import THETA, log_bound
 
 from .budgets import Batched, Goals, finished, plan_batch, slack, sums_of
 from .game_batch import GameBatch, Nodes, flip, heads_of, nodes_of, value_of
@@ -179,7 +179,7 @@ def _nodes_needed(batch: GameBatch, goals: Goals, chunk: int | None) -> NDArray[
     rows = len(bounds) // len(allowed)
     with np.errstate(divide="ignore"):
         log_allowed = np.repeat(np.log(allowed / rows), rows)[:, None]
-    needed = ((bounds + LOG_FACTOR - log_allowed) / (2 * THETA)).min(axis=1)
+    needed = ((bounds + log_legendre_factor(THETA) - log_allowed) / (2 * THETA)).min(axis=1)
     return np.maximum(np.ceil(needed.reshape(-1, L).max(axis=0)), 1).astype(np.intp)
 
 

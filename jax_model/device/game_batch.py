@@ -196,7 +196,7 @@ def nodes_of(heads: Heads, lam: jax.Array, w: jax.Array) -> Nodes:
 
 
 def row_sums(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
-    """(11, H, L) the fields of `attn_closed_form.game.rows.RowSums` but its share, in their order, for one game."""
+    """(9, H, L) the fields of `attn_closed_form.game.terms.TermSums` but its share, in their order, for one game."""
     heads = heads_of(game)
     at = nodes_of(heads, lam, w)
     real = ~jnp.isneginf(game.s)[:, None, :]
@@ -214,9 +214,7 @@ def row_sums(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
             heads.c0[:, None] * ones,
             mass.sum(axis=-1),
             over(heavy, at.G),
-            over(heavy, at.G**2),
             over(light, at.G),
-            over(light, at.G**2),
             heavy.sum(axis=-1) * ones,
             light.sum(axis=-1) * ones,
             at.G.max(axis=-1),

@@ -1,6 +1,6 @@
 """LIME's exact limit for a batch of games: the core's rules in p, one per game, evaluated on the device.
 
-The rule depends on the number of players (`attn_closed_form/lime/kernel_rule.py`), so every game brings its own nodes,
+The rule depends on the number of players (`attn_closed_form/lime/rules.py`), so every game brings its own nodes,
 padded with nodes of no weight to the longest of the batch. What remains after the sums is a few numbers per game, done
 on the host by the core's own `Regression`. Which LIME: that of the lime package with `bow=False`, as in the core.
 """
@@ -15,11 +15,11 @@ import numpy as np
 from attn_closed_form import LimeCoefficients
 from attn_closed_form._types import Array
 from attn_closed_form.game.budget import Budget
-from attn_closed_form.game.node_counts import log_bound
+from attn_closed_form.game.terms import log_bound
 from attn_closed_form.lime.kernel import Settings, check_settings, check_tol
-from attn_closed_form.lime.kernel_rule import NoRuleError, SizeRule, ladder
 from attn_closed_form.lime.moments import NARROWEST, finish, rule_factor
 from attn_closed_form.lime.regression import Known, Regression, regression
+from attn_closed_form.lime.rules import NoRuleError, SizeRule, ladder
 
 from .budgets import Goals, Summary, plan_batch, slack, sums_of
 from .exact import weighted_sums

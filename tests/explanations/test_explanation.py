@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import attn_closed_form as acf
 from attn_closed_form import DEFAULT_METHODS, METHODS, TruncationWarning, explain, load_demo_model, tokenize
-from attn_closed_form.game.shapley_sampled import shapley_sample
+from attn_closed_form.game.sampled import shapley_sample
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 from tests.tolerances import assert_algebraic, assert_difference
@@ -262,4 +262,4 @@ def test_an_explanation_is_plain_data():
         dataclasses.replace(e, scores=e.scores[1:])
     strongest = max(range(len(e.labels)), key=lambda j: abs(e.scores[j]))
     assert e.top(1) == [(e.labels[strongest], e.scores[strongest])]
-    assert np.array_equal(e.interactions(), acf.shapley_interactions(e.game))
+    assert np.array_equal(e.interactions(), acf.interactions(e.game))

@@ -5,9 +5,17 @@ import pytest
 
 from attn_closed_form import PooledGame
 from attn_closed_form.game import by_size
-from attn_closed_form.game.budget import FLOAT32, FLOAT64, Facts, _probes, budget, budget_of, largest_known_value
-from attn_closed_form.game.heads import exp_difference
-from attn_closed_form.game.quadrature import ToleranceError
+from attn_closed_form.game.budget import (
+    FLOAT32,
+    FLOAT64,
+    Facts,
+    ToleranceError,
+    _probes,
+    budget,
+    budget_of,
+    largest_known_value,
+)
+from attn_closed_form.game.pooled_game import exp_difference
 from tests.problems import random_game
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attn_closed_form.game.quadrature import short_sums
+from attn_closed_form.game.exponential_sums import EPS_MIN, lambda_rule, lambda_segments, short_sums
 
 pytest.importorskip("flint")
 
@@ -35,3 +35,58 @@ def test_the_proof_is_not_below_the_error():
             x = np.exp(np.linspace(0, log_range, 4000).astype(np.longdouble))[:, None]
             error = np.abs(x * (w * np.exp(-lam.astype(np.longdouble) * x)).sum(axis=1, keepdims=True) - 1).max()
             assert 0.5 * bound < error <= bound
+
+
+def largest_error(lam, w, log_range):
+    """max |D sum w e^(-lam D) - 1| for ln D on a fine grid, in extended precision."""
+    D = np.exp(np.linspace(0, log_range, max(200, int(40 * log_range))).astype(np.longdouble))[:, None]
+    return float(np.abs((w.astype(np.longdouble) * D * np.exp(-lam.astype(np.longdouble) * D)).sum(axis=1) - 1).max())
+
+
+RANGES = [0.0, 1e-3, 0.1, 0.7, 2.3, 7.0, 13.8, 14.1, 30.0, np.log(1e30), 400.0]
+
+
+@pytest.mark.parametrize("eps", [1e-3, 1e-5, 1e-8, 1e-10, 1e-12, 1e-13, EPS_MIN])
+@pytest.mark.parametrize("log_range", RANGES)
+def test_lambda_rule_keeps_its_word(log_range, eps):
+    assert largest_error(*lambda_rule(log_range, eps), log_range) <= eps
+
+
+def test_lambda_rule_error_is_seen():
+    for log_range in (2.3, 40.0):
+        lam, w = lambda_rule(log_range, 1e-10)
+        assert largest_error(lam, w * (1 + 1e-9), log_range) > 1e-10
+        assert largest_error(lam[1:], w[1:], log_range) > 1e-13
+        assert largest_error(lam[:-1], w[:-1], log_range) > 1e-13
+
+
+def test_lambda_rule_is_not_wasteful():
+    """Half of what a trapezoidal rule takes where the table reaches, 24 + 5 ln R beyond; fewer the looser eps is."""
+    counts = [lambda_rule(np.log(1e6), eps)[0].size for eps in (1e-4, 1e-8, 1e-12, EPS_MIN)]
+    assert counts == sorted(counts)
+    assert counts[-1] <= 24 + 5 * np.log(1e6)
+    assert lambda_rule(0.0, EPS_MIN)[0].size <= 26
+    assert lambda_rule(np.log(6), 1.5e-10)[0].size <= 11
+    assert lambda_rule(400.0, EPS_MIN)[0].size <= 24 + 5 * 400
+
+
+@pytest.mark.parametrize("eps", [1e-4, 1e-12, EPS_MIN])
+def test_segments_are_the_rule(eps):
+    log_range = 500.0
+    lam, w = lambda_rule(log_range, eps)
+    pieces = lambda_segments(log_range, eps)
+    assert len(pieces) > 1
+    assert np.allclose(np.sort(np.concatenate([x * np.exp(-shift) for shift, x, _ in pieces])), lam, rtol=1e-13)
+    assert np.isclose(sum((x * np.exp(-shift)).sum() for shift, _, x in pieces), w.sum(), rtol=1e-13)
+
+
+@pytest.mark.parametrize("eps", [EPS_MIN / 2, 0.2, 0.0, -1.0, np.nan])
+def test_lambda_rule_refuses_impossible_eps(eps):
+    with pytest.raises(ValueError, match="eps"):
+        lambda_rule(1.0, eps)
+
+
+@pytest.mark.parametrize("log_range", [-1.0, np.inf, np.nan, 1e4])
+def test_lambda_rule_refuses_bad_range(log_range):
+    with pytest.raises(ValueError, match="log_range"):
+        lambda_rule(log_range, 1e-10)

@@ -17,12 +17,12 @@ from attn_closed_form import (
     ToleranceError,
     banzhaf,
     expected_value_by_size,
+    interactions,
     leave_one_out,
     shapley,
-    shapley_interactions,
 )
 from attn_closed_form.game.budget import budget
-from attn_closed_form.game.engine import rows_of
+from attn_closed_form.game.terms import terms_of
 
 pytest.importorskip("flint")
 
@@ -69,7 +69,7 @@ def test_v3_masked_scores_cost_nothing(masked):
     game = G([0.0, 1.0, masked], [1.0, 2.0, 3.0])
     assert check("shapley", game) == "within"
     check_all(game)
-    assert sum(rows.weight.size for rows in rows_of(game, budget(game, 1e-10))) < 60
+    assert sum(rows.weight.size for rows in terms_of(game, budget(game, 1e-10))) < 60
 
 
 @pytest.mark.parametrize(("offset", "tol"), [(1e4, 1.9e-13), (1e8, 1e-10), (1e8, 1e-12), (1e12, 1e-12), (-1e15, 1e-12)])
@@ -163,11 +163,11 @@ def test_the_oracle_can_fail():
     assert largest_ratio("shapley", f, phi, 1e-10) <= 1
     assert largest_ratio("shapley", f, phi + 2e-9, 1e-10) > 1
     assert largest_ratio("shapley", f, phi[::-1].copy(), 1e-10) > 1
-    table = shapley_interactions(game)[np.triu_indices(3, 1)]
+    table = interactions(game)[np.triu_indices(3, 1)]
     assert largest_ratio("interactions", f, table, 1e-10) <= 1 < largest_ratio("interactions", f, -table, 1e-10)
 
 
 def test_the_message_names_what_was_asked():
     with pytest.raises(ToleranceError) as caught:
-        shapley_interactions(G([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), 1e-15)
+        interactions(G([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), tol=1e-15)
     assert re.match(r"tol: 1e-15 cannot be guaranteed .* the smallest possible tol is \d\.\de-1\d$", str(caught.value))

@@ -7,14 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_closed_form import PooledGame, ToleranceError, banzhaf, leave_one_out, shapley
-from attn_closed_form.game import node_counts, semivalues
-from attn_closed_form.game.semivalues import jacobi_rule, semivalue, semivalue_by_size, single_values, weighted_banzhaf
+from attn_closed_form import (
+    PooledGame,
+    ToleranceError,
+    banzhaf,
+    beta_shapley,
+    leave_one_out,
+    semivalue,
+    shapley,
+    weighted_banzhaf,
+)
+from attn_closed_form.game import laws, values
+from attn_closed_form.game.evaluate import FIRST, evaluate
+from attn_closed_form.game.laws import legendre_rule
+from attn_closed_form.game.values import single_changes
 from tests import enumeration
+from tests.game.test_shapley import ExactNodes
 from tests.problems import games, random_game
 
 GAMES = games()
-BETAS = [(1, 1), (16, 1), (1, 4), (2, 3), (0.5, 0.5), (0.7, 2.5), (1, 0.3), (200, 200)]
+BETAS = [(1, 1), (16, 1), (1, 4), (2, 3), (7, 5), (40, 40), (200, 200)]
 
 
 @pytest.fixture(params=list(GAMES), scope="module")
@@ -40,7 +52,7 @@ def beta_sizes(d, alpha, beta):
 def test_beta_shapley_by_enumeration(game, tol):
     for alpha, beta in BETAS:
         exact = enumeration.semivalue(game, beta_sizes(game.d, alpha, beta))
-        assert error(game, semivalue(game, alpha, beta, tol), exact) <= tol, (alpha, beta)
+        assert error(game, beta_shapley(game, alpha, beta, tol), exact) <= tol, (alpha, beta)
 
 
 @pytest.mark.parametrize("p", [0.0, 1e-3, 0.3, 0.5, 0.98, 1.0])
@@ -54,71 +66,61 @@ def test_any_sizes_by_enumeration(game):
     d = game.d
     for q in (np.ones(d) / d, rng.normal(size=d), np.eye(d)[0], np.eye(d)[-1], np.zeros(d)):
         exact = enumeration.semivalue(game, q)
-        assert error(game, semivalue_by_size(game, q), exact) <= 1e-10 * max(np.abs(q).sum(), 1e-300)
+        assert error(game, semivalue(game, q), exact) <= 1e-10 * max(np.abs(q).sum(), 1e-300)
 
 
 def test_special_cases(game):
     for ours, known in (
-        (semivalue(game), shapley(game)),
+        (beta_shapley(game), shapley(game)),
         (weighted_banzhaf(game), banzhaf(game)),
         (weighted_banzhaf(game, 1), leave_one_out(game)),
-        (semivalue_by_size(game, np.eye(game.d)[-1]), leave_one_out(game)),
-        (semivalue_by_size(game, beta_sizes(game.d, 3, 2)), semivalue(game, 3, 2)),
+        (semivalue(game, np.eye(game.d)[-1]), leave_one_out(game)),
+        (semivalue(game, beta_sizes(game.d, 3, 2)), beta_shapley(game, 3, 2)),
     ):
         assert error(game, ours, known) <= 2.1e-10
 
 
-@given(alpha=st.floats(0.05, 60), beta=st.floats(0.05, 60), d=st.integers(1, 30), seed=st.integers(0, 99))
+@given(alpha=st.integers(1, 60), beta=st.integers(1, 60), d=st.integers(1, 30), seed=st.integers(0, 99))
 def test_two_ways_agree(alpha, beta, d, seed):
-    """Gauss-Jacobi or Gauss-Legendre in p against the recursion over sizes."""
+    """Gauss-Legendre in p against the recursion over sizes."""
     game = random_game(seed, d, 2, ["deleted", "replaced+background"][seed % 2], 4.0, offset=1.0)
-    ours, other = semivalue(game, alpha, beta), semivalue_by_size(game, beta_sizes(d, alpha, beta), 1e-9)
+    ours, other = beta_shapley(game, alpha, beta), semivalue(game, beta_sizes(d, alpha, beta), 1e-9)
     assert np.abs(ours - other).max() <= 1.1e-9 * max(np.abs(game.v).max() * 2, np.abs(game.v_absent).max() * 2)
 
 
-@pytest.mark.parametrize(("alpha", "beta"), [(16, 1), (1, 16), (0.5, 0.5), (3.5, 1.0)])
+@pytest.mark.parametrize(("alpha", "beta"), [(16, 1), (1, 16), (4, 3), (30, 30)])
 @pytest.mark.parametrize("kind", ["deleted", "replaced+background"])
 def test_node_counts_are_enough_for_large_games(alpha, beta, kind):
     """At sizes that cannot be enumerated: the chosen nodes against as many as are exact."""
-    d = 301
+    d, a, b = 301, beta - 1, alpha - 1
     game = random_game(d, d, 2, kind, 6.0, offset=1.0)
-    p, w = jacobi_rule(float(alpha), float(beta), (d + 1) // 2)
-    goal = semivalues.budget(game, 1e-12)
-    _, exact = semivalues.integrate(game, goal, node_counts.fixed_plan(p, w_delta=w[None]))
-    alone = w @ (1 - p) ** (d - 1)
-    assert np.abs(semivalue(game, alpha, beta, 1e-11) - (exact[0] - game.empty_excess * alone)).max() <= 1.2e-11 * 3
+    exact = evaluate(game, ExactNodes((((a + b + 1) * math.comb(a + b, a), a, b),)), FIRST, 1e-12)
+    assert np.abs(beta_shapley(game, alpha, beta, 1e-11) - exact).max() <= 1.2e-11 * 3
 
 
 def test_too_few_nodes_are_seen(monkeypatch):
     game = random_game(1, 13, 1, "deleted", 6.0)
-    monkeypatch.setattr(semivalues, "gauss_count", lambda *_: 2)
-    exact = enumeration.semivalue(game, beta_sizes(13, 0.5, 0.5))
-    assert error(game, semivalue(game, 0.5, 0.5), exact) > 1e-10
-
-
-def test_jacobi_rule_against_scipy():
-    scipy = pytest.importorskip("scipy.special", reason="needs the extra 'test'")
-    for alpha, beta in [(1.0, 1.0), (0.5, 0.5), (16.0, 1.0), (0.3, 1.7), (1.5, 0.5)]:
-        for m in (1, 2, 7, 40):
-            x, w = scipy.roots_jacobi(m, alpha - 1, beta - 1)
-            p, ours = jacobi_rule(alpha, beta, m)
-            assert np.allclose(p, (x + 1) / 2, rtol=0, atol=1e-13)
-            assert np.allclose(ours, w / w.sum(), rtol=0, atol=1e-11)  # scipy rounds more
+    monkeypatch.setattr(laws, "legendre_rule", lambda m: legendre_rule(3))
+    exact = enumeration.semivalue(game, beta_sizes(13, 4, 3))
+    assert error(game, beta_shapley(game, 4, 3), exact) > 1e-10
 
 
 def test_values_alone_in_blocks(monkeypatch):
     game = random_game(0, 7, 2, "deleted", 2.0)
-    monkeypatch.setattr(semivalues, "SINGLES", 3)
-    assert np.allclose(single_values(game), [game.value(np.arange(7) == j) for j in range(7)])
+    monkeypatch.setattr(values, "SINGLES", 3)
+    nobody = game.value(np.zeros(7, dtype=bool))
+    assert np.allclose(single_changes(game), [game.value(np.arange(7) == j) - nobody for j in range(7)])
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda game: semivalue(game, 0.0, 1.0), "alpha: expected a positive number"),
-        (lambda game: semivalue(game, 1.0, np.nan), "beta: expected a positive number"),
+        (lambda game: beta_shapley(game, 0, 1), "alpha: expected a whole number of at least 1"),
+        (lambda game: beta_shapley(game, 0.5, 1), "alpha: expected a whole number of at least 1"),
+        (lambda game: beta_shapley(game, 1, np.nan), "beta: expected a whole number of at least 1"),
+        (lambda game: beta_shapley(game, 500, 500), "alpha, beta: expected a sum of at most 512"),
         (lambda game: weighted_banzhaf(game, 1.5), "p: expected a probability"),
-        (lambda game: semivalue_by_size(game, [1.0]), "q: expected 2 finite weights"),
+        (lambda game: semivalue(game, [1.0]), "weights: expected 2 finite numbers"),
     ],
 )
 def test_errors(call, message):
@@ -128,11 +130,11 @@ def test_errors(call, message):
 
 def test_what_cannot_be_kept_is_refused():
     game = PooledGame.from_scores([0.0, 1.0], [1.0, 2.0])
-    for call in (semivalue, weighted_banzhaf):
+    for call in (beta_shapley, weighted_banzhaf):
         with pytest.raises(ToleranceError, match="cannot be guaranteed"):
             call(game, tol=1e-17)
     with pytest.raises(ToleranceError, match="cannot be guaranteed"):
-        semivalue_by_size(game, [0.5, 0.5], tol=1e-17)
+        semivalue(game, [0.5, 0.5], tol=1e-17)
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0])
@@ -149,4 +151,4 @@ def test_any_weights_by_size_reckon_with_plain_products():
     """The recursion has plain products, whose rounding grows with the number of players."""
     game = PooledGame.from_scores(np.zeros(300), np.eye(300)[0], s_background=0.0, v_background=0.0)
     with pytest.raises(ToleranceError):
-        semivalue_by_size(game, np.full(300, 1 / 300), 5e-12)
+        semivalue(game, np.full(300, 1 / 300), 5e-12)

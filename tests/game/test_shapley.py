@@ -9,15 +9,14 @@ from attn_closed_form import (
     PooledGame,
     ToleranceError,
     banzhaf,
+    interactions,
     leave_one_out,
     shapley,
-    shapley_interactions,
 )
-from attn_closed_form.game import node_counts
-from attn_closed_form.game.budget import budget, guaranteed_error
-from attn_closed_form.game.engine import integrate
-from attn_closed_form.game.node_counts import fixed_plan
-from attn_closed_form.game.quadrature import legendre_rule
+from attn_closed_form.game import laws
+from attn_closed_form.game.budget import guaranteed_error
+from attn_closed_form.game.evaluate import FIRST, evaluate
+from attn_closed_form.game.laws import Batch, Density, legendre_rule
 from tests import enumeration
 from tests.problems import games, random_game
 
@@ -48,7 +47,7 @@ def test_banzhaf_by_enumeration(game, tol):
 
 
 def test_interactions_by_enumeration(game):
-    assert error(game, shapley_interactions(game, 1e-10), enumeration.interactions(game)) <= 1e-10
+    assert error(game, interactions(game, tol=1e-10), enumeration.interactions(game)) <= 1e-10
 
 
 def test_leave_one_out_by_enumeration(game):
@@ -69,8 +68,17 @@ def test_enumeration_can_fail(game):
 def test_a_worse_rule_is_seen(monkeypatch):
     """The guarantee is not won by luck: with too few nodes in p the same test fails."""
     game = random_game(1, 13, 1, "deleted", 6.0)
-    monkeypatch.setattr(node_counts, "legendre_rule", lambda m: legendre_rule(3))
+    monkeypatch.setattr(laws, "legendre_rule", lambda m: legendre_rule(3))
     assert error(game, shapley(game), enumeration.shapley(game)) > 1e-10
+
+
+class ExactNodes(Density):
+    """A density with as many nodes on the whole of [0, 1] as are exact for polynomials of the game's degree."""
+
+    def batches(self, terms, allowed, differences=True):
+        p, w = legendre_rule((terms.factor.shape[2] + self.degree + 1) // 2)
+        density = sum(c * p**a * (1 - p) ** b for c, a, b in self.powers)
+        return [Batch(slice(None), p[:, None], (w * density)[:, None])]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,10 +86,9 @@ def test_a_worse_rule_is_seen(monkeypatch):
 def test_node_count_is_enough_for_large_games(kind, d):
     """At sizes that cannot be enumerated: the bound's node count against the ceil(d/2) nodes that are exact."""
     game = random_game(d, d, 2, kind, 6.0, offset=1.0)
-    p, w = legendre_rule((d + 1) // 2)
-    _, exact = integrate(game, budget(game, 1e-12), fixed_plan(p, w_delta=w[None]))
+    exact = evaluate(game, ExactNodes(((1, 0, 0),)), FIRST, 1e-12)
     allowed = guaranteed_error(game, 1e-11) + guaranteed_error(game, 1e-12)
-    assert np.abs(shapley(game, 1e-11) - (exact[0] - game.empty_excess / d)).max() <= allowed
+    assert np.abs(shapley(game, 1e-11) - exact).max() <= allowed
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,7 +124,7 @@ def test_null_player_gets_exactly_nothing():
     s_absent[:, 4], v_absent[:, 4] = s[:, 4], v[:, 4]
     game = PooledGame.from_scores(s, v, s_absent, v_absent, 0.0, 1.0)
     assert shapley(game)[4] == banzhaf(game)[4] == 0.0
-    assert not shapley_interactions(game)[4].any()
+    assert not interactions(game)[4].any()
 
 
 def test_tiny_attribution_keeps_its_digits():
@@ -136,7 +143,7 @@ def test_heads_add_up():
         )
         for h in range(3)
     ]
-    for function in (shapley, banzhaf, shapley_interactions):
+    for function in (shapley, banzhaf, interactions):
         total = sum(function(head) for head in one_by_one)
         assert np.abs(function(game) - total).max() <= 1e-10 * np.abs(game.v).max() * 3
 
@@ -174,7 +181,7 @@ def test_properties(seed, d, kind, shift, spread):
 def test_interactions_symmetry_and_row_sums(kind):
     """sum_j I_ij = int d/dp Delta_i dp = (i's change to all others) - (i's change to nobody)."""
     game = random_game(2, 60, 2, kind, 4.0, offset=0.5)
-    table = shapley_interactions(game)
+    table = interactions(game)
     assert np.array_equal(table, table.T)
     rows = table.sum(axis=1) - np.diag(table)
     single = game.value(np.eye(game.d, dtype=bool)) - game.value(np.zeros(game.d, dtype=bool))
@@ -224,7 +231,7 @@ def test_agrees_with_shapiq(kind):
 
     peer = Game(n_players=9, normalize=False)
     computer = shapiq.ExactComputer(peer, n_players=9)
-    ours = shapley_interactions(game)
+    ours = interactions(game)
     single = computer("SV", order=1)
     pairs = computer("SII", order=2)
     lone = computer("BV", order=1)

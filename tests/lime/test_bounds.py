@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from attn_closed_form.lime.kernel import Settings, kernel
-from attn_closed_form.lime.kernel_rule import THETA, _log_tail, size_rule
 from attn_closed_form.lime.moments import MIXED_SIGNS, _rule_factors, rule_factor
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.lime.tilted_rule import TiltedTerm, _rest
+from attn_closed_form.lime.rules import THETA, TiltedTerm, _log_tail, _rest, size_rule
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1.0])

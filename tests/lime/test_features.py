@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, lime_features, lime_limit
-from attn_closed_form.lime import features
+from attn_closed_form.lime import limit
 from attn_closed_form.lime.kernel import kernel
 from tests.lime_games import score_game
 
@@ -94,7 +94,7 @@ def test_the_package_itself():
         # Weights as they are: n rows of weight 1/n are what the package's sums over rows converge to.
         theirs = base.feature_selection(masks.astype(float), f, 5000 * w, count, "auto").tolist()
         assert lime_features(game, count).tolist() == theirs
-    assert features.FORWARD_FEATURES == 6
+    assert limit.FORWARD_FEATURES == 6
 
 
 @pytest.mark.parametrize("count", [0, -1, 2.5, "3", None, True])

@@ -8,13 +8,12 @@ import pytest
 
 from attn_closed_form.game.budget import budget
 from attn_closed_form.game.by_size import centred_moments
-from attn_closed_form.game.engine import evaluate, rows_of
-from attn_closed_form.game.node_counts import log_bound
-from attn_closed_form.lime import hahn
-from attn_closed_form.lime.hahn import size_moments
+from attn_closed_form.game.laws import Batch
+from attn_closed_form.game.terms import log_bound, terms_of
+from attn_closed_form.lime import rules
 from attn_closed_form.lime.kernel import kernel, log_kernel
-from attn_closed_form.lime.kernel_rule import ladder, size_rule
-from attn_closed_form.lime.moments import _batch, _largest
+from attn_closed_form.lime.moments import _largest, rule_sums
+from attn_closed_form.lime.rules import ladder, size_moments, size_rule
 from tests.lime_games import score_game
 
 
@@ -56,12 +55,12 @@ def test_moments_in_exact_arithmetic(d, kernel_width):
 @pytest.mark.parametrize("d", [120, 250])
 def test_the_two_ways_to_the_moments_agree_within_their_errors(d, kernel_width):
     q = np.exp(log_kernel(d, kernel_width)) / d
-    exact, extended = hahn._exact(q, 96), hahn._extended(q, 96)
+    exact, extended = rules._exact(q, 96), rules._extended(q, 96)
     N = min(exact[0].size, extended[0].size)
     assert (np.abs(exact[0][:N] - extended[0][:N]) <= exact[1][:N] + extended[1][:N]).all()
     assert extended[1][20] < 1e-14, "a bound that says something"
     # What is left after a few degrees, which is no rounding.
-    left = [way(q, 4)[2] for way in (hahn._exact, hahn._extended)]
+    left = [way(q, 4)[2] for way in (rules._exact, rules._extended)]
     assert left[0] * (1 - 1e-6) <= left[1] <= left[0] * (1 + 1e-6) + 1e-12
     assert left[0] > 1e-9
 
@@ -88,16 +87,16 @@ def test_the_bound_holds_and_means_something(kind, kernel_width):
     q = kernel(d, kernel_width) / d
     goal = budget(game, 1e-11, plain=True)
     (mean,), present = centred_moments(game, q[None], goal)
-    rules = ladder(d, kernel_width)
-    (rows,) = rows_of(game, goal)
-    chosen = [ladder(d, kernel_width, (m,)) for m in rules.counts.tolist()]
-    bounds = [one.choose(log_bound(rows.sums), _largest(rows), 0.0)[1].sum() for one in chosen]
+    steps = ladder(d, kernel_width)
+    (terms,) = terms_of(game, goal)
+    chosen = [ladder(d, kernel_width, (m,)) for m in steps.counts.tolist()]
+    bounds = [one.choose(log_bound(terms.sums), _largest(terms), 0.0)[1].sum() for one in chosen]
     errors = []
-    for rule in rules.rules:
+    for rule in steps.rules:
         p, w = rule.p[:, None], rule.weights[:, None]
-        level, delta = evaluate(rows, _batch(np.arange(rows.weight.size), p, w * np.ones(rows.weight.size), 0.0), False)
-        by_p, _ = evaluate(rows, _batch(np.arange(rows.weight.size), p, w * p * np.ones(rows.weight.size), 0.0), False)
-        errors.append(max(abs(level[0] - mean), np.abs(by_p[0] + delta[0] - present).max()))
+        level, _, *delta = rule_sums(0.0, terms, Batch(slice(None), p, w), False)
+        by_p = rule_sums(0.0, terms, Batch(slice(None), p, w * p), False)[0]
+        errors.append(max(abs(level - mean), np.abs(by_p + np.array(delta) - present).max()))
     rounding = 1e-11 * float(game.half_range.sum())
     assert (np.array(errors) <= np.array(bounds) + rounding).all()
     assert errors[0] > 1e-10, "so easy that any bound holds"

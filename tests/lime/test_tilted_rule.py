@@ -9,7 +9,7 @@ from attn_closed_form import PooledGame, lime_limit
 from attn_closed_form.lime.kernel import Settings, kernel
 from attn_closed_form.lime.moments import moments_by_recursion, moments_by_rule
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.lime.tilted_rule import TiltedTerm, tilted_rule
+from attn_closed_form.lime.rules import TiltedTerm, tilted_rule
 
 
 def by_size(E, A):

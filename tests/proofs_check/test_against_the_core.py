@@ -70,7 +70,7 @@ def test_values_of_the_players(name):
 
 
 def test_interactions():
-    found = acf.shapley_interactions(game())
+    found = acf.interactions(game())
     for i in range(1, D + 1):
         for j in range(i + 1, D + 1):
             exact = float(bf.shapley_interaction(D, value, i, j))

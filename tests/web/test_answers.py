@@ -15,10 +15,10 @@ from attn_closed_form import (
     TextClassifier,
     Vocabulary,
     explain,
+    interactions,
     load_demo_model,
     pooled_game,
     random_weights,
-    shapley_interactions,
 )
 from attn_closed_form.models.mean_text import VocabularyReader
 from attn_closed_form.web.app import example_text, make_app
@@ -88,7 +88,7 @@ def test_a_player_can_be_named_by_any_of_its_spans():
 def test_interactions_of_one_word_are_a_row_of_the_matrix(players, absent):
     options = {"text": TEXT, "players": players, "absent": absent, "output": 0}
     game = pooled_game(MODEL.weights, MODEL.vocabulary.encode(TEXT), players, absent)
-    matrix = shapley_interactions(game)
+    matrix = interactions(game)
     for player in (0, 3):
         got = post({**options, "player": player}, "/api/interactions").json()
         assert got["player"] == player and got["interactions"][player] is None

@@ -12,8 +12,7 @@ import numpy as np
 
 from ..._arrays import numbered
 from ..._types import Array, Ids, Tokens
-from ...game.merging import merge_runs, merge_tokens
-from ...game.pooled_game import PooledGame
+from ...game.pooled_game import PooledGame, merge_runs, merge_tokens
 from .score_tables import as_output, as_tokens
 from .weights import AttentionWeights
 

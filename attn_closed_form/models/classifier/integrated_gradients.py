@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..._arrays import softmax
 from ..._types import Array, Tokens
-from ...game.quadrature import legendre_rule
+from ...game.laws import legendre_rule
 from .score_tables import as_output, as_tokens, scores
 from .weights import AttentionWeights
 

@@ -1,6 +1,6 @@
-"""Two quadrature rules with proved errors: one for 1/D, one for polynomials in p.
+"""Sums of exponentials for 1/D with proved errors.
 
-**The lambda rule.** 1/D = int_0^inf e^(-lam D) dlam turns a ratio of sums over players into products over players. A
+1/D = int_0^inf e^(-lam D) dlam turns a ratio of sums over players into products over players. A
 rule is a set of nodes and weights, all positive, with
 
     | D sum_l w_l e^(-lam_l D) - 1 | <= eps        for every D in [1, R].
@@ -23,11 +23,6 @@ exponentials however large R is.
 
 A relative error eps of 1/D is a relative error eps of every coalition's value, so it moves no difference of two
 mean values of f by more than 2 eps max|f|: that is what turns eps into a guarantee for Shapley values and the rest.
-
-**The p rule.** Mean values under coin flips are polynomials in p, so Gauss-Legendre with ceil(d/2) nodes is exact for
-Shapley values of d players. Far fewer serve: for a function bounded by M inside the Bernstein ellipse with
-parameter rho = e^theta around [0, 1], m nodes err by at most (32/15) M e^(-2 m theta) / (1 - e^(-2 theta))
-(Trefethen, Approximation Theory and Approximation Practice, theorem 19.3). `node_counts.py` supplies M.
 """
 
 from __future__ import annotations
@@ -50,12 +45,6 @@ T0 = 0.5
 STEP_BITS = 20
 # Longest ln R whose nodes fit into float64 with room for a mass beside them; longer rules come in segments.
 LOG_RANGE_SEGMENT = 256.0
-# Fractional bits of the fixed-point arithmetic that refines Gauss-Legendre rules.
-FIXED_BITS = 160
-
-
-class ToleranceError(ValueError):
-    """The asked accuracy cannot be guaranteed in float64."""
 
 
 def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
@@ -79,7 +68,7 @@ def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
     (True, 15)
     """
     if not EPS_MIN <= eps <= EPS_MAX:
-        raise ToleranceError(f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}")
+        raise ValueError(f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}")
     if not 0 <= log_range <= 2 * LOG_RANGE_SEGMENT:
         raise ValueError(f"log_range: expected a number in [0, {2 * LOG_RANGE_SEGMENT:g}], got {log_range}")
     return _short_sum(log_range, eps) or _trapezoid_plain(*_rounded(log_range, eps))
@@ -181,63 +170,3 @@ def _frozen(*arrays: Array) -> tuple[Array, Array]:
     for array in arrays:
         array.flags.writeable = False
     return arrays[0], arrays[1]
-
-
-@lru_cache(maxsize=512)
-def legendre_rule(m: int) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes and weights on [0, 1], each (m,): exact for polynomials of degree below 2m.
-
-    NumPy's `leggauss` loses digits of the weights (1e-13 in total at m = 400); two Newton steps in fixed-point integers
-    give every node and weight to the last bit.
-
-    >>> p, w = legendre_rule(3)
-    >>> bool(np.isclose(w @ p**5, 1 / 6))
-    True
-    """
-    one = 1 << FIXED_BITS
-    nodes, weights = np.empty(m), np.empty(m)
-    for i, start in enumerate(np.polynomial.legendre.leggauss(m)[0][: (m + 1) // 2]):
-        x = int(math.ldexp(float(start), 60)) << (FIXED_BITS - 60)
-        for _ in range(2):
-            now, before = _legendre(m, x)
-            # P_m' = m (P_{m-1} - x P_m) / (1 - x^2)
-            slope = m * (before - (x * now >> FIXED_BITS)) * one // (one - (x * x >> FIXED_BITS))
-            x -= now * one // slope
-        _, before = _legendre(m, x)
-        weight = ((one - (x * x >> FIXED_BITS)) * one) // ((m * before) ** 2 >> FIXED_BITS)
-        nodes[i], nodes[m - 1 - i] = (one + x) / (2 * one), (one - x) / (2 * one)
-        weights[i] = weights[m - 1 - i] = weight / one
-    return _frozen(nodes, weights)
-
-
-def _legendre(m: int, x: int) -> tuple[int, int]:
-    """P_m and P_{m-1} at x, in fixed point."""
-    before, now = 0, 1 << FIXED_BITS
-    for n in range(m):
-        before, now = now, ((2 * n + 1) * (x * now >> FIXED_BITS) - n * before) // (n + 1)
-    return now, before
-
-
-def legendre_error(log_bound: Array, theta: Array, m: int) -> float:
-    """Error of `legendre_rule(m)` for a function with modulus at most exp(log_bound) in the ellipses e^theta.
-
-    >>> theta = np.array([1.0])
-    >>> legendre_error(np.zeros(1), theta, 20) < 1e-15
-    True
-    """
-    return float(np.exp(np.min(log_bound - 2 * m * theta + log_legendre_factor(theta))))
-
-
-def legendre_count(log_bound: Array, theta: Array, allowed: float) -> int:
-    """Fewest nodes for which `legendre_error` is at most `allowed`.
-
-    >>> legendre_count(np.zeros(2), np.array([0.5, 1.0]), 1e-10)
-    12
-    """
-    needed = (log_bound + log_legendre_factor(theta) - math.log(allowed)) / (2 * theta)
-    return max(1, math.ceil(needed.min()))
-
-
-def log_legendre_factor(theta: Array) -> Array:
-    """Log of (32/15) / (1 - e^(-2 theta))."""
-    return np.log(32 / 15) - np.log(-np.expm1(-2 * theta))

@@ -1,36 +1,36 @@
-"""The heads of a game in the form that the engine works with: a light and a heavy state per player, at one scale of
-mass.
+"""A game in the units of the engine: a light and a heavy state per player, at one scale of mass.
 
-In a head every player has a light state and a heavy one, whose mass is larger by a gap; D_0, the mass of all light
+In a head every player has a light state and a heavy one, whose mass is larger by a gap. D_0, the mass of all light
 states and of the background, is always there, so the mass of a coalition is D_0 plus the gaps of the players in their
 heavy state.
 
-**Scales.** 1/D needs nodes lam over the whole range of D, about four per e-fold. But D cannot be everywhere: sort D_0
+**Tiers.** 1/D needs nodes lam over the whole range of D, about four per e-fold. But D cannot be everywhere: sort D_0
 and the gaps, and cut where the next gap is more than e^TIER_GAP times everything before it. D then lies in one of the
 ranges ("tiers") between the cuts, each from its smallest member to the sum of all up to its largest. A rule for 1/D on
 every tier, all of them added up, is a rule for 1/D on their union: at a D of one tier the nodes of a heavier tier add
 at most 100 e^(-TIER_GAP) / D, and the nodes of a lighter one less than e^-800 / D. So a masked score of -1e9 costs a
 handful of nodes. A tier that is long all the same (a chain of players, each e^40 times the one before) is cut into
-segments of nodes. Each tier or segment is a `Piece` with a unit of mass of its own, in which everything that matters
-fits into float64: what is too light counts as 0, what is too heavy has e^(-lam mass) = 0.
+segments of nodes. Each tier or segment is a `Piece` with its own unit of mass, in which everything that matters fits
+into float64: a mass that is too light counts as 0, and one that is too heavy has e^(-lam mass) = 0.
 
 **Digits.** Scores are subtracted from the unit in two floats, without rounding, so masses are right to a few ulps
-however large the scores or their offset are. Values are in units of a power of two and centred in each head
-(`PooledGame.centre`); a head whose values do not vary is left out.
+no matter how large the scores or their offset are. Values are in units of a power of two and centred in each head
+(`PooledGame`); a head whose values do not vary is left out.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from .._types import Array, Ids
-from .merging import exp_difference
-from .pooled_game import PooledGame
-from .quadrature import lambda_segments, short_sum_key, short_sums_together
+from .exponential_sums import lambda_segments, short_sum_key, short_sums_together
+from .pooled_game import PooledGame, exp_difference
 
 TIER_GAP = 45.0
 # Relative room at both ends of a tier, for the rounding of the masses that D is the sum of.
@@ -63,7 +63,8 @@ class Piece(NamedTuple):
     w: Array
 
 
-class PieceMasses(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class PieceMasses:
     """Arrays of n pieces. Where an axis has length 2, it is the players present, then absent."""
 
     gap: Array  # (n, d) mass of the heavier state above that of the lighter one
@@ -72,9 +73,21 @@ class PieceMasses(NamedTuple):
     D_0: Array  # (n,) mass that is always there
     n_0: Array  # (n,) the background's mass times value
     half_range: Array  # (n,) largest |value|
-    players_light: Array  # (n,) how many players are lighter when present
-    some_light: bool  # whether there is one
-    some_absent_value: bool  # whether V of some player is not 0 when it is absent
+
+    @cached_property
+    def players_light(self) -> Array:
+        """(n,) how many players are lighter when present."""
+        return self.gap.shape[1] - np.add.reduce(self.lighter[:, 1], axis=1)
+
+    @cached_property
+    def some_light(self) -> bool:
+        """Whether some player is lighter when present."""
+        return any(self.players_light.tolist())
+
+    @cached_property
+    def some_absent_value(self) -> bool:
+        """Whether V of some player is not 0 when it is absent."""
+        return bool(self.V[:, 1].any())
 
 
 def heads_of(game: PooledGame) -> Heads:
@@ -86,9 +99,9 @@ def heads_of(game: PooledGame) -> Heads:
 
 
 def head_masses(game: PooledGame) -> PieceMasses:
-    """The varying heads of `game` as one piece each, in units of their largest masses. Found once per game."""
-    kept: PieceMasses | None = game.__dict__.get("_head_masses")
-    if kept is None:
+    """The varying heads of `game` as one piece each, in units of their largest masses. Computed once per game."""
+    cached: PieceMasses | None = game.__dict__.get("_head_masses")
+    if cached is None:
         masses, weighted, half_range = game._masses, game._weighted, game.half_range
         varies = half_range > 0
         if not varies.all():
@@ -98,21 +111,32 @@ def head_masses(game: PooledGame) -> PieceMasses:
         lighter = np.empty((len(a), 2, game.d))
         np.less_equal(excess, 0.0, out=lighter[:, 0])
         np.greater_equal(excess, 0.0, out=lighter[:, 1])
-        players_light = game.d - np.add.reduce(lighter[:, 1], axis=1)
-        some_light = any(players_light.tolist())
-        V = weighted[:, :-1].reshape(lighter.shape)
-        kept = game.__dict__["_head_masses"] = PieceMasses(
+        cached = game.__dict__["_head_masses"] = PieceMasses(
             gap=np.abs(excess, out=excess),
             lighter=lighter,
-            V=V,
-            D_0=np.add.reduce(np.minimum(a, b) if some_light else b, axis=1) + background,
+            V=weighted[:, :-1].reshape(lighter.shape),
+            D_0=np.add.reduce(np.minimum(a, b), axis=1) + background,
             n_0=weighted[:, -1],
             half_range=half_range,
-            players_light=players_light,
-            some_light=some_light,
-            some_absent_value=bool(V[:, 1].any()),
         )
-    return kept
+    return cached
+
+
+def masses_of(heads: Heads, own: list[int], units: Array) -> PieceMasses:
+    """PieceMasses of the heads `own`, each in its own unit."""
+    s, s_absent, unit = heads.s[own], heads.s_absent[own], units[:, None]
+    present, absent = exp_difference(s, unit), exp_difference(s_absent, unit)
+    background = exp_difference(heads.s_background[own][:, None], unit)[:, 0]
+    with np.errstate(over="ignore"):
+        gap = np.maximum(present, absent) * -np.expm1(-np.abs(s - s_absent))
+    return PieceMasses(
+        gap=gap,
+        lighter=np.stack([s <= s_absent, s >= s_absent], axis=1).astype(np.float64),
+        V=np.stack([present * heads.v[own], absent * heads.v_absent[own]], axis=1),
+        D_0=np.add.reduce(np.minimum(present, absent), axis=1) + background,
+        n_0=background * heads.v_background[own],
+        half_range=heads.half_range[own],
+    )
 
 
 class Scale(NamedTuple):
@@ -155,11 +179,11 @@ def common_rule(ranges: Ranges, eps: float) -> tuple[Array, Array, Ids] | None:
 def scales_of(game: PooledGame, ranges: Ranges) -> list[Scale]:
     """All tiers of all varying heads."""
     units = game.unit[game.half_range > 0]
-    found: list[Scale] = []
+    scales: list[Scale] = []
     heads = heads_of(game)
     for h, three in enumerate(zip(units.tolist(), ranges.least.tolist(), ranges.log_range.tolist(), strict=True)):
-        found += [Scale(h, *three)] if three[2] <= TIER_GAP else _tiers(heads, h)
-    return found
+        scales += [Scale(h, *three)] if three[2] <= TIER_GAP else _tiers(heads, h)
+    return scales
 
 
 def _tiers(heads: Heads, h: int) -> list[Scale]:
@@ -181,54 +205,32 @@ def _tiers(heads: Heads, h: int) -> list[Scale]:
         members = np.concatenate([[-1], members[below], members[~below]])
     so_far = np.logaddexp.accumulate(increments)
     cuts = np.flatnonzero(increments[1:] - so_far[:-1] > TIER_GAP) + 1
-    found = []
+    tiers = []
     for first, last in zip([0, *cuts], [*cuts, increments.size], strict=True):
         j = int(members[first])
         unit = base if j < 0 else float(s_hi[j])
-        here = masses_of(heads, [h], np.array([unit]))
-        least = float(here.D_0[0]) if j < 0 else float(here.gap[0, j])
+        masses = masses_of(heads, [h], np.array([unit]))
+        least = float(masses.D_0[0]) if j < 0 else float(masses.gap[0, j])
         log_range = float(so_far[last - 1] - increments[first])
         if log_range < LOG_RANGE_EXACT:
             inside = members[:last][members[:last] >= 0]
-            log_range = math.log((float(here.D_0[0]) + float(np.add.reduce(here.gap[0, inside]))) / least)
+            log_range = math.log((float(masses.D_0[0]) + float(np.add.reduce(masses.gap[0, inside]))) / least)
         else:
             log_range += MARGIN + 2.0**-48 * (abs(float(so_far[last - 1])) + abs(unit))
-        found.append(Scale(h, unit, least, log_range))
-    return found
+        tiers.append(Scale(h, unit, least, log_range))
+    return tiers
 
 
 def pieces_of(scales: list[Scale], eps: float) -> list[Piece]:
     """Every scale with nodes and weights for 1/D good to a relative `eps`."""
-    found = []
+    pieces = []
     for head, unit, least, log_range in scales:
         least *= 1 - ROOM
         for shift, lam, w in lambda_segments(log_range + 3 * ROOM, eps):
             moved = unit + shift
             factor = math.exp((moved - unit) - shift) / least
-            found.append(Piece(head, moved, lam * factor, w * factor))
-    return found
-
-
-def masses_of(heads: Heads, own: list[int], units: Array) -> PieceMasses:
-    """PieceMasses of the heads `own`, each in its own unit."""
-    s, s_absent, unit = heads.s[own], heads.s_absent[own], units[:, None]
-    present, absent = exp_difference(s, unit), exp_difference(s_absent, unit)
-    background = exp_difference(heads.s_background[own][:, None], unit)[:, 0]
-    with np.errstate(over="ignore"):
-        gap = np.maximum(present, absent) * -np.expm1(-np.abs(s - s_absent))
-    players_light = np.add.reduce(s < s_absent, axis=1, dtype=np.float64)
-    V = np.stack([present * heads.v[own], absent * heads.v_absent[own]], axis=1)
-    return PieceMasses(
-        gap=gap,
-        lighter=np.stack([s <= s_absent, s >= s_absent], axis=1).astype(np.float64),
-        V=V,
-        D_0=np.add.reduce(np.minimum(present, absent), axis=1) + background,
-        n_0=background * heads.v_background[own],
-        half_range=heads.half_range[own],
-        players_light=players_light,
-        some_light=bool(players_light.any()),
-        some_absent_value=bool(V[:, 1].any()),
-    )
+            pieces.append(Piece(head, moved, lam * factor, w * factor))
+    return pieces
 
 
 def groups_of(pieces: list[Piece], d: int) -> Iterator[list[Piece]]:

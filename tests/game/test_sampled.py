@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, shapley
-from attn_closed_form.game.shapley_sampled import shapley_sample
+from attn_closed_form.game.sampled import shapley_sample
 
 
 def game_of(d, seed=0):

@@ -1,0 +1,485 @@
+"""Mean values of a pooled game under a law, within `tol`: exact, in O(L m d).
+
+Every value of the library that has a guarantee comes from here, but for the recursion over sizes (`by_size.py`) and
+Owen values. With the letters of `terms.py`, every player present with probability p, independently, and
+
+    Y = p x + (1 - p) y,   sigma = 1/Y,   P = w e^(-lam D_0) prod_k Y_k,
+    num       = n_0 + sum_k sigma_k (p x_k A_k + (1 - p) y_k B_k),
+
+1/D = sum_l w_l e^(-lam_l D) (`exponential_sums.py`) makes
+
+    E_p[f]    = sum_l P num
+    Delta_j   = E_p[f | j present] - E_p[f | j absent] = sum_l P [ X_j num + Z_j ],   X = (x - y) sigma,   Z = S sigma^2
+    I_ij      = second difference in i, j = sum_l P [ num X_i X_j + X_i Z_j + Z_i X_j ].
+
+A **statistic** is one of these, and a **law** (`laws.py`) what is done with it as a function of p. `evaluate` is the
+one place where a game's units, its budget and its empty coalition are dealt with. Values are centred in each head, and
+the sums count f of a coalition without any mass as `game.base`. What is missing is `empty_excess` times the
+probability that all players are absent but the k players of a k-th difference, with the sign of a difference: (-1)^k
+alone(d - k).
+
+**Arithmetic.** Up to MATRIX_PLAYERS players the work is done by small matrix products, which are several times as fast
+as broadcasting and too small for any BLAS to start threads for them. Beyond, plain array operations do it. Rounding,
+in ulps: a factor Y is right to 7, and a plain product of d factors to 8 d. Through logarithms the error of a factor 1
+- x is relative to x, so that of the product does not depend on d. A sum over players costs d ulps as a matrix product
+and about 20 as NumPy's pairwise sum, which is taken where the budget asks for precision.
+
+**Sums.** A batch adds up at most MOST_NODES nodes and MOST_TERMS terms one after the other, and batches are added in
+pairs (`sum_in_pairs`), so the rounding of all sums stays below 235 ulps for any number of heads.
+
+**Power series.** Where thousands of players are heavy when present (deletions above all), only small p count, and with
+g = 1 - x, q = p max(g) is small. Every player's factor is Y = 1 - p g, so
+
+    sum_k log Y_k  = - sum_i p^i G_i / i,          G_i = sum_k g_k^i
+    sigma_k        = sum_i p^i g_k^i               sigma_k^2 = sum_i (i + 1) p^i g_k^i
+    num            = n_0 + sum_i p^i [ p sum_k g_k^i T_k,present + (1 - p) sum_k g_k^i T_k,absent ].
+
+With J powers the players are gone through J times, once for the sums and once for the two polynomials in g that Delta_j
+is made of, instead of once for every node. All terms of each series are positive. Left out are, relative to the whole,
+less than q^J of sigma, (J + 1) q^J / (1 - q)^2 of sigma^2, and q^(J-1) / (1 - q) of the logarithm, which is at most
+-X / (1 - q), X = p G_1, so that e^-X X <= 1/e bounds its error as it does that of its rounding. J makes the largest of
+these an eighth of an ulp.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from .._types import Array
+from .budget import ULP, Budget, budget
+from .laws import Batch, Law, Nodes
+from .pooled_game import PooledGame, times_power
+from .terms import Terms, terms_of
+
+# Elements of one working array with nodes p: about what a core's caches hold.
+BATCH_ELEMENTS = 1 << 17
+# Up to this many players matrix products are used: small ones are fast, and no BLAS makes threads for them.
+MATRIX_PLAYERS = 1024
+# A product of factors is halved down to this length, which vectorizes, before it is taken one by one.
+PRODUCT_AT_ONCE = 16
+# Largest q of a power series: beyond, J is as large as the number of nodes.
+LARGEST_Q = 0.2
+# What the powers that are left out may make, relative to what is kept: an eighth of an ulp.
+LEFT_OUT = 2.0**-56
+# Powers that cost as much as one node.
+POWERS_PER_NODE = 2.0
+# Elements (terms times players) of one working array of a series: a few of them fit into a core's cache.
+BLOCK_ELEMENTS = 1 << 15
+
+_memory = threading.local()
+
+
+class Statistic(NamedTuple):
+    """What is averaged: a k-th difference of E_p[f].
+
+    players : k, the players that are fixed
+    axes : of players that the result has
+    amplification : what an error of a mean difference is multiplied by
+    sums : from terms, a batch of nodes and whether products go through logarithms, to weighted sums over the nodes
+    """
+
+    players: int
+    axes: int
+    amplification: float
+    sums: Callable[[Terms, Batch, bool], Array]
+
+
+def evaluate(game: PooledGame, law: Law, statistic: Statistic, tol: float, amplification: float = 1.0) -> Array:
+    """The statistic's mean under the law, |error| <= tol / amplification * max|f|; or ToleranceError.
+
+    Parameters
+    ----------
+    game : PooledGame
+    law : over p
+    statistic : MEAN, FIRST, PAIRS or `row(player)`
+    tol : relative accuracy
+    amplification : what the caller multiplies the result's error by
+
+    Returns
+    -------
+    () for MEAN, (d,) for FIRST and a row, (d, d) for PAIRS; where i = j a second difference means nothing
+
+    Examples
+    --------
+    >>> from .laws import Point
+    >>> game = PooledGame.from_scores([0.0, 0.0], [1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> round(float(evaluate(game, Point(0.5), MEAN, 1e-10)), 6)      # the mean of 0, 1/2, 3/2, 4/3
+    0.833333
+    >>> evaluate(game, Point(0.5), FIRST, 1e-10).round(6)             # Banzhaf values
+    array([0.166667, 1.166667])
+    """
+    k, d = statistic.players, game.d
+    goal = budget(game, tol, amplification * law.total * statistic.amplification, doubt=ULP * law.rounding)
+    sums = np.zeros((d,) * statistic.axes)
+    if k > d:
+        return sums
+    parts = batch_sums(game, goal, law, statistic.sums, differences=k > 0)
+    sums = times_power(sum_in_pairs(parts, sums), game.exponent)
+    if k == 0:
+        sums = sums + game.base * law.alone(0)
+    return sums + (-1) ** k * game.empty_excess * law.alone(d - k) if game.can_be_empty else sums
+
+
+def batch_sums(
+    game: PooledGame,
+    goal: Budget,
+    law: Nodes,
+    sums: Callable[[Terms, Batch, bool], Array],
+    differences: bool = True,
+) -> Iterator[Array]:
+    """The sums of every batch of every chunk of terms, in units of 2^exponent."""
+    for terms in terms_of(game, goal):
+        for batch in law.batches(terms, goal.p_error, differences):
+            yield sums(terms, batch, goal.precise)
+
+
+def sum_in_pairs(arrays: Iterable[Array], nothing: Array) -> Array:
+    """Sum of new arrays, `nothing` if there are none: n of them are added with log2(n) roundings each, instead of n.
+
+    >>> float(sum_in_pairs((np.array(0.1) for _ in range(10)), np.zeros(())))
+    1.0
+    """
+    sums: list[tuple[int, Array]] = []  # numbers of arrays, powers of two that fall, and their sums
+    for array in arrays:
+        count, total = 1, array
+        while sums and sums[-1][0] == count:
+            count, total = 2 * count, _added(sums.pop()[1], total)
+        sums.append((count, total))
+    while len(sums) > 1:
+        count, total = sums.pop()
+        sums[-1] = (sums[-1][0], _added(sums[-1][1], total))
+    return sums[0][1] if sums else nothing
+
+
+def _added(total: Array, more: Array) -> Array:
+    total += more
+    return total
+
+
+# --- terms at nodes ---------------------------------------------------------------------------------------------
+
+
+class Flips(NamedTuple):
+    """Terms at nodes p: P, num (m, r), and sigma (m, r, d)."""
+
+    P: Array
+    num: Array
+    sigma: Array
+
+
+def flip(terms: Terms, p: Array, precise: bool) -> Flips:
+    """Evaluate the formulas of the module docstring at nodes p (m, r) or (m, 1).
+
+    sigma lies in memory that the next call of this thread uses again.
+    """
+    some_light = terms.masses.some_light
+    r, _, d = terms.factor.shape
+    points = np.empty((r, len(p), 2))
+    points[:, :, 0] = p.T
+    np.subtract(1.0, points[:, :, 0], out=points[:, :, 1])
+    Y, spare = workspace((r, len(p), d))
+    mix(points, terms.factor, some_light, Y, spare)
+    if precise and terms.less is not None:
+        every = precise_product(points, terms.less, some_light, Y)
+    else:
+        every = product(Y, spare)
+    every *= terms.weight[:, None]
+    sigma = np.divide(1.0, Y, out=Y)
+    sums = contract(sigma, terms.T, precise)
+    sums *= points
+    num = sums[:, :, 0] + sums[:, :, 1]
+    num += terms.n_0[:, None]
+    return Flips(every.T, num.T, sigma.transpose(1, 0, 2))
+
+
+def flips_of(terms: Terms, batch: Batch, precise: bool) -> Iterator[tuple[Terms, Array, Array, Flips]]:
+    """The batch in parts of few terms, or of one term and few nodes, so that a working array stays small.
+
+    Yields the terms, nodes p, weights and flips of each part.
+    """
+    terms = terms.pick(batch.terms)
+    m, (r, _, d) = len(batch.p), terms.factor.shape
+    some, nodes = (r, m) if r * m * d <= BATCH_ELEMENTS else (BATCH_ELEMENTS // (m * d), BATCH_ELEMENTS // d)
+    for first in range(0, r, max(1, some)):
+        which = slice(first, first + max(1, some)) if some < r else slice(None)
+        few = terms.pick(which)
+        for start in range(0, m, max(1, nodes)):
+            part = slice(start, start + max(1, nodes))
+            p, weights = (x[part] if x.shape[1] == 1 else x[part, which] for x in (batch.p, batch.weights))
+            yield few, p, weights, flip(few, p, precise)
+
+
+def weighted_sums(
+    terms: Terms, batch: Batch, precise: bool, for_mean: Weights, for_first: Weights
+) -> tuple[Array, Array]:
+    """Sums over terms and nodes of E_p[f] (a,) and of Delta_j (b, d).
+
+    `for_mean` and `for_first` make a and b sets of weights of the batch's nodes and weights: (a, m, r) and (b, m, r).
+    """
+    terms = terms.pick(batch.terms)
+    batch = batch._replace(terms=slice(None))
+    J = series_length(terms, batch.p)
+    if J:
+        return sums_by_series(terms, batch.p, for_mean(batch.p, batch.weights), for_first(batch.p, batch.weights), J)
+    mean, first = np.zeros(0), np.zeros(0)
+    for few, p, weights, (P, num, sigma) in flips_of(terms, batch, precise):
+        Pn, w_mean, w_first = P * num, for_mean(p, weights), for_first(p, weights)
+        part = np.add.reduce(np.add.reduce(w_mean * Pn, axis=2), axis=1)
+        mean = mean + part if mean.size else part
+        if len(w_first):
+            change = changes(few, w_first * Pn, w_first * P, sigma)
+            first = np.add(first, change, out=change) if first.size else change
+    return mean, first
+
+
+Weights = Callable[[Array, Array], Array]
+
+
+def no_weights(p: Array, weights: Array) -> Array:
+    """No set of weights."""
+    return np.zeros((0, *weights.shape))
+
+
+def plain_weights(p: Array, weights: Array) -> Array:
+    """The weights of the law as the one set of weights."""
+    return weights[None]
+
+
+def changes(terms: Terms, by_X: Array, by_Z: Array, sigma: Array) -> Array:
+    """(b, d) sums over nodes and terms of by_X X_j + by_Z Z_j, both weights (b, m, r). `sigma` is squared in place."""
+    X = [add_nodes(weights, sigma) for weights in by_X]
+    sigma *= sigma
+    out = np.empty((len(by_X), sigma.shape[2]))
+    for k, weights in enumerate(by_Z):
+        Z = add_nodes(weights, sigma)
+        Z *= terms.S
+        X[k] *= terms.difference
+        Z += X[k]
+        np.add.reduce(Z, axis=0, out=out[k])
+    return out
+
+
+# --- statistics ---------------------------------------------------------------------------------------------------
+
+
+def _mean(terms: Terms, batch: Batch, precise: bool) -> Array:
+    return weighted_sums(terms, batch, precise, plain_weights, no_weights)[0][0]
+
+
+def first_differences(terms: Terms, batch: Batch, precise: bool) -> Array:
+    """(d,) weighted sums of Delta_j."""
+    return weighted_sums(terms, batch, precise, no_weights, plain_weights)[1][0]
+
+
+def _pairs(terms: Terms, batch: Batch, precise: bool) -> Array:
+    """(d, d) weighted sums of I_ij: half of them, which read as a matrix product, and their mirror image."""
+    half = np.zeros((terms.factor.shape[2],) * 2)
+    for few, _, weights, (P, num, sigma) in flips_of(terms, batch, precise):
+        P = P * weights
+        X = few.difference * sigma
+        right = few.S * sigma * sigma
+        right *= P[:, :, None]
+        right += X * (P * num / 2)[:, :, None]
+        part = np.zeros_like(half)
+        for left, other in zip(X, right, strict=True):  # node by node, then part by part: long sums would lose digits
+            part += left.T @ other
+        half += part
+    half += half.T
+    return half
+
+
+def row(player: int) -> Statistic:
+    """Second differences of one player with every other one, (d,): sums of X_j and Z_j with weights of the player."""
+
+    def sums(terms: Terms, batch: Batch, precise: bool) -> Array:
+        total = np.zeros(terms.factor.shape[2])
+        for few, _, weights, (P, num, sigma) in flips_of(terms, batch, precise):
+            P, own = P * weights, sigma[:, :, player]
+            X, Z = few.difference[:, player] * own, few.S[:, player] * own * own
+            total += changes(few, (P * (num * X + Z))[None], (P * X)[None], sigma)[0]
+        return total
+
+    return Statistic(2, 1, 2.0, sums)
+
+
+MEAN = Statistic(0, 0, 1.0, _mean)
+FIRST = Statistic(1, 1, 1.0, first_differences)
+# A second difference has twice the terms of a first one.
+PAIRS = Statistic(2, 2, 2.0, _pairs)
+
+
+# --- arithmetic on arrays (terms, nodes, players) ------------------------------------------------------------------
+
+
+def workspace(shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Two uninitialised arrays. Small ones are kept per thread: fresh memory costs more than the arithmetic on it."""
+    size = math.prod(shape)
+    if size > 2 * BATCH_ELEMENTS:
+        return np.empty(shape), np.empty(shape)
+    arrays: Array | None = getattr(_memory, "arrays", None)
+    if arrays is None or arrays.shape[1] < size:
+        arrays = _memory.arrays = np.empty((2, max(size, BATCH_ELEMENTS)))
+    return arrays[0, :size].reshape(shape), arrays[1, :size].reshape(shape)
+
+
+def mix(points: Array, factor: Array, some_light: bool, out: Array, spare: Array) -> None:
+    """Y into `out` (r, m, d): p x + (1 - p) y from points (r, m, 2) and factors (r, 2, d). Nothing cancels."""
+    if out.shape[2] <= MATRIX_PLAYERS:
+        np.matmul(points, factor, out=out)
+        return
+    np.multiply(points[:, :, :1], factor[:, :1], out=out)
+    if some_light:
+        out += np.multiply(points[:, :, 1:], factor[:, 1:], out=spare)
+    else:  # y is 1
+        out += points[:, :, 1:]
+
+
+def product(Y: Array, spare: Array) -> Array:
+    """Product over the last axis: of a transposed copy where it is short, of ever shorter halves where it is long."""
+    r, m, d = Y.shape
+    if d <= MATRIX_PLAYERS:
+        # Two players at a time, as one complex number, are moved to a transposed copy.
+        pairs = d // 2
+        across = spare.reshape(-1)[: 2 * pairs * r * m].view(np.complex128).reshape(pairs, r * m)
+        np.copyto(across, Y.reshape(r * m, d)[:, : 2 * pairs].view(np.complex128).T)
+        both = np.multiply.reduce(across.view(np.float64).reshape(pairs, 2 * r * m), axis=0)
+        every = (both[0::2] * both[1::2]).reshape(r, m)
+        if d % 2:
+            every *= Y[:, :, -1]
+        return every
+    while Y.shape[-1] > PRODUCT_AT_ONCE:
+        half = Y.shape[-1] // 2
+        shorter = Y[..., :half] * Y[..., half : 2 * half]
+        if Y.shape[-1] % 2:
+            shorter[..., 0] *= Y[..., -1]
+        Y = shorter
+    return np.multiply.reduce(Y, axis=-1)
+
+
+def precise_product(points: Array, less: Array, some_light: bool, Y: Array) -> Array:
+    """The same through log1p(Y - 1): its rounding is relative to the logarithm, not to the number of players."""
+    change = points[:, :, :1] * less[:, :1]
+    if some_light:
+        change += points[:, :, 1:] * less[:, 1:]  # one of the two is 0
+    large = change < -0.5
+    logs = np.log1p(change, out=change)
+    if large.any():
+        logs[large] = np.log(Y[large])
+    return np.exp(np.add.reduce(logs, axis=-1))
+
+
+def contract(x: Array, y: Array, precise: bool) -> Array:
+    """Sums over players: (r, m, d) with (r, 2, d) -> (r, m, 2). NumPy's own sum is pairwise, the others are not."""
+    r, m, d = x.shape
+    if not precise and d <= MATRIX_PLAYERS:
+        return np.matmul(x, y.transpose(0, 2, 1))
+    out = np.zeros((r, m, 2))
+    for k in (0, 1):
+        if y[:, k].any():
+            out[:, :, k] = (
+                np.add.reduce(x * y[:, k, None, :], axis=-1) if precise else np.einsum("rmd,rd->rm", x, y[:, k])
+            )
+    return out
+
+
+def add_nodes(w: Array, x: Array) -> Array:
+    """Weighted sum over nodes: (m, r) with (m, r, d) -> (r, d)."""
+    if x.shape[2] > MATRIX_PLAYERS:
+        return np.einsum("mr,mrd->rd", w, x)
+    return np.matmul(w.T[:, None, :], x.transpose(1, 0, 2))[:, 0]
+
+
+# --- power series in p -----------------------------------------------------------------------------------------
+
+
+def series_length(terms: Terms, p: Array) -> int:
+    """J for these terms at nodes p (m, r) or (m, 1); 0 if going through the nodes one by one costs less.
+
+    Up to MATRIX_PLAYERS players matrix products do.
+    """
+    if terms.masses.some_light or terms.factor.shape[2] <= MATRIX_PLAYERS:
+        return 0
+    q = float(np.max(np.max(p, axis=0) * terms.largest_change)) * (1 + 1e-12)
+    J = count_powers(q)
+    return J if POWERS_PER_NODE * len(p) >= J else 0
+
+
+def count_powers(q: float) -> int:
+    """The smallest J for this q; as large as can be if q is too large.
+
+    >>> count_powers(0.01), count_powers(0.1)
+    (9, 19)
+    """
+    if not q <= LARGEST_Q:
+        return 1 << 30
+    J = 2
+    while max((J + 1) * q**J / (1 - q) ** 2, q ** (J - 1) / (J * (1 - q))) > LEFT_OUT:
+        J += 1
+    return J
+
+
+def sums_by_series(terms: Terms, p: Array, w_mean: Array, w_first: Array, J: int) -> tuple[Array, Array]:
+    """What `weighted_sums` returns for terms with these nodes and weights, by J powers."""
+    P, num, powers = _flip_by_series(terms, p, J)
+    Pn = P * num
+    mean = np.add.reduce(np.add.reduce(w_mean * Pn, axis=2), axis=1)
+    # (b, J, r): what the polynomials in g have for coefficients.
+    by_X = np.einsum("bmr,jmr->bjr", w_first * Pn, powers)
+    by_Z = np.einsum("bmr,jmr->bjr", w_first * P, powers) * np.arange(1.0, J + 1)[:, None]
+    first = np.empty((len(by_X), terms.factor.shape[2]))
+    for block in _blocks(terms):
+        g, S = -terms.difference[:, block], terms.S[:, block]
+        for k, (X, Z) in enumerate(zip(by_X, by_Z, strict=True)):
+            change = _polynomial(Z, g)
+            change *= S
+            of_X = _polynomial(X, g)
+            of_X *= g
+            change -= of_X
+            np.add.reduce(change, axis=0, out=first[k, block])
+    return mean, first
+
+
+def _flip_by_series(terms: Terms, p: Array, J: int) -> tuple[Array, Array, Array]:
+    """P and num as in `flip`, (m, r) each, and the powers p^0, ..., p^(J-1), (J, m, r)."""
+    r = len(terms.lam)
+    powers = np.ones((J, len(p), r))
+    np.multiply.accumulate(np.broadcast_to(p, (J - 1, len(p), r)), axis=0, out=powers[1:])
+    kinds = 2 if terms.masses.some_absent_value else 1
+    blocks = list(_blocks(terms))
+    # One entry per block, so that they are added up in pairs: G_0, G_1, ..., then the sums with T.
+    sums = np.empty((1 + kinds, J, r, len(blocks)))
+    for b, block in enumerate(blocks):
+        g, T = -terms.difference[:, block], terms.T[:, :kinds, block]
+        power, spare = np.ones_like(g), np.empty_like(g)
+        for i in range(J):
+            np.add.reduce(power, axis=1, out=sums[0, i, :, b])
+            for kind in range(kinds):
+                np.add.reduce(np.multiply(power, T[:, kind], out=spare), axis=1, out=sums[1 + kind, i, :, b])
+            power *= g
+    G, *N = np.add.reduce(sums, axis=3)
+    log_product = np.einsum("jmr,jr->mr", powers[1:], G[1:] / np.arange(1.0, J)[:, None])
+    num = p * np.einsum("jmr,jr->mr", powers, N[0])
+    if kinds == 2:
+        num += (1 - p) * np.einsum("jmr,jr->mr", powers, N[1])
+    return terms.weight * np.exp(-log_product), num + terms.n_0, powers
+
+
+def _polynomial(coefficients: Array, g: Array) -> Array:
+    """sum_i c_i g^i by Horner's rule: (J, r) at (r, n)."""
+    out = np.multiply(g, coefficients[-1][:, None])
+    for c in coefficients[-2:0:-1]:
+        out += c[:, None]
+        out *= g
+    out += coefficients[0][:, None]
+    return out
+
+
+def _blocks(terms: Terms) -> list[slice]:
+    r, _, d = terms.factor.shape
+    step = max(1, BLOCK_ELEMENTS // r)
+    return [slice(start, start + step) for start in range(0, d, step)]

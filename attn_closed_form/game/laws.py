@@ -1,0 +1,244 @@
+"""Laws: linear functionals on functions of p, and how many nodes each of them needs for an allowed error.
+
+A mean over coalitions whose size is drawn from some law, then the coalition uniformly, is a functional on polynomials
+in p, the probability that a player is present. Shapley values are int Delta_j(p) dp, Banzhaf values Delta_j(1/2), Beta
+Shapley values an integral with a density, LIME's moments a sum over sizes (`lime/moments.py`). A `Law` gives nodes and
+weights for the terms of a game (`terms.py`), how much it multiplies an error by (`total`), and `alone(n)`, what it
+makes of (1 - p)^n, the probability that n other players are all absent.
+
+**Nodes.** Mean values under coin flips are polynomials in p, so Gauss-Legendre with ceil(d/2) nodes is exact for
+Shapley values of d players. Far fewer do: for a function bounded by M inside the Bernstein ellipse with parameter
+rho = e^theta around [0, 1], m nodes err by at most (32/15) M e^(-2 m theta) / (1 - e^(-2 theta)) (Trefethen,
+Approximation Theory and Approximation Practice, theorem 19.3). `terms.py` supplies M. All terms of a chunk have the
+same number of nodes, the smallest for which their errors add up to no more than the allowed one.
+
+**Densities.** Both |p| and |1 - p| are at most (1 + cosh theta)/2 <= e^theta on an ellipse around a part of [0, 1], so
+a density of degree n whose coefficients add up to C in modulus multiplies M by at most C e^(n theta). n/2 more nodes
+and C times less allowed error make up for that. A node p has 2 ulps, which are 2a of p^a and, in the mean over the
+density, 2 (a + 1) of (1 - p)^b; with the rounding of 1 - p and of the powers that is at most 4 (n + 4) ulps, which the
+budget adds to its own (`rounding`).
+
+**Short intervals.** For real p a term of Delta_j or I_ij is at most e^LOG_LEFT_OUT w e^(-lam D_0) e^(-X) [ |n_0| +
+sum_k (x_k |A_k| + y_k |B_k|) ] with X = p sum_heavy g + (1 - p) sum_light g, a linear function, because Y_k <= e^(-q
+g_k) and leaving a player out of the product costs at most a factor e: two are left out in Delta_j, j itself and the
+player of the numerator, and three in I_ij. Where X is above some tau the term cannot matter, so only an interval of p
+counts, on which 15 to 25 Gauss-Legendre nodes are enough for any d. A term with X > tau everywhere is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from .._types import Array, Ids
+from .terms import THETA, TINY, Interval, Terms, TermSums, log_bound
+
+# Part of a term's error that what lies outside of its interval may make.
+OUTSIDE = 0.125
+LOG_OUTSIDE, LOG_INSIDE = math.log(OUTSIDE), math.log(1 - OUTSIDE)
+# Log of what leaving three players out of a product costs beside e^(-X), and a little for the rounding of X.
+LOG_LEFT_OUT = 3 + 1e-6
+# Part of a term's decay beyond which its interval is shortened, and a decay up to which that is not looked into.
+LONGER, SHORT_DECAY = 1.25, 16.0
+# Shortest interval: shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
+SHORTEST = 1e-6
+# Nodes of one batch: together with the terms of a chunk, this bounds how many numbers are added one after the other.
+MOST_NODES = 64
+# Fractional bits of the fixed-point arithmetic that refines Gauss-Legendre rules.
+FIXED_BITS = 160
+
+
+class Batch(NamedTuple):
+    """Terms (indices into a chunk) with m nodes p and weights each, both (m, r), or (m, 1) if all have the same."""
+
+    terms: Ids | slice
+    p: Array
+    weights: Array
+
+
+class Nodes(Protocol):
+    """What has nodes and weights for the terms of a game."""
+
+    def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:
+        """Nodes and weights for which all terms of the game together err by `allowed` at most.
+
+        With `differences` for Delta_j and I_ij, else for E_p[f].
+        """
+        ...
+
+
+class Law(Nodes, Protocol):
+    """A linear functional on functions of p."""
+
+    @property
+    def total(self) -> float:
+        """What an error of every value at p is multiplied by, at most."""
+        ...
+
+    @property
+    def rounding(self) -> float:
+        """Relative error of the weights, in ulps, beyond that of a Gauss-Legendre rule."""
+        ...
+
+    def alone(self, n: int) -> float:
+        """What the law makes of (1 - p)^n."""
+        ...
+
+
+@dataclass(frozen=True)
+class Point:
+    """All weight at one p, strictly between 0 and 1."""
+
+    p: float
+    total: ClassVar[float] = 1.0
+    rounding: ClassVar[float] = 0.0
+
+    def alone(self, n: int) -> float:
+        """(1 - p)^n."""
+        return (1 - self.p) ** n
+
+    def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:
+        """One node, without error."""
+        return [Batch(slice(None), np.array([[self.p]]), np.ones((1, 1)))]
+
+
+@dataclass(frozen=True)
+class Density:
+    """The density sum of c p^a (1-p)^b over `powers` = ((c, a, b), ...), whole numbers, with respect to dp on [0, 1].
+
+    `total` is the integral of its modulus.
+
+    >>> Density(((1, 0, 0),)).alone(3)      # int (1-p)^3 dp
+    0.25
+    """
+
+    powers: tuple[tuple[int, int, int], ...]
+    total: float = 1.0
+
+    @property
+    def degree(self) -> int:
+        """Degree of the polynomial."""
+        return max(a + b for _, a, b in self.powers)
+
+    @property
+    def rounding(self) -> float:
+        """Of a rounded p and of powers of p and 1 - p, relative to the sum of the moduli of the powers' integrals."""
+        moduli = Density(tuple((abs(c), a, b) for c, a, b in self.powers)).alone(0)
+        return 4.0 * (self.degree + 4) * moduli / self.total if self.degree else 0.0
+
+    def alone(self, n: int) -> float:
+        """Int rho (1 - p)^n dp, from int p^a (1-p)^b dp = 1 / ((a + b + 1) C(a + b, a)) in whole numbers."""
+        return math.fsum(c / ((a + b + n + 1) * math.comb(a + b + n, a)) for c, a, b in self.powers)
+
+    def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:
+        """Gauss-Legendre on the interval of each term; see the module docstring."""
+        size = sum(abs(c) for c, _, _ in self.powers)
+        degree = terms.factor.shape[2] - differences
+        interval, m = legendre_count(terms.sums, degree, allowed / size, differences)
+        length = interval.last - interval.first
+        which: Ids | slice = slice(None)
+        if not length.all():
+            which = length.nonzero()[0]
+            if not which.size:
+                return []
+            length = length[which]
+        x, w = legendre_rule(m + (self.degree + 1) // 2)
+        p = length * x[:, None]
+        p += interval.first[which]
+        weights = length * w[:, None]
+        if self.degree:
+            weights *= sum(float(c) * p**a * (1 - p) ** b for c, a, b in self.powers)
+        parts = [slice(start, start + MOST_NODES) for start in range(0, len(p), MOST_NODES)]
+        return [Batch(which, p[part], weights[part]) for part in parts]
+
+
+UNIFORM = Density(((1, 0, 0),))
+
+
+def legendre_count(sums: TermSums, degree: int, allowed: float, differences: bool) -> tuple[Interval, int]:
+    """The interval of each term, and the number of nodes on it for polynomials of this degree; see module docstring."""
+    r = sums.weight.size
+    log_allowed = math.log(allowed * sums.share / r) if allowed > 0 else -math.inf
+    interval = relevant_interval(sums, log_allowed + LOG_OUTSIDE)
+    length = interval.last - interval.first
+    log_inside = log_allowed + (LOG_INSIDE if float(np.minimum.reduce(length)) < 1 else 0.0)
+    needed = log_bound(sums, interval, differences)
+    needed += log_legendre_factor(THETA)
+    needed += (np.log(np.maximum(length, TINY)) - log_inside)[:, None]
+    needed /= 2 * THETA
+    best = needed.argmin(axis=1)
+    least, rate = needed[np.arange(r), best], 2 * THETA[best]
+    exact = degree // 2 + 1
+    m = int(min(max(math.ceil(min(float(np.maximum.reduce(least)), exact)), 1), exact))
+    # A term with m nodes makes e^(rate (least - m)) times its part: most make less, and others may make more.
+    while m > 1 and np.add.reduce(np.exp(np.minimum(rate * (least - (m - 1)), 50.0))) <= r:
+        m -= 1
+    return interval, m
+
+
+def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
+    """Where the term may be above e^log_allowed (r,); see the module docstring, "Short intervals"."""
+    if max(float(np.maximum.reduce(sums.heavy)), float(np.maximum.reduce(sums.light))) <= SHORT_DECAY:
+        return Interval(np.zeros(sums.weight.size), np.ones(sums.weight.size))
+    size = np.log(np.maximum(sums.weight * (sums.background + sums.players), TINY))
+    tau = np.maximum(size + (LOG_LEFT_OUT - log_allowed), 0.0)
+    # An interval that is hardly shorter saves nothing.
+    if not (np.maximum(sums.heavy, sums.light) > LONGER * tau).any():
+        return Interval(np.zeros(tau.size), np.ones(tau.size))
+    first, last, slope = np.zeros(tau.size), np.ones(tau.size), sums.heavy - sums.light
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        cross = (tau - sums.light) / slope
+    for end, beyond, limits in ((last, sums.heavy, (SHORTEST, 1.0)), (first, sums.light, (0.0, 1 - SHORTEST))):
+        cut = beyond > LONGER * tau
+        if cut.any():
+            cut &= slope > 0 if end is last else slope < 0
+            end[cut] = np.minimum(np.maximum(cross[cut], limits[0]), limits[1])
+    nowhere = np.minimum(sums.heavy, sums.light) >= tau
+    if nowhere.any():
+        first[nowhere] = last[nowhere] = 0.0
+    return Interval(first, last)
+
+
+@lru_cache(maxsize=512)
+def legendre_rule(m: int) -> tuple[Array, Array]:
+    """Gauss-Legendre nodes and weights on [0, 1], each (m,): exact for polynomials of degree below 2m.
+
+    NumPy's `leggauss` loses digits of the weights (1e-13 in total at m = 400); two Newton steps in fixed-point integers
+    give every node and weight to the last bit.
+
+    >>> p, w = legendre_rule(3)
+    >>> bool(np.isclose(w @ p**5, 1 / 6))
+    True
+    """
+    one = 1 << FIXED_BITS
+    nodes, weights = np.empty(m), np.empty(m)
+    for i, start in enumerate(np.polynomial.legendre.leggauss(m)[0][: (m + 1) // 2]):
+        x = int(math.ldexp(float(start), 60)) << (FIXED_BITS - 60)
+        for _ in range(2):
+            now, before = _legendre(m, x)
+            # P_m' = m (P_{m-1} - x P_m) / (1 - x^2)
+            slope = m * (before - (x * now >> FIXED_BITS)) * one // (one - (x * x >> FIXED_BITS))
+            x -= now * one // slope
+        _, before = _legendre(m, x)
+        weight = ((one - (x * x >> FIXED_BITS)) * one) // ((m * before) ** 2 >> FIXED_BITS)
+        nodes[i], nodes[m - 1 - i] = (one + x) / (2 * one), (one - x) / (2 * one)
+        weights[i] = weights[m - 1 - i] = weight / one
+    nodes.flags.writeable = weights.flags.writeable = False
+    return nodes, weights
+
+
+def _legendre(m: int, x: int) -> tuple[int, int]:
+    """P_m and P_{m-1} at x, in fixed point."""
+    before, now = 0, 1 << FIXED_BITS
+    for n in range(m):
+        before, now = now, ((2 * n + 1) * (x * now >> FIXED_BITS) - n * before) // (n + 1)
+    return now, before
+
+
+def log_legendre_factor(theta: Array) -> Array:
+    """Log of (32/15) / (1 - e^(-2 theta))."""
+    return np.log(32 / 15) - np.log(-np.expm1(-2 * theta))

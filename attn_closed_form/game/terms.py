@@ -1,0 +1,217 @@
+"""The terms of a game: everything that does not depend on p, and a bound of each term for complex p.
+
+A **term** is one node lam of the rule for 1/D in one head (one tier of it, see `canonical.py`). For a player let x =
+e^(-lam excess) when it is present and y the same when it is absent (one of the two is 1), A and B its mass times value
+when present and when absent, and T = (x A, y B), S = x y (A - B). `evaluate.py` sums over terms and over p.
+
+**The bound.** The number of nodes in p follows from a bound on ellipses. For complex p on the Bernstein ellipse with
+parameter e^theta, c = cosh(theta), around an interval [p_0, p_1], let g_k = |x_k - y_k|. Every |Y_k| of a player that
+is heavy when present is largest at the left end of the ellipse, where it is 1 + u g_k, u = -left, or less than 1:
+between the ends |Y_k|^2 is convex in the real part of p, and at the right end it is smaller by (right - left) g (2 -
+(left + right) g) >= 0. For a player that is light when present it is the right end, with u = right - 1. With u at
+least 0 any players may be left out of a product, and by concavity of the logarithm the product over a group of n
+players is at most (1 + u mean(g))^n. So a term of E_p[f], Delta_j or I_ij is at most
+
+    M = w e^(-lam D_0) e^T [ |n_0| + b sum_k (x_k |A_k| + y_k |B_k|) ],   b the largest of |p|, |1 - p| and 1,
+
+T the logarithm of both groups' products. In Delta_j and I_ij the bracket has a factor |x_j - y_j|, but for a player's
+own terms, so there it may be replaced by max_k |x_k - y_k| [ ... ] + 2 max_k (x_k |A_k| + y_k |B_k|), which is much
+smaller where no player dominates. E_p[f 1{j present}] = p E_p[f | j present] is at most (1 + c)/2 M.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from .._types import Array, Ids
+from .budget import Budget
+from .canonical import (
+    PieceMasses,
+    common_rule,
+    groups_of,
+    head_masses,
+    heads_of,
+    masses_of,
+    pieces_of,
+    ranges_of,
+    scales_of,
+)
+from .pooled_game import PooledGame
+
+# Elements of one working array, terms times players: about what a core's caches hold.
+CHUNK_ELEMENTS = 1 << 17
+# Terms of a chunk: their sum loses at most as many ulps.
+MOST_TERMS = 128
+# Ellipses that are tried.
+THETA = np.geomspace(0.02, 4.0, 16)
+COSH = np.cosh(THETA)
+TINY = np.finfo(float).tiny
+
+
+class TermSums(NamedTuple):
+    """What a law may look at, one entry per term, (r,) each. The first three say how large the numerators can be."""
+
+    weight: Array  # w e^(-lam D_0)
+    background: Array  # |n_0|
+    players: Array  # sum over the players of x |A| + y |B|
+    heavy: Array  # sum of 1 - x: over the players that are heavy when present
+    light: Array  # sum of 1 - y: over those that are light when present
+    players_heavy: Array  # how many they are
+    players_light: Array
+    largest_change: Array  # largest |x - y| of a player
+    largest_player: Array  # largest x |A| + y |B| of a player
+    share: float  # part of all terms that these are: of an allowed error they may make this part
+
+
+class Terms(NamedTuple):
+    """Some terms, r of them. Where an axis has length 2, it is the players present, then absent."""
+
+    lam: Array  # (r,)
+    weight: Array  # (r,) w e^(-lam D_0)
+    n_0: Array  # (r,)
+    factor: Array  # (r, 2, d) x and y
+    less: Array | None  # (r, 2, d) x - 1 and y - 1 with all of their digits, where the budget asks for precision
+    T: Array  # (r, 2, d)
+    S: Array  # (r, d)
+    difference: Array  # (r, d) x - y
+    largest_change: Array  # (r,) largest |x - y| of a player
+    sums: TermSums
+    masses: PieceMasses  # of the pieces that the terms belong to
+    own: Ids  # (r,) which piece
+
+    def pick(self, which: Ids | slice) -> Terms:
+        """Some of the terms; their sums stay as they are."""
+        if isinstance(which, slice) and which == slice(None):
+            return self
+        less = None if self.less is None else self.less[which]
+        return self._replace(less=less, **{name: getattr(self, name)[which] for name in PER_TERM})
+
+
+# The arrays of `Terms` with one entry per term.
+PER_TERM = ("lam", "weight", "n_0", "factor", "T", "S", "difference", "largest_change", "own")
+
+
+def terms_of(game: PooledGame, goal: Budget, elements: int = CHUNK_ELEMENTS) -> Iterator[Terms]:
+    """All terms of a game, in chunks whose arrays (terms times players) have at most about `elements` elements."""
+    masses = head_masses(game)
+    if not len(masses.D_0):
+        return
+    step = max(1, min(MOST_TERMS, elements // game.d))
+    ranges = ranges_of(game, masses)
+    common = common_rule(ranges, goal.eps)
+    if common is not None:
+        yield from _chunks(masses, *common, common[0].size, step, goal.precise)
+        return
+    # Long ranges come in pieces, each with its own unit of mass.
+    heads, pieces = heads_of(game), pieces_of(scales_of(game, ranges), goal.eps)
+    total = sum(piece.lam.size for piece in pieces)
+    for group in groups_of(pieces, game.d):
+        masses = masses_of(heads, [piece.head for piece in group], np.array([piece.unit for piece in group]))
+        lam = np.concatenate([piece.lam for piece in group])
+        w = np.concatenate([piece.w for piece in group])
+        own = np.repeat(np.arange(len(group)), [piece.lam.size for piece in group])
+        yield from _chunks(masses, lam, w, own, total, step, goal.precise)
+
+
+def _chunks(
+    masses: PieceMasses, lam: Array, w: Array, own: Ids, total: int, step: int, precise: bool
+) -> Iterator[Terms]:
+    for start in range(0, lam.size, step):
+        part = slice(start, start + step)
+        yield _terms(masses, own[part], lam[part], w[part], total, precise)
+
+
+def _terms(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, precise: bool) -> Terms:
+    weight, n_0 = w * np.exp(-lam * masses.D_0[own]), masses.n_0[own]
+    exponent = masses.gap[own]
+    exponent *= -lam[:, None]
+    factor = masses.lighter[own]
+    # e^(-lam gap) for the heavier state, 1 for the lighter one.
+    np.maximum(factor, np.exp(exponent)[:, None], out=factor)
+    less = np.expm1(exponent, out=exponent)[:, None] * (1 - masses.lighter[own]) if precise else None
+    largest_change = 1 - np.exp(-lam * np.maximum.reduce(masses.gap, axis=1)[own])
+    x, y = factor[:, 0], factor[:, 1]
+    T = masses.V[own]
+    S = T[:, 0] - T[:, 1]
+    S *= x
+    if masses.some_light:
+        S *= y
+    T *= factor
+    return Terms(
+        lam=lam,
+        weight=weight,
+        n_0=n_0,
+        factor=factor,
+        less=less,
+        T=T,
+        S=S,
+        difference=x - y if less is None else less[:, 0] - less[:, 1],
+        largest_change=largest_change,
+        sums=term_sums(weight, n_0, factor, T, largest_change, masses.players_light[own], lam.size / total),
+        masses=masses,
+        own=own,
+    )
+
+
+def term_sums(
+    weight: Array, n_0: Array, factor: Array, T: Array, largest_change: Array, players_light: Array, share: float
+) -> TermSums:
+    """The sums of terms with these arrays, named as in `Terms` and `TermSums`.
+
+    Sums of 1 - x are taken as d less the sum of x: their rounding, d ulps, is nothing beside the factors of the bounds.
+    """
+    r, _, d = factor.shape
+    each = np.abs(T[:, 0])
+    each += np.abs(T[:, 1])
+    change = np.maximum(d - np.add.reduce(factor.reshape(2 * r, d), axis=1).reshape(r, 2), 0.0)
+    return TermSums(
+        weight=weight,
+        background=np.abs(n_0),
+        players=np.add.reduce(each, axis=1),
+        heavy=change[:, 0],
+        light=change[:, 1],
+        players_heavy=d - players_light,
+        players_light=players_light,
+        largest_change=largest_change,
+        largest_player=np.maximum.reduce(each, axis=1),
+        share=share,
+    )
+
+
+class Interval(NamedTuple):
+    """Where a term counts: p_0, p_1 (r,); terms that count nowhere have p_0 = p_1."""
+
+    first: Array
+    last: Array
+
+
+WHOLE = Interval(np.zeros(1), np.ones(1))
+
+
+def log_bound(sums: TermSums, interval: Interval = WHOLE, differences: bool = False, theta: Array = THETA) -> Array:
+    """Log of the bound M of each term on the ellipses `theta` (n,) around its interval, (r, n).
+
+    With `differences` the smaller one that holds for Delta_j and I_ij, but not for E_p[f].
+    """
+    middle = (interval.first + interval.last)[:, None] / 2
+    reach = (interval.last - interval.first)[:, None] / 2 * np.cosh(theta)
+    left, right = middle - reach, middle + reach
+    mass = np.maximum(right, 1 - left) * sums.players[:, None]
+    mass += sums.background[:, None]
+    if differences:
+        mass *= sums.largest_change[:, None]
+        mass += 2 * sums.largest_player[:, None]
+    mass *= sums.weight[:, None]
+    growth = np.log(np.maximum(mass, TINY, out=mass), out=mass)
+    growth += _log_product(sums.players_heavy, sums.heavy, -left)
+    if sums.light.any():
+        growth += _log_product(sums.players_light, sums.light, right - 1)
+    return growth
+
+
+def _log_product(n: Array, total: Array, reach: Array) -> Array:
+    """Log of the largest product of any of the |Y_k| of a group, its ellipses reaching beyond [0, 1] by `reach`."""
+    return n[:, None] * np.log1p(np.maximum(reach, 0.0) * (total / np.maximum(n, 1.0))[:, None])

@@ -1,0 +1,224 @@
+"""Values of players: the mean change that a player makes, with any weighting of the coalitions that it joins.
+
+A semivalue (Dubey, Neyman and Weber, 1981) draws the size of a coalition S of the others from some law, then S
+uniformly:
+
+    phi_j = sum_s q_s E[ f(S + j) - f(S) | |S| = s ],        s = 0 .. d-1.
+
+Where q is a mixture of binomial laws, q_s = int C(d-1, s) p^s (1-p)^(d-1-s) rho(p) dp, this is int Delta_j(p) rho(p)
+dp, and `evaluate.py` computes it in O(L m d), L nodes in lambda and m in p, where P2 (appendix B.7) calls the sum over
+2^d coalitions intractable. Each is the first difference under a law:
+
+| value | law |
+|---|---|
+| Shapley (1953) | p uniform on [0, 1] |
+| Banzhaf (1965) | p = 1/2 |
+| weighted Banzhaf | one p; 1 is leave-one-out |
+| Beta Shapley (Kwon and Zou, 2022) | the density of Beta(beta, alpha), proportional to p^(beta-1) (1-p)^(alpha-1) |
+
+Any other weights of sizes go through the recursion over sizes, O(L d^2) (`by_size.py`). What the answers guarantee:
+|error| <= tol * max|f|, the maximum over all coalitions (`docs/what-tol-guarantees.md`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._types import Array
+from .budget import budget
+from .by_size import centred_moments
+from .evaluate import FIRST, evaluate
+from .laws import UNIFORM, Density, Point
+from .pooled_game import PooledGame
+
+# Beside a mass of 1, what the others hold must be at least this for their mean to have all of its digits.
+LEAST_MASS = 1e-200
+# Players of one block of single-player coalitions.
+SINGLES = 1_000
+# Largest alpha + beta: beyond, the density's constant leaves float64 together with its powers.
+LARGEST_SUM = 512
+
+
+def shapley(game: PooledGame, tol: float = 1e-10) -> Array:
+    """Shapley values, |error| <= tol * max|f| guaranteed.
+
+    Parameters
+    ----------
+    game : PooledGame
+    tol : relative accuracy; a looser one is faster
+
+    Returns
+    -------
+    (d,) float64
+
+    Raises
+    ------
+    ToleranceError
+        if float64 cannot keep `tol` for this game
+
+    Examples
+    --------
+    >>> game = PooledGame.from_scores(s=[0.0, 1.0, -2.0], v=[1.0, -1.0, 4.0], s_background=0.5, v_background=0.0)
+    >>> phi = shapley(game)
+    >>> bool(np.isclose(phi.sum(), game.value([True] * 3) - game.value([False] * 3)))
+    True
+    """
+    return evaluate(game, UNIFORM, FIRST, tol)
+
+
+def banzhaf(game: PooledGame, tol: float = 1e-10) -> Array:
+    """Banzhaf values, Delta_j(1/2): the mean change over all coalitions. |error| <= tol * max|f| guaranteed.
+
+    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> banzhaf(game).round(6)      # ((1/2 - 0) + (4/3 - 3/2)) / 2, ((3/2 - 0) + (4/3 - 1/2)) / 2
+    array([0.166667, 1.166667])
+    """
+    return evaluate(game, Point(0.5), FIRST, tol)
+
+
+def weighted_banzhaf(game: PooledGame, p: float = 0.5, tol: float = 1e-10) -> Array:
+    """Weighted Banzhaf values: every other player is present with probability p. |error| <= tol * max|f| guaranteed.
+
+    Parameters
+    ----------
+    game : PooledGame
+    p : 0 means that j joins nobody, 1/2 gives Banzhaf values, 1 gives leave-one-out differences
+    tol : relative accuracy
+
+    Returns
+    -------
+    (d,) float64
+
+    Examples
+    --------
+    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> weighted_banzhaf(game, 0.0), weighted_banzhaf(game, 0.5).round(6)
+    (array([0.5, 1.5]), array([0.166667, 1.166667]))
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"p: expected a probability, got {p}")
+    if 0 < p < 1:
+        return evaluate(game, Point(float(p)), FIRST, tol)
+    budget(game, tol, plain=True)  # both ends are plain sums over d players
+    return leave_one_out(game) if p == 1 else single_changes(game)
+
+
+def beta_shapley(game: PooledGame, alpha: int = 1, beta: int = 1, tol: float = 1e-10) -> Array:
+    """Beta(alpha, beta)-Shapley values (Kwon and Zou, 2022), |error| <= tol * max|f| guaranteed.
+
+    Their weight of size s is B(s + beta, d - 1 - s + alpha) / B(alpha, beta) for each coalition. A large alpha puts the
+    weight on small coalitions, as in their Beta(16, 1), a large beta on large ones.
+
+    Parameters
+    ----------
+    game : PooledGame
+    alpha, beta : whole numbers of at least 1, so that the density is a polynomial in p; (1, 1) gives Shapley values
+    tol : relative accuracy; a looser one is faster
+
+    Returns
+    -------
+    (d,) float64
+
+    Examples
+    --------
+    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> beta_shapley(game, 1, 1).round(6), beta_shapley(game, 16, 1).round(6)      # joins nobody more often: 1/2, 3/2
+    (array([0.166667, 1.166667]), array([0.460784, 1.460784]))
+    """
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if not (math.isfinite(value) and value >= 1 and float(value).is_integer()):
+            raise ValueError(f"{name}: expected a whole number of at least 1, got {value}")
+    a, b = int(beta) - 1, int(alpha) - 1
+    if a + b + 2 > LARGEST_SUM:
+        raise ValueError(f"alpha, beta: expected a sum of at most {LARGEST_SUM}, got {a + b + 2}")
+    return evaluate(game, Density((((a + b + 1) * math.comb(a + b, a), a, b),)), FIRST, tol)
+
+
+def semivalue(game: PooledGame, weights: ArrayLike, tol: float = 1e-10) -> Array:
+    """The semivalue with any weights of sizes: |error| <= tol * max|f| * sum|weights| guaranteed. O(L d^2).
+
+    With M_j(a) = E[f 1{j present} | a absent] and M(a) = E[f | a absent] a coalition of s others that j joins has d -
+    s - 1 absent of d, so E[f(S + j)] = M_j(d-s-1) d/(s+1), and E[f(S)] = (M(d-s) - M_j(d-s)) d/(d-s).
+
+    Parameters
+    ----------
+    game : PooledGame
+    weights : (d,) weight of each number s = 0 .. d-1 of others that are present; any sign, any sum
+    tol : relative accuracy
+
+    Returns
+    -------
+    (d,) float64
+
+    Examples
+    --------
+    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> semivalue(game, [1.0, 0.0]), semivalue(game, [0.5, 0.5]).round(6)
+    (array([0.5, 1.5]), array([0.166667, 1.166667]))
+    """
+    d = game.d
+    q = np.asarray(weights, dtype=np.float64)
+    if q.shape != (d,) or not np.isfinite(q).all():
+        raise ValueError(
+            f"weights: expected {d} finite numbers, for 0..{d - 1} other players present, got shape {q.shape}"
+        )
+    size = float(np.abs(q).sum())
+    if size == 0:
+        return np.zeros(d)
+    s = np.arange(d)
+    joined, before = np.zeros(d + 1), np.zeros(d + 1)
+    joined[d - 1 - s] = q / size * d / (s + 1)
+    before[d - s] = q / size * d / (d - s)
+    # M_j(a) carries the probability that j is present, so only the difference M - M_j is multiplied up in the end.
+    goal = budget(game, tol, 1 + float(np.abs(before).sum()), plain=True)
+    mean, present = centred_moments(game, np.stack([joined + before, before]), goal)
+    return size * (np.ldexp(present - mean[1], game.exponent) - before[-1] * game.empty_excess)
+
+
+def single_changes(game: PooledGame) -> Array:
+    """f({j}) - f(nobody), (d,): right to a few times d ulps.
+
+    >>> single_changes(PooledGame.from_scores(s=[0.0, 5.0], v=[1.0, 3.0], empty_value=2.0))
+    array([-1.,  1.])
+    """
+    out = np.empty(game.d)
+    players = np.arange(game.d)
+    for start in range(0, game.d, SINGLES):
+        block = players[start : start + SINGLES]
+        out[block] = game.value(block[:, None] == players)
+    return out - game.value(np.zeros(game.d, dtype=bool))
+
+
+def leave_one_out(game: PooledGame) -> Array:
+    """f(all) - f(all but j), (d,): right to a few times d ulps, O(d).
+
+    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0])
+    >>> leave_one_out(game)
+    array([-1.,  1.])
+    """
+    v, v_absent, v_background = game._centred
+    a, b, c0 = game.masses
+    n0 = (c0 * v_background)[:, None]
+    # Sums over the others are taken from both sides, not by subtraction: nothing cancels when one player is all.
+    D = c0[:, None] + _others(a) + b
+    N = n0 + _others(a * v) + b * v_absent
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        out = np.ldexp((game.everyone_means[:, None] - N / D).sum(axis=0), game.exponent)
+    # Where a player holds nearly all of the mass of a head, what is left is too small for these units of mass.
+    alone = np.flatnonzero((D < LEAST_MASS).any(axis=0))
+    if alone.size:
+        without = np.ones((alone.size, game.d), dtype=bool)
+        without[np.arange(alone.size), alone] = False
+        out[alone] = game.value(np.ones(game.d, dtype=bool)) - game.value(without)
+    return out
+
+
+def _others(x: Array) -> Array:
+    """Sum over all but j, (H, d)."""
+    zero = np.zeros((x.shape[0], 1))
+    before = np.concatenate([zero, np.cumsum(x, axis=1)[:, :-1]], axis=1)
+    after = np.concatenate([np.cumsum(x[:, ::-1], axis=1)[:, -2::-1], zero], axis=1)
+    return before + after

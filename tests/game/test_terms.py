@@ -1,0 +1,73 @@
+"""The bound of a term on ellipses around an interval of p is a bound, and not an absurd one."""
+
+import numpy as np
+import pytest
+
+from attn_closed_form.game.budget import budget
+from attn_closed_form.game.terms import THETA, Interval, log_bound, terms_of
+from tests.problems import random_game
+
+KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
+SOME_THETA = np.geomspace(0.2, THETA[-1], 8)
+
+
+def on_ellipse(terms, p):
+    """|E_p[f]|, largest |Delta_j| and |I_ij| of every term at complex p (r,), straight from the formulas."""
+    x, y = terms.factor[:, 0], terms.factor[:, 1]
+    p = p[:, None]
+    Y = p * x + (1 - p) * y
+    sigma = 1 / Y
+    P = terms.weight * np.prod(Y, axis=1)
+    num = terms.n_0 + (sigma * (p * terms.T[:, 0] + (1 - p) * terms.T[:, 1])).sum(axis=1)
+    X, Z = terms.difference * sigma, terms.S * sigma**2
+    delta = np.abs(P[:, None] * (X * num[:, None] + Z)).max(axis=1)
+    i, j = 0, x.shape[1] - 1
+    pair = np.abs(P * (num * X[:, i] * X[:, j] + X[:, i] * Z[:, j] + Z[:, i] * X[:, j])) if i < j else 0 * delta
+    return np.abs(P * num), delta, pair
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("d", "spread", "end"), [(1, 2.0, 1.0), (2, 4.0, 0.5), (7, 10.0, 1.0), (40, 1.0, 1.0), (60, 6.0, 0.2)]
+)
+def test_terms_stay_below_their_bound(kind, d, spread, end):
+    game = random_game(d, d, 2, kind, spread)
+    for terms in terms_of(game, budget(game, 1e-8)):
+        interval = Interval(np.zeros(terms.weight.size), np.full(terms.weight.size, end))
+        bounds = [log_bound(terms.sums, interval, differences, SOME_THETA) for differences in (False, True)]
+        largest = np.full((2, terms.weight.size, SOME_THETA.size), -np.inf)
+        for k, theta in enumerate(SOME_THETA):
+            for phi in np.linspace(0, np.pi, 25):
+                z = np.cosh(theta) * np.cos(phi) + 1j * np.sinh(theta) * np.sin(phi)
+                mean, delta, pair = on_ellipse(terms, np.full(terms.weight.size, end / 2 * (1 + z)))
+                with np.errstate(divide="ignore"):
+                    largest[0, :, k] = np.maximum(largest[0, :, k], np.log(np.maximum(mean, np.maximum(delta, pair))))
+                    largest[1, :, k] = np.maximum(largest[1, :, k], np.log(np.maximum(delta, pair)))
+        for bound, found in zip(bounds, largest, strict=True):
+            assert (found <= bound).all()
+        assert (bounds[1] <= bounds[0] + np.log(3)).all()
+
+
+def test_the_bound_is_within_a_few_powers_of_e():
+    game = random_game(3, 40, 1, "deleted+background", 2.0)
+    (terms,) = terms_of(game, budget(game, 1e-8))
+    interval = Interval(np.zeros(terms.weight.size), np.ones(terms.weight.size))
+    theta = SOME_THETA[5:6]
+    bound = log_bound(terms.sums, interval, True, theta)[:, 0]
+    _, delta, _ = on_ellipse(terms, np.full(terms.weight.size, (1 - np.cosh(theta[0])) / 2 + 0j))
+    assert (bound - np.log(delta) < 9).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bound_holds_around_any_interval(kind):
+    game = random_game(4, 12, 1, kind, 5.0)
+    for terms in terms_of(game, budget(game, 1e-8)):
+        r = terms.weight.size
+        for first, last in [(0.0, 1.0), (0.0, 0.3), (0.6, 1.0)]:
+            bound = log_bound(terms.sums, Interval(np.full(r, first), np.full(r, last)), True, SOME_THETA)
+            for k, theta in enumerate(SOME_THETA):
+                for phi in np.linspace(0, np.pi, 13):
+                    z = np.cosh(theta) * np.cos(phi) + 1j * np.sinh(theta) * np.sin(phi)
+                    _, delta, pair = on_ellipse(terms, np.full(r, (first + last) / 2 + (last - first) / 2 * z))
+                    with np.errstate(divide="ignore"):
+                        assert (np.log(np.maximum(delta, pair)) <= bound[:, k] + 1e-9).all()
