@@ -56,7 +56,7 @@ class Sgd:
                 raise ValueError(
                     f"learning_rate: expected one for which SGD converges, got {self.learning_rate} (it diverged)"
                 )
-        return problem.solution(s - s.mean(), v, problem.residuals(s, v), self.steps, False)
+        return Solution(problem, s - s.mean(), v, problem.residuals(s, v), self.steps, False)
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class Alternation:
             s_new -= s_new.mean()
             v_new, r_new = problem.values(s_new)
             if not problem.mse(r_new) < problem.mse(r):
-                return problem.solution(s, v, r, count, True)
+                return Solution(problem, s, v, r, count, True)
             s, v, r = s_new, v_new, r_new
-        return problem.solution(s, v, r, self.rounds, False)
+        return Solution(problem, s, v, r, self.rounds, False)
 
 
 def _refuse_fixed(problem: Problem, name: str) -> None:

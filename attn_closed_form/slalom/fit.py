@@ -5,14 +5,13 @@ short sequences of the document's tokens (Algorithm 1), SLALOM-fidel with the do
 Where this departs from P2:
 
 - both fits end at the optimum of their mean squared error with a penalty and, where it helps, a background
-  (`optimum.py`). `solver=Optimum(penalty=0, background=False)` is least squares alone
+  (`optimum.py`)
 - SLALOM-fidel also queries subsets of any size, with a small weight: a fit on the neighborhood of the document alone
-  can be wrong by any amount elsewhere. `any_size=0` leaves them out
-- what is absent can be replaced by a token (`replacement`) instead of deleted, and special tokens of the document can
-  be kept in all samples (`special`): as they are always present together, only their sum shows, the background
-- samples are balanced (`design.py`), because independent draws leave some tokens out; `design="uniform"` gives P2's.
-  No sequence is put to the model twice
-- a tenth of the samples is held out: they are not fitted, and the error on them is reported next to the fit
+  can be wrong by any amount elsewhere
+- absent tokens can be replaced instead of deleted, and special tokens of the document can be kept in all samples: as
+  they are always present together, only their sum shows, the background
+- samples are balanced (`design.py`), and no sequence is put to the model twice
+- a tenth of the samples is held out, and the error on them is reported next to the fit
 - several classes share their importances (C.1); the MSE is summed over them. `fit_slalom_classes` gives each its own
 """
 
@@ -31,7 +30,7 @@ from . import design as designs
 from .least_squares import Problem, Samples
 from .optimum import Optimum, Solver
 from .recover import BATCH, BlackBox, ask
-from .slalom import Slalom, as_ids, slalom_linearized
+from .slalom import Slalom, as_ids, finite, slalom_linearized
 
 # One sample of so many is not fitted, but measures the error.
 FRESH = 10
@@ -41,11 +40,6 @@ ENOUGH = 10
 # Importances that are not determined are worth a warning if their tokens make up more than this share of all effects
 # alpha |v - F|; the result lists them in any case.
 MATTERS = 0.25
-# Options of one kind of fit, with their defaults.
-OPTIONS: dict[str, dict[str, object]] = {
-    "eff": {"length": 2},
-    "fidel": {"max_deletions": 5, "any_size": 0.0025, "replacement": None, "special": ()},
-}
 
 
 class SlalomWarning(UserWarning):
@@ -181,30 +175,20 @@ def fit_slalom(
     >>> fit_slalom(truth.predict_many, [30, 10, 20, 10], kind="eff").model_calls  # all pairs of three tokens
     9
     """
-    if kind not in OPTIONS:
-        raise ValueError(f"kind: expected one of {tuple(OPTIONS)}, got {kind!r}")
+    if kind not in ("eff", "fidel"):
+        raise ValueError(f"kind: expected 'eff' or 'fidel', got {kind!r}")
     if isinstance(special, str) or not isinstance(special, Collection):
         raise TypeError(f"special: expected a collection of ids, got {special!r}")
-    given: dict[str, object] = {
-        "length": length,
-        "max_deletions": max_deletions,
-        "any_size": any_size,
-        "replacement": replacement,
-        "special": tuple(special),
-    }
-    for other in OPTIONS.keys() - {kind}:
-        for name, default in OPTIONS[other].items():
-            if given[name] != default:
-                raise ValueError(f"{name}: expected kind={other!r}, got kind={kind!r}")
+    only_fidel = {"max_deletions": max_deletions != 5, "any_size": any_size != 0.0025}
+    only_fidel |= {"replacement": replacement is not None, "special": len(special) > 0}
+    for name, changed in ({"length": length != 2} if kind == "fidel" else only_fidel).items():
+        if changed:
+            raise ValueError(f"{name}: expected an option of kind={kind!r}, got one of the other kind")
     document = as_ids("tokens", tokens)
     if document.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
-    for name, value in (
-        ("num_samples", num_samples),
-        ("length", length),
-        ("max_deletions", max_deletions),
-        ("batch_size", batch_size),
-    ):
+    counts = {"num_samples": num_samples, "length": length, "max_deletions": max_deletions, "batch_size": batch_size}
+    for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"{name}: expected an integer >= 1, got {value!r}")
     if design not in designs.DESIGNS:
@@ -389,10 +373,7 @@ def _fixed(importances: Mapping[int, float] | None, ids: Ids) -> Array | None:
     missing = [int(i) for i in ids if int(i) not in importances]
     if missing:
         raise ValueError(f"importances: expected one for every id of the document, got none for {missing[:5]}")
-    s = np.array([importances[int(i)] for i in ids], dtype=np.float64)
-    if not np.isfinite(s).all():
-        raise ValueError(f"importances: expected finite numbers, got {s[~np.isfinite(s)][0]}")
-    return s
+    return finite("importances", [importances[int(i)] for i in ids])
 
 
 def _solve(
@@ -407,21 +388,20 @@ def _solve(
     report: Report,
 ) -> SlalomFit:
     """The fit without its errors on fresh samples."""
-    table = f.reshape(len(f), -1)
-    C, V = table.shape[1], ids.size
-    parameters = C * V + (V - 1 if fixed is None else 0)
+    table, V = f.reshape(len(f), -1), ids.size
+    parameters = table.shape[1] * V + (V - 1 if fixed is None else 0)
     if table.size < parameters:
         _warn(f"{table.size} different outputs for {parameters} parameters: raise num_samples")
     problem = Problem(Samples.of(ids, _scored(sequences, ids)), table, weight, fixed=fixed)
     solution = solver.solve(problem, report, rng)
     s, v = solution.s, solution.v if f.ndim == 2 else solution.v[:, 0]
-    background = {"s_background": float(s[-1]), "v_background": v[-1]} if solution.background else {}
+    background = {"s_background": float(s[-1]), "v_background": v[-1]} if solution.problem.background else {}
     slalom = Slalom(ids, s[:V], v[:V], gamma, **background)
-    unsure = () if solution.undetermined is None else tuple(int(i) for i in ids[solution.undetermined])
+    unsure = tuple(int(i) for i in ids[solution.undetermined()])
     if unsure:
         _warn_undetermined(slalom, unsure)
     nan, steps = float("nan"), (solution.iterations, solution.converged)
-    return SlalomFit(slalom, solution.mse, nan, nan, 0, len(f), *steps, solution.penalty, unsure)
+    return SlalomFit(slalom, solution.mse, nan, nan, 0, len(f), *steps, solution.problem.penalty, unsure)
 
 
 def _scored(sequences: list[Ids], ids: Ids) -> list[Ids]:

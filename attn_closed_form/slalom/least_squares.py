@@ -154,30 +154,6 @@ class ShortSamples(Samples):
         return ShortSamples(np.column_stack([self.index, np.full(len(self.index), self.V)]), self.V + 1)
 
 
-class Solution(NamedTuple):
-    """The result of a solver.
-
-    Attributes
-    ----------
-    s, v : (V,) importances and (V, C) values; with a background both have one more row, the last
-    mse : weighted mean squared error on the samples
-    iterations : number of steps
-    converged : whether it stopped by itself
-    background : whether the last row of s and v is a background
-    penalty : with which the fit was made
-    undetermined : (V,) whether an importance comes from the penalty rather than from the samples
-    """
-
-    s: Array
-    v: Array
-    mse: float
-    iterations: int
-    converged: bool
-    background: bool = False
-    penalty: float = 0.0
-    undetermined: Masks | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A least-squares problem.
@@ -273,38 +249,78 @@ class Problem:
         weight = self.weight[rows]
         return replace(self, samples=self.samples.take(rows), f=self.f[rows], weight=weight / weight.sum())
 
-    def solution(self, s: Array, v: Array, r: Array, iterations: int, converged: bool) -> Solution:
-        """Where a solver stopped."""
-        return Solution(s, v, self.mse(r), iterations, converged, self.background, self.penalty)
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Where a solver ended: (V,) importances, (V, C) values, (n, C) residuals, steps, and whether it stopped by itself.
+
+    If the problem has a background, it is the last row of s and v.
+    """
+
+    problem: Problem
+    s: Array
+    v: Array
+    r: Array
+    iterations: int
+    converged: bool
+
+    @cached_property
+    def mse(self) -> float:
+        """Weighted mean squared error on the samples."""
+        return self.problem.mse(self.r)
+
+    def undetermined(self) -> Masks:
+        """(V,) whether more of an importance's precision comes from the penalty than from the samples.
+
+        The share is the diagonal of (H + P)^-1 P, with H the Hessian of the MSE without v, and P that of the penalty.
+        """
+        problem = self.problem
+        if problem.penalty == 0 or problem.fixed is not None:
+            return np.zeros(problem.V, dtype=bool)
+        S, _ = _schur(problem, self.s, self.v, self.r)
+        S += np.trace(S) / len(S) ** 2  # the freedom to add a constant to s
+        flags: Masks = problem.stiffness * np.diag(np.linalg.pinv(S))[: problem.V] > UNDETERMINED
+        return flags
 
 
 class _Normal(NamedTuple):
-    """Blocks of the normal equations of columns x (for v) and y_c = x (rate_c - centre_c) (for s), of C classes.
+    """Normal equations of columns x (for v) and y_c = x (rate_c - centre_c) (for s), of C classes with residuals r_c.
 
     Attributes
     ----------
     norm : (V,) lengths of the columns x
     centre : (C, V) what frees y_c of x: a step ds in s stands for the step dv + centre ds in v
-    y : C arrays of entries
     vv, vs, ss : (V, V), C times (V, V), (V, V) products
+    g : (C+1, V) products x^T r_c, and the sum of the y_c^T r_c
     """
 
     norm: Array
     centre: Array
-    y: list[Array]
     vv: Array
     vs: list[Array]
     ss: Array
+    g: Array
 
     @classmethod
-    def of(cls, samples: Samples, x: Array, rates: list[Array]) -> _Normal:
-        square = x * x
-        ones = np.ones(len(x))
+    def of(cls, samples: Samples, x: Array, rates: list[Array], r: Array) -> _Normal:
+        square, ones = x * x, np.ones(len(x))
         norm = _positive_roots(samples.columns(square, ones))
         centre = np.stack([samples.columns(square * rate, ones) for rate in rates]) / norm**2
-        y = [x * (rate - samples.at(row)) for rate, row in zip(rates, centre, strict=True)]
-        ss = sum((samples.gram(column, column) for column in y), np.zeros((samples.V, samples.V)))
-        return cls(norm, centre, y, samples.gram(x, x), [samples.gram(x, column) for column in y], ss)
+        ss, g, vs = np.zeros((samples.V, samples.V)), np.zeros((len(rates) + 1, samples.V)), []
+        for c, rate in enumerate(rates):
+            y = x * (rate - samples.at(centre[c]))
+            vs.append(samples.gram(x, y))
+            ss += samples.gram(y, y)
+            g[c] = samples.columns(x, r[:, c])
+            g[-1] += samples.columns(y, r[:, c])
+        return cls(norm, centre, samples.gram(x, x), vs, ss, g)
+
+    @classmethod
+    def at(cls, problem: Problem, s: Array, v: Array, r: Array) -> _Normal:
+        """Of the Jacobian at (s, v) with residuals r."""
+        samples, F = problem.samples, problem.f - r
+        rates = [samples.at(v[:, c]) - F[:, c : c + 1] for c in range(v.shape[1])]
+        return cls.of(samples, samples.alpha(s) * problem.root, rates, r * problem.root)
 
     def joint(self) -> tuple[Array, Array]:
         """The matrix ((C+1) V, (C+1) V) for all v_c and s, with a unit diagonal, and the scale of its columns."""
@@ -317,13 +333,6 @@ class _Normal(NamedTuple):
         matrix = H.reshape((C + 1) * V, (C + 1) * V)
         scale = _positive_roots(np.diag(matrix))
         return matrix / scale / scale[:, None], scale
-
-
-def _jacobian(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, _Normal]:
-    """Weighted entries alpha and the normal equations at (s, v) with residuals r."""
-    samples, F = problem.samples, problem.f - r
-    alpha = samples.alpha(s) * problem.root
-    return alpha, _Normal.of(samples, alpha, [samples.at(v[:, c]) - F[:, c : c + 1] for c in range(v.shape[1])])
 
 
 def _positive_roots(squares: Array) -> Array:
@@ -339,7 +348,8 @@ def linear_start(problem: Problem) -> Array:
     """
     V, C = problem.samples.V, problem.f.shape[1]
     n = problem.samples.counts() * problem.root
-    matrix, scale = _Normal.of(problem.samples, n, [-problem.f[:, c : c + 1] for c in range(C)]).joint()
+    rates = [-problem.f[:, c : c + 1] for c in range(C)]
+    matrix, scale = _Normal.of(problem.samples, n, rates, problem.f).joint()
     matrix[np.diag_indices_from(matrix)] += 1e-14
     x = np.r_[np.zeros(C * V), scale[C * V :]]
     for _ in range(3):
@@ -359,7 +369,7 @@ def polish(problem: Problem, s: Array, max_iter: int = 20) -> Solution:
     r = problem.residuals(s, v)
     for iteration in range(max_iter):
         if problem.mse(r) <= problem.floor:
-            return problem.solution(s, v, r, iteration, True)
+            return Solution(problem, s, v, r, iteration, True)
         step = _joint_step(problem, s, v, r)
         for damping in POLISH_DAMPING:
             ds, dv = step(damping)
@@ -367,25 +377,22 @@ def polish(problem: Problem, s: Array, max_iter: int = 20) -> Solution:
             if problem.mse(r_new) < 0.5 * problem.mse(r):
                 break
         else:  # far from exact a step gains little or nothing, and at the end there is only rounding
-            return problem.solution(s, v, r, iteration, True)
+            return Solution(problem, s, v, r, iteration, True)
         s, v, r = s + ds - (s + ds).mean(), v + dv, r_new
-    return problem.solution(s, v, r, max_iter, False)
+    return Solution(problem, s, v, r, max_iter, False)
 
 
 def _joint_step(problem: Problem, s: Array, v: Array, r: Array) -> Callable[[float], tuple[Array, Array]]:
     """Gauss-Newton in (s, v): from the damping to (ds, dv), by normal equations in (dv + centre ds, ds), scaled."""
-    samples, (V, C) = problem.samples, v.shape
-    alpha, normal = _jacobian(problem, s, v, r)
-    r_weighted = (r * problem.root).T
-    g = [samples.columns(alpha, column) for column in r_weighted]
-    g.append(np.sum([samples.columns(y, column) for y, column in zip(normal.y, r_weighted, strict=True)], axis=0))
+    V, C = v.shape
+    normal = _Normal.at(problem, s, v, r)
     matrix, scale = normal.joint()
     free = np.r_[normal.centre.ravel(), np.ones(V)] * scale  # a constant added to s changes nothing
     matrix += np.outer(free, free) / (free @ free)
 
     def step(damping: float) -> tuple[Array, Array]:
         damped = matrix + damping * np.eye(len(matrix))
-        x = (np.linalg.solve(damped, np.concatenate(g) / scale) / scale).reshape(C + 1, V)
+        x = (np.linalg.solve(damped, normal.g.ravel() / scale) / scale).reshape(C + 1, V)
         return x[C], (x[:C] - normal.centre * x[C]).T
 
     return step
@@ -422,7 +429,7 @@ def descend(problem: Problem, s: Array, max_spread: float, max_iter: int, tol: f
     for iteration in range(max_iter):
         report("fit", iteration, max_iter)
         if cost <= problem.floor:
-            return problem.solution(s, v, r, iteration, True)
+            return Solution(problem, s, v, r, iteration, True)
         step = _reduced_step(problem, s, v, r, bound)
         first_damping = damping
         while True:
@@ -435,47 +442,30 @@ def descend(problem: Problem, s: Array, max_spread: float, max_iter: int, tol: f
                     break
             damping *= 4.0
             if damping > 1e10:
-                return problem.solution(s, v, r, iteration, True)
+                return Solution(problem, s, v, r, iteration, True)
         gain = (cost - cost_new) / cost
         s, v, r, cost = s_new, v_new, r_new, cost_new
         if gain < tol:
-            return problem.solution(s, v, r, iteration + 1, True)
+            return Solution(problem, s, v, r, iteration + 1, True)
         if damping == first_damping:  # one that had to grow is near the right one: less of it would be tried in vain
             damping = max(damping / 16.0, 1e-15)
-    return problem.solution(s, v, r, max_iter, False)
-
-
-def undetermined(problem: Problem, solution: Solution) -> Masks:
-    """(V,) whether more of an importance's precision comes from the penalty than from the samples.
-
-    The share is that of the ridge estimator: the diagonal of (H + P)^-1 P, with H the Hessian of the MSE, v being
-    eliminated, and P that of the penalty.
-    """
-    if problem.penalty == 0 or problem.fixed is not None:
-        return np.zeros(problem.V, dtype=bool)
-    S, _ = _schur(problem, solution.s, solution.v, problem.residuals(solution.s, solution.v))
-    S += np.trace(S) / len(S) ** 2  # the freedom to add a constant to s
-    flags: Masks = problem.stiffness * np.diag(np.linalg.pinv(S))[: problem.V] > UNDETERMINED
-    return flags
+    return Solution(problem, s, v, r, max_iter, False)
 
 
 def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array]:
     """Schur complement (V, V) of J^T J for s, v being eliminated, and the gradient (V,), both with the penalty."""
-    samples, ridge, C = problem.samples, problem.ridge, v.shape[1]
-    _, normal = _jacobian(problem, s, v, r)
+    ridge, normal = problem.ridge, _Normal.at(problem, s, v, r)
     norm, centre = normal.norm, normal.centre
     H_vv = normal.vv / norm / norm[:, None]
     H_vv.flat[:: len(norm) + 1] += 1e-14 + ridge / norm**2
     H_vs = [block / norm[:, None] - np.diag(ridge * row / norm) for block, row in zip(normal.vs, centre, strict=True)]
     H_ss = normal.ss + np.diag(ridge * (centre**2).sum(axis=0))
-    r_weighted = (r * problem.root).T
-    g = np.sum([samples.columns(y, column) for y, column in zip(normal.y, r_weighted, strict=True)], axis=0)
-    g -= ridge * (centre * (problem.centre[:, None] - v.T)).sum(axis=0)
+    g = normal.g[-1] - ridge * (centre * (problem.centre[:, None] - v.T)).sum(axis=0)
     tokens = slice(0, problem.V)
     H_ss[tokens, tokens] += problem.stiffness * (np.eye(problem.V) - 1.0 / problem.V)
     g[tokens] -= problem.stiffness * (s[tokens] - s[tokens].mean())
     solved = np.linalg.solve(H_vv, np.concatenate(H_vs, axis=1))
-    return H_ss - np.concatenate(H_vs).T @ np.concatenate(np.split(solved, C, axis=1)), g
+    return H_ss - np.concatenate(H_vs).T @ np.concatenate(np.split(solved, v.shape[1], axis=1)), g
 
 
 def _reduced_step(problem: Problem, s: Array, v: Array, r: Array, bound: float) -> Callable[[float], Array]:

@@ -30,7 +30,7 @@ import numpy as np
 
 from .._progress import Report
 from .._types import Array, Ids
-from .least_squares import Problem, Solution, descend, linear_start, polish, undetermined, unpenalized
+from .least_squares import Problem, Solution, descend, linear_start, polish, unpenalized
 
 # Penalties that are tried: the first, then those of one of the two sides. Each fit starts where the one before ended.
 FIRST = 1e-5
@@ -111,7 +111,7 @@ class Optimum:
         while self.penalty is None and best.penalty < STRONGEST and not _believable(best, solution):
             best = replace(best, penalty=10 * best.penalty)
             solution = descend(best, solution.s, self.max_spread, self.max_iter, self.tol, report)
-        return solution._replace(undetermined=undetermined(best, solution))
+        return solution
 
     def _choose(self, families: list[Problem], report: Report, rng: np.random.Generator) -> tuple[Problem, Array]:
         """Family and penalty with (nearly) the least error on held-out samples, and where that fit ended.

@@ -161,18 +161,19 @@ def test_the_penalty_is_raised_until_values_can_be_believed(monkeypatch):
         return np.abs(found.v - problem.centre).max()
 
     free = Optimum(penalty=1e-9, background=False).solve(problem, silent, np.random.default_rng(0))
-    assert free.penalty == 1e-9
+    assert free.problem.penalty == 1e-9
     monkeypatch.setattr(Optimum, "_choose", lambda self, families, *_: (replace(problem, penalty=1e-9), free.s))
     tight = 0.6 * furthest(free) / np.ptp(problem.f)
     monkeypatch.setattr(module, "BELIEVABLE", tight)
     found = Optimum(background=False).solve(problem, silent, np.random.default_rng(0))
     assert furthest(found) <= tight * np.ptp(problem.f) < furthest(free)
-    steps = np.log10(found.penalty / 1e-9)
+    steps = np.log10(found.problem.penalty / 1e-9)
     assert steps >= 1 and steps == pytest.approx(round(steps))  # by factors of ten, and no further than needed
-    before = module.descend(replace(problem, penalty=found.penalty / 10), free.s, 30.0, 200, 1e-6, silent)
+    before = module.descend(replace(problem, penalty=found.problem.penalty / 10), free.s, 30.0, 200, 1e-6, silent)
     assert furthest(before) > tight * np.ptp(problem.f)
     monkeypatch.setattr(module, "BELIEVABLE", 0.0)  # which no penalty reaches: it ends all the same
-    assert Optimum(background=False).solve(problem, silent, np.random.default_rng(0)).penalty == pytest.approx(1.0)
+    found = Optimum(background=False).solve(problem, silent, np.random.default_rng(0))
+    assert found.problem.penalty == pytest.approx(1.0)
     assert limit > 0
 
 
@@ -180,8 +181,8 @@ def test_a_given_penalty_is_kept_and_one_sample_is_enough():
     problem = rough()
     for background in (False, True, None):
         found = Optimum(penalty=0.01, background=background).solve(problem, silent, np.random.default_rng(0))
-        assert found.penalty == 0.01 and found.undetermined.shape == (6,)
-        assert background is None or found.background is background
+        assert found.problem.penalty == 0.01 and found.undetermined().shape == (6,)
+        assert background is None or found.problem.background is background
     one = problem.take(np.array([3]))
     best, start = Optimum()._choose([one], silent, np.random.default_rng(0))
     assert best.penalty == FIRST and (start == 0).all()
@@ -195,8 +196,8 @@ def test_an_exact_slalom_wider_than_the_spread_is_not_returned_as_it_is():
     f = truth.predict_many([np.flatnonzero(row) for row in masks])[:, None]
     problem = Problem(Samples(masks.astype(float)), f, np.full(60, 1 / 60))
     wide, narrow = (Optimum(max_spread=m).solve(problem, silent, np.random.default_rng(0)) for m in (6.1, 5.9))
-    assert wide.penalty == 0 and np.ptp(wide.s[:5]) == pytest.approx(6.0)
-    assert not wide.background
+    assert wide.problem.penalty == 0 and np.ptp(wide.s[:5]) == pytest.approx(6.0)
+    assert not wide.problem.background
     assert narrow.mse > 1e-10 and np.ptp(narrow.s[:5]) <= 5.9 + 1e-9
 
 
