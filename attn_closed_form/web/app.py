@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -150,7 +150,7 @@ def make_app(
 
     @app.get("/api/model")
     async def describe() -> Response:
-        """The model, the limits and the table of methods."""
+        """The model, its example, the limits and the table of methods."""
         return Response(json_bytes(about), media_type="application/json")
 
     @app.post("/api/explain", response_model=schema.ExplainAnswer, responses=errors)
@@ -168,33 +168,26 @@ def make_app(
         """Shapley interactions of one word with all others."""
         return await compute(interactions_answer, question)
 
-    @app.exception_handler(Refusal)
-    async def refused(request: Request, refusal: Refusal) -> Response:
-        return error_response(refusal)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return error_response(schema.refusal_of(error.errors()))
-
-    @app.exception_handler(HTTPException)
-    async def http_error(request: Request, error: HTTPException) -> Response:
+    async def failed(request: Request, error: Exception) -> Response:
+        if isinstance(error, RequestValidationError):
+            error = schema.refusal_of(error.errors())
+        if isinstance(error, Refusal):
+            return error_response(error)
+        status = error.status_code if isinstance(error, HTTPException) else 500
         messages = {
             400: "body: expected JSON in UTF-8",
             404: "no such address; /openapi.json lists them",
             405: f"this address does not take {request.method}",
         }
-        return error_response(
-            Refusal(error.status_code, messages.get(error.status_code, error.detail)), error.headers or {}
-        )
+        response = error_response(Refusal(status, messages.get(status, "the server failed; its log has the details")))
+        response.headers.update(getattr(error, "headers", None) or {})  # such as Allow
+        return response
 
-    @app.exception_handler(Exception)
-    async def failed(request: Request, error: Exception) -> Response:
-        return error_response(Refusal(500, "the server failed; its log has the details"))
-
-    app.add_middleware(Gate, token=token, limits=limits)
+    for kind in (Refusal, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, failed)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     # Around the whole application, because Starlette answers a failure (500) outside of `add_middleware`.
-    return SecurityHeaders(app)
+    return Guard(app, token, limits)
 
 
 def _constant(content: bytes, media_type: str) -> Callable[[], Any]:
@@ -209,38 +202,20 @@ def json_bytes(data: Any) -> bytes:
     return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
-def error_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
+def error_response(refusal: Refusal) -> Response:
     """The answer to a request that is refused."""
-    extra = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}
-    headers = {**(headers or {}), **extra.get(refusal.status, {})}
-    if refusal.status in (401, 408, 413, 415):  # the body may still be on its way: it is not the next request
-        headers["connection"] = "close"
+    # After 401 to 415 the body may still be on its way: the server must not read it as the next request.
+    headers = {"connection": "close"} if refusal.status in (401, 408, 413, 415) else {}
+    headers |= {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(refusal.status, {})
     body = {"error": refusal.message, "status": refusal.status} | ({"field": refusal.field} if refusal.field else {})
     return Response(json_bytes(body), refusal.status, headers, media_type="application/json")
 
 
-class SecurityHeaders:
-    """ASGI application that adds HEADERS to every answer of another one."""
+class Guard:
+    """ASGI application around another one: adds HEADERS to every answer, and lets requests through that may pass.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*message["headers"], *extra]}
-            await send(message)
-
-        await self.app(scope, receive, send_with_headers)
-
-
-class Gate:
-    """ASGI application that lets requests through to another one: with the token, in JSON, not too large, slow or many.
-
-    A request counts toward the limit only after its body has arrived, so that half-sent requests block nobody.
+    They need the token, and a body that is JSON, small and complete in time. A request counts toward the limit only
+    after its body has arrived, so that half-sent requests block nobody.
     """
 
     def __init__(self, app: ASGIApp, token: str | None, limits: Limits) -> None:
@@ -249,74 +224,73 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+
+        async def respond(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *extra]}
+            await send(message)
+
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         request = Request(scope, receive)
+        counts = request.method == "POST"
         try:
             # Not `request.url`, which is built from the Host header.
-            if self.token is not None and scope["path"] != "/health":
+            if self.token is not None and scope["path"] != "/health" and not self._carries_token(request):
                 if scope["path"] == "/" and self._matches(request.query_params.get("token")):
-                    return await self._with_cookie(scope)(scope, receive, send)
-                self._check_token(request)
-            if request.method != "POST":
-                return await self.app(scope, receive, send)
-            body = await self._body(request)
-            if self.running >= self.limits.queue:
+                    return await self._with_cookie(request)(scope, receive, respond)
+                raise Refusal(401, "token: expected `Authorization: Bearer TOKEN`, or the page opened as /?token=TOKEN")
+            arrived = [await self._body(request)] if counts else []
+            if counts and self.running >= self.limits.queue:
                 raise Refusal(503, f"expected at most {self.limits.queue} requests at a time; try again in a second")
         except Refusal as refusal:
-            return await error_response(refusal)(scope, receive, send)
-        arrived: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+            return await error_response(refusal)(scope, receive, respond)
 
         async def replay() -> Message:
             return arrived.pop() if arrived else await receive()
 
-        self.running += 1
+        self.running += counts
         try:
-            await self.app(scope, replay, send)
+            await self.app(scope, replay, respond)
         finally:
-            self.running -= 1
+            self.running -= counts
 
     def _matches(self, value: str | None) -> bool:
-        assert self.token is not None
-        return value is not None and secrets.compare_digest(value.encode(), self.token.encode())
+        return value is not None and secrets.compare_digest(value.encode(), (self.token or "").encode())
 
-    def _check_token(self, request: Request) -> None:
+    def _carries_token(self, request: Request) -> bool:
         scheme, _, value = request.headers.get("authorization", "").partition(" ")
-        bearer = value.strip() if scheme.lower() == "bearer" else None
-        if not self._matches(bearer) and not self._matches(request.cookies.get(COOKIE)):
-            raise Refusal(401, "token: expected `Authorization: Bearer TOKEN`, or the page opened with /?token=TOKEN")
+        return (scheme.lower() == "bearer" and self._matches(value)) or self._matches(request.cookies.get(COOKIE))
 
-    def _with_cookie(self, scope: Scope) -> Response:
+    def _with_cookie(self, request: Request) -> Response:
         """Move the token from the address into a cookie; browsers keep the text after the # by themselves."""
         response = Response(status_code=303, headers={"location": "/"})
-        secure = scope.get("scheme") == "https"
+        secure = request.scope.get("scheme") == "https"
         response.set_cookie(COOKIE, self.token or "", httponly=True, samesite="lax", secure=secure)
         return response
 
-    async def _body(self, request: Request) -> bytes:
-        """The body, unless it has another type, or is too large or too slow; a stated size is checked first."""
+    async def _body(self, request: Request) -> Message:
+        """The body as one message, unless it has another type, or is too large or too slow."""
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media != "application/json":
             # This also keeps other sites out: a browser asks before it sends this type across origins, and is refused.
             raise Refusal(415, f"Content-Type: expected application/json, got {media[:40] or 'none'}")
         stated = request.headers.get("content-length", "")
-        if stated.isdigit() and int(stated[:12]) > MAX_BYTES:
-            raise Refusal(413, f"body: expected at most {MAX_BYTES:,} bytes, got {int(stated[:12]):,}")
-        body = bytearray()
+        size, body = int(stated[:12]) if stated.isdigit() else 0, b""
         try:
             with anyio.fail_after(self.limits.body_seconds):
-                more = True
-                while more:
+                while size <= MAX_BYTES:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
                         raise Refusal(400, "body: expected all of it, but the client disconnected")
                     body += message.get("body", b"")
-                    more = message.get("more_body", False)
-                    if len(body) > MAX_BYTES:
-                        raise Refusal(413, f"body: expected at most {MAX_BYTES:,} bytes, got more")
+                    if not message.get("more_body", False):
+                        return {"type": "http.request", "body": body, "more_body": False}
+                    size = max(size, len(body))
         except TimeoutError:
             raise Refusal(408, f"body: expected within {self.limits.body_seconds:g} seconds") from None
-        return bytes(body)
+        raise Refusal(413, f"body: expected at most {MAX_BYTES:,} bytes, got at least {size:,}")
 
 
 # --- answers --------------------------------------------------------------------------------------------------------

@@ -87,26 +87,6 @@ class InteractionsQuestion(Question):
     player: Player = Field(description="an index, or the span [start, end] of an occurrence")
 
 
-class Forecast(BaseModel):
-    """The change that a method forecasts for a removal: minus the sum of the scores."""
-
-    method: str
-    title: str
-    change: float
-    error: float = Field(description="forecast minus actual change")
-
-
-class Removal(BaseModel):
-    """The prediction without some players, and what each method forecasts."""
-
-    players: list[int]
-    names: list[str]
-    prediction: float
-    change: float = Field(description="prediction without minus prediction with the players")
-    forecasts: list[Forecast]
-    largest: float = Field(description="largest magnitude among the changes")
-
-
 class ExplainAnswer(BaseModel):
     """The scores of every player by every method."""
 
@@ -126,7 +106,10 @@ class ExplainAnswer(BaseModel):
         description="by name: scores, levels (the colors, -4 to 4), base_value, label, kind, family, accuracy, and "
         "error, a guaranteed bound on the error of each score, or null"
     )
-    removal: Removal | None
+    removal: dict[str, Any] | None = Field(
+        description="the removed players, the prediction without them, its change, and the forecasts: for each method "
+        "minus the sum of the scores, and the error of that"
+    )
     figures: dict[str, Any] = Field(description="what the page draws: names, colors, places and ticks")
 
 
@@ -187,10 +170,9 @@ def refusal_of(errors: Sequence[Mapping[str, Any]]) -> Refusal:
     field = elide(str(location[1]), 40)
     if kind == "string_too_long":
         return Refusal(413, f"{field}: {first['msg']}", field)
-    if kind == "missing":
-        return Refusal(422, f"{field}: expected a value, got none", field)
-    if kind == "extra_forbidden":
-        return Refusal(422, f"{field}: expected no such field; /openapi.json lists the fields", field)
+    if kind in ("missing", "extra_forbidden"):
+        expected = "a value, got none" if kind == "missing" else "no such field; /openapi.json lists the fields"
+        return Refusal(422, f"{field}: expected {expected}", field)
     messages = [re.sub(r"^\w+ should (be|have) ", "", e["msg"]) for e in errors if e["loc"][:2] == location[:2]]
     expected = " or ".join(dict.fromkeys(messages))
     return Refusal(422, f"{field}: expected {expected}, got {elide(json.dumps(first['input']), 60)}", field)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import re
 import secrets
 import signal
 import socket
 import sys
 import threading
 import time
+from dataclasses import asdict
 from functools import cache
 from multiprocessing import parent_process
 from pathlib import Path
@@ -23,14 +25,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ..files.open_model import open_model
-from ..models.protocol import Model
 from .app import LOOPBACK, Limits, make_app
 
 OPTIONS = "ATTN_CLOSED_FORM_SERVE"
 SHIPPED = "the shipped sentiment model"
 REVIEW = "The plot is a mess and the ending is terrible, but the acting is wonderful and I never once felt bored!"
 GRACE = 2  # seconds for answers that are being computed when the server ends
-SHORTEST_TOKEN = 16
 
 
 def serve(
@@ -50,29 +50,25 @@ def serve(
     workers : processes; uvicorn replaces those that die
     token : secret that requests must carry; required unless `host` is a loopback address
     limits : on number and time, per worker
-
-    Raises
-    ------
-    OSError
-        if the address is not available
-    ValueError
-        if the token is missing or too weak, or the file has no model of texts
     """
     address, port = free_address(host, port)
     loopback = ipaddress.ip_address(address).is_loopback
-    check_token(host, token, loopback)
-    limits = limits or Limits()
-    hosts = (*LOOPBACK, host, f"[{address}]" if ":" in address else address) if loopback else ("*",)
+    if (token is not None or not loopback) and not re.fullmatch(r"[A-Za-z0-9_-]{16,}", token or ""):
+        raise ValueError(
+            f"--token: expected at least 16 letters, digits, - or _ for --host {host}, got "
+            f"{'none' if token is None else f'{len(token)} characters'}; for example {secrets.token_urlsafe(24)}"
+        )
     name = SHIPPED if path is None else Path(path).name
-    options = {"path": path, "name": name, "hosts": hosts, "token": token, "queue": limits.queue}
-    os.environ[OPTIONS] = json.dumps(options | {"seconds": limits.seconds, "body_seconds": limits.body_seconds})
+    shown = f"[{address}]" if ":" in address else address
+    hosts = (*LOOPBACK, host, shown) if loopback else ("*",)
+    options = {"path": path, "name": name, "hosts": hosts, "token": token, "limits": asdict(limits or Limits())}
+    os.environ[OPTIONS] = json.dumps(options)
     application()  # an error in the model is reported before anything starts
     if workers > 1:  # the processes are the parallelism
-        for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
-            os.environ.setdefault(variable, "1")
-    shown = f"http://[{address}]:{port}/" if ":" in address else f"http://{address}:{port}/"
+        for library in ("OPENBLAS", "OMP", "MKL"):
+            os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     hint = "" if token is None else "; open it with ?token=... once"
-    line = f"explaining with {name}: {shown}   (Ctrl-C ends{hint})"
+    line = f"explaining with {name}: http://{shown}:{port}/   (Ctrl-C ends{hint})"
     threading.Thread(target=_announce, args=(address, port, line), daemon=True).start()
     uvicorn.run(
         f"{__name__}:application",
@@ -94,22 +90,15 @@ def serve(
 def application() -> ASGIApp:
     """The application that the environment variable OPTIONS describes; each worker calls this once."""
     options: dict[str, Any] = json.loads(os.environ[OPTIONS])
+    path, limits = options["path"], Limits(**options["limits"])
     parent = parent_process()
-    if parent is not None:  # a worker of a server that is killed must not go on alone
+    if parent is not None:  # the workers of a server that is killed must not go on alone
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    return make_app(
-        _model(options["path"]),
-        options["name"],
-        tuple(options["hosts"]),
-        options["token"],
-        Limits(options["queue"], options["seconds"], options["body_seconds"]),
-        REVIEW if options["path"] is None else None,
-    )
+    example = REVIEW if path is None else None
+    return make_app(_model(path), options["name"], tuple(options["hosts"]), options["token"], limits, example)
 
 
-@cache
-def _model(path: str | None) -> Model:
-    return open_model(path)
+_model = cache(open_model)
 
 
 def _end_with(parent: Any) -> None:
@@ -123,30 +112,9 @@ def _announce(address: str, port: int, line: str) -> None:
     while True:
         try:
             socket.create_connection((nearest, port), timeout=1).close()
+            return print(line, flush=True)
         except OSError:
             time.sleep(0.02)
-        else:
-            print(line, flush=True)
-            return
-
-
-def check_token(host: str, token: str | None, loopback: bool) -> None:
-    """A token that is missing or weak is an error.
-
-    >>> check_token("127.0.0.1", None, loopback=True)
-    """
-    if token is None:
-        if loopback:
-            return
-        got = "none"
-    elif len(token) < SHORTEST_TOKEN or not all(c.isascii() and (c.isalnum() or c in "-_") for c in token):
-        got = f"{len(token)} characters"
-    else:
-        return
-    raise ValueError(
-        f"--token: expected at least {SHORTEST_TOKEN} letters, digits, - or _ for --host {host}, got {got}; "
-        f"for example {secrets.token_urlsafe(24)}"
-    )
 
 
 def free_address(host: str, port: int) -> tuple[str, int]:
@@ -156,18 +124,17 @@ def free_address(host: str, port: int) -> tuple[str, int]:
     '127.0.0.1'
     """
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (socket.gaierror, UnicodeError):
         raise OSError(f"--host: expected an address of this machine, got {host!r}") from None
-    with socket.socket(family, kind, protocol) as sock:
+    with socket.socket(*resolved[:3]) as sock:
         try:
             # A server that has just ended leaves its port in TIME_WAIT. On Windows this option means something else.
             if os.name == "posix":
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
+            sock.bind(resolved[4])
             sock.listen(1)
         except OSError as error:
             raise OSError(f"cannot listen on {host} port {port}: {error.strerror}; choose another --port") from None
-        return sock.getsockname()[:2]
+        address, number = sock.getsockname()[:2]
+        return str(address), int(number)
