@@ -6,9 +6,8 @@ explainable model. See README.md for a tour and NOTATION.md for the symbols.
 """
 
 from .explanations.answers import GroupScores, Reasons
-from .explanations.each_output import explain_outputs
 from .explanations.evidence import ToleranceWarning
-from .explanations.explain import explain
+from .explanations.explain import explain, explain_outputs
 from .explanations.explanation import Explanation, Explanations
 from .explanations.methods import DEFAULT_METHODS, METHODS
 from .explanations.settings import Settings
@@ -55,7 +54,7 @@ from .models.text_classifier import TextClassifier
 from .models.transformer_classifier import TransformerClassifier
 from .reasons.bounds import Bounds, bounds
 from .reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
-from .show.heat_map import heat_map
+from .show.plots import heat_map
 from .slalom import Slalom, SlalomWarning, fit_slalom
 
 __version__ = "0.2.0"

@@ -10,7 +10,7 @@ import numpy as np
 from .cli.main import main, piped
 from .explanations.explanation import Explanation
 from .files.model_file import load_demo_model
-from .show.terminal import answer, use_colour
+from .show.terminal import answer, use_color
 
 SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."
 
@@ -45,7 +45,7 @@ def demo() -> int:
     columns = shutil.get_terminal_size((100, 24)).columns
     shapley = found["shapley"]
     print(f"The shipped sentiment model reads: {SENTENCE}\n")
-    print(answer(found, columns, use_colour(sys.stdout)))
+    print(answer(found, columns, use_color(sys.stdout)))
     gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()
     print(f"\nExact Shapley values: against all {2 ** len(shapley.labels):,} coalitions, largest difference {gap:.1e}.")
     print('next: attn-closed-form explain "your own text" --compare --html report.html')

@@ -1,4 +1,4 @@
-"""Small array functions that several rooms share: softmax, and groups numbered by first appearance."""
+"""Small array functions that several rooms share: softmax, groups numbered by first appearance, and ranks."""
 
 from __future__ import annotations
 
@@ -43,3 +43,30 @@ def members(numbers: Ids) -> list[list[int]]:
     """
     order = np.argsort(numbers, kind="stable")
     return [group.tolist() for group in np.split(order, np.cumsum(np.bincount(numbers))[:-1])]
+
+
+def ranks(x: ArrayLike) -> Array:
+    """Ranks from 1, equal numbers sharing their mean rank.
+
+    >>> ranks([10.0, 30.0, 10.0])
+    array([1.5, 3. , 1.5])
+    """
+    values = np.asarray(x, dtype=np.float64)
+    if values.ndim != 1 or np.isnan(values).any():
+        raise ValueError(f"x: expected one-dimensional numbers, got shape {values.shape} or NaN")
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> float:
+    """Spearman's rank correlation; NaN if either is constant.
+
+    >>> spearman([1.0, 2.0, 3.0], [10.0, 100.0, 50.0])
+    0.5
+    """
+    a, b = ranks(x), ranks(y)
+    if a.shape != b.shape:
+        raise ValueError(f"y: expected shape {a.shape} like x, got {b.shape}")
+    a, b = a - a.mean(), b - b.mean()
+    size = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / size) if size > 0 else float("nan")

@@ -27,7 +27,7 @@ import numpy as np
 
 from attn_closed_form import Bag, BagClassifier, PooledGame, shapley
 from attn_closed_form._types import Array
-from attn_closed_form.explanations.ranks import auroc
+from benchmarks.correlations import auroc
 from jax_model import AttentionBagClassifier
 from jax_model.training.bag_network import bag_logits
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from attn_closed_form._arrays import numbered
+from attn_closed_form._arrays import numbered, ranks
 from attn_closed_form._types import Array
-from attn_closed_form.explanations.ranks import ranks
 
 
 def pearson(scores: Array) -> Array:
@@ -29,3 +28,26 @@ def pool_words(scores: Array, ids: NDArray[np.intp]) -> Array:
     """Scores (..., T) of positions added up by word: (..., d), words in order of first appearance."""
     place, first = numbered(ids)
     return np.asarray(scores) @ np.eye(len(first))[place]
+
+
+def auroc(chosen: ArrayLike, scores: ArrayLike) -> float:
+    """Area under the ROC curve of scores that predict a choice (P2, E.3): P(score of a chosen > of another), ties half.
+
+    Parameters
+    ----------
+    chosen : (T,) bool, such as human attention; some must be chosen and some not
+    scores : (T,) unsigned scores, such as absolute attributions
+
+    Examples
+    --------
+    >>> auroc([True, False, False], [0.5, 0.5, 0.1])
+    0.75
+    """
+    picked, r = np.asarray(chosen), ranks(scores)
+    if picked.shape != r.shape or (picked.dtype.kind != "b" and not np.isin(picked, (0, 1)).all()):
+        raise ValueError(f"chosen: expected {r.size} booleans like scores, got {picked.dtype} {picked.shape}")
+    picked = picked.astype(bool)
+    n1, n0 = int(picked.sum()), int((~picked).sum())
+    if n1 == 0 or n0 == 0:
+        raise ValueError(f"chosen: expected some tokens chosen and some not, got {n1} of {picked.size}")
+    return float((r[picked].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from attn_closed_form._arrays import spearman
 from attn_closed_form._types import Array, Masks
-from attn_closed_form.explanations.ranks import auroc, spearman
+from benchmarks.correlations import auroc
 from jax_model.training.imdb import load_imdb
 
 from .faithfulness import (

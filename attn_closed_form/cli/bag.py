@@ -118,8 +118,7 @@ def _option(text: str) -> tuple[str, Any]:
 def explain_one(args: argparse.Namespace) -> int:
     """Explain one bag, write the files, and print the strongest instances."""
     from ..run.bags import explain_bag
-    from ..show.bag_output import KINDS
-    from ..show.exports import write_geojson
+    from ..show.exports import KINDS, write_geojson
 
     if args.out:
         raise argparse.ArgumentTypeError("--out: expected a folder of bags; one bag takes --map, --csv and so on")
@@ -155,8 +154,8 @@ def _check_targets(args: argparse.Namespace) -> None:
 
 
 def _draw_map(args: argparse.Namespace, task: BagTask, found: Explanations) -> None:
-    from ..explanations.each_output import explain_outputs
-    from ..show.heat_map import heat_map
+    from ..explanations.explain import explain_outputs
+    from ..show.plots import heat_map
 
     several = [found]
     if args.each_output:
@@ -167,14 +166,15 @@ def _draw_map(args: argparse.Namespace, task: BagTask, found: Explanations) -> N
 
 
 def _print(args: argparse.Namespace, found: Explanations) -> None:
-    from ..show.bag_output import listed, row
-    from ..show.bag_scores import leading, strongest
+    from ..show.exports import listed, row
+    from ..show.figures import leader
+    from ..show.maps import strongest
     from ..show.sanitize import visible
 
-    leader = leading(found)
-    best, worst = strongest(leader.scores, args.top)
+    e = leader(found)
+    best, worst = strongest(e.scores, args.top)
     if args.json:
-        ends = {name: [[leader.labels[j], float(leader.scores[j])] for j in js] for name, js in
+        ends = {name: [[e.labels[j], float(e.scores[j])] for j in js] for name, js in
                 (("top", best), ("bottom", worst))}  # fmt: skip
         print(json.dumps({"bag": Path(args.bag).stem, **row(found), **ends}))
         return
@@ -182,7 +182,7 @@ def _print(args: argparse.Namespace, found: Explanations) -> None:
     chance = "" if facts["probability"] is None else f", probability {facts['probability']:.1%}"
     print(f"{visible(found.output)} {found.prediction:+.4f}{chance}; {facts['empty_bag']:+.4f} for the empty bag")
     for title, players in (("for", best), ("against", worst)):
-        print(f"\n{leader.info.label}, strongest {title} {visible(found.output)}:")
+        print(f"\n{e.info.label}, strongest {title} {visible(found.output)}:")
         print("\n".join(listed(found, players)) or "      none")
     if facts["attention_against"] is not None:
         print(

@@ -14,10 +14,9 @@ from ..explanations.explanation import Explanations
 from ..explanations.methods import METHODS, find_method
 from ..models.protocol import Model
 from ..show.exports import write_csv
+from ..show.html import report, write_page
 from ..show.plots import FIGURES, save_figure
-from ..show.reasons_text import reasons_text
-from ..show.report import report, write_page
-from ..show.terminal import answer, numbers, table, use_colour
+from ..show.terminal import answer, numbers, reasons_text, table, use_color
 from .source import (
     add_model_option,
     add_settings_options,
@@ -141,7 +140,7 @@ def _write(path: str, page: str) -> None:
 
 
 def _print_table(found: Explanations, args: argparse.Namespace) -> None:
-    columns, colour = shutil.get_terminal_size((100, 24)).columns, use_colour(sys.stdout, args.color)
+    columns, colour = shutil.get_terminal_size((100, 24)).columns, use_color(sys.stdout, args.color)
     print(answer(found, columns, colour))
     if args.method or args.compare:
         print("\n" + table(found, columns, colour))

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from ..files.model_file import load_demo_model, load_model
-from ..show.model_card import SIZES, model_card
+from ..show.terminal import SIZES, model_card
 
 
 def add_parser(subparsers: Any) -> None:

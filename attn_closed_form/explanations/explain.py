@@ -1,9 +1,10 @@
-"""`explain`: from a model and an input to explanations, each method run once on one game."""
+"""`explain`: from a model and an input to explanations, each method run once on one game, for one output or several."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,10 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
     Examples
     --------
     >>> from attn_closed_form import load_demo_model
-    >>> found = explain(load_demo_model(), "A fine film", ["shapley", "alpha-mean"])
-    >>> [(name, e.scores.shape) for name, e in found.items()]
+    >>> explanations = explain(load_demo_model(), "A fine film", ["shapley", "alpha-mean"])
+    >>> [(name, e.scores.shape) for name, e in explanations.items()]
     [('shapley', (3,)), ('alpha-mean', (3,))]
-    >>> found.output, round(found.probabilities["positive"], 2)
+    >>> explanations.output, round(explanations.probabilities["positive"], 2)
     ('positive', 0.65)
     """
     if not isinstance(model, Model):
@@ -58,11 +59,11 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
     return explain_units(model, units, chosen, wanted, strict=methods is not None and methods != "all")
 
 
-def for_output(found: Explanations, output: str) -> Explanations:
+def for_output(explanations: Explanations, output: str) -> Explanations:
     """Exact Shapley values of the same input for another output; computed once per output."""
-    evidence = found.evidence
-    if output == found.output and "shapley" in found:
-        return found
+    evidence = explanations.evidence
+    if output == explanations.output and "shapley" in explanations:
+        return explanations
 
     def compute() -> Explanations:
         players, absent = evidence.settings.players, evidence.settings.absent
@@ -80,7 +81,7 @@ def explain_units(
     evidence = Evidence(model, units, settings.resolve(model, logits), logits)
     if evidence.settings.players not in units.groups:
         raise ValueError(f"players: this input has no {evidence.settings.players!r}, only {', '.join(units.groups)}")
-    found = Explanations(evidence)
+    explanations = Explanations(evidence)
     for method in methods:
         scored = method.score(evidence)
         if scored is None and strict:
@@ -90,7 +91,47 @@ def explain_units(
             calls = scored.model_calls
             if calls is None and evidence.fit is not None:
                 calls = evidence.fit.model_calls
-            found[method.name] = Explanation(
+            explanations[method.name] = Explanation(
                 method.name, scores, scored.base_value, scored.error, evidence, scored.standard_error, calls
             )
-    return found
+    return explanations
+
+
+def explain_outputs(
+    model: Model,
+    raw: Any,
+    methods: str | Iterable[str] | None = None,
+    outputs: Iterable[str] | None = None,
+    **settings: Any,
+) -> dict[str, Explanations]:
+    """Explain one input for several outputs, such as one map of a slide per class.
+
+    Parameters
+    ----------
+    model, raw, methods, **settings : as in `explain`, but for `output`
+    outputs : names of classes or margins ("margin:A,B"); default: every class. A model with one logit has one output
+        to explain, because the scores for its other class are the same with the sign turned
+
+    Returns
+    -------
+    dict from the name of the output to `Explanations`
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> several = explain_outputs(load_demo_model(), "A fine film", "shapley", outputs=["negative", "positive"])
+    >>> {name: bool(each["shapley"].scores[1] > 0) for name, each in several.items()}
+    {'negative': False, 'positive': True}
+    """
+    if settings.pop("output", None) is not None:
+        raise TypeError("output: expected `outputs`, a list of names")
+    chosen, wanted = as_methods(methods), Settings.from_options(settings)
+    units = model.read(raw)
+    names = list(outputs) if outputs is not None else _all_outputs(model, units)
+    strict = methods is not None and methods != "all"
+    several = (explain_units(model, units, chosen, replace(wanted, output=name), strict) for name in names)
+    return {explanations.output: explanations for explanations in several}
+
+
+def _all_outputs(model: Model, units: Any) -> list[str]:
+    return list(model.outputs[-1:]) if len(model.logits(units)) == 1 else list(model.outputs)

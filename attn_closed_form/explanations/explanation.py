@@ -1,7 +1,7 @@
 """What `explain` returns: scores of players, with everything that a view needs and nothing to compute again.
 
-An `Explanation` is plain data with ways out: `to_dict`, `to_shap`, `to_lime`, `to_shapiq` (see `show/interop.py`) and
-`_repr_html_` (see `show/report.py`).
+An `Explanation` is plain data with ways out: `to_dict`, `to_shap`, `to_lime`, `to_shapiq` (see `show/exports.py`) and
+`_repr_html_` (see `show/html.py`).
 """
 
 from __future__ import annotations
@@ -166,24 +166,24 @@ class Explanation:
 
     def to_shap(self) -> Any:
         """A `shap.Explanation`, for shap's plots; needs the `interop` extra."""
-        from ..show.interop import to_shap
+        from ..show.exports import to_shap
 
         return to_shap(self)
 
     def to_lime(self) -> Any:
         """A lime `Explanation`, for `as_list`, `as_html`, `as_pyplot_figure`; needs the `interop` extra."""
-        from ..show.interop import to_lime
+        from ..show.exports import to_lime
 
         return to_lime(self)
 
     def to_shapiq(self, order: int = 1, index: str | None = None) -> Any:
         """A `shapiq.InteractionValues` of order 1 or 2, by any of our indices; needs the `interop` extra."""
-        from ..show.interop import to_shapiq
+        from ..show.exports import to_shapiq
 
         return to_shapiq(self, order, index)
 
     def _repr_html_(self) -> str:
-        from ..show.report import fragment
+        from ..show.html import fragment
 
         return fragment([self])
 
@@ -254,8 +254,8 @@ class Explanations(dict[str, Explanation]):
         return self.evidence.cached(f"groups {grouping}", lambda: group_scores(self.evidence, grouping))
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The report as one HTML page, written to `path` if there is one; see `show/report.py`."""
-        from ..show.report import report, write_page
+        """The report as one HTML page, written to `path` if there is one; see `show/html.py`."""
+        from ..show.html import report, write_page
 
         page = report(self)
         if path is not None:
@@ -272,6 +272,6 @@ class Explanations(dict[str, Explanation]):
         return Explanations, (self.evidence, dict(self))
 
     def _repr_html_(self) -> str:
-        from ..show.report import notebook
+        from ..show.html import notebook
 
         return notebook(self)

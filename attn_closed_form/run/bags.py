@@ -1,6 +1,6 @@
 """A folder of bags explained one by one, over any mapper of the corpus mode.
 
-Every bag gets the files that were asked for (`show/bag_output.py`), then one row in `OUT/rows/NAME.json`, which says
+Every bag gets the files that were asked for (`show/exports.py`), then one row in `OUT/rows/NAME.json`, which says
 that it is done; `collect` puts the rows together in `OUT/bags.csv`. A run that was interrupted goes on with the bags
 that have no row. A bag that cannot be explained has its reason in the column `error`, and is tried again by the next
 run. The folder remembers model and settings in `OUT/bags.json`, and refuses others.
@@ -25,7 +25,7 @@ from ..explanations.settings import Settings
 from ..files.atomic import replacing
 from ..files.bags import SUFFIXES, load_bag
 from ..models.bag_classifier import BagClassifier
-from ..show.bag_output import KINDS, row
+from ..show.exports import KINDS, row
 from .mappers import Death, Mapper, Result, Tick, here
 
 MANIFEST = "bags.json"
@@ -57,7 +57,7 @@ class BagTask:
     methods : the first signed one, Shapley values if there, is what maps show
     settings : as in `explain`
     region : side of square regions in the unit of the coordinates, for players="regions"; None for the default
-    files : kinds of files to write for each bag, names of `show.bag_output.KINDS`
+    files : kinds of files to write for each bag, names of `show.exports.KINDS`
     """
 
     model: str

@@ -1,29 +1,59 @@
-"""Files of the scores of a bag: CSV and Parquet tables, GeoJSON for QuPath, h5 for the scripts of CLAM and TRIDENT.
+"""Files and objects for other programs: tables, GeoJSON for QuPath, h5 for CLAM and TRIDENT, shap, lime and shapiq.
 
 A table has one row per player: one per instance, or one per region where regions are the players. GeoJSON and h5 have
 one entry per tile, because that is what other programs draw. Nothing is ranked or rescaled: numbers are the scores.
+
+Each optional package is imported when it is asked for; one that is missing is an `ImportError` that names the extra to
+install. shap and lime draw any signed scores, but their sums mean something only for methods that add up
+(`base_value + sum = prediction` for Shapley values and integrated gradients).
 """
 
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._types import Array
-from ..explanations.explanation import Explanations
+from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
-from .bag_scores import ATTENTION, Place, attention, leading, place, player_attention, player_places, tile_scores
+from ..game.interactions import constant_of, interactions
+from .figures import leader
+from .html import report, write_page
+from .maps import (
+    ATTENTION,
+    Place,
+    attention,
+    colors,
+    disagreement,
+    place,
+    player_attention,
+    player_places,
+    scale_end,
+    tile_scores,
+)
 from .palette import AGAINST, FOR
-from .sanitize import visible
-from .tiles import colours, scale_end
+from .plots import heat_map
+from .sanitize import elide, visible
 
 
-def columns(found: Explanations) -> dict[str, Any]:
+def _package(name: str, extra: str) -> Any:
+    """A package, or an error that names the extra to install."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        message = f"{package} could not be imported ({error}); install it with: pip install 'attn-closed-form[{extra}]'"
+        raise ImportError(message) from None
+
+
+def columns(explanations: Explanations) -> dict[str, Any]:
     """The table of a bag, by column: name, place and number of tiles of each player, its attention, its scores.
 
     Examples
@@ -32,19 +62,19 @@ def columns(found: Explanations) -> dict[str, Any]:
     >>> list(columns(load_demo_model().explain("A fine film", ["shapley", "banzhaf"])))
     ['player', 'attention', 'shapley', 'banzhaf']
     """
-    tiles, corners = player_places(found)
-    table: dict[str, Any] = {"player": np.array(found.evidence.labels, dtype=np.str_)}
+    tiles, corners = player_places(explanations)
+    table: dict[str, Any] = {"player": np.array(explanations.evidence.labels, dtype=np.str_)}
     if corners is not None:
         table |= {"x": _whole(corners[:, 0]), "y": _whole(corners[:, 1])}
-    if found.evidence.settings.players != found.evidence.model.groupings[0]:
+    if explanations.evidence.settings.players != explanations.evidence.model.groupings[0]:
         table["tiles"] = tiles
-    weight = player_attention(found)
+    weight = player_attention(explanations)
     if weight is not None:
         table["attention"] = weight
-    for name, e in found.items():
+    for name, e in explanations.items():
         if name != ATTENTION:
             table[name] = e.scores
-            if e.standard_error is not None and found.evidence.fit is not None:
+            if e.standard_error is not None and explanations.evidence.fit is not None:
                 table[f"{name}_standard_error"] = e.standard_error
     return table
 
@@ -54,9 +84,9 @@ def _whole(values: Array) -> Any:
     return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
 
 
-def write_csv(found: Explanations, path: str | os.PathLike[str]) -> None:
+def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     """Write the table of a bag as CSV, with all digits of the scores; .tsv separates by tabs."""
-    table = columns(found)
+    table = columns(explanations)
     # A spreadsheet takes a cell that opens with one of these for a formula; names come from strangers' files.
     names = [f"'{name}" if name[:1] in "=+-@" and not _number(name) else visible(name) for name in table["player"]]
     cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
@@ -74,20 +104,16 @@ def _number(text: str) -> bool:
     return True
 
 
-def write_parquet(found: Explanations, path: str | os.PathLike[str]) -> None:
+def write_parquet(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     """Write the table of a bag as Parquet (extra `corpus`); what is explained is in the metadata of the file."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError(f"Parquet needs pyarrow ({error}): pip install 'attn-closed-form[corpus]'") from None
-    table = pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in columns(found).items()})
+    pyarrow, parquet = _package("pyarrow", "corpus"), _package("pyarrow.parquet", "corpus")
+    table = pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in columns(explanations).items()})
     with replacing(path) as partial:
-        parquet.write_table(table.replace_schema_metadata({"explanation": json.dumps(facts(found))}), partial)
+        parquet.write_table(table.replace_schema_metadata({"explanation": json.dumps(facts(explanations))}), partial)
 
 
 def write_geojson(
-    found: Explanations,
+    explanations: Explanations,
     path: str | os.PathLike[str],
     method: str | None = None,
     patch_size: float | None = None,
@@ -95,29 +121,32 @@ def write_geojson(
 ) -> None:
     """Write the tiles of a bag as GeoJSON that QuPath takes by drag and drop.
 
-    Each tile is a detection: a polygon in level-0 pixels, classified as "for OUTPUT" or "against OUTPUT", coloured by
+    Each tile is a detection: a polygon in level-0 pixels, classified as "for OUTPUT" or "against OUTPUT", colored by
     its score, with every score and the attention as measurements (QuPath: Measure, Show measurement maps).
 
     Parameters
     ----------
-    found : what `explain` returned for a bag with coordinates
+    explanations : what `explain` returned for a bag with coordinates
     path : file to write
-    method : whose scores classify and colour; default Shapley values
+    method : whose scores classify and color; default Shapley values
     patch_size : side of a tile, if the file of the bag does not say it
     microns_per_pixel : of level 0; only for coordinates in micrometres (STAMP), which become pixels by it
     """
-    where, scores = _in_pixels(found, place(found, patch_size), microns_per_pixel), tile_scores(leading(found, method))
-    output = visible(found.output)
+    where, scores = (
+        _in_pixels(explanations, place(explanations, patch_size), microns_per_pixel),
+        tile_scores(leader(explanations, method)),
+    )
+    output = visible(explanations.output)
     sides = {
         True: json.dumps({"name": f"for {output}", "color": list(FOR)}),
         False: json.dumps({"name": f"against {output}", "color": list(AGAINST)}),
     }
-    measured = {f"{name} {output}": tile_scores(e).tolist() for name, e in found.items() if name != ATTENTION}
-    weight = attention(found)
+    measured = {f"{name} {output}": tile_scores(e).tolist() for name, e in explanations.items() if name != ATTENTION}
+    weight = attention(explanations)
     if weight is not None:
         measured["attention"] = weight.tolist()
     keys = [json.dumps(name) for name in measured]
-    shades = colours(scores, scale_end(scores)).tolist()
+    shades = colors(scores, scale_end(scores)).tolist()
     corners = np.concatenate([where.coords, where.coords + where.patch_size], axis=1)
     boxes = _whole(corners).tolist()
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as stream:
@@ -135,9 +164,9 @@ def write_geojson(
         stream.write("\n]}\n")
 
 
-def _in_pixels(found: Explanations, where: Place, microns_per_pixel: float | None) -> Place:
+def _in_pixels(explanations: Explanations, where: Place, microns_per_pixel: float | None) -> Place:
     """Places in level-0 pixels, which is what QuPath counts in."""
-    in_microns = "tile_size_um" in found.evidence.units.attrs
+    in_microns = "tile_size_um" in explanations.evidence.units.attrs
     if in_microns and microns_per_pixel is None:
         raise ValueError(
             "microns_per_pixel: the coordinates of this bag are micrometres, and QuPath wants level-0 pixels; give the "
@@ -152,41 +181,220 @@ def _in_pixels(found: Explanations, where: Place, microns_per_pixel: float | Non
     return Place(where.coords / microns_per_pixel, where.patch_size / microns_per_pixel)
 
 
-def write_h5(found: Explanations, path: str | os.PathLike[str], method: str | None = None) -> None:
+def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: str | None = None) -> None:
     """Write scores and coordinates as h5: `attention_scores` (n, 1) and `coords` (n, 2), as CLAM's `blockmap.h5`.
 
     CLAM's `create_heatmaps.py` and TRIDENT's `visualize_heatmap` draw whatever scores they are given; the attributes of
     the coordinates (patch_size, patch_level, patch_size_level0, ...) are kept. `attention_scores` holds the signed
     scores of `method`, `attention` the model's own. Needs h5py (extra `bags`).
     """
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError(f"h5 files need h5py ({error}): pip install 'attn-closed-form[bags]'") from None
-    leader, where = leading(found, method), place(found)
-    weight = attention(found)
+    h5py = _package("h5py", "bags")
+    e, where, weight = leader(explanations, method), place(explanations), attention(explanations)
     with replacing(path) as partial, h5py.File(partial, "w") as file:
-        file.create_dataset("attention_scores", data=tile_scores(leader)[:, None].astype(np.float32))
+        file.create_dataset("attention_scores", data=tile_scores(e)[:, None].astype(np.float32))
         coords = file.create_dataset("coords", data=_whole(where.coords))
-        for name, value in found.evidence.units.attrs.items():
+        for name, value in explanations.evidence.units.attrs.items():
             if isinstance(value, str | int | float | np.generic | np.ndarray):
                 coords.attrs[name] = value
         if weight is not None:
             file.create_dataset("attention", data=weight[:, None].astype(np.float32))
-        for name, value in facts(found).items():
+        for name, value in facts(explanations).items():
             file.attrs[name] = value if isinstance(value, str | float) else json.dumps(value)
-        file.attrs["method"] = leader.method
+        file.attrs["method"] = e.method
 
 
-def facts(found: Explanations) -> dict[str, Any]:
+def facts(explanations: Explanations) -> dict[str, Any]:
     """What was explained, in a few plain values for the header of a file."""
-    evidence = found.evidence
+    evidence = explanations.evidence
     return {
-        "output": found.output,
-        "prediction": float(found.prediction),
+        "output": explanations.output,
+        "prediction": float(explanations.prediction),
         "empty_bag": float(evidence.absent_value),
         "probabilities": evidence.probabilities,
         "players": evidence.settings.players,
-        "methods": list(found),
-        "errors": {name: e.error for name, e in found.items()},
+        "methods": list(explanations),
+        "errors": {name: e.error for name, e in explanations.items()},
     }
+
+
+class Kind(NamedTuple):
+    """A kind of file: its suffix in a folder of results, and what writes it from (explanations, path, method)."""
+
+    suffix: str
+    write: Callable[[Explanations, str | os.PathLike[str], str | None], Any]
+
+
+KINDS: dict[str, Kind] = {
+    "map": Kind(".png", heat_map),
+    "csv": Kind(".csv", lambda explanations, path, method: write_csv(explanations, path)),
+    "parquet": Kind(".parquet", lambda explanations, path, method: write_parquet(explanations, path)),
+    "geojson": Kind(".geojson", write_geojson),
+    "h5": Kind(".h5", write_h5),
+    "report": Kind(".html", lambda explanations, path, method: write_page(path, report(explanations, method))),
+}
+
+
+def row(explanations: Explanations, method: str | None = None) -> dict[str, Any]:
+    """What a table of many bags says of one: its prediction, and how attention differs from the scores."""
+    evidence = explanations.evidence
+    e, gap = leader(explanations, method), disagreement(explanations, method)
+    chance = None if evidence.probabilities is None else evidence.probabilities.get(explanations.output)
+    return {
+        "instances": len(evidence.units.labels),
+        "output": explanations.output,
+        "prediction": float(explanations.prediction),
+        "probability": chance,
+        "empty_bag": evidence.absent_value,
+        "method": e.method,
+        "error_bound": e.error,
+        "attention_against": None if gap is None else gap.attention_against,
+        "rank_correlation": None if gap is None else gap.correlation,
+    }
+
+
+def listed(explanations: Explanations, players: Iterable[int], method: str | None = None) -> list[str]:
+    """Lines for a terminal: name, place, score and attention of some players."""
+    e, weight, (_, corners) = leader(explanations, method), player_attention(explanations), player_places(explanations)
+    lines = []
+    for j in players:
+        at = "" if corners is None else f"  x {corners[j, 0]:>8.0f}  y {corners[j, 1]:>8.0f}"
+        share = "" if weight is None else f"  attention {weight[j]:>7.2%}"
+        lines.append(f"{elide(visible(e.labels[j]), 24):>10}{at}  {e.scores[j]:>+10.4g}{share}")
+    return lines
+
+
+def to_shap(explanation: Explanation) -> Any:
+    """A one-row `shap.Explanation`, which `shap.plots.text`, `.bar` and `.waterfall` draw.
+
+    Of a text, one entry per token in the order of the text, with the punctuation behind it: `shap.plots.text` shows
+    the text as it was given. A word's score is shared equally among its occurrences, so that sums stay what they are.
+    """
+    shap = _package("shap", "interop")
+    places = explanation.occurrences
+    counts = np.bincount([place.player for place in places], minlength=len(explanation.labels))
+    players = np.array([place.player for place in places])
+    ends = [place.start for place in places[1:]] + [len(explanation.text)]
+    first = explanation.text[: places[0].start]
+    pieces = [explanation.text[place.start : end] for place, end in zip(places, ends, strict=True)]
+    pieces[0] = first + pieces[0]
+    return shap.Explanation(
+        values=explanation.scores[players] / counts[players],
+        base_values=explanation.base_value,
+        data=np.array(["".join(map(visible, piece)) for piece in pieces], dtype=object),
+        feature_names=[visible(explanation.labels[j]) for j in players],
+    )
+
+
+def to_lime(explanation: Explanation) -> Any:
+    """A lime `Explanation` in regression mode: f is a score, not a probability.
+
+    `as_list`, `as_map`, `as_html` and `as_pyplot_figure` work; label 1 holds the scores, label 0 their negatives, as in
+    lime's own regression explanations.
+    """
+    lime = _package("lime.explanation", "interop")
+    made = lime.Explanation(_lime_mapper(explanation), mode="regression", random_state=0)
+    scores, base = explanation.scores, explanation.base_value
+    order = np.argsort(-np.abs(scores), kind="stable")
+    made.local_exp = {
+        1: [(int(j), float(scores[j])) for j in order],
+        0: [(int(j), -float(scores[j])) for j in order],
+    }
+    made.intercept = {1: base, 0: -base}
+    made.local_pred = np.array([base + float(scores.sum())])
+    made.predicted_value = explanation.prediction
+    ends = (base + scores[scores < 0].sum(), base + scores[scores > 0].sum(), explanation.prediction)
+    made.min_value, made.max_value = float(min(ends)), float(max(ends))
+    return made
+
+
+def _lime_mapper(explanation: Explanation) -> Any:
+    """Link for lime between feature ids and the text, with the spans that we know instead of lime's own splitting."""
+    lime = _package("lime.explanation", "interop")
+    text = "".join(visible(character) for character in explanation.text)  # one for one, so that spans stay valid
+
+    class SpanMapper(lime.DomainMapper):  # type: ignore[name-defined]
+        def map_exp_ids(self, exp: Any, positions: bool = False, **_: Any) -> list[tuple[str, float]]:
+            return [(self._name(j, positions), weight) for j, weight in exp]
+
+        def _name(self, j: int, positions: bool) -> str:
+            word = visible(explanation.labels[j])
+            starts = "-".join(str(start) for start, _ in explanation.spans[j])
+            return f"{word}_{starts}" if positions else word
+
+        def visualize_instance_html(
+            self, exp: Any, label: int, div_name: str, exp_object_name: str, text: bool = True, opacity: bool = True
+        ) -> str:
+            if not text:
+                return ""
+            weight = dict(exp)
+            places = [
+                (_markless(raw[place.start : place.end]), _utf16(raw[: place.start]), weight[place.player])
+                for place in explanation.occurrences
+                if place.player in weight
+            ]
+            arguments = (json.dumps(places), str(label), json.dumps(_markless(raw)), div_name, json.dumps(opacity))
+            return f"\n{exp_object_name}.show_raw_text({', '.join(arguments)});\n"
+
+    raw = text
+    return SpanMapper()
+
+
+def _markless(text: str) -> str:
+    """As lime does: its page sets the text as HTML, so what could be markup is shown as |."""
+    return text.translate(str.maketrans("<>&", "|||"))
+
+
+def _utf16(text: str) -> int:
+    """Length as JavaScript counts it: two for an emoji."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+# Indices of order two that shapiq knows, by the method that their single players belong to.
+SHAPIQ_INDICES = {"shapley": ("SV", "SII", "STII", "FSII"), "banzhaf": ("BV", "BII", "FBII")}
+
+
+def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None) -> Any:
+    """A `shapiq.InteractionValues` of the players.
+
+    Parameters
+    ----------
+    explanation : Shapley ("SV" in shapiq) or Banzhaf ("BV") values
+    order : 2 adds the exact interactions of all pairs
+    index : of order two: "SII" (the default), "STII" or "FSII" of a Shapley explanation, "BII" (the default) or "FBII"
+        of a Banzhaf one; single players get what the index gives them (`game/interactions.py`)
+    """
+    known = SHAPIQ_INDICES.get(explanation.method)
+    if known is None:
+        raise ValueError(
+            f"explanation: expected method 'shapley' or 'banzhaf', which shapiq has an index for, "
+            f"got {explanation.method!r}"
+        )
+    if order not in (1, 2):
+        raise ValueError(f"order: expected 1 or 2, got {order}")
+    name = known[order - 1] if index is None else index
+    if name not in (known[:1] if order == 1 else known[1:]):
+        expected = known[0] if order == 1 else ", ".join(known[1:])
+        raise ValueError(f"index: expected {expected} for order {order} of {explanation.method!r}, got {index!r}")
+    shapiq = _package("shapiq", "interop")
+    d = len(explanation.labels)
+    base, singles = explanation.base_value, explanation.scores
+    pairs: dict[tuple[int, ...], float] = {}
+    if order == 2:
+        table = interactions(explanation.game, name)
+        base, singles = constant_of(explanation.game, name, table), np.diagonal(table)
+        pairs = {(i, j): float(table[i, j]) for i in range(d) for j in range(i + 1, d)}
+    values: dict[tuple[int, ...], float] = {
+        (): base,
+        **{(j,): float(score) for j, score in enumerate(singles)},
+        **pairs,
+    }
+    return shapiq.InteractionValues(
+        values=np.array(list(values.values())),
+        index=name,
+        max_order=order,
+        min_order=0,
+        n_players=d,
+        interaction_lookup={players: i for i, players in enumerate(values)},
+        estimated=False,
+        baseline_value=base,
+    )

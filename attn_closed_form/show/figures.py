@@ -41,10 +41,9 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, np.ndarray):
         return value.tolist()
-    if isinstance(value, tuple):
-        named = hasattr(value, "_asdict")
-        return {k: _plain(v) for k, v in value._asdict().items()} if named else [_plain(v) for v in value]
-    return value
+    if hasattr(value, "_asdict"):
+        return {name: _plain(part) for name, part in value._asdict().items()}
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
@@ -110,6 +109,15 @@ def names(evidence: Evidence) -> tuple[str, ...]:
         return tuple(shown)
 
     return evidence.cached("names of players", compute)
+
+
+def sampling(e: Explanation) -> str:
+    """How often a model was asked itself for these scores, and their largest standard error; empty for all others."""
+    if e.info.needs != "model" or e.model_calls is None:
+        return ""
+    largest = 0.0 if e.standard_error is None else float(e.standard_error.max())
+    error = f"standard errors up to {largest:.2g}" if largest else "nothing sampled"
+    return f"{e.title}: {e.model_calls:,} model calls, {error}"
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
-"""Figures with matplotlib, as views of what `explain` found; each function draws into `ax` and returns it.
+"""Figures with matplotlib (extra `plots`), drawn from what `explain` returned; each function draws into `ax`.
 
 | function | figure |
 |---|---|
-| `plot_text` | the text itself, words coloured by their scores, wrapped to the width |
 | `plot_waterfall` | how Shapley values add up, the strongest players by name |
 | `plot_table` | all methods as a map of methods by players (Lopardo et al. 2024, Figure 1) |
+| `plot_slalom` | value against importance (Leemann et al. 2025, Figure 5) |
+| `plot_lime` | boxes of sampled LIME, with its limit and Theorem 5.1 as printed (Lopardo et al. 2024, Figure 4) |
+| `plot_attention_matrices` | attention of every query to every key, one map per head (its Figure 3) |
+| `plot_gradient` | the gradient by every coordinate of every embedded token (its Figure 5) |
 | `plot_interactions` | Shapley interactions of pairs |
-| `plot_attention`, `plot_gradient`, `plot_lime`, `plot_slalom` | see `plots_inside.py` |
+| `heat_map` | signed maps of a bag over its coordinates, attention beside them |
 
 matplotlib is imported on the first call; a missing one is an error that names the extra. No function touches pyplot
 when it is given an `ax`, and none changes matplotlib's settings.
@@ -14,201 +17,418 @@ when it is given an `ax`, and none changes matplotlib's settings.
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..explanations.explanation import Explanations
-from .answer import leader, verdict, waterfall
-from .palette import AGAINST, FOR, OPACITY, UNSIGNED, levels
-from .plot_tools import (
-    ONE_COLUMN,
-    TWO_COLUMNS,
-    WHITE,
-    asked,
-    axes_or_new,
-    colour_map,
-    diverging,
-    import_matplotlib,
-    named,
-    needed,
-    note_left_out,
-    rgb,
-    set_names,
-    strongest,
-    upright,
-)
-from .plots_inside import grid, plot_attention, plot_attention_matrices, plot_gradient, plot_lime, plot_slalom
+from .._types import Array, Ids
+from ..explanations.explanation import Explanation, Explanations
+from ..files.atomic import replacing
+from ..lime.theory import lime_theorem_5_1
+from .figures import SLALOM, leader, lime_spread, names, slalom_plane, unit_names, verdict, waterfall
+from .maps import ZERO, HeatMap, bag_name, heat_maps, place
+from .palette import AGAINST, FOR, UNSIGNED
+from .sanitize import elide, visible
 
-LINE = 1.75  # of a line of text, in font sizes
-
-
-def plot_text(found: Explanations, method: str | None = None, size: float = 8.0, ax: Any = None) -> Any:
-    """The text with its words coloured by one method, wrapped to the width of the Axes.
-
-    Parameters
-    ----------
-    found : what `explain` returned
-    method : whose colours; the leading method by default
-    size : of the letters, in points
-    ax : matplotlib Axes to draw into; None makes a figure of one column (85 mm)
-
-    Returns
-    -------
-    Axes
-    """
-    e = needed(found, method) if method else leader(found)
-    ax = axes_or_new(ax, ONE_COLUMN, 0.4 + 0.035 * size / 8 * len(e.occurrences))
-    ax.set_axis_off()
-    ax.set_title(_verdict(found), fontsize=size + 1, loc="left")
-    figure = ax.figure
-    figure.draw_without_rendering()  # how wide the Axes are is known once the layout is
-    measure = import_matplotlib("textpath").TextPath
-    box = ax.get_window_extent()
-    wide, tall = box.width * 72 / figure.dpi, max(box.height * 72 / figure.dpi, 1.0)
-    hue = {1: FOR, -1: AGAINST}
-    level, x, y = levels(e.strength), 0.0, 0.0
-    for place in e.occurrences:
-        word = named([e.text[place.start : place.end]])[0]
-        taken = measure((0, 0), word.replace(r"\$", "$") or " ", size=size, usetex=False).get_extents().width + 3
-        if x and x + taken > wide:
-            x, y = 0.0, y + LINE * size
-        strength = int(level[place.player])
-        colour = UNSIGNED if e.info.kind != "signed" else hue[1 if strength > 0 else -1]
-        patch = {"boxstyle": "round,pad=0.12", "linewidth": 0, "facecolor": (*rgb(colour), OPACITY[abs(strength)])}
-        ax.annotate(word, (x / wide, 1 - y / tall), xycoords="axes fraction", va="top", fontsize=size, bbox=patch)
-        x += taken + 0.3 * size
-    return ax
+# Millimeters of a column of a journal and of the page, in inches.
+ONE_COLUMN, TWO_COLUMNS = 85 / 25.4, 175 / 25.4
+# Names that an axis of this many inches can hold without touching each other.
+NAMES_PER_INCH = 7.0
+WHITE = (255, 255, 255)
+# Only the [CLS] query is trained to be sharp; without a power law the other rows of its map would be blank.
+ATTENTION_GAMMA = 0.4
+# A map of queries by keys has names up to this many units.
+MOST_NAMED = 16
+# Of a heat map: opacity of the tiles over a thumbnail, inches of a panel, dots along a panel at the default resolution.
+OVER_THUMBNAIL = 0.6
+PANEL = 4.6
+DOTS = 600
 
 
-def _verdict(found: Explanations) -> str:
-    fit = found.evidence.fit
-    of_fit = "" if fit is None else f"\n{fit.name}, off by {fit.error:.2g} on fresh samples"
-    return _said(found) + of_fit
+def import_matplotlib(module: str) -> Any:
+    """A module of matplotlib, or an error that names the extra to install."""
+    try:
+        return importlib.import_module(f"matplotlib.{module}")
+    except ImportError as error:
+        raise ImportError(f"plots need matplotlib ({error}): pip install 'attn-closed-form[plots]'") from None
 
 
-def _said(found: Explanations) -> str:
-    said = verdict(found)
-    if said.probability is None:
-        return f"{named([said.name])[0]} {said.logit:+.3f}"
-    name, output = named([said.name, said.output])
-    return f"{name}, {100 * said.probability:.0f} % (logit of {output} {said.logit:+.3f})"
+def _axes(ax: Any, width: float, height: float) -> Any:
+    """The given Axes, or those of a new figure of this size in inches."""
+    if ax is not None:
+        return ax
+    return import_matplotlib("pyplot").subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def plot_waterfall(found: Explanations, top: int = 10, ax: Any = None) -> Any:
-    """How the exact Shapley values add up: the `top` strongest players by name, the rest as one bar."""
-    e = needed(found, "shapley")
-    steps = waterfall(e, top)
-    ax = axes_or_new(ax, ONE_COLUMN, 0.6 + 0.19 * len(steps))
-    for i, step in enumerate(steps):
+def _rgb(color: tuple[int, int, int]) -> tuple[float, ...]:
+    return tuple(c / 255 for c in color)
+
+
+def _color_map(*colors: tuple[int, int, int]) -> Any:
+    return import_matplotlib("colors").LinearSegmentedColormap.from_list("acf", [_rgb(color) for color in colors])
+
+
+def _plain(words: Iterable[str], longest: int = 18) -> list[str]:
+    """Words for a figure: nothing that matplotlib would read as mathematics, nothing endless."""
+    return [elide(visible(word), longest).replace("$", r"\$") for word in words]
+
+
+def _set_names(axis: Any, words: Sequence[str], upright: bool = False) -> None:
+    """Name every tick of an axis; under a horizontal axis steeply enough to lie side by side."""
+    options = {"rotation": 75, "ha": "right", "rotation_mode": "anchor"} if upright else {}
+    axis.set_ticks(range(len(words)), _plain(words), fontsize=8 if len(words) <= 30 else 6.5, **options)
+
+
+def _strongest(weight: Array, ax: Any, what: str) -> Ids:
+    """The strongest columns that the width of `ax` can name, in their own order; a title tells how many there are."""
+    room = max(4, int(NAMES_PER_INCH * 0.8 * ax.figure.get_figwidth()))
+    if room < len(weight):
+        ax.set_title(f"the {room} strongest of {len(weight)} {what}", fontsize=8, loc="right")
+    return np.sort(np.argsort(-np.abs(weight), kind="stable")[:room])
+
+
+def _shown(explanations: Explanations, name: str) -> Array:
+    """What the model shows of its inside under this name, or an error."""
+    shown = explanations.evidence.inside(name)
+    if shown is None:
+        model = explanations.evidence.model
+        raise ValueError(f"figure: expected a model that shows {name!r}, which {model!r} does not")
+    return np.asarray(shown)
+
+
+def _needed(explanations: Explanations, name: str) -> Explanation:
+    if name not in explanations:
+        raise ValueError(f"figure: expected the method {name!r} among the explanations, got {', '.join(explanations)}")
+    return explanations[name]
+
+
+def _image(ax: Any, values: Array, label: str | None = None, **options: Any) -> None:
+    """A map of signed values with zero in the middle of its colors."""
+    largest = float(np.abs(values).max()) or 1.0
+    colors = _color_map(AGAINST, WHITE, FOR)
+    image = ax.imshow(values, cmap=colors, vmin=-largest, vmax=largest, interpolation="nearest", **options)
+    if label is not None:
+        ax.figure.colorbar(image, ax=ax, label=label, shrink=0.8)
+
+
+def plot_waterfall(explanations: Explanations, top: int = 10, ax: Any = None) -> Any:
+    """How the exact Shapley values add up: the `top` strongest players by name, the others as one bar."""
+    figure = waterfall(_needed(explanations, "shapley"), top)
+    ax = _axes(ax, ONE_COLUMN, 0.6 + 0.19 * len(figure.steps))
+    for i, step in enumerate(figure.steps):
         if step.players:
-            ax.barh(i, step.change, left=step.start, color=rgb(FOR if step.change > 0 else AGAINST), height=0.7)
+            ax.barh(i, step.change, left=step.start, color=_rgb(FOR if step.change > 0 else AGAINST), height=0.7)
         else:
             ax.plot([step.end, step.end], [i - 0.4, i + 0.4], color="0.2", linewidth=2)
-        shown = step.change if step.players else step.end
-        ax.annotate(f"{shown:+.2f}", (max(step.start, step.end), i), xytext=(3, 0), textcoords="offset points",
-                    va="center", fontsize=7)  # fmt: skip
-    ax.axvline(steps[0].end, color="0.7", linewidth=0.8, zorder=0)
-    set_names(ax.yaxis, [step.label for step in steps])
+        at, beside = (max(step.start, step.end), i), {"xytext": (3, 0), "textcoords": "offset points"}
+        ax.annotate(f"{step.shown:+.2f}", at, va="center", fontsize=7, **beside)
+    ax.axvline(figure.steps[0].end, color="0.7", linewidth=0.8, zorder=0)
+    _set_names(ax.yaxis, [step.label for step in figure.steps])
     ax.invert_yaxis()
     ax.margins(x=0.18)
-    ax.set_xlabel(f"logit of {named([e.output])[0]}", fontsize=8)
+    ax.set_xlabel(f"logit of {_plain([figure.output])[0]}", fontsize=8)
     ax.tick_params(axis="x", labelsize=7)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
-def plot_table(found: Explanations, ax: Any = None) -> Any:
+def plot_table(explanations: Explanations, ax: Any = None) -> Any:
     """All methods as a map: one row per method, one column per player, the strongest where not all have room."""
-    rows = list(found.values())
-    labels = rows[0].labels
-    ax = axes_or_new(ax, min(TWO_COLUMNS, 1.8 + 0.16 * len(labels)), 1.2 + 0.2 * len(rows))
-    order = strongest(leader(found).strength, ax)
-    grey = colour_map(WHITE, UNSIGNED)(np.linspace(0, 1, 256))
-    signed = diverging()
-    cells = np.empty((len(rows), len(order), 4))
-    for i, e in enumerate(rows):
-        strength = e.strength[order]
-        cells[i] = signed((strength + 1) / 2) if e.info.kind == "signed" else grey[(strength * 255).astype(int)]
-    ax.imshow(cells, aspect="auto", interpolation="nearest")
-    upright(ax.xaxis, [labels[j] for j in order])
-    set_names(ax.yaxis, [e.title for e in rows])
-    ax.set_title(_verdict(found), fontsize=9, loc="left")
-    note_left_out(ax, len(order), len(labels), found.evidence.settings.players)
+    rows, labels, fit = list(explanations.values()), names(explanations.evidence), explanations.evidence.fit
+    ax = _axes(ax, min(TWO_COLUMNS, 1.8 + 0.16 * len(labels)), 1.2 + 0.2 * len(rows))
+    order = _strongest(leader(explanations).strength, ax, explanations.evidence.settings.players)
+    gray, signed = _color_map(WHITE, UNSIGNED), _color_map(AGAINST, WHITE, FOR)
+    strengths = ((e.info.kind == "signed", e.strength[order]) for e in rows)
+    cells = [signed((strength + 1) / 2) if sign else gray(strength) for sign, strength in strengths]
+    ax.imshow(np.stack(cells), aspect="auto", interpolation="nearest")
+    _set_names(ax.xaxis, [labels[j] for j in order], upright=True)
+    _set_names(ax.yaxis, [e.title for e in rows])
+    title = [verdict(explanations).sentence()]
+    title += [] if fit is None else [f"{fit.name}, off by {fit.error:.2g} on fresh samples"]
+    ax.set_title("\n".join(_plain(title, 80)), fontsize=9, loc="left")
     ax.tick_params(length=0)
     return ax
 
 
-def plot_interactions(found: Explanations, top: int = 25, ax: Any = None) -> Any:
+def plot_interactions(explanations: Explanations, top: int = 25, ax: Any = None) -> Any:
     """Exact Shapley interactions of the `top` strongest players, in their order; their own values left out."""
-    e = needed(found, "shapley")
+    e = _needed(explanations, "shapley")
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:top])
     pairs = e.interactions()[np.ix_(order, order)]
     np.fill_diagonal(pairs, 0.0)
-    most = float(np.abs(pairs).max()) or 1.0
-    ax = axes_or_new(ax, 1.8 + 0.17 * len(order), 1.4 + 0.17 * len(order))
-    image = ax.imshow(pairs, cmap=diverging(), vmin=-most, vmax=most, interpolation="nearest")
-    ax.figure.colorbar(image, ax=ax, label="Shapley interaction", shrink=0.8)
-    upright(ax.xaxis, [e.labels[j] for j in order])
-    set_names(ax.yaxis, [e.labels[j] for j in order])
+    ax = _axes(ax, 1.8 + 0.17 * len(order), 1.4 + 0.17 * len(order))
+    _image(ax, pairs, "Shapley interaction")
+    _set_names(ax.xaxis, [e.labels[j] for j in order], upright=True)
+    _set_names(ax.yaxis, [e.labels[j] for j in order])
     ax.tick_params(length=0)
     return ax
 
 
-class Figure(NamedTuple):
-    """How a figure is drawn, the methods that it needs, and its size in inches."""
+def plot_attention_matrices(explanations: Explanations, axes: Sequence[Any] | None = None) -> Array:
+    """Attention of every query (rows) to every key (columns), [CLS] and the document, one map per head.
+
+    Parameters
+    ----------
+    axes : K Axes; None makes a figure
+
+    Returns
+    -------
+    (K,) array of Axes
+    """
+    A = _shown(explanations, "attention-matrices")
+    words, K = ["[CLS]", *unit_names(explanations.evidence)], len(A)
+    if axes is None:
+        axes = _grid(import_matplotlib("pyplot").figure(figsize=(3.4 * min(3, K), 3.4 * -(-K // 3))), K)
+    elif len(axes) != K:
+        raise ValueError(f"axes: expected {K}, one per head, got {len(axes)}")
+    for i, ax in enumerate(axes):
+        norm = import_matplotlib("colors").PowerNorm(ATTENTION_GAMMA, vmin=0, vmax=A[i].max())
+        ax.imshow(A[i], cmap=_color_map(WHITE, UNSIGNED), norm=norm, interpolation="nearest")
+        ax.set_title(f"head {i + 1}", fontsize=9)
+        ax.set_xlabel("key", fontsize=8)
+        ax.set_ylabel("query ([CLS] on top)", fontsize=8)
+        shown = words if len(words) <= MOST_NAMED else []
+        _set_names(ax.xaxis, shown, upright=True)
+        _set_names(ax.yaxis, shown)
+        ax.tick_params(length=0)
+    return np.asarray(axes)
+
+
+def _grid(figure: Any, panels: int) -> Any:
+    """Axes in rows of three."""
+    columns = min(3, panels)
+    axes = figure.subplots(-(-panels // columns), columns, squeeze=False).ravel()
+    for empty in axes[panels:]:
+        empty.remove()
+    return axes[:panels]
+
+
+def plot_gradient(explanations: Explanations, ax: Any = None) -> Any:
+    """The exact gradient: one row per coordinate of the embedding, one column per token, [CLS] first."""
+    G = _shown(explanations, "gradient-map")
+    words = ["[CLS]", *unit_names(explanations.evidence)]
+    ax = _axes(ax, TWO_COLUMNS, 3.6)
+    order = _strongest(np.abs(G).max(axis=0), ax, "tokens")
+    _image(ax, G[:, order], "∂f/∂e", aspect="auto")
+    _set_names(ax.xaxis, [words[j] for j in order], upright=True)
+    ax.set_ylabel("coordinate of the embedding", fontsize=8)
+    return ax
+
+
+def plot_lime(explanations: Explanations, runs: int = 5, top: int = 40, printed: bool = True, ax: Any = None) -> Any:
+    """Boxes of sampled LIME, a cross for its exact limit, a triangle for Theorem 5.1 as printed.
+
+    Parameters
+    ----------
+    explanations : with the method "lime"
+    runs : how often LIME is run with 5000 samples (the paper: 5)
+    top : how many players, the strongest by the exact limit
+    printed : whether to show the theorem as printed, which is off by a constant and a term (see `lime_theorem_5_1`);
+        it is about [UNK], so never for deletions
+    """
+    exact = _needed(explanations, "lime")
+    rows = lime_spread(explanations, runs, top).rows
+    at = np.arange(len(rows))
+    ax = _axes(ax, min(TWO_COLUMNS, 1.6 + 0.16 * len(rows)), 3.6)
+    ax.axhline(0, color="0.7", linewidth=0.8)
+    blue = _rgb(AGAINST)
+    lines = {f"{part}props": {"color": blue} for part in ("median", "whisker", "cap")}
+    box = {"facecolor": (*blue, 0.35), "edgecolor": blue}
+    sampled = np.array([row.runs for row in rows]).T
+    ax.boxplot(sampled, positions=at, widths=0.6, patch_artist=True, showfliers=False, boxprops=box, **lines)
+    ax.plot(at, [row.exact for row in rows], "x", color=_rgb(FOR), markersize=6, label="exact limit")
+    if printed and explanations.evidence.settings.absent == "unk":
+        theorem = lime_theorem_5_1(exact.game)[[row.player for row in rows]]
+        ax.plot(at, theorem, "v", color="0.35", markersize=4, markerfacecolor="none", label="Theorem 5.1 as printed")
+    ax.plot([], [], "s", color=(*blue, 0.5), label=f"LIME, {runs} runs of 5000 samples")
+    _set_names(ax.xaxis, [row.name for row in rows], upright=True)
+    ax.set_ylabel("LIME coefficient", fontsize=8)
+    ax.legend(fontsize=7, frameon=False)
+    return ax
+
+
+def plot_slalom(explanations: Explanations, top: int = 25, ax: Any = None) -> Any:
+    """Value against importance; the `top` players that weigh most in the prediction are labeled where there is room."""
+    figure = slalom_plane(explanations, top)
+    if figure is None:
+        raise ValueError(f"figure: expected the methods {', '.join(SLALOM)}, got {', '.join(explanations)}")
+    ax = _axes(ax, 5.0, 4.0)
+    value, importance = np.array([p.value for p in figure.points]), np.array([p.importance for p in figure.points])
+    ax.axhline(0, color="0.7", linewidth=0.8)
+    ax.scatter(importance, value, c=[_rgb(FOR if v >= 0 else AGAINST) for v in value], s=18, alpha=0.75, linewidths=0)
+    ax.set_xlim(figure.x.low, figure.x.high)
+    ax.set_ylim(figure.y.low, figure.y.high)
+    ax.set_xlabel("importance s (log weight)", fontsize=8)
+    ax.set_ylabel("value v", fontsize=8)
+    for label in figure.labels:
+        where = {"xycoords": "axes fraction", "ha": "left" if label.anchor == "start" else "right"}
+        ax.annotate(_plain([label.text])[0], (label.x, label.y), fontsize=7, **where)
+    return ax
+
+
+class Plot(NamedTuple):
+    """How a plot is drawn, the methods that it needs, and its size in inches."""
 
     draw: Callable[..., Any]
     methods: tuple[str, ...]
     size: tuple[float, float]
 
 
-FIGURES: dict[str, Figure] = {
-    "text": Figure(plot_text, (), (ONE_COLUMN, 3.0)),
-    "waterfall": Figure(plot_waterfall, ("shapley",), (ONE_COLUMN, 2.9)),
-    "table": Figure(plot_table, (), (TWO_COLUMNS, 4.4)),
-    "slalom": Figure(plot_slalom, ("slalom-value", "slalom-importance", "slalom-linear"), (5.0, 4.0)),
-    "lime": Figure(plot_lime, ("lime",), (TWO_COLUMNS, 3.6)),
-    "attention": Figure(plot_attention, (), (TWO_COLUMNS, 2.8)),
-    "attention-matrices": Figure(plot_attention_matrices, (), (TWO_COLUMNS, 5.0)),
-    "gradient": Figure(plot_gradient, (), (TWO_COLUMNS, 3.6)),
-    "interactions": Figure(plot_interactions, ("shapley",), (5.5, 5.0)),
+FIGURES: dict[str, Plot] = {
+    "table": Plot(plot_table, (), (TWO_COLUMNS, 4.4)),
+    "waterfall": Plot(plot_waterfall, ("shapley",), (ONE_COLUMN, 2.9)),
+    "slalom": Plot(plot_slalom, SLALOM, (5.0, 4.0)),
+    "lime": Plot(plot_lime, ("lime",), (TWO_COLUMNS, 3.6)),
+    "attention-matrices": Plot(plot_attention_matrices, (), (TWO_COLUMNS, 5.0)),
+    "gradient": Plot(plot_gradient, (), (TWO_COLUMNS, 3.6)),
+    "interactions": Plot(plot_interactions, ("shapley",), (5.5, 5.0)),
 }
 
 
-def make_figure(found: Explanations, figure: str = "table", path: str | os.PathLike[str] | None = None) -> Any:
-    """One of the figures by name, drawn without a display; saved to `path` if there is one.
+def make_figure(explanations: Explanations, figure: str = "table", path: str | os.PathLike[str] | None = None) -> Any:
+    """One of `FIGURES` by name as a matplotlib Figure, drawn without a display; saved to `path` if there is one."""
+    if figure not in FIGURES:
+        raise ValueError(f"figure: expected one of {', '.join(FIGURES)}; got {figure!r}")
+    plot = FIGURES[figure]
+    canvas = import_matplotlib("figure").Figure(figsize=plot.size, layout="constrained")
+    if figure == "attention-matrices":
+        plot.draw(explanations, axes=_grid(canvas, len(_shown(explanations, figure))))
+    else:
+        plot.draw(explanations, ax=canvas.subplots())
+    if path is not None:
+        with replacing(path) as partial:
+            canvas.savefig(partial, dpi=200)
+    return canvas
+
+
+def save_figure(explanations: Explanations, figure: str, path: str | os.PathLike[str]) -> Path:
+    """Draw a figure into a file, whole or not at all; without a suffix it becomes a PNG. Returns the file's path."""
+    target = Path(path)
+    target = target if target.suffix else target.with_name(target.name + ".png")
+    make_figure(explanations, figure, target)
+    return target
+
+
+def heat_map(
+    explanations: Explanations | Sequence[Explanations],
+    path: str | os.PathLike[str] | None = None,
+    method: str | None = None,
+    *,
+    show_attention: bool = True,
+    limit: float | None = None,
+    patch_size: float | None = None,
+    thumbnail: Any = None,
+    slide_size: tuple[float, float] | None = None,
+    alpha: float | None = None,
+    title: str | None = None,
+    dpi: int = 150,
+) -> Any:
+    """Draw where a bag supports an output and where it opposes it; all panels of scores share one scale.
+
+    Parameters
+    ----------
+    explanations : what `explain` returned for a bag with coordinates, or several of them for one map per output, such
+        as `list(explain_outputs(model, bag).values())`
+    path : where to save the figure (.png, .svg, .pdf, ...); None saves nothing
+    method : whose scores; default Shapley values, else the first method with a sign
+    show_attention : a panel with the attention that the model pays, if it shows any
+    limit : score at which the colors end; default: the largest magnitude but for the most extreme 0.5 % of the tiles
+    patch_size : side of a tile, in the unit of the coordinates, if the file of the bag does not say it
+    thumbnail : picture of the whole slide to draw underneath: an array (rows, columns[, 3 or 4]) or the path of an
+        image
+    slide_size : width and height of what the thumbnail shows, in the unit of the coordinates; default: what the file of
+        the bag says, else the right and lower edge of the last tiles
+    alpha : opacity of the tiles; default 1, or 0.6 over a thumbnail
+    title : above the figure; default: the name of the bag
+    dpi : dots per inch of the saved file
 
     Returns
     -------
     matplotlib Figure
+
+    Examples
+    --------
+    >>> import attn_closed_form as acf
+    >>> rng = np.random.default_rng(0)
+    >>> coords = [[256 * x, 256 * y] for x in range(4) for y in range(3)]
+    >>> bag = acf.Bag(rng.normal(size=(12, 5)), coords=coords)
+    >>> network = {"attention.0.weight": rng.normal(size=(3, 5)), "attention.2.weight": rng.normal(size=(1, 3)),
+    ...            "classifier.weight": rng.normal(size=(2, 5))}
+    >>> model = acf.BagClassifier.from_state_dict(network, layout="xmil", outputs=["normal", "tumor"])
+    >>> figure = heat_map(model.explain(bag, ["shapley"], output="tumor"))
+    >>> [ax.get_title() for ax in figure.axes[:2]]
+    ['Shapley: tumor +0.06474', 'attention']
     """
-    if figure not in FIGURES:
-        raise ValueError(f"figure: expected one of {', '.join(FIGURES)}; got {figure!r}")
-    chosen = FIGURES[figure]
-    made = import_matplotlib("figure").Figure(figsize=chosen.size, layout="constrained")
-    if figure == "attention-matrices":
-        chosen.draw(found, axes=grid(made, len(asked(found, figure))))
-    else:
-        chosen.draw(found, ax=made.subplots())
+    several = [explanations] if isinstance(explanations, Explanations) else list(explanations)
+    if not several:
+        raise ValueError("explanations: expected at least one explained output, got none")
+    maps = heat_maps(several, method, show_attention, limit, patch_size)
+    left, top, right, bottom = maps[0].raster.box
+    tall = PANEL * float(np.clip((bottom - top) / (right - left), 0.35, 1.6)) + 0.9
+    size = (PANEL * min(len(maps), 3), tall * -(-len(maps) // 3))
+    figure = import_matplotlib("figure").Figure(figsize=size, layout="constrained")
+    under = None
+    if thumbnail is not None:
+        under = _thumbnail(thumbnail, several[0], place(several[0], patch_size), slide_size)
+    opacity = alpha if alpha is not None else 1.0 if under is None else OVER_THUMBNAIL
+    for ax, drawn in zip(_grid(figure, len(maps)), maps, strict=True):
+        _draw_map(ax, drawn, opacity, under)
+        _color_bar(figure, ax, drawn)
+    figure.suptitle(*_plain([bag_name(several[0], "") if title is None else title], 60), fontsize=11)
     if path is not None:
-        made.savefig(path, dpi=200)
-    return made
+        with replacing(path) as partial:
+            figure.savefig(partial, dpi=dpi)
+    return figure
 
 
-def save_figure(found: Explanations, figure: str, path: str | os.PathLike[str]) -> Path:
-    """Draw a figure into a file, whole or not at all; without a suffix it becomes a PNG. Returns the file's path."""
-    target = Path(path)
-    target = target if target.suffix else target.with_name(target.name + ".png")
-    partial = target.with_name(f".partial-{target.name}")
-    try:
-        make_figure(found, figure, partial)
-        os.replace(partial, target)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(target)) from None
-    finally:
-        partial.unlink(missing_ok=True)
-    return target
+def _draw_map(ax: Any, figure: HeatMap, alpha: float, under: Any) -> None:
+    left, top, right, bottom = figure.raster.box
+    if under is not None:
+        image, (width, height) = under
+        ax.imshow(image, extent=(0, width, height, 0), interpolation="antialiased", cmap="gray")
+    pixels = figure.pixels()
+    # Cells keep their edges, unless they are smaller than a dot: then the mean of the cells beneath a dot is shown.
+    how = "nearest" if max(pixels.shape[:2]) <= DOTS else "antialiased"
+    ax.imshow(pixels, extent=(left, right, bottom, top), interpolation=how, alpha=alpha)
+    if under is None:
+        ax.set_xlim(left, right)
+        ax.set_ylim(bottom, top)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    for edge in ax.spines.values():
+        edge.set_color("0.8")
+    ax.set_title(*_plain([figure.title], 60), fontsize=10)
+
+
+def _color_bar(canvas: Any, ax: Any, figure: HeatMap) -> None:
+    end, signed = figure.end, figure.signed
+    scale = import_matplotlib("colors").Normalize(-end if signed else 0.0, end)
+    colors = _color_map(AGAINST, ZERO, FOR) if signed else _color_map(ZERO, UNSIGNED)
+    extend = "neither" if not figure.cut else "both" if signed else "max"
+    mappable = import_matplotlib("cm").ScalarMappable(scale, colors)
+    bar = canvas.colorbar(mappable, ax=ax, orientation="horizontal", fraction=0.045, pad=0.02, extend=extend)
+    ticks = [-end, 0, end] if signed else [0, end]
+    labels = [f"{-end:.2g} against", "0", f"for +{end:.2g}"] if signed else ["0", f"{end:.2g}"]
+    bar.set_ticks(ticks, labels=labels, fontsize=8)
+    bar.outline.set_visible(False)
+
+
+def _thumbnail(thumbnail: Any, explanations: Explanations, where: Any, size: tuple[float, float] | None) -> Any:
+    if isinstance(thumbnail, str | os.PathLike):
+        thumbnail = import_matplotlib("image").imread(thumbnail)
+    image = np.asarray(thumbnail)
+    if image.ndim not in (2, 3) or 0 in image.shape:
+        raise ValueError(f"thumbnail: expected an array (rows, columns[, 3 or 4]), got shape {image.shape}")
+    attrs = explanations.evidence.units.attrs
+    if size is None and {"level0_width", "level0_height"} <= set(attrs):
+        size = (float(np.ravel(attrs["level0_width"])[0]), float(np.ravel(attrs["level0_height"])[0]))
+    if size is None:
+        right, bottom = where.coords.max(axis=0) + where.patch_size
+        size = (float(right), float(bottom))
+    if not (len(size) == 2 and min(size) > 0):
+        raise ValueError(f"slide_size: expected a width and a height above 0, got {size}")
+    return image, size

@@ -1,32 +1,35 @@
-"""Explanations in a terminal: the answer first, then one row per method, in colour or in marks.
+"""What a terminal shows: the answer first, then one row per method, in color or in marks; and the card of a model.
 
-With colour, a word's background is vermilion (raises the prediction), blue (lowers it) or grey (no sign), stronger for
+With color, a word's background is vermilion (raises the prediction), blue (lowers it) or gray (no sign), stronger for
 stronger words. Without, marks follow the word: +, ++, +++, ++++ for, - to ---- against, * to **** without sign. Both
-use one scale.
+use one scale. Everything in a file may come from a stranger, so every text goes through `visible`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from typing import TextIO
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
 
 from ..explanations.explanation import Explanation, Explanations
-from ..explanations.methods import FAMILIES, METHODS
-from .answer import families, leader, sampling, verdict, waterfall
-from .palette import TERMINAL, levels
+from ..explanations.methods import METHODS
+from ..models.text_classifier import TextClassifier
+from .figures import colored_text, leader, method_rows, names, sampling, strongest_players, verdict, waterfall
+from .palette import TERMINAL
 from .sanitize import elide, visible, width
 
 RESET = "\x1b[0m"
 LABEL_COLUMNS = 15
 LONGEST_WORD = 40
-NUMBER_COLUMNS = 17
+NUMBER_COLUMNS = 20
 NARROWEST = 36
 BAR = "█"
 
+Printed = tuple[str, int]  # a word as it is printed, and the columns that it takes
 
-def use_colour(stream: TextIO, choice: str = "auto") -> bool:
-    """Whether to colour what goes to `stream`: "always", "never", or by NO_COLOR, FORCE_COLOR, TERM and the stream."""
+
+def use_color(stream: TextIO, choice: str = "auto") -> bool:
+    """Whether to color what goes to `stream`: "always", "never", or by NO_COLOR, FORCE_COLOR, TERM and the stream."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):
@@ -36,26 +39,12 @@ def use_colour(stream: TextIO, choice: str = "auto") -> bool:
     return os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
-def headline(found: Explanations) -> str:
-    """What the model said, in one line.
+def answer(explanations: Explanations, columns: int = 80, color: bool = False) -> str:
+    r"""The answer: what the model predicts, the words that made it, how they add up, and the certified reasons.
 
     >>> from attn_closed_form import load_demo_model
-    >>> print(headline(load_demo_model().explain("A fine film", "leave-one-out")))
-    positive, 65 % (logit +0.6245)
-    """
-    said = verdict(found)
-    if said.probability is None:
-        return f"{visible(said.name)} {said.logit:+.4f}"
-    explained = "logit" if said.output == said.name else f"logit of {visible(said.output)}"
-    return f"{visible(said.name)}, {100 * said.probability:.0f} % ({explained} {said.logit:+.4f})"
-
-
-def answer(found: Explanations, columns: int = 80, colour: bool = False) -> str:
-    r"""The answer: what the model said, the words that made it, how they add up, and the reasons that are proved.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> found = load_demo_model().explain("A fine film", "shapley")
-    >>> print("\n\n".join(answer(found, columns=60).split("\n\n")[:3]))
+    >>> explanations = load_demo_model().explain("A fine film", "shapley")
+    >>> print("\n\n".join(answer(explanations, columns=60).split("\n\n")[:3]))
     positive, 65 % (logit +0.6245)
     <BLANKLINE>
     A fine++++ film+
@@ -66,79 +55,73 @@ def answer(found: Explanations, columns: int = 80, colour: bool = False) -> str:
     a              +0.0213  +
     positive       +0.6245
     """
-    e = leader(found)
-    blocks = [headline(found), "\n".join(_wrap(_pieces(e, colour), columns))]
-    fit = found.evidence.fit
+    e, fit = leader(explanations), explanations.evidence.fit
+    blocks = [verdict(explanations).sentence(), "\n".join(_wrap(_words(e, color), columns))]
     if fit is not None:
-        blocks += ["\n".join(_prose(visible(text), columns)) for text in fit.sentences()]
+        blocks += ["\n".join(_prose(text, columns)) for text in fit.sentences()]
     if e.method == "shapley":
-        blocks.append("\n".join(_waterfall(e, columns, colour)))
+        blocks.append("\n".join(_waterfall(e, columns, color)))
         of = "" if fit is None else f"Of the {fit.name}: "
-        blocks += ["\n".join(_prose(of + visible(text), columns)) for text in found.reasons().sentences()]
+        blocks += ["\n".join(_prose(of + text, columns)) for text in explanations.reasons().sentences()]
     return "\n\n".join(blocks)
 
 
-def _waterfall(e: Explanation, columns: int, colour: bool) -> list[str]:
-    steps = waterfall(e)
-    names = [elide(visible(step.label), 24) for step in steps]
-    pad = max(map(width, names))
+def _waterfall(e: Explanation, columns: int, color: bool) -> list[str]:
+    steps = waterfall(e).steps
+    labels = [elide(step.label, 24) for step in steps]
+    pad = max(map(width, labels))
     room = min(40, max(4, columns - pad - 13))
-    most = max(abs(step.change) for step in steps) or 1.0
+    largest = max(abs(step.change) for step in steps) or 1.0
     lines = []
-    for name, step in zip(names, steps, strict=True):
-        shown = step.change if step.players else step.end
-        length = round(room * abs(step.change) / most)
-        bar = _bar(length, step.change > 0, colour) if step.players and length else ""
-        lines.append(f"{name}{' ' * (pad - width(name))}  {shown:+.4f}  {bar}".rstrip())
+    for label, step in zip(labels, steps, strict=True):
+        length = round(room * abs(step.change) / largest) if step.players else 0
+        bar = ("+" if step.change > 0 else "-") * length
+        if color and length:
+            shade = TERMINAL["for" if step.change > 0 else "against"][3]
+            bar = f"\x1b[38;5;{shade}m{BAR * length}{RESET}"
+        lines.append(f"{label}{' ' * (pad - width(label))}  {step.shown:+.4f}  {bar}".rstrip())
     return lines
 
 
-def _bar(length: int, raises: bool, colour: bool) -> str:
-    if not colour:
-        return ("+" if raises else "-") * length
-    return f"\x1b[38;5;{TERMINAL['for' if raises else 'against'][3]}m{BAR * length}{RESET}"
-
-
-def table(found: Explanations, columns: int = 80, colour: bool = False) -> str:
+def table(explanations: Explanations, columns: int = 80, color: bool = False) -> str:
     r"""One row per method, by family, wrapped to `columns`, with a legend; methods that look alike share a row.
 
     >>> from attn_closed_form import Scores
-    >>> found = Scores().explain({"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -2.0]}, ["shapley", "banzhaf"])
-    >>> print(table(found).split("\n\n")[0])
+    >>> scores = {"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -2.0]}
+    >>> print(table(Scores().explain(scores, ["shapley", "banzhaf"])).split("\n\n")[0])
     Shapley, Banzhaf
                      x++ y----
     """
+    families = method_rows(explanations).families
     blocks = []
-    grouped = families(found)
-    for family, rows in grouped.items():
-        title, meaning = FAMILIES[family]
-        lines = _prose(f"{title}. {meaning}", columns) if len(grouped) > 1 else []
-        for row in rows:
-            label = ", ".join(found[name].title for name in row.methods)
-            lines += _labelled(label, _pieces(row.explanation, colour), max(columns, NARROWEST))
+    for family in families:
+        lines = _prose(f"{family.title}. {family.meaning}", columns) if len(families) > 1 else []
+        for row in family.rows:
+            lines += _labeled(row.title, _words(explanations[row.methods[0]], color), max(columns, NARROWEST))
         blocks.append("\n".join(lines))
-    blocks.append("\n".join(_legend(list(found.values()), colour, columns)))
+    blocks.append("\n".join(_legend(list(explanations.values()), color, columns)))
     return "\n\n".join(blocks)
 
 
-def _pieces(e: Explanation, colour: bool) -> list[tuple[str, int]]:
-    """The words as they are printed, each with the columns that it takes."""
-    signed = e.info.kind == "signed"
-    level = levels(e.strength)
-    pieces = []
-    for place in e.occurrences:
-        word = elide(visible(e.text[place.start : place.end]), LONGEST_WORD)
-        if e.unknown[place.player]:
-            word += "[UNK]"
-        pieces.append(_piece(word, int(level[place.player]), signed, colour))
-    if e.unseen:
-        pieces += [(part, width(part)) for part in f"… {len(e.unseen)} more not seen".split(" ")]
-    return pieces
+def _words(e: Explanation, color: bool) -> list[Printed]:
+    """The words of a text as they are printed."""
+    text = colored_text(e)
+    words = []
+    for piece in text.pieces:
+        if piece.player is not None:
+            word = elide(visible(piece.text), LONGEST_WORD) + ("[UNK]" if text.unknown[piece.player] else "")
+            words.append(_word(word, text.levels[piece.player], text.signed, color))
+    if text.unseen:
+        words += _plain(f"… {text.unseen} more not seen")
+    return words
 
 
-def _piece(word: str, level: int, signed: bool, colour: bool) -> tuple[str, int]:
-    """A word as it is printed, and the columns that it takes."""
-    if colour:
+def _plain(text: str) -> list[Printed]:
+    return [(word, width(word)) for word in visible(text).split()]
+
+
+def _word(word: str, level: int, signed: bool, color: bool) -> Printed:
+    if color:
         return paint(word, level, signed), width(word)
     marked = word + mark(level, signed)
     return marked, width(marked)
@@ -154,17 +137,17 @@ def mark(level: int, signed: bool) -> str:
 
 
 def paint(word: str, level: int, signed: bool) -> str:
-    """The word on a background of its level; black on a light colour reads on dark and light terminals alike."""
+    """The word on a background of its level; black on a light color reads well on dark and light terminals."""
     if level == 0:
         return word
     scale = TERMINAL["unsigned" if not signed else "for" if level > 0 else "against"]
     return f"\x1b[38;5;16;48;5;{scale[abs(level) - 1]}m{word}{RESET}"
 
 
-def _wrap(pieces: Iterable[tuple[str, int]], columns: int, indent: int = 0) -> list[str]:
+def _wrap(words: Iterable[Printed], columns: int, indent: int = 0) -> list[str]:
     """Words in lines of at most `columns`."""
     lines, used, fresh = [" " * indent], indent, True
-    for printed, taken in pieces:
+    for printed, taken in words:
         if not fresh and used + 1 + taken > columns:
             lines.append(" " * indent)
             used, fresh = indent, True
@@ -175,66 +158,173 @@ def _wrap(pieces: Iterable[tuple[str, int]], columns: int, indent: int = 0) -> l
 
 
 def _prose(text: str, columns: int) -> list[str]:
-    return _wrap([(word, width(word)) for word in text.split()], columns)
+    return _wrap(_plain(text), columns)
 
 
-def _labelled(label: str, pieces: Sequence[tuple[str, int]], columns: int) -> list[str]:
+def _labeled(label: str, words: Sequence[Printed], columns: int) -> list[str]:
     """Words behind a label; under it where the label is long or the terminal narrow."""
     indent = LABEL_COLUMNS + 2 if columns >= 2 * LABEL_COLUMNS + 20 else 2
-    lines = _wrap(pieces, columns, indent)
+    lines = _wrap(words, columns, indent)
     if width(label) > indent - 2:
         return [*_prose(label, columns), *lines]
     return [label + " " * (indent - width(label)) + lines[0][indent:], *lines[1:]]
 
 
-def _legend(rows: Sequence[Explanation], colour: bool, columns: int) -> list[str]:
-    def sample(level: int, signed: bool) -> tuple[str, int]:
-        plain = " word " if colour else mark(level, signed)
-        return (paint(plain, level, signed) if colour else plain), width(plain)
+def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> list[str]:
+    def sample(level: int, signed: bool) -> Printed:
+        return _word(" word " if color else "", level, signed, color)
 
-    def words(text: str) -> list[tuple[str, int]]:
-        return [(word, width(word)) for word in text.split()]
-
-    pieces = []
+    words = []
     if any(row.info.kind == "signed" for row in rows):
-        pieces += [sample(4, True), *words("raises the prediction,"), sample(-4, True), *words("lowers it")]
+        words += [sample(4, True), *_plain("raises the prediction,"), sample(-4, True), *_plain("lowers it")]
     if any(row.info.kind != "signed" for row in rows):
-        pieces += [sample(4, False), *words("strong, without sign")]
-    lines = _wrap(pieces, columns)
-    bounds = {row.error for row in rows if row.error is not None}
-    if bounds:
-        names = ", ".join(row.title for row in rows if row.error is not None)
-        lines += _prose(f"guaranteed error: {max(bounds):.0e} ({names})", columns)
-    lines += [line for row in rows if sampling(row) for line in _prose(sampling(row), columns)]
+        words += [sample(4, False), *_plain("strong, without sign")]
+    lines = _wrap(words, columns)
+    bounded = [row for row in rows if row.error is not None]
+    if bounded:
+        largest = max(row.error for row in bounded if row.error is not None)
+        titles = ", ".join(row.title for row in bounded)
+        lines += _prose(f"guaranteed error: {largest:.0e} ({titles})", columns)
+    lines += [line for row in rows for line in (_prose(sampling(row), columns) if sampling(row) else [])]
     if any(any(row.unknown) for row in rows):
         lines += _prose("[UNK]: not in the vocabulary; the model cannot tell these words apart", columns)
     return lines
 
 
-def numbers(found: Explanations, top: int, columns: int = 80) -> str:
+def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
     """The `top` strongest players of the leading method, with their scores in every method: plain columns.
 
     Where the methods do not fit side by side in `columns`, blocks of them follow each other.
     """
-    explanations = list(found.values())
-    first = leader(found)
-    order = sorted(range(len(first.labels)), key=lambda j: -abs(first.strength[j]))[:top]
-    names = [elide(visible(first.labels[j]), 24) for j in order]
-    pad = max(map(width, names))
+    order = strongest_players(explanations, top)
+    labels = [elide(names(explanations.evidence)[j], 24) for j in order]
+    pad = max(map(width, labels))
     fitting = max(1, (columns - pad) // (NUMBER_COLUMNS + 2))
-    blocks = []
-    for start in range(0, len(explanations), fitting):
-        part = explanations[start : start + fitting]
+    rows, blocks = list(explanations.values()), []
+    for start in range(0, len(rows), fitting):
+        part = rows[start : start + fitting]
         lines = [" " * pad + "".join(f"  {e.method:>{NUMBER_COLUMNS}}" for e in part)]
         lines += [
-            name + " " * (pad - width(name)) + "".join(f"  {e.scores[j]:>+{NUMBER_COLUMNS}.6g}" for e in part)
-            for name, j in zip(names, order, strict=True)
+            label + " " * (pad - width(label)) + "".join(f"  {e.scores[j]:>+{NUMBER_COLUMNS}.6g}" for e in part)
+            for label, j in zip(labels, order, strict=True)
         ]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
 
+def reasons_text(explanations: Explanations, columns: int = 80) -> str:
+    """The range of the prediction, and the sentences of a text with their scores; the answer has the reasons.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> explanations = load_demo_model().explain("A slow start. A wonderful film!", "shapley")
+    >>> print(reasons_text(explanations).splitlines()[-1])  # doctest: +ELLIPSIS
+    +...  A wonderful film!
+    """
+    reasons = explanations.reasons()
+    span = f"from {reasons.bounds.proved_min:+.2f} to {reasons.bounds.proved_max:+.2f}"
+    lines = _prose(f"Over all choices of {reasons.things} the prediction goes {span}.", max(20, columns))
+    if explanations.evidence.units.text is not None:
+        sentences = explanations.sentences()
+        lines.append("")
+        for label, score in zip(sentences.labels, sentences.scores, strict=True):
+            lines.append(f"{score:+7.4f}  {elide(visible(label).strip(), max(20, columns - 9))}".rstrip())
+    return "\n".join(lines)
+
+
 def methods_table() -> str:
     """The table of methods, one line per method."""
-    names = {m.name: f"{m.name} ({m.alias})" if m.alias else m.name for m in METHODS.values()}
-    return "\n".join(f"{names[m.name]:<25} {m.label:<17} {m.accuracy:<11} {m.summary}" for m in METHODS.values())
+    spelled = {m.name: f"{m.name} ({m.alias})" if m.alias else m.name for m in METHODS.values()}
+    return "\n".join(f"{spelled[m.name]:<25} {m.label:<17} {m.accuracy:<11} {m.summary}" for m in METHODS.values())
+
+
+SIZES = {
+    "D": "words in the vocabulary",
+    "T_max": "positions: [CLS] and the first words of a text",
+    "K": "attention heads",
+    "C": "outputs",
+    "d_e": "size of an embedding",
+    "d_att": "size of keys and queries",
+    "d_out": "size of values",
+}
+TOKENS = (
+    "lower-case words with their accents, ratings such as 8/10, ! and ?, emoji, single characters of Chinese, Japanese "
+    "and Thai; other punctuation and HTML tags are not read"
+)
+MOST_CLASSES = 40
+LONGEST_NAME = 32
+
+
+def scores_table(scores: Mapping[str, Any]) -> str:
+    """Accuracy, macro-F1, and one line per class; `scores` as the trainer keeps them in a model file.
+
+    >>> line = {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "texts": 4}
+    >>> print(scores_table({"accuracy": 0.75, "macro_f1": 2 / 3, "classes": {"ham": line}}))
+    accuracy 75.0 %, macro-F1 66.7 %
+    <BLANKLINE>
+    class  precision  recall     F1   texts
+    ham       50.0 %   100 %  66.7 %       4
+    """
+    lines = [f"accuracy {_percent(scores['accuracy'])}, macro-F1 {_percent(scores['macro_f1'])}", ""]
+    classes = list(scores["classes"].items())
+    names = [elide(visible(str(name)), LONGEST_NAME) for name, _ in classes[:MOST_CLASSES]]
+    wide = max(width(name) for name in ["class", *names])
+    lines.append(f"{'class':<{wide}}  precision  recall     F1   texts")
+    for name, (_, row) in zip(names, classes, strict=False):
+        cells = f"{_percent(row['precision']):>9}  {_percent(row['recall']):>6}  {_percent(row['f1']):>6}"
+        lines.append(f"{name}{' ' * (wide - width(name))}  {cells}  {int(row['texts']):>6,}")
+    if len(classes) > MOST_CLASSES:
+        lines.append(f"and {len(classes) - MOST_CLASSES:,} more classes")
+    return "\n".join(lines)
+
+
+def _percent(share: float) -> str:
+    return "100 %" if float(share) == 1 else f"{100 * float(share):.1f} %"
+
+
+def model_card(model: TextClassifier, source: str) -> str:
+    """The card of a model that was read from `source`."""
+    w, card = model.weights, model.card or {}
+    parameters = sum(array.size for array in w.arrays().values())
+    shown = ", ".join(elide(visible(name), LONGEST_NAME) for name in model.outputs[:MOST_CLASSES])
+    more = f" and {len(model.outputs) - MOST_CLASSES:,} more" if len(model.outputs) > MOST_CLASSES else ""
+    words = [word for i, word in enumerate(model.vocabulary) if i not in (w.cls, w.unk)]
+    lines = [
+        f"model        {visible(source)}",
+        f"classes      {shown}{more}",
+        f"temperature  {model.temperature:.4g} (divides the logits in probabilities; explanations are of the logits)",
+        *(f"{name:<11}  {getattr(w, name):<9,} {meaning}" for name, meaning in SIZES.items()),
+        f"parameters   {parameters:,}",
+        f"tokens       {TOKENS}",
+        f"first words  {' '.join(elide(visible(word), LONGEST_NAME) for word in words[:12])} …",
+    ]
+    return "\n".join([*lines, *_trained(card)])
+
+
+def _trained(card: Mapping[str, Any]) -> list[str]:
+    """What the trainer noted, part by part; a part of another shape is left out."""
+    lines = []
+    if isinstance(card.get("data"), str):
+        lines.append(f"trained on   {elide(visible(card['data']), 80)}")
+    for part, title in (("held_out", "held-out"), ("test", "test")):
+        try:
+            scores = card[part]
+            lines.append(
+                f"\nOn {int(scores['texts']):,} {title} texts{_before_refit(card, part)}:\n{scores_table(scores)}"
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            continue
+    for part in ("settings", "versions"):
+        if isinstance(card.get(part), dict) and card[part]:
+            pairs = ", ".join(
+                f"{elide(visible(str(k)), 32)} {elide(visible(str(v)), 32)}" for k, v in card[part].items()
+            )
+            lines.append(f"\n{part:<11}  {elide(pairs, 1000)}")
+    return lines
+
+
+def _before_refit(card: Mapping[str, Any], part: str) -> str:
+    """What the scores are of, where the model of the file was trained once more on all texts."""
+    if part != "held_out" or "refit" not in card:
+        return ""
+    again = card["refit"]
+    return f", before training once more on all {int(again['texts']):,} texts for {int(again['epochs'])} epochs"

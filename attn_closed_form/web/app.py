@@ -33,8 +33,8 @@ from ..models.mean_text import MeanPooledText, VocabularyReader
 from ..models.protocol import Model
 from ..models.text_classifier import TextClassifier
 from ..show import figures
+from ..show.html import words_css
 from ..show.palette import levels
-from ..show.report_assets import words_css
 from ..show.sanitize import elide, visible
 from . import schema
 from .schema import ERRORS, MAX_BYTES, MAX_CHARACTERS, ExplainQuestion, InteractionsQuestion, Question, Refusal

@@ -20,8 +20,8 @@ import jax
 import numpy as np
 
 from attn_closed_form.files.labelled import Labelled, read_labelled, split_files
-from attn_closed_form.show.model_card import scores_table
 from attn_closed_form.show.sanitize import elide, visible
+from attn_closed_form.show.terminal import scores_table
 
 from .config import AUTOMATIC, CHOICES, SETTLED_BY_TEXTS, Config, automatic
 from .devices import CHOICES as DEVICES

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from attn_closed_form import PooledGame, Slalom, pooled_game, predict, random_weights, shapley
-from attn_closed_form.explanations.ranks import auroc, ranks, spearman
+from attn_closed_form._arrays import ranks, spearman
+from benchmarks.correlations import auroc
 from benchmarks.faithfulness import (
     aopc,
     class_probability,

@@ -11,7 +11,7 @@ from attn_closed_form.cli import bag as command
 from attn_closed_form.cli.main import main
 from attn_closed_form.run.bags import BagTask, collect, plan_bags, run_bags
 from attn_closed_form.run.mappers import Processes, here
-from attn_closed_form.show.bag_output import KINDS
+from attn_closed_form.show.exports import KINDS
 from tests.bags import slide
 
 

@@ -16,7 +16,7 @@ import attn_closed_form as acf
 from attn_closed_form.__main__ import demo, shapley_by_enumeration
 from attn_closed_form.cli import COMMANDS
 from attn_closed_form.cli.main import PROG, main, make_parser
-from attn_closed_form.show.terminal import headline
+from attn_closed_form.show.figures import verdict
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
@@ -53,7 +53,7 @@ def test_explain_prints_one_row_per_method(capsys):
     out, err = capsys.readouterr()
     assert err == "" and "\x1b" not in out
     found = acf.explain(acf.load_demo_model(), REVIEW)
-    assert out.startswith(headline(found) + "\n")
+    assert out.startswith(verdict(found).sentence() + "\n")
     assert f"(logit {found['shapley'].prediction:+.4f})" in out
     assert "LIME" not in out and "exact to" in out
     assert main(["explain", REVIEW, "--compare"]) == 0
@@ -148,7 +148,7 @@ def test_a_text_that_is_also_a_file_name(tmp_path, capsys, monkeypatch):
             "output: expected one of negative, positive, or an index below 2, got 7",
         ),
         (["explain", "film", "--players", "letter"], "players: expected 'words' or 'positions', got 'letter'"),
-        (["explain", "film", "--html", "no/such/folder/x.html"], "no/such/folder/x.html: No such file or directory"),
+        (["explain", "film", "--html", "no/such/folder/x.html"], "no/such/folder/x.html: expected a file name in an"),
         (["model", "none.npz"], "none.npz: no such file"),
     ],
 )

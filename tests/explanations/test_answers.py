@@ -9,7 +9,7 @@ import pytest
 from attn_closed_form import TextClassifier, Vocabulary, explain, load_demo_model, random_weights, shapley
 from attn_closed_form.cli.main import main
 from attn_closed_form.models.score_table import Scores
-from attn_closed_form.show.reasons_text import reasons_text
+from attn_closed_form.show.terminal import reasons_text
 
 REVIEW = "A slow start, but a wonderful film. I liked the actors. The end was dull."
 WORDS = [

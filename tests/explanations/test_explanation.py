@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import attn_closed_form as acf
 from attn_closed_form import DEFAULT_METHODS, METHODS, TruncationWarning, explain, load_demo_model, tokenize
 from attn_closed_form.game.sampled import shapley_sample
+from attn_closed_form.models.classifier.readoff import slalom_from_weights
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 from tests.tolerances import assert_algebraic, assert_difference
@@ -193,7 +194,7 @@ def test_one_head_without_positions_is_the_slalom_of_the_weights():
     weights = dataclasses.replace(weights, W_p=np.zeros_like(weights.W_p))
     model = acf.TextClassifier(weights, vocabulary)
     found = explain(model, REVIEW, ["slalom-value", "slalom-importance"], players="positions")
-    slalom = acf.slalom_from_weights(weights).slalom
+    slalom = slalom_from_weights(weights).slalom
     at = np.searchsorted(slalom.ids, vocabulary.encode(REVIEW))
     s, v = slalom.s[at], np.ravel(slalom.v)[at]
     assert_algebraic(found["slalom-value"].scores, v, scale=10.0, condition=4)

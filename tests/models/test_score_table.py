@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, Scores, banzhaf, lime_limit, shapley
-from attn_closed_form.show.terminal import headline, numbers, table
+from attn_closed_form.show.figures import verdict
+from attn_closed_form.show.terminal import numbers, table
 from tests import enumeration
 from tests.tolerances import assert_algebraic
 
@@ -34,7 +35,7 @@ def test_a_method_of_the_inside_that_is_asked_for_is_an_error():
 
 def test_every_view_takes_it(tmp_path):
     found = Scores().explain(TABLE)
-    assert headline(found).startswith("score ")
+    assert verdict(found).sentence().startswith("score ")
     assert table(found).count("\n") > len(found) and "u" in numbers(found, 3)
     assert json.loads(json.dumps(found.to_dict()))["labels"] == TABLE["label"]
     page = found.report(tmp_path / "r.html")

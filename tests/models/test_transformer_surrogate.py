@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, TransformerClassifier, shapley
-from attn_closed_form.show.answer import waterfall
 from attn_closed_form.show.exports import write_csv
+from attn_closed_form.show.figures import waterfall
 from attn_closed_form.show.terminal import answer, table
 from tests.tiny_transformers import FAMILIES, REVIEW, bert, explained, gpt2, need_torch
 

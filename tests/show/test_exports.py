@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag
-from attn_closed_form.show.bag_scores import disagreement, strongest
 from attn_closed_form.show.exports import columns, write_csv, write_geojson, write_h5, write_parquet
+from attn_closed_form.show.maps import disagreement, strongest
 from attn_closed_form.show.palette import AGAINST, FOR
 from tests.bags import bag_model, slide
 
@@ -70,6 +70,8 @@ def test_geojson_has_a_closed_polygon_per_tile(found, tmp_path):
             else {"name": "against tumour", "color": list(AGAINST)}
         )
         assert properties["classification"] == side
+        red, _, blue = properties["color"]
+        assert (red > blue) == (score > 0), "orange is for, blue is against"
         measured = properties["measurements"]
         assert measured["shapley tumour"] == score and measured["banzhaf tumour"] == found["banzhaf"].scores[i]
         assert set(measured) == {"shapley tumour", "banzhaf tumour", "attention"}

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag
-from attn_closed_form.explanations.each_output import explain_outputs
+from attn_closed_form.explanations.explain import explain_outputs
+from attn_closed_form.show.maps import colors
 from attn_closed_form.show.palette import AGAINST, FOR
-from attn_closed_form.show.tiles import colours
 from tests.bags import bag_model, slide
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
 matplotlib.use("Agg")
 
-from attn_closed_form.show.heat_map import heat_map  # noqa: E402
+from attn_closed_form.show.plots import heat_map  # noqa: E402
 
 
 def panels(figure):
@@ -26,7 +26,7 @@ def test_pixels_are_scores_and_attention_stands_beside_them():
     signed, attention = panels(figure)
     scores = found["shapley"].scores.reshape(3, 4)
     pixels = signed.get_images()[0].get_array()
-    np.testing.assert_array_equal(pixels[..., :3], colours(scores, 0.5))
+    np.testing.assert_array_equal(pixels[..., :3], colors(scores, 0.5))
     assert signed.get_images()[0].get_interpolation() == "nearest"
     assert signed.get_images()[0].get_extent() == [1000, 2024, 2768, 2000]
     assert "tumour" in signed.get_title() and attention.get_title() == "attention"
@@ -47,7 +47,7 @@ def test_one_map_per_class_on_one_scale(tmp_path):
     everything = np.concatenate([e["shapley"].scores for e in found.values()])
     end = np.quantile(np.abs(everything), 0.995)
     for ax, each in zip(shown, found.values(), strict=False):
-        expected = colours(each["shapley"].scores.reshape(3, 4), end)
+        expected = colors(each["shapley"].scores.reshape(3, 4), end)
         np.testing.assert_array_equal(ax.get_images()[0].get_array()[..., :3], expected)
 
 
@@ -60,7 +60,7 @@ def test_a_binary_logit_has_one_map_and_its_other_class_the_opposite_one():
         explain_outputs(model, slide(), "shapley", output="tumour")
 
 
-def test_tiles_of_a_region_have_the_colour_of_the_region():
+def test_tiles_of_a_region_have_the_color_of_the_region():
     found = bag_model().explain(slide().in_regions(512), ["shapley"], players="regions", output="tumour")
     pixels = panels(heat_map(found, limit=1e-9))[0].get_images()[0].get_array()[..., :3]
     assert found["shapley"].scores.shape == (4,)
@@ -90,5 +90,5 @@ def test_what_is_missing_is_named():
         heat_map(found, method="lime")
     with pytest.raises(ValueError, match="limit: expected a number above 0, got 0"):
         heat_map(found, limit=0)
-    with pytest.raises(ValueError, match="found: expected at least one explained output"):
+    with pytest.raises(ValueError, match="explanations: expected at least one explained output"):
         heat_map([])

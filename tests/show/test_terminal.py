@@ -1,5 +1,6 @@
-"""The table of the terminal reads in colour and without, fits its width, and cannot be steered by a text."""
+"""The table of the terminal reads in color and without, fits its width, and cannot be steered by a text."""
 
+import dataclasses
 import io
 import re
 
@@ -8,9 +9,10 @@ import pytest
 
 from attn_closed_form import METHODS, explain
 from attn_closed_form.explanations.methods import FAMILIES
+from attn_closed_form.show.figures import verdict
 from attn_closed_form.show.palette import levels
 from attn_closed_form.show.sanitize import escape, visible, width
-from attn_closed_form.show.terminal import answer, headline, mark, numbers, table, use_colour
+from attn_closed_form.show.terminal import answer, mark, numbers, table, use_color
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -31,30 +33,30 @@ def test_marks_say_sign_and_strength():
     assert abs(level[strongest]) == 4 and np.sign(level[strongest]) == np.sign(e.scores[strongest])
 
 
-def test_colours_paint_the_same_words_and_leave_no_marks():
+def test_colors_paint_the_same_words_and_leave_no_marks():
     found = found_for(REVIEW, "shapley")
     e = found["shapley"]
-    painted = table(found, 10_000, colour=True).splitlines()[0]
+    painted = table(found, 10_000, color=True).splitlines()[0]
     assert ANSI.sub("", painted).split() == ["Shapley", *(REVIEW[p.start : p.end] for p in e.occurrences)]
     level = levels(e.strength)
     assert painted.count("\x1b[38;5") == sum(level[p.player] != 0 for p in e.occurrences)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 133])
-@pytest.mark.parametrize("colour", [False, True])
-def test_lines_are_wrapped_and_lose_no_word(columns, colour):
+@pytest.mark.parametrize("color", [False, True])
+def test_lines_are_wrapped_and_lose_no_word(columns, color):
     text = long_text(40)
     found = found_for(text, ["shapley", "leave-one-out"])
-    shown = ANSI.sub("", table(found, columns, colour))
+    shown = ANSI.sub("", table(found, columns, color))
     assert max(map(width, shown.splitlines())) <= columns
     words = [re.sub(r"[-+*]+$", "", word) for word in shown.split("\n\n")[0].split()]
     assert words == ["Shapley", *text.split(), "Leave-one-out", *text.split()]
 
 
-@pytest.mark.parametrize("colour", [False, True])
-def test_everything_fits_forty_columns(colour):
+@pytest.mark.parametrize("color", [False, True])
+def test_everything_fits_forty_columns(color):
     found = found_for(REVIEW)
-    for shown in (table(found, 40, colour), answer(found, 40, colour), numbers(found, 5, 40)):
+    for shown in (table(found, 40, color), answer(found, 40, color), numbers(found, 5, 40)):
         assert max(map(width, ANSI.sub("", shown).splitlines())) <= 40
 
 
@@ -62,7 +64,7 @@ def test_the_answer_says_what_adds_up_to_the_prediction():
     found = found_for(REVIEW, "shapley")
     top, words, bars, *reasons = answer(found, 100).split("\n\n")
     assert [" ".join(text.split()) for text in reasons] == found.reasons().sentences()
-    assert top == headline(found) and words.split()[0].startswith("A")
+    assert top == verdict(found).sentence() and words.split()[0].startswith("A")
     numbers_shown = [float(line.split("  ")[1]) for line in (re.sub("   +", "  ", line) for line in bars.splitlines())]
     assert numbers_shown[-1] == pytest.approx(sum(numbers_shown[:-1]), abs=2e-3)
     assert numbers_shown[-1] == pytest.approx(found.prediction, abs=1e-4)
@@ -91,6 +93,15 @@ def test_hostile_texts_cannot_steer_the_terminal(name):
     shown = table(found_for(HOSTILE[name], ["shapley", "alpha-mean"]), 80)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", shown)
     shown.encode("utf-8")
+
+
+def test_the_guaranteed_error_is_the_largest_of_its_methods():
+    found = found_for(REVIEW, ["shapley", "banzhaf"])
+    for small, large in (("shapley", "banzhaf"), ("banzhaf", "shapley")):
+        found[small], found[large] = (
+            dataclasses.replace(found[n], error=e) for n, e in ((small, 2e-13), (large, 7e-9))
+        )
+        assert "guaranteed error: 7e-09 (Shapley, Banzhaf)" in " ".join(table(found).split())
 
 
 def test_a_guaranteed_error_is_printed_with_its_methods():
@@ -134,13 +145,13 @@ class Terminal(io.StringIO):
         (Terminal(), {}, "never", False),
     ],
 )
-def test_when_to_colour(monkeypatch, stream, environment, choice, expected):
+def test_when_to_color(monkeypatch, stream, environment, choice, expected):
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert use_colour(stream, choice) is expected
+    assert use_color(stream, choice) is expected
 
 
 def test_visible_and_escape():

@@ -7,11 +7,9 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
 
 from attn_closed_form import DEFAULT_METHODS, METHODS, explain, load_demo_model
-from attn_closed_form.show.report import fragment, report
-from attn_closed_form.show.report_figures import lime_spread, rank_correlation, ticks
+from attn_closed_form.show.html import fragment, report
 from attn_closed_form.show.sanitize import visible
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
@@ -79,7 +77,7 @@ class Page(HTMLParser):
 
 def page_for(text, known="fine film bad", **options):
     model = model_for(known, text)
-    return report(explain(model, text, **options), runs=2)
+    return report(explain(model, text, **options))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -115,7 +113,7 @@ def test_the_page_needs_no_network():
 def test_a_page_for_256_tokens_is_light(players):
     text = long_text(255)
     model = model_for(text, T_max=256, K=6)
-    html = report(explain(model, text, players=players), runs=2)
+    html = report(explain(model, text, players=players))
     Page(html)
     assert len(html.encode()) < 200_000
 
@@ -124,7 +122,7 @@ def test_ten_thousand_words_stay_light_and_are_counted():
     text = long_text(10_000)
     model = model_for(text, T_max=256, K=6, d_e=8)
     with pytest.warns(UserWarning, match="last 9745 are not seen"):
-        html = report(explain(model, text), runs=1)
+        html = report(explain(model, text))
     Page(html)
     assert len(html.encode()) < 200_000
     assert "9,745 more not seen" in html and "255 of 10,000" in html
@@ -132,7 +130,7 @@ def test_ten_thousand_words_stay_light_and_are_counted():
 
 def test_words_carry_the_level_of_their_score():
     model = model_for(REVIEW)
-    page = Page(report(explain(model, REVIEW, ["shapley", "alpha-mean"]), runs=0))
+    page = Page(report(explain(model, REVIEW, ["shapley", "alpha-mean"])))
     e = explain(model, REVIEW, "shapley")["shapley"]
     assert len(page.words) == 3 * len(e.occurrences)  # the answer, and one row per method
     for (mark, word), place in zip(page.words, e.occurrences, strict=False):
@@ -144,7 +142,7 @@ def test_words_carry_the_level_of_their_score():
 
 def test_the_script_knows_every_score():
     model = model_for(REVIEW)
-    data = json.loads(Page(report(explain(model, REVIEW), runs=0)).scripts[0])
+    data = json.loads(Page(report(explain(model, REVIEW))).scripts[0])
     found = explain(model, REVIEW)
     assert data["labels"] == [METHODS[name].label for name in DEFAULT_METHODS]
     for row, e in zip(data["scores"], found.values(), strict=True):
@@ -155,14 +153,14 @@ def test_the_script_knows_every_score():
 
 def test_prediction_and_guarantee_stand_at_the_top():
     model = model_for(REVIEW)
-    html = report(explain(model, REVIEW), runs=0)
+    html = report(explain(model, REVIEW))
     e = explain(model, REVIEW, "shapley")["shapley"]
     assert f"{e.prediction:+.4f}" in html and f"≤ {e.error:.1e}" in html
 
 
 def test_unknown_words_are_marked():
     model = model_for("fine film")
-    page = Page(report(explain(model, "zyx film", ["alpha-mean"]), runs=0))
+    page = Page(report(explain(model, "zyx film", ["alpha-mean"])))
     (unknown, _), (known, _) = page.words[:2]
     assert "k" in unknown.split() and "k" not in known.split()
 
@@ -170,7 +168,7 @@ def test_unknown_words_are_marked():
 def test_every_class_can_be_looked_at():
     model = model_for(REVIEW, C=3)
     found = explain(model, REVIEW)
-    html = report(found, runs=0)
+    html = report(found)
     Page(html)
     for name in model.outputs:
         prediction = explain(model, REVIEW, "leave-one-out", output=name).prediction
@@ -181,7 +179,7 @@ def test_every_class_can_be_looked_at():
 
 def test_reasons_and_sentences_are_said():
     found = explain(load_demo_model(), REVIEW)
-    page = Page(report(found, runs=0))
+    page = Page(report(found))
     text = "".join(page.text)
     for sentence in found.reasons().sentences():
         assert sentence in text
@@ -194,39 +192,49 @@ def test_a_report_of_a_hundred_words_is_light():
     assert len(report(explain(model_for(text, T_max=128, K=6), text)).encode()) < 100_000
 
 
-def test_rank_correlation_is_spearmans():
+def circles(html):
+    """Centers of the circles of the SLALOM plane, by what their tip says."""
+    found = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4"><title>([^<]*)</title>', html)
+    return {tip: (float(x), float(y)) for x, y, tip in found}
+
+
+def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards():
+    found = explain(model_for(REVIEW), REVIEW)
+    value, importance = found["slalom-value"].scores, found["slalom-importance"].scores
+    places = circles(report(found))
+    tips = [f"{w} s={s:.3g} v={v:.3g}" for w, s, v in zip(found["slalom-value"].labels, importance, value, strict=True)]
+    x, y = np.array([places[tip] for tip in tips]).T
+    assert np.corrcoef(x, importance)[0, 1] > 0.99999 and np.corrcoef(y, value)[0, 1] < -0.99999  # SVG counts downwards
+
+
+def test_bars_of_the_waterfall_lie_where_the_scores_put_them():
+    found = explain(model_for(REVIEW), REVIEW, "shapley")
+    html, e = report(found), found["shapley"]
+    bars = re.findall(r'<path fill="rgb\(([\d,]+)\)" d="M([\d.]+) \d+H([\d.]+)v14', html)
+    order = np.argsort(-np.abs(e.scores), kind="stable")[: len(bars)]
+    lengths = np.array([float(right) - float(left) for _, left, right in bars])
+    long = lengths > 1.05  # shorter bars are drawn with one dot
+    assert np.corrcoef(lengths[long], np.abs(e.scores[order])[long])[0, 1] > 0.999
+    assert [color == "213,94,0" for color, _, _ in bars] == (e.scores[order] > 0).tolist()
+
+
+def test_the_spread_of_lime_is_drawn_only_when_sampled_lime_was_asked_for(monkeypatch):
     model = model_for(REVIEW)
-    found = explain(model, REVIEW + " zyx wvu")
-    signed = found["shapley"], found["gradient-x-input"]
-    assert rank_correlation(*signed) == pytest.approx(spearmanr(*(e.scores for e in signed))[0])
-    mixed = found["shapley"], found["alpha-mean"]
-    assert rank_correlation(*mixed) == pytest.approx(spearmanr(*(np.abs(e.scores) for e in mixed))[0])
-    logs = found["shapley"], found["slalom-importance"]
-    assert rank_correlation(*logs) == pytest.approx(spearmanr(np.abs(logs[0].scores), logs[1].scores)[0])
-    assert rank_correlation(found["slalom-importance"], found["alpha-mean"]) > 0.9
-    only = explain(model, "film", "shapley")["shapley"]
-    assert np.isnan(rank_correlation(only, only))
-
-
-def test_ticks_are_round_and_inside():
-    for low, high in [(-1e-9, 3e-9), (0.0, 1.0), (-123.0, 4567.0), (1.0, 1.0)]:
-        marks = ticks(low, high)
-        assert 1 <= len(marks) <= 9 and all(low - 1e-12 <= mark <= high + 1e-12 for mark in marks)
-
-
-def test_crosses_stand_at_the_exact_values():
-    model = model_for(REVIEW)
-    exact = explain(model, REVIEW, "lime")["lime"]
-    svg = lime_spread(exact, np.stack([exact.scores] * 3))
-    # With every run equal to the limit, each cross is centred on its dots.
-    crosses = [float(x) + 3.5 for x in re.findall(r"M([\d.]+) [\d.]+l7 7m-7 0l7-7", svg)]
-    dots = [float(x) for x in re.findall(r"M([\d.]+) [\d.]+h0", svg)][::3]
-    assert len(crosses) == len(exact.labels) and np.allclose(crosses, dots, atol=0.11)
+    found = explain(model, REVIEW, ["shapley", "lime"])
+    monkeypatch.setattr(type(found.evidence), "sampled_lime", lambda *_: pytest.fail("nobody asked for samples"))
+    assert "LIME: exact and sampled" not in report(found)
+    monkeypatch.undo()
+    html = report(explain(model, REVIEW, ["lime", "lime-sampled"]))
+    Page(html)
+    assert "LIME: exact and sampled" in html
+    crosses = re.findall(r"M([\d.]+) [\d.]+m-3.5-3.5l7 7m-7 0l7-7", html)
+    dots = re.findall(r"M([\d.]+) [\d.]+h0", html)
+    assert len(crosses) == len(dots) == len(found["lime"].labels)
 
 
 def test_a_constant_model_has_a_page():
     model = model_for(REVIEW)
     weights = model.weights
     flat = dataclasses.replace(weights, W_v=np.zeros_like(weights.W_v), b_v=np.zeros_like(weights.b_v))
-    page = Page(report(explain(dataclasses.replace(model, weights=flat), REVIEW, ["shapley", "lime", "loo"]), runs=2))
+    page = Page(report(explain(dataclasses.replace(model, weights=flat), REVIEW, ["shapley", "lime", "loo"])))
     assert {mark for mark, _ in page.words if mark} == set()

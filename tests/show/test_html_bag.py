@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag
+from attn_closed_form.show.html import report
 from attn_closed_form.show.palette import FOR
-from attn_closed_form.show.report import report
-from attn_closed_form.show.report_bag import bag_report
 from tests.bags import bag_model, slide
 from tests.texts import HOSTILE
 
@@ -47,20 +46,20 @@ def test_pictures_are_the_tiles(found):
 
 
 def test_the_numbers_are_the_scores(found):
-    page = bag_report(found)
+    page = report(found)
     scores, weight = found["shapley"].scores, found["alpha-mean"].scores
     best = int(np.argmax(scores))
     assert f"{scores[best]:+#.3g}" in page and f"{weight[best]:.2%}" in page
     against = sum(weight[scores < 0]) / sum(weight)
     assert f"<dd>{against:.1%}</dd>" in page
     up, down = scores[scores > 0], scores[scores < 0]
-    assert f"{up.sum():+.4f} from the {up.size} instances that speak for it and {down.sum():+.4f} from the" in page
+    assert f"{up.sum():+.4f} from the {up.size} instances that support it and {down.sum():+.4f} from the" in page
     assert "slide 7" in page and "explained: tumour" in page and f"{found.prediction:+.4f}" in page
 
 
 def test_a_bag_without_coordinates_has_tables_but_no_map():
     found = bag_model().explain(np.random.default_rng(0).normal(size=(7, 5)), ["shapley"])
-    page = bag_report(found)
+    page = report(found)
     assert "<img" not in page and "The strongest instances" in page and "What attention does not tell" in page
 
 
@@ -70,7 +69,7 @@ def test_names_of_strangers_stay_text(text):
     ids = tuple(f"{text}{i}" for i in range(12))
     model = bag_model(outputs=("normal", text or "empty"))
     found = model.explain(Bag(bag.features, bag.coords, ids, bag.attrs), ["shapley"], output=1)
-    page = Page(bag_report(found))
+    page = Page(report(found))
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "iframe", "object", "a", "link"})
     assert all(attrs["src"].startswith("data:image/png") for tag, attrs in page.tags if tag == "img")
     assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
@@ -86,4 +85,4 @@ def test_a_notebook_shows_the_maps_or_the_tables(found):
 
 def test_a_large_bag_makes_a_small_page():
     found = bag_model().explain(slide(60, 50), ["shapley"], output="tumour")
-    assert len(bag_report(found)) < 60_000
+    assert len(report(found)) < 60_000

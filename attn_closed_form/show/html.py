@@ -1,0 +1,615 @@
+"""Reports as one HTML file: self-contained, escaped, light, readable on a phone, by the color-blind and offline.
+
+`report` puts the answer first: what the model predicts, the text colored by the exact Shapley values, how the words add
+up, and the reasons. What the other methods say follows, folded, by family. A bag gets its signed map beside attention,
+the strongest instances, and where the two differ. `fragment` and `notebook` make what a notebook cell shows.
+
+There is no font, no picture file, no library and no network: figures are inline SVG, drawn from `figures.py` with one
+decimal and many marks in one path, and maps are PNG files inside the page. Style and script are files in `static/`.
+Colors are laid over the page with opacity, so the same rules serve light and dark pages. Words against the prediction
+are also underlined, so that a gray print still shows the sign.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from .._arrays import spearman
+from .._types import Ids
+from ..explanations.explain import for_output
+from ..explanations.explanation import Explanation, Explanations
+from ..files.atomic import replacing
+from .figures import (
+    MOST_CLASSES,
+    AttentionStrips,
+    LimeSpread,
+    SlalomPlane,
+    Waterfall,
+    attention_strips,
+    class_bars,
+    colored_text,
+    leader,
+    lime_spread,
+    method_rows,
+    names,
+    sampling,
+    slalom_plane,
+    strongest_players,
+    verdict,
+    waterfall,
+)
+from .maps import ZERO, HeatMap, bag_name, disagreement, heat_maps, player_attention, player_places, strongest
+from .palette import AGAINST, FOR, OPACITY, UNSIGNED, css
+from .sanitize import elide, escape, script_json
+
+# Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
+LONGEST_WORD = 60
+LONGEST_GAP = 48
+LONGEST_REASON = 400
+MOST_SENTENCES = 40
+# Players in each table of a bag.
+TOP = 10
+# Models whose units are instances of a bag get the report of a bag, with a map instead of a text.
+BAG_GROUPING = "instances"
+REFERENCES = (
+    "Lopardo, Precioso, Garreau: Attention Meets Post-hoc Interpretability: A Mathematical Perspective, ICML 2024 "
+    "(arXiv 2402.03485)",
+    "Leemann, Fastowski, Pfeiffer, Kasneci: Attention Mechanisms Don't Learn Additive Models, 2025 (arXiv 2405.13536)",
+    "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017 (arXiv 1703.01365)",
+)
+
+
+def _static(name: str) -> str:
+    return (files(__package__) / "static" / name).read_text(encoding="utf-8").strip()
+
+
+@cache
+def words_css() -> str:
+    """What a notebook cell, the report and the page share: the palette, and the words with their colors.
+
+    >>> "--for:rgb(213,94,0)" in words_css()
+    True
+    """
+    palette = {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}
+    variables = ";".join(f"--{name}:{css(color)}" for name, color in palette.items())
+    rules = [f".acf{{{variables}}}", _static("words.css")]
+    for letter, color in (("p", FOR), ("n", AGAINST), ("u", UNSIGNED)):
+        for level, opacity in enumerate(OPACITY[1:], 1):
+            line = f";box-shadow:inset 0 -{1 + level // 2}px {css(color)}" if letter == "n" else ""
+            rules.append(f".acf .{letter}{level}{{background:{css(color, opacity)}{line}}}")
+    return "\n".join(rules)
+
+
+@cache
+def _page_css() -> str:
+    return f"{words_css()}\n{_static('report.css')}"
+
+
+@cache
+def _script() -> str:
+    lines = _static("report.js").splitlines()
+    return "\n".join(line.strip() for line in lines if not line.startswith("//"))
+
+
+def write_page(path: str | os.PathLike[str], page: str) -> None:
+    """Write a page as UTF-8, whole or not at all."""
+    with replacing(path) as partial:
+        partial.write_text(page, encoding="utf-8")
+
+
+def fragment(explanations: Sequence[Explanation]) -> str:
+    """The words colored by each explanation, with the numbers on hover: what a notebook shows.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> page = fragment([load_demo_model().explain("<b>fine</b>", "shapley")["shapley"]])
+    >>> "<b>fine" in page, "&lt;b&gt;" in page
+    (False, True)
+    """
+    first = explanations[0]
+    if _is_bag(first):
+        return _bag_fragment(Explanations(first.evidence, {e.method: e for e in explanations}))
+    base = f"{first.output} {first.prediction:+.4f}, {first.evidence.absent_value:+.4f} with every player absent"
+    note = "orange raises it, blue (underlined) lowers it, gray has no sign"
+    rows = [(e.title, f"{e.info.summary}; {e.info.accuracy}", e) for e in explanations]
+    shown = f"<p>{escape(base)}; {note}</p>{_words_table(rows, hover=True)}"
+    return f'<style>{words_css()}</style><div class="acf">{shown}</div>'
+
+
+def notebook(explanations: Explanations) -> str:
+    """What a notebook shows: the answer, then the words colored by each method; of a bag, its maps."""
+    if _is_bag(explanations):
+        return _bag_fragment(explanations)
+    rows = fragment(list(explanations.values())) if len(explanations) > 1 else ""
+    # The rules of the page must not reach the notebook around the cell.
+    style = f"{words_css()}\n@scope(.acf-cell){{{_page_css()}}}"
+    return f'<style>{style}</style><div class="acf acf-cell">{_answer(explanations)}{rows}</div>'
+
+
+def report(explanations: Explanations, method: str | None = None) -> str:
+    """One HTML page about one input: a view of what `explain` returned.
+
+    Parameters
+    ----------
+    explanations : what `explain` returned
+    method : of a bag, whose scores the map and the tables show; default Shapley values
+
+    Returns
+    -------
+    The page; write it to a file as UTF-8
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> page = report(load_demo_model().explain("A fine film"))
+    >>> page.startswith("<!doctype html>"), len(page.encode()) < 50_000
+    (True, True)
+    """
+    if _is_bag(explanations):
+        title = f"{bag_name(explanations)}: explanation report"
+        return _page(title, f"{_page_css()}\n{_static('bag.css')}", _bag_body(explanations, method))
+    parts = [_answer(explanations)]
+    if len(explanations) > 1:
+        parts += [_methods(explanations), _numbers(explanations), _figures(explanations)]
+    parts.append(_details("What was explained, and how", _facts(explanations) + _list(REFERENCES)))
+    data = f'<script type="application/json" id="data">{script_json(_data(explanations))}</script>'
+    live = f'<div id="tip" aria-live="polite"></div>{data}<script>{_script()}</script>'
+    return _page("Explanation report", _page_css(), "".join(parts) + live)
+
+
+def _is_bag(explanations: Explanation | Explanations) -> bool:
+    return explanations.evidence.model.groupings[0] == BAG_GROUPING
+
+
+def _page(title: str, style: str, body: str) -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<title>{escape(title, 100)}</title><style>{style}</style></head><body class="acf">{body}</body></html>\n'
+    )
+
+
+def _details(title: str, body: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>{body}</details>"
+
+
+def _section(title: str, note: str, body: str, heading: str = "h3") -> str:
+    return f'<section><{heading}>{escape(title)}</{heading}><p class="note">{escape(note)}</p>{body}</section>'
+
+
+def _number(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def _list(items: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
+
+
+def _table(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
+    """A table of numbers: the first column names the rows."""
+    names_of_columns = "".join(f"<th scope=col>{escape(name)}</th>" for name in head)
+    body = "".join(
+        f"<tr><th scope=row>{escape(name, 24)}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+        for name, cells in rows
+    )
+    return (
+        '<div class="scroll" tabindex=0><table class="n">'
+        f"<thead><tr>{names_of_columns}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+# ---- the answer: verdict, classes, colored text, waterfall, reasons, sentences ----
+
+
+def _answer(explanations: Explanations) -> str:
+    e, said = leader(explanations), verdict(explanations)
+    name, _, logit = said.sentence().partition(" (")
+    parts = [f"<h1>{escape(name)} <small>{escape(logit.rstrip(')'))}</small></h1>", _classes(explanations)]
+    note = f"Colored by {escape(e.title)}: orange raises {escape(e.output)}, blue (underlined) lowers it"
+    if e.info.kind != "signed":
+        note = f"Colored by {escape(e.title)}, which has no sign"
+    note += "; stronger is darker. Hover, tap or use the arrow keys on a word for its numbers."
+    if any(e.unknown):
+        note += " Dotted words are not in the vocabulary: the model cannot tell them apart."
+    parts.append(f'<div class="text live" dir="auto">{_colored(e, hover=False)}</div><p class="note">{note}</p>')
+    fit = explanations.evidence.fit
+    if fit is not None:
+        parts += [f'<p class="note"><b>{escape(text)}</b></p>' for text in fit.sentences()]
+    if e.method == "shapley":
+        what = "the logit" if fit is None else f"the {fit.name}"
+        missed = "" if fit is None else " The last bar is what the fit misses of the model's output."
+        exact = (
+            f"Exact Shapley values of {what}, each guaranteed to {e.error:.0e}: they add up from the prediction with "
+            f"every player absent to the whole one.{missed}"
+        )
+        parts.append(f'<h2>How it adds up</h2><p class="note">{escape(exact)}</p>{_waterfall(waterfall(e))}')
+        parts += [_why(explanations), _other_classes(explanations)]
+    return "".join(parts)
+
+
+def _colored(e: Explanation, hover: bool) -> str:
+    """The text with one <i> per seen unit; what is not seen is counted at the end, not shown again and again."""
+    text, parts = colored_text(e), []
+    for piece in text.pieces:
+        j = piece.player
+        if j is None:
+            parts.append(escape(piece.text, LONGEST_GAP))
+            continue
+        level = text.levels[j]
+        classes = [f"{'u' if not text.signed else 'p' if level > 0 else 'n'}{abs(level)}"] if level else []
+        classes += ["k"] if text.unknown[j] else []
+        mark = f' class="{" ".join(classes)}"' if len(classes) > 1 else f" class={classes[0]}" if classes else ""
+        if hover:
+            mark += f' title="{e.scores[j]:.4g}{", not in the vocabulary" if text.unknown[j] else ""}"'
+        parts.append(f"<i{mark}>{escape(piece.text, LONGEST_WORD)}</i>")
+    unseen = f" <small>… {text.unseen:,} more not seen</small>"
+    return "".join(parts) + (unseen if text.unseen else escape(text.tail, LONGEST_GAP))
+
+
+def _words_table(rows: Iterable[tuple[str, str, Explanation]], hover: bool) -> str:
+    body = "".join(
+        f'<tr><th scope=row title="{escape(tip)}">{escape(label)}</th><td dir="auto">{_colored(e, hover)}</td></tr>'
+        for label, tip, e in rows
+    )
+    return f'<table class="words"><tbody>{body}</tbody></table>'
+
+
+def _classes(explanations: Explanations) -> str:
+    """A bar per class, the most probable first."""
+    figure = class_bars(explanations)
+    if figure is None:
+        return ""
+    rows = []
+    for bar in figure.bars:
+        tag, share = "b" if bar.classes == 1 else "span", f"{100 * bar.probability:.1f}"
+        rows.append(
+            f'<{tag}>{escape(bar.name, 30)}</{tag}><div><span style="width:{share}%"></span></div>'
+            f'<span class="v">{share} %</span>'
+        )
+    return f'<div class="classes">{"".join(rows)}</div>'
+
+
+def _other_classes(explanations: Explanations) -> str:
+    """A switch to the other classes: one can be open at a time, each with its words and its waterfall."""
+    chances = explanations.probabilities or {}
+    if len(explanations.evidence.logits) < 2 or explanations.output not in chances:
+        return ""
+    ranked = sorted(chances, key=lambda name: -chances[name])[:MOST_CLASSES]
+    parts = []
+    for name in (name for name in ranked if name != explanations.output):
+        e = for_output(explanations, name)["shapley"]
+        title = f"{escape(name, 30)}, {100 * chances[name]:.1f} % (logit {e.prediction:+.4f})"
+        body = f'<div class="text live" dir="auto">{_colored(e, hover=True)}</div>{_waterfall(waterfall(e))}'
+        parts.append(f"<details name=class><summary>{title}</summary>{body}</details>")
+    return f"<h2>The other classes</h2>{''.join(parts)}"
+
+
+def _why(explanations: Explanations) -> str:
+    """Certified reasons, and what each sentence contributes."""
+    reasons = "".join(f"<li>{escape(text, LONGEST_REASON)}</li>" for text in explanations.reasons().sentences())
+    fit = explanations.evidence.fit
+    of = "" if fit is None else f", of the {fit.name} and not of the model"
+    parts = [f'<h2>Certified reasons{escape(of)}</h2><ul class="reasons">{reasons}</ul>']
+    if explanations.evidence.units.text is not None:
+        sentences = explanations.sentences()
+        if 1 < len(sentences.labels) <= MOST_SENTENCES:
+            rows = "".join(
+                f"<tr><td>{score:+.4f}</td><td dir=auto>{escape(label, LONGEST_REASON)}</td></tr>"
+                for label, score in zip(sentences.labels, sentences.scores, strict=True)
+            )
+            note = "Owen values: the words of a sentence come and go together, and add up to its score."
+            parts.append(f'<h2>Sentences</h2><p class="note">{note}</p><table class="s"><tbody>{rows}</tbody></table>')
+    return "".join(parts)
+
+
+# ---- what the other methods say, the numbers, and what was explained ----
+
+
+def _methods(explanations: Explanations) -> str:
+    parts = []
+    for family in method_rows(explanations).families:
+        rows = ((row.title, row.summary, explanations[row.methods[0]]) for row in family.rows)
+        table = f'<div class="live">{_words_table(rows, hover=False)}</div>'
+        parts.append(_section(family.title, family.meaning, table))
+    return _details("What other methods say", "".join(parts))
+
+
+def _numbers(explanations: Explanations) -> str:
+    rows, shown, order = list(explanations.values()), names(explanations.evidence), strongest_players(explanations)
+    table = _table(
+        ["", *(e.title for e in rows)], ((shown[j], [_number(f"{e.scores[j]:.3g}") for e in rows]) for j in order)
+    )
+    things, title = explanations.evidence.settings.players, leader(explanations).title
+    note = f"The {len(order)} strongest {things} by {title}; scroll sideways for more methods."
+    return _details("The numbers", f'<p class="note">{escape(note)}</p>{table}')
+
+
+def _figures(explanations: Explanations) -> str:
+    """The SLALOM plane, the spread of LIME if sampled LIME was asked for, and the attention of the heads."""
+    sections = []
+    plane = slalom_plane(explanations)
+    if plane is not None:
+        note = "What a player says (value) against how loudly it says it (importance). Those at the right decide."
+        sections.append(_section("SLALOM plane", note, _slalom_plane(plane)))
+    if {"lime", "lime-sampled"} <= set(explanations) and explanations.evidence.fit is None:
+        spread = lime_spread(explanations, 1)
+        note = (
+            "Crosses: what LIME (bow=False) converges to. Dots: one run of 5000 samples with twice its standard error, "
+            f"off by up to {spread.off:.1%} of the largest coefficient."
+        )
+        sections.append(_section("LIME: exact and sampled", note, _lime_spread(spread)))
+    parts = [_details("Figures", f'<div class="two">{"".join(sections)}</div>')] if sections else []
+    strips = attention_strips(explanations) if {"alpha-mean", "alpha-max"} & set(explanations) else None
+    if strips is not None:
+        note = "Where each head looks, from the first unit to the last; shades are square roots."
+        parts.append(_details("Attention heads", f'<p class="note">{note}</p>{_attention_strips(strips)}'))
+    return "".join(parts)
+
+
+def _facts(explanations: Explanations) -> str:
+    """What was explained, in a few plain lines, and what each method is."""
+    evidence = explanations.evidence
+    units, settings = evidence.units, evidence.settings
+    errors = [e.error for e in explanations.values() if e.error is not None]
+    read = f"{len(units.labels):,} of {len(units.labels) + len(units.unseen):,}"
+    lines = [
+        f"Explained: the logit of {settings.output}, {evidence.prediction:+.4f}; with every player absent "
+        f"{evidence.absent_value:+.4f}.",
+        f"Units read: {read}; players: {len(evidence.labels):,} {settings.players}; an absent player is "
+        + ("replaced by [UNK]." if settings.absent == "unk" else f"{settings.absent}."),
+    ]
+    if evidence.fit is not None:
+        lines += [*evidence.fit.sentences(), *filter(None, map(sampling, explanations.values()))]
+    if errors:
+        lines.append(f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}.")
+    return "".join(f"<p>{escape(line)}</p>" for line in lines) + _summaries(explanations)
+
+
+def _summaries(explanations: Explanations) -> str:
+    return _list(f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values())
+
+
+def _data(explanations: Explanations) -> dict[str, Any]:
+    """Scores to four digits, for the panel that follows the pointer."""
+    rows = list(explanations.values())
+    return {
+        "labels": [e.title for e in rows],
+        "signed": [int(e.info.kind == "signed") for e in rows],
+        "players": [elide(name, LONGEST_WORD) for name in names(explanations.evidence)],
+        "player": [place.player for place in rows[0].occurrences],
+        "scores": [[float(f"{score:.4g}") for score in e.scores] for e in rows],
+    }
+
+
+# ---- figures as SVG: a box of dots around unit coordinates, y downwards ----
+
+
+class _Box:
+    """Where a figure is drawn: unit coordinates become dots inside margins."""
+
+    def __init__(self, width: float, height: float, left: float, right: float, top: float, bottom: float) -> None:
+        self.width, self.height = width, height
+        self.left, self.top, self.right, self.bottom = left, top, width - right, height - bottom
+
+    def x(self, unit: float) -> float:
+        return self.left + unit * (self.right - self.left)
+
+    def y(self, unit: float) -> float:
+        return self.bottom - unit * (self.bottom - self.top)
+
+    def svg(self, body: Iterable[str], label: str) -> str:
+        return _svg(self.width, self.height, body, label)
+
+
+def _svg(width: float, height: float, body: Iterable[str], label: str, extra: str = "") -> str:
+    size = f'viewBox="0 0 {width:g} {height:g}"'
+    return f'<svg {size} role="img" aria-label="{escape(label)}"{extra}>{"".join(body)}</svg>'
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", extra: str = "") -> str:
+    where = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{where}{extra}>{text}</text>'
+
+
+def _waterfall(figure: Waterfall) -> str:
+    row = 20
+    box = _Box(600, row * len(figure.steps) + 6, 150, 70, 0, 0)
+    body = [f'<path class="a" d="M{box.x(figure.steps[0].left):.1f} 0V{box.height}"/>']
+    for i, step in enumerate(figure.steps):
+        y, x0, x1 = row * i + 3, box.x(step.left), box.x(step.right)
+        bold = "" if step.players else ' font-weight="600"'
+        if step.players:
+            color = css(FOR if step.change > 0 else AGAINST)
+            body.append(f'<path fill="{color}" d="M{x0:.1f} {y}H{max(x1, x0 + 1):.1f}v{row - 6}H{x0:.1f}z"/>')
+        else:
+            body.append(f'<path stroke="currentColor" stroke-width="2" d="M{x0:.1f} {y - 1}v{row - 4}"/>')
+        body.append(_text(box.left - 8, y + 11, escape(step.label, 22), "end", bold))
+        body.append(_text(x1 + 6, y + 11, f"{step.shown:+.3f}", extra=bold))
+    first, last = figure.steps[0].end, figure.steps[-1].end
+    return box.svg(body, f"How {figure.players} players add up from {first:+.3f} to {last:+.3f}")
+
+
+def _slalom_plane(figure: SlalomPlane) -> str:
+    box = _Box(480, 340, 44, 8, 8, 34)
+    axes = f"M{box.left} {box.y(figure.zero):.1f}H{box.right}M{box.left} {box.top}V{box.bottom}H{box.right}"
+    body = [f'<path class="a" d="{axes}"/>']
+    body += [_text(box.x(tick.at), box.bottom + 14, f"{tick.number:g}", "middle") for tick in figure.x_ticks]
+    body += [_text(box.left - 5, box.y(tick.at) + 4, f"{tick.number:g}", "end") for tick in figure.y_ticks]
+    body.append(_text((box.left + box.width) / 2, box.height - 4, "importance s (log weight)", "middle"))
+    body.append(f'<text transform="translate(10 {box.height / 2}) rotate(-90)" text-anchor="middle">value v</text>')
+    for positive, color in ((True, FOR), (False, AGAINST)):
+        circles = "".join(
+            f'<circle cx="{box.x(point.x):.1f}" cy="{box.y(point.y):.1f}" r="4"><title>{escape(point.name, 40)} '
+            f"s={point.importance:.3g} v={point.value:.3g}</title></circle>"
+            for point in figure.points
+            if (point.value >= 0) == positive
+        )
+        body.append(f'<g class="f" fill="{css(color)}">{circles}</g>')
+    body += [_text(box.x(label.x), box.y(label.y), escape(label.text), label.anchor) for label in figure.labels]
+    return box.svg(body, "Value of each word against its importance")
+
+
+def _lime_spread(figure: LimeSpread) -> str:
+    """Figure 4 of Lopardo et al. 2024 on its side: dots and a range for what is sampled, a cross for the limit."""
+    row, scale = 17, figure.scale
+    box = _Box(480, 36 + row * len(figure.rows), 118, 12, 6, 30)
+
+    def at(value: float) -> str:
+        return f"{box.x(scale.unit(value)):.1f}"
+
+    body = [f'<path class="a" d="M{at(0)} {box.top}V{box.bottom}M{box.left} {box.bottom}H{box.right}"/>']
+    body += [_text(box.x(scale.unit(tick)), box.bottom + 14, f"{tick:g}", "middle") for tick in scale.ticks]
+    ranges, dots, crosses = [], [], []
+    for i, player in enumerate(figure.rows):
+        y = box.top + row * i + row / 2
+        ranges.append(f"M{at(player.low)} {y:g}H{at(player.high)}")
+        dots += [f"M{at(run)} {y:g}h0" for run in player.runs]
+        crosses.append(f"M{at(player.exact)} {y:g}m-3.5-3.5l7 7m-7 0l7-7")
+        tip = f"{escape(player.name, 60)}: exact {player.exact:.4g}, sampled {player.low:.4g} to {player.high:.4g}"
+        body.append(_text(box.left - 6, y + 4, f"{escape(player.name, 17)}<title>{tip}</title>", "end"))
+    blue = css(AGAINST)
+    body.append(f'<path d="{"".join(ranges)}" stroke="{blue}" stroke-opacity=".35" stroke-width="5"/>')
+    dotted = f'stroke="{blue}" stroke-opacity=".8" stroke-width="5" stroke-linecap="round"'
+    body.append(f'<path d="{"".join(dots)}" {dotted}/>')
+    body.append(f'<path d="{"".join(crosses)}" stroke="{css(FOR)}" stroke-width="1.8" fill="none"/>')
+    body.append(_text((box.left + box.width) / 2, box.height - 3, "LIME coefficient", "middle"))
+    return box.svg(body, "Exact LIME coefficients over the spread of sampled ones")
+
+
+def _attention_strips(figure: AttentionStrips) -> str:
+    out = []
+    for i, strip in enumerate(figure.strips, 1):
+        shades, paths = np.array(strip.shades), []
+        for level in range(1, 9):
+            cells = "".join(f"M{t} 0h1v1h-1z" for t in np.flatnonzero(shades == level))
+            if cells:
+                paths.append(f'<path fill="currentColor" fill-opacity="{level / 8:.3g}" d="{cells}"/>')
+        named = ", ".join(f"{escape(word, 24)} {weight:.3f}" for word, weight in strip.strongest)
+        share = f"; background {strip.background:.3f}" if strip.background > 5e-4 else ""
+        drawn = _svg(len(shades), 1, paths, f"Attention of head {i}", ' preserveAspectRatio="none"')
+        out.append(f'<div class="head"><span><b>head {i}</b>: {named}{share}</span>{drawn}</div>')
+    return "".join(out)
+
+
+# ---- the report of a bag ----
+
+
+def _bag_fragment(explanations: Explanations) -> str:
+    """The maps of a bag alone, or its strongest instances if it has no coordinates: what a notebook shows."""
+    coords, e = explanations.evidence.units.coords, leader(explanations)
+    body = _strongest(explanations, e) if coords is None else _maps(explanations, e)
+    title = f"{e.output} {e.prediction:+.4f}, {explanations.evidence.absent_value:+.4f} for the empty bag"
+    return f'<style>{_static("bag.css")}</style><div class="acf"><p>{escape(title)}</p>{body}</div>'
+
+
+def _bag_body(explanations: Explanations, method: str | None) -> str:
+    e, evidence = leader(explanations, method), explanations.evidence
+    parts = [f"<h1>{escape(bag_name(explanations), 80)}</h1>", f'<p class="verdict">{escape(_bag_verdict(e))}</p>']
+    facts = {f"explained: {e.output}": f"{e.prediction:+.4f}"}
+    bars = class_bars(explanations)
+    facts |= {f"probability of {bar.name}": f"{bar.probability:.1%}" for bar in ([] if bars is None else bars.bars)}
+    facts |= {
+        "for the empty bag": f"{evidence.absent_value:+.4f}",
+        "instances": f"{len(evidence.units.labels):,}",
+        "guaranteed error": "–" if e.error is None else f"≤ {e.error:.1e}",
+    }
+    if evidence.game.d != len(evidence.units.labels):
+        facts["players"] = f"{evidence.game.d:,} {evidence.settings.players}"
+    parts.append(_cards(facts))
+    if evidence.units.coords is not None:
+        parts.append(_maps(explanations, e))
+    parts += [_strongest(explanations, e), _differences(explanations, e)]
+    others = [(o.info.label, [_correlation(spearman(o.scores, e.scores))]) for o in explanations.values() if o is not e]
+    if others:
+        note = f"Spearman's rank correlation of each method's scores with those of {e.info.label}."
+        parts.append(_section("Other methods", note, _table([], others), "h2"))
+    note = "An absent instance is deleted from the bag. The value of the empty bag is the bias of the last layer."
+    parts.append(_details("The methods", f"<p>{note}</p>{_summaries(explanations)}"))
+    return "".join(parts)
+
+
+def _bag_verdict(e: Explanation) -> str:
+    """How the prediction comes about, in one sentence."""
+    what, base = f"{e.output} gets {e.prediction:+.4f}", e.evidence.absent_value
+    if e.method != "shapley":
+        return f"{what}, and {base:+.4f} for the empty bag."
+    up, down = e.scores[e.scores > 0], e.scores[e.scores < 0]
+    return (
+        f"{what}: {base:+.4f} for the empty bag, {up.sum():+.4f} from the {up.size:,} {e.evidence.settings.players} "
+        f"that support it and {down.sum():+.4f} from the {down.size:,} that oppose it."
+    )
+
+
+def _cards(facts: dict[str, str]) -> str:
+    cards = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    return f'<dl class="facts">{cards}</dl>'
+
+
+def _maps(explanations: Explanations, e: Explanation) -> str:
+    note = "Tiles as they lie on the slide, nothing smoothed. "
+    if e.info.kind == "signed":
+        note += f"Orange supports {e.output}, blue opposes it, gray does neither; "
+    note += "attention has neither sign nor class. The colors end at the 99.5th percentile."
+    maps = "".join(_map(figure) for figure in heat_maps([explanations], e.method))
+    return _section("Map", note, f'<div class="maps">{maps}</div>', "h2")
+
+
+def _map(figure: HeatMap) -> str:
+    data = figure.to_dict()
+    shades = ",".join(css(color) for color in ((AGAINST, ZERO, FOR) if figure.signed else (ZERO, UNSIGNED)))
+    low, middle = (_number(f"{data['low']:.2g}"), "0") if figure.signed else ("0", "")
+    return (
+        f'<figure><figcaption>{escape(figure.title)}</figcaption><img alt="{escape(figure.title)}, one cell per tile" '
+        f'src="{data["image"]}"><div class="scale"><b style="background:linear-gradient(90deg,{shades})"></b>'
+        f"<span>{low}</span><span>{middle}</span><span>{figure.end:.2g}</span></div></figure>"
+    )
+
+
+def _strongest(explanations: Explanations, e: Explanation) -> str:
+    best, worst = strongest(e.scores, TOP)
+    note = f"At most {TOP} on each side, with the share of the attention that each gets."
+    tables = "".join(
+        f"<section><h3>{escape(title)}</h3>{_players(explanations, e, players)}</section>"
+        for title, players in ((f"For {e.output}", best), (f"Against {e.output}", worst))
+    )
+    return _section("The strongest instances", note, f'<div class="two">{tables}</div>', "h2")
+
+
+def _players(explanations: Explanations, e: Explanation, players: Ids) -> str:
+    """A table of some players: name, place, score and attention."""
+    weight, (_, corners) = player_attention(explanations), player_places(explanations)
+    if not len(players):
+        return "<p>None.</p>"
+    head = ["", *([] if corners is None else ["x", "y"]), e.info.label, *([] if weight is None else ["attention"])]
+    rows = []
+    for j in players:
+        cells = [] if corners is None else [_number(f"{corners[j, 0]:.0f}"), _number(f"{corners[j, 1]:.0f}")]
+        cells += [_number(f"{e.scores[j]:+#.3g}"), *([] if weight is None else [f"{weight[j]:.2%}"])]
+        rows.append((e.labels[j], cells))
+    return _table(head, rows)
+
+
+def _differences(explanations: Explanations, e: Explanation) -> str:
+    gap, weight = disagreement(explanations, e.method), player_attention(explanations)
+    if gap is None or weight is None or e.info.kind != "signed":
+        return ""
+    facts = {
+        f"attention on instances that oppose {e.output}": f"{gap.attention_against:.1%}",
+        "rank correlation of attention and scores": _correlation(gap.correlation),
+        "rank correlation of attention and magnitudes": _correlation(gap.magnitude_correlation),
+    }
+    attended = np.argsort(-weight, kind="stable")[:TOP]
+    against = int((e.scores[attended] < 0).sum())
+    told = f"Of the {len(attended)} most attended, {against} oppose{'s' if against == 1 else ''} {e.output}:"
+    note = f"Attention tells how much an instance counts, not for what. {e.info.label} scores have sign and class."
+    body = f"{_cards(facts)}<p>{escape(told)}</p>{_players(explanations, e, attended)}"
+    return _section("What attention does not tell", note, body, "h2")
+
+
+def _correlation(value: float) -> str:
+    return "–" if np.isnan(value) else _number(f"{value:+.2f}")

@@ -1,0 +1,207 @@
+"""The data of the figures: places, signs, orders and sums, before any view draws them."""
+
+import json
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from attn_closed_form import METHODS, explain, load_demo_model
+from attn_closed_form.show import figures
+from attn_closed_form.show.figures import (
+    LETTER,
+    LINE,
+    PLANE,
+    Scale,
+    attention_strips,
+    class_bars,
+    colored_text,
+    figures_of,
+    lime_spread,
+    method_rows,
+    names,
+    partners,
+    removal,
+    slalom_plane,
+    strongest_players,
+    waterfall,
+)
+from attn_closed_form.show.palette import levels
+from tests.texts import HOSTILE, REVIEW, long_text, model_for
+
+
+@pytest.fixture(scope="module")
+def found():
+    return explain(model_for(REVIEW, K=3), REVIEW, [*METHODS])
+
+
+def test_scales_hold_their_values_and_their_ticks_are_round_and_inside():
+    for low, high in [(-1e-9, 3e-9), (0.0, 1.0), (-123.0, 4567.0), (1.0, 1.0), (0.0, 0.0)]:
+        scale = Scale.around([low, high], 0.07)
+        assert scale.low < low and scale.high > high and 0 < scale.unit(low) <= scale.unit(high) < 1
+        assert 1 <= len(scale.ticks) <= 9 and all(scale.low - 1e-12 <= tick <= scale.high for tick in scale.ticks)
+    assert Scale.around([-0.7, 2.2]).ticks == (-0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
+
+
+@pytest.mark.parametrize("top", [1, 3, 10, 100])
+def test_a_waterfall_goes_from_nobody_to_the_prediction_without_a_gap(found, top):
+    e = found["shapley"]
+    steps = waterfall(e, top).steps
+    assert steps[0].end == e.base_value and steps[-1].end == e.prediction and steps[0].label == "no word known"
+    assert steps[-1].label == e.output and sum(step.players for step in steps) == len(e.scores)
+    for before, after in pairwise(steps[:-1]):
+        assert after.start == before.end
+    assert steps[-2].end == pytest.approx(e.prediction, abs=1e-9)
+    order = np.argsort(-np.abs(e.scores), kind="stable")
+    for step, j in zip(steps[1:], order[:top], strict=False):
+        assert step.label == e.labels[j] and step.shown == pytest.approx(e.scores[j], abs=1e-12)
+    for step in steps:
+        assert 0 <= step.left <= step.right <= 1
+    lengths = [step.right - step.left for step in steps[1:-1]]
+    assert np.allclose(np.array(lengths) * (max(s.end for s in steps) - min(s.end for s in steps)),
+                       [abs(step.shown) for step in steps[1:-1]])  # fmt: skip
+
+
+def test_the_waterfall_of_a_fit_ends_before_what_the_fit_misses(found, monkeypatch):
+    fit = SimpleNamespace(at_text=0.25, name="fit")
+    monkeypatch.setitem(found.evidence.__dict__, "fit", fit)
+    e = found["shapley"]
+    *_, others, missed, last = waterfall(e, 2).steps
+    assert others.players == len(e.scores) - 2 and others.end == missed.start == e.prediction - 0.25
+    assert missed.label == "what the fit misses" and missed.shown == 0.25 and missed.end == last.end == e.prediction
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_pieces_and_tail_are_the_text(name):
+    e = explain(model_for("fine film bad"), HOSTILE[name], "shapley")["shapley"]
+    text = colored_text(e)
+    assert "".join(piece.text for piece in text.pieces) + text.tail == e.text
+    assert [piece.player for piece in text.pieces if piece.player is not None] == [p.player for p in e.occurrences]
+
+
+def test_levels_have_the_sign_of_the_scores(found):
+    for e in found.values():
+        text = colored_text(e)
+        assert text.signed == (e.info.kind == "signed")
+        for level, score in zip(text.levels, e.scores, strict=True):
+            assert level == 0 or e.info.kind == "log" or np.sign(level) == np.sign(score)
+
+
+def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards(found):
+    plane = slalom_plane(found)
+    value, importance = found["slalom-value"].scores, found["slalom-importance"].scores
+    x, y = np.array([(point.x, point.y) for point in plane.points]).T
+    assert np.corrcoef(x, importance)[0, 1] > 1 - 1e-12 and np.corrcoef(y, value)[0, 1] > 1 - 1e-12
+    assert 0 < x.min() < x.max() < 1 and 0 < y.min() < y.max() < 1
+    assert ((y > plane.zero) == (value > 0)).all()
+    for scale, ticks in ((plane.x, plane.x_ticks), (plane.y, plane.y_ticks)):
+        assert [tick.at for tick in ticks] == pytest.approx([scale.unit(tick.number) for tick in ticks])
+    assert slalom_plane(explain(model_for(REVIEW), REVIEW, "shapley")) is None
+
+
+def test_labels_of_the_plane_cover_no_label_and_no_point():
+    text = long_text(60)
+    plane = slalom_plane(explain(model_for(text, T_max=64), text))
+    assert 5 < len(plane.labels) <= figures.MOST_LABELS
+    boxes = []
+    for label in plane.labels:
+        width = LETTER * len(label.text) / PLANE[0]
+        left = label.x if label.anchor == "start" else label.x - width
+        boxes.append((left, label.y, left + width, label.y + 0.7 * LINE / PLANE[1]))
+        assert left >= 0 and left + width <= 1 and 0 <= label.y <= 1
+        point = plane.points[label.point]
+        assert (
+            abs(point.x - (left if label.anchor == "start" else left + width)) < 0.03 and abs(point.y - label.y) < 0.06
+        )
+    for i, a in enumerate(boxes):
+        for b in [*boxes[i + 1 :], *((p.x, p.y, p.x, p.y) for p in plane.points)]:
+            assert a[2] < b[0] or b[2] < a[0] or a[3] < b[1] or b[3] < a[1]
+    linear = explain(model_for(text, T_max=64), text)["slalom-linear"]
+    assert plane.labels[0].point == int(np.argmax(np.abs(linear.scores)))
+
+
+def test_classes_are_ranked_and_the_others_are_summed():
+    found = explain(model_for(REVIEW, C=9), REVIEW, "loo")
+    bars = class_bars(found).bars
+    chances = sorted(found.probabilities.values(), reverse=True)
+    assert [bar.probability for bar in bars[:6]] == chances[:6]
+    assert bars[6].name == "3 others" and bars[6].probability == pytest.approx(sum(chances[6:]))
+    assert sum(bar.probability for bar in bars) == pytest.approx(1)
+
+
+def test_lime_rows_are_the_limit_beside_its_samples(found):
+    spread = lime_spread(found, runs=3)
+    exact, runs = found["lime"].scores, np.stack([run.coef for run in found.evidence.sampled_lime(3)])
+    assert [row.player for row in spread.rows] == np.argsort(-np.abs(exact), kind="stable").tolist()
+    for row in spread.rows:
+        assert row.exact == exact[row.player] and list(row.runs) == runs[:, row.player].tolist()
+        assert (row.low, row.high) == (runs[:, row.player].min(), runs[:, row.player].max())
+        assert 0 < spread.scale.unit(row.low) <= spread.scale.unit(row.high) < 1
+    assert spread.off == pytest.approx(np.abs(runs - exact).max() / np.abs(exact).max())
+    (row, *_) = lime_spread(found, runs=1).rows
+    error = found["lime-sampled"].standard_error[row.player]
+    assert (row.low, row.high) == pytest.approx((row.runs[0] - 2 * error, row.runs[0] + 2 * error))
+
+
+def test_strips_shade_square_roots_and_name_the_background(found):
+    alpha = found.evidence.inside("attention-heads")
+    for strip, head in zip(attention_strips(found).strips, alpha, strict=True):
+        assert np.argmax(strip.shades) == np.argmax(head) and max(strip.shades) == 8
+        assert np.allclose(np.array(strip.shades) / 8, np.sqrt(head / head.max()), atol=0.0626)
+        assert strip.strongest[0][1] == head.max() and strip.background == pytest.approx(1 - head.sum())
+
+
+def test_rows_hold_every_method_once_and_share_only_equal_levels(found):
+    rows = [row for family in method_rows(found).families for row in family.rows]
+    assert sorted(name for row in rows for name in row.methods) == sorted(found)
+    for row in rows:
+        for name in row.methods:
+            e = found[name]
+            assert tuple(levels(e.strength)) == row.levels and (e.info.kind == "signed") == row.signed
+    keys = [(METHODS[row.methods[0]].family, METHODS[row.methods[0]].kind, row.levels) for row in rows]
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_removal_is_what_the_game_does_beside_what_was_forecast(found):
+    without = removal(found, [2, 0, 2])
+    e, present = found["shapley"], np.ones(found.evidence.game.d, dtype=bool)
+    present[[0, 2]] = False
+    assert without.players == (0, 2) and without.prediction == found.evidence.game.value(present)
+    assert without.change == without.prediction - found.prediction
+    by_name = {forecast.method: forecast for forecast in without.forecasts}
+    assert set(by_name) == {name for name in found if METHODS[name].forecasts}
+    assert list(by_name)[:3] == ["lime", "shapley", "slalom-linear"]
+    assert by_name["shapley"].change == pytest.approx(-(e.scores[0] + e.scores[2]))
+    assert by_name["shapley"].error == pytest.approx(by_name["shapley"].change - without.change)
+    assert without.largest == max(abs(without.change), *(abs(f.change) for f in without.forecasts))
+
+
+def test_partners_are_ranked_without_the_player_itself(found):
+    row = np.arange(found.evidence.game.d) - 2.5
+    strongest = partners(found.evidence, 0, row, top=3)
+    order = [j for j in np.argsort(-np.abs(row), kind="stable") if j != 0][:3]
+    assert [p.player for p in strongest.partners] == order and strongest.largest == abs(row[order[0]])
+
+
+def test_names_are_the_words_as_typed_where_the_model_does_not_know_them():
+    found = explain(model_for("fine film"), "Zyx fine WVU film", "loo")
+    assert names(found.evidence) == ("Zyx and other unknown words", "fine", "film")
+    found = explain(model_for("fine film"), "film fine film", "loo", players="positions")
+    assert names(found.evidence) == ("film (1)", "fine (2)", "film (3)")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_data_is_json_and_names_are_safe_on_one_line(name):
+    found = explain(model_for("fine film bad"), HOSTILE[name])
+    data = json.loads(json.dumps(figures_of(found), allow_nan=False))
+    assert not any("\x1b" in label or "\n" in label or "\u202e" in label for label in data["names"])
+    assert data["strongest"] == list(strongest_players(found)) and data["leader"] == "shapley"
+    assert len(data["slalom_plane"]["points"]) == len(data["names"])
+
+
+def test_the_verdict_is_the_most_probable_class():
+    found = load_demo_model().explain("A dull and terrible film", "shapley", output="positive")
+    headline = figures_of(found)["headline"]
+    chance = found.probabilities["negative"]
+    assert headline == f"negative, {100 * chance:.0f} % (logit of positive {found.prediction:+.4f})"
