@@ -26,29 +26,24 @@ from .models.bag import Bag
 from .models.bag_classifier import BagClassifier
 from .models.black_box import game_from_black_box
 from .models.classifier.attention import alpha_avg, alpha_max, attention, attention_matrices
-from .models.classifier.document_game import pooled_game
 from .models.classifier.files import load_weights, save_weights
 from .models.classifier.gradient import (
+    IntegratedGradients,
+    classifier_lrp,
     gradient,
     gradient_l1,
     gradient_l2,
     gradient_mean,
     gradient_times_input,
-)
-from .models.classifier.integrated_gradients import (
-    IntegratedGradients,
     integrated_gradients,
     integrated_gradients_report,
 )
-from .models.classifier.lrp import classifier_lrp
-from .models.classifier.positions import sinusoidal_positions
-from .models.classifier.predict import predict, predict_many, random_weights
-from .models.classifier.score_tables import TruncationWarning
+from .models.classifier.predict import TruncationWarning, pooled_game, predict, predict_many, random_weights
 from .models.classifier.torch_state import from_torch_state_dict
-from .models.classifier.weights import AttentionWeights
+from .models.classifier.weights import AttentionWeights, sinusoidal_positions
 from .models.mean_text import MeanPooledText
 from .models.protocol import Model, Units
-from .models.score_table import Scores
+from .models.score_table import ScoreTable
 from .models.text import Vocabulary, tokenize
 from .models.text_classifier import TextClassifier
 from .models.transformer_classifier import TransformerClassifier
@@ -77,7 +72,7 @@ __all__ = [
     "Model",
     "PooledGame",
     "Reasons",
-    "Scores",
+    "ScoreTable",
     "Settings",
     "Slalom",
     "SlalomWarning",

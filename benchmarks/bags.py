@@ -143,7 +143,7 @@ def run(cases: Iterator[Case]) -> tuple[dict[str, list[dict[str, float]]], dict[
     rng = np.random.default_rng(SEED)
     orders, errors = [], []
     for case in cases:
-        logit = float(case.model.predict_logits(case.bag)[0])
+        logit = float(case.model.predict_logits([case.bag])[0, 0])
         towards = int(logit > 0)
         explained = case.model.explain(Bag(case.bag), list(METHODS.values()), output=towards)
         game = explained.evidence.game

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_closed_form as acf
-from attn_closed_form.models.classifier.score_tables import pad
+from attn_closed_form.models.classifier.predict import pad
 from jax_model import params_from_weights
 from jax_model.device import documents as batched
 from jax_model.device import tables

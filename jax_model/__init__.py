@@ -2,7 +2,7 @@
 
 - `witness/` is P1's classifier written naively from the paper (`model.py` is its section 2, line by line), with
   autodiff for everything that `attn_closed_form` computes in closed form (`oracle.py`). It uses neither the score
-  tables (`models/classifier/score_tables.py`) nor the games, so that agreement between the two is evidence.
+  tables (`models/classifier/predict.py`) nor the games, so that agreement between the two is evidence.
 - `device/` computes explanations of batches of documents on any device. It shares quadrature rules, bounds and score
   tables with the core: agreement with the core shows that it is the same computation, not that it is right.
 - `training/` trains classifiers, with a forward pass through the score tables (`collapsed.py`) that a test holds to

@@ -160,7 +160,7 @@ def _draw_map(args: argparse.Namespace, task: BagTask, found: Explanations) -> N
     several = [found]
     if args.each_output:
         settings = {name: value for name, value in asdict(task.settings).items() if name != "output"}
-        bag = found.evidence.units.data.bag
+        bag = found.evidence.units.data
         several = list(explain_outputs(found.evidence.model, bag, task.methods, **settings).values())
     heat_map(several, args.map, thumbnail=args.thumbnail)
 

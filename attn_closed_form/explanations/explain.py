@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..models.classifier.score_tables import TruncationWarning
+from ..models.classifier.predict import TruncationWarning
 from ..models.protocol import Model, Units
 from .evidence import Evidence
 from .explanation import Explanation, Explanations
@@ -22,7 +22,7 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
 
     Parameters
     ----------
-    model : an explainable model, such as `load_demo_model()`, a `TextClassifier`, a `BagClassifier` or `Scores()`
+    model : an explainable model, such as `load_demo_model()`, a `TextClassifier`, a `BagClassifier` or `ScoreTable()`
     raw : the input in the form that the model reads: a text, a bag, a table of scores. What a text has beyond the
         model's last position is not seen (`TruncationWarning`)
     methods : a name, several, "all", or None for all that do not sample and that the model has; see `METHODS`

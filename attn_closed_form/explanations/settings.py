@@ -27,7 +27,7 @@ class Settings:
     players : what gets a score, one of the model's groupings, such as "words" or "positions"
     absent : what an absent player becomes, one of the model's absences, such as "unk" or "deleted"
     output : a class name, the index of a class, "margin:A,B" for the difference of two logits, or "odds:A" for the
-        log-odds of a class against the rest. None explains the predicted class; of a model with one logit, that logit
+        log-odds of a class against the rest. None explains the predicted class
     tol : guaranteed accuracy, relative to max|f|
     seed : of the methods that sample
 
@@ -108,48 +108,35 @@ def choose_output(
 
     >>> choose_output(("sports", "trade", "crops"), np.array([0.1, 2.0, -1.0]))
     ('trade', (0.0, 1.0, 0.0))
-    >>> choose_output(("negative", "positive"), np.array([-0.3]), "negative")
+    >>> choose_output(("negative", "positive"), np.array([-0.3]))
     ('negative', (-1.0,))
     >>> choose_output(("sports", "trade", "crops"), np.array([0.1, 2.0, -1.0]), "margin:trade,crops")
     ('trade - crops', (0.0, 1.0, -1.0))
     """
-    if isinstance(output, str) and output.startswith(MARGIN) and output not in outputs:
-        return _margin(outputs, len(logits), output)
-    if isinstance(output, str) and _is_odds(output, outputs):
-        return _odds(outputs, len(logits), output)
+    C = len(logits)
+
+    def direction(index: int) -> Array:  # a single logit is the log-odds of the last class
+        return np.eye(C)[index] if C > 1 else np.array([1.0 if index == len(outputs) - 1 else -1.0])
+
     if output is None:
-        index = len(outputs) - 1 if len(logits) == 1 else int(np.argmax(logits))
-    else:
-        index = _index(outputs, output)
-    return outputs[index], tuple(_direction(len(logits), index, len(outputs)).tolist())
-
-
-def _margin(outputs: Sequence[str], C: int, output: str) -> tuple[str, tuple[float, ...]]:
-    names = [name.strip() for name in output[len(MARGIN) :].split(",")]
-    if len(names) != 2:
-        raise ValueError(f"output: expected 'margin:A,B' with two class names, got {output!r}")
-    first, second = (_index(outputs, int(name) if name.isdecimal() else name) for name in names)
-    if first == second:
-        raise ValueError(f"output: expected a margin of two different classes, got {output!r}")
-    if C == 1:  # the one logit already is the margin of the second class over the first
-        return f"{outputs[first]} - {outputs[second]}", (1.0 if first == 1 else -1.0,)
-    direction = _direction(C, first, len(outputs)) - _direction(C, second, len(outputs))
-    return f"{outputs[first]} - {outputs[second]}", tuple(direction.tolist())
-
-
-def _odds(outputs: Sequence[str], C: int, output: str) -> tuple[str, tuple[float, ...]]:
-    """Of two classes they are the margin of one over the other, of one logit the logit itself."""
-    index = _index(outputs, output[len(ODDS) :].strip())
-    direction = _direction(C, index, len(outputs))
-    if C == 2:
-        direction = direction - _direction(C, 1 - index, len(outputs))
-    return f"{outputs[index]} against the rest", tuple(direction.tolist())
-
-
-def _direction(C: int, index: int, names: int) -> Array:
-    if C == 1:
-        return np.array([1.0 if index == names - 1 else -1.0])
-    return np.eye(C)[index]
+        index = int(np.argmax(logits)) if C > 1 else int(len(outputs) == 2 and logits[0] > 0)
+        return outputs[index], tuple(direction(index).tolist())
+    if _is_odds(output, outputs):
+        index = _index(outputs, str(output)[len(ODDS) :].strip())
+        # The odds of two classes are their margin, those of one logit the logit itself.
+        odds = direction(index) - direction(1 - index) if C == 2 else direction(index)
+        return f"{outputs[index]} against the rest", tuple(odds.tolist())
+    if isinstance(output, str) and output.startswith(MARGIN) and output not in outputs:
+        names = [name.strip() for name in output[len(MARGIN) :].split(",")]
+        if len(names) != 2:
+            raise ValueError(f"output: expected 'margin:A,B' with two class names, got {output!r}")
+        first, second = (_index(outputs, int(name) if name.isdecimal() else name) for name in names)
+        if first == second:
+            raise ValueError(f"output: expected a margin of two different classes, got {output!r}")
+        margin = direction(first) - direction(second) if C > 1 else direction(first)
+        return f"{outputs[first]} - {outputs[second]}", tuple(margin.tolist())
+    index = _index(outputs, output)
+    return outputs[index], tuple(direction(index).tolist())
 
 
 def _index(outputs: Sequence[str], output: str | int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..models.bag_classifier import BagClassifier
 from ..models.protocol import Model
-from ..models.score_table import Scores
+from ..models.score_table import ScoreTable
 from .bags import read_numpy
 from .fasttext_files import is_fasttext, load_fasttext
 from .model_file import load_demo_model, load_model
@@ -34,7 +34,7 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
     if path is None:
         return load_demo_model()
     if str(path) == "scores":
-        return Scores()
+        return ScoreTable()
     if Path(path).suffix.lower() in (".npz", ".safetensors") and is_text_model(path):
         return load_model(path)
     if Path(path).suffix.lower() == ".bin" and Path(path).is_file() and is_fasttext(path):

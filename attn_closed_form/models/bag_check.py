@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import softmax
 from .._types import Array
-from .activations import ACTIVATIONS
 from .bag import Bag, as_bag
-from .bag_network import pooled_logits
+from .bag_network import ACTIVATIONS, sigmoid
 
 if TYPE_CHECKING:
     from .bag_classifier import BagClassifier
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # float32 networks agree with float64 to some 1e-6 of the largest logit.
 TOLERANCE = 1e-4
 TEMPERATURES = (0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 100.0)
-MOST_VARIANTS = 2000
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def check(model: BagClassifier, raw: Any, logits: ArrayLike, tol: float = TOLERA
     yours = np.asarray(logits, dtype=np.float64).reshape(-1)
     if not np.isfinite(yours).all():
         raise ValueError(f"logits: expected finite numbers, got {yours}")
-    ours = model.predict_logits(bag)
+    ours = model.predict_logits([bag])[0]
     if yours.shape != ours.shape:
         cause = f"the number of classes: the file has {ours.size}, you gave {yours.size}"
         return BagCheck(float("inf"), False, cause, ours, yours)
@@ -78,13 +77,12 @@ def _cause(model: BagClassifier, bag: Bag, ours: Array, yours: Array, limit: flo
     simple = _simple_cause(model, ours, yours, limit)
     if simple:
         return simple
-    for count, (cause, variant, features) in enumerate(_variants(model, bag, yours)):
-        if count >= MOST_VARIANTS:
-            break
-        found = variant.predict_logits(features)
-        if np.abs(found - yours).max() <= limit:
-            return f"{cause}; then the largest difference is {np.abs(found - yours).max():.1e}"
-        order = _order(found, yours, limit)
+    for cause, variant, features in _variants(model, bag):
+        logits = variant.predict_logits([features])[0]
+        difference = float(np.abs(logits - yours).max())
+        if difference <= limit:
+            return f"{cause}; then the largest difference is {difference:.1e}"
+        order = _order(logits, yours, limit)
         if order:
             return f"{cause}, and {order}"
     return (
@@ -98,8 +96,7 @@ def _simple_cause(model: BagClassifier, ours: Array, yours: Array, limit: float)
     order = _order(ours, yours, limit)
     if order:
         return order
-    mass = np.exp(ours - ours.max())
-    as_probabilities = mass / mass.sum() if ours.size > 1 else 1 / (1 + np.exp(-ours))
+    as_probabilities = softmax(ours) if ours.size > 1 else sigmoid(ours)
     if np.abs(as_probabilities - yours).max() <= min(limit, 1e-4):
         return "you gave probabilities; give the logits before the softmax or sigmoid"
     if np.abs(ours + yours).max() <= limit:
@@ -119,42 +116,28 @@ def _order(ours: Array, yours: Array, limit: float) -> str:
     return ""
 
 
-def _variants(model: BagClassifier, bag: Bag, yours: Array) -> Iterator[tuple[str, BagClassifier, Bag]]:
+def _variants(model: BagClassifier, bag: Bag) -> Iterator[tuple[str, BagClassifier, Bag]]:
     """Networks that the same file could mean, the likeliest first."""
-    network = model.network
     shallow, embedded = _after_embedding(model, bag)
-    yield from _attention_variants(shallow, embedded)
-    yield from _head_counts(model, bag)
-    if network.embed:
+    attention = model.network.attention
+    names = {"activation": attention.V is not None, "gate": attention.U is not None}
+    for option in (option for option, has in names.items() if has):
         for name in ACTIVATIONS:
-            cause = f"the activation of the embedding: load with embed_activation={name!r}"
-            yield cause, *_after_embedding(_embedding(model, name), bag)
+            cause = f"the {option} of the attention: load with {option}={name!r}"
+            yield cause, _attention(shallow, **{option: name}), embedded
+    for temperature in (factor * attention.temperature for factor in TEMPERATURES):
+        cause = f"the temperature of the attention: load with attention_temperature={temperature:g}"
+        yield cause, _attention(shallow, temperature=temperature), embedded
+    if model.other_heads is not None:
+        width = model.network.readout.shape[1]
+        for count in (count for count in range(1, width + 1) if width % count == 0):
+            yield f"the number of heads: load with num_heads={count}", model.other_heads(num_heads=count), bag
+    for name in ACTIVATIONS if model.network.embed else ():
+        cause = f"the activation of the embedding: load with embed_activation={name!r}"
+        yield cause, _embedding(model, name), bag
     size = np.linalg.norm(np.asarray(bag.features, dtype=np.float64), axis=1, keepdims=True)
     unit = Bag(bag.features / np.where(size == 0, 1.0, size))
     yield "the features: your network gets them scaled to length 1", model, unit
-    if yours.size > 1:  # with one logit some temperature would always fit
-        value = _fitted_temperature(shallow, embedded, yours)
-        cause = f"the temperature of the attention: load with attention_temperature={value:.6g}"
-        yield cause, _attention(shallow, temperature=value), embedded
-    if network.embed and network.attention.V is not None:
-        for first in ACTIVATIONS:
-            other, embedded = _after_embedding(_embedding(model, first), bag)
-            for second in ACTIVATIONS:
-                cause = f"two activations: load with embed_activation={first!r}, activation={second!r}"
-                yield cause, _attention(other, activation=second), embedded
-
-
-def _attention_variants(model: BagClassifier, bag: Bag) -> Iterator[tuple[str, BagClassifier, Bag]]:
-    attention = model.network.attention
-    for name in ACTIVATIONS if attention.V is not None else ():
-        cause = f"the activation of the attention: load with activation={name!r}"
-        yield cause, _attention(model, activation=name), bag
-    for name in ACTIVATIONS if attention.U is not None else ():
-        yield f"the gate of the attention: load with gate={name!r}", _attention(model, gate=name), bag
-    for factor in TEMPERATURES:
-        value = factor * attention.temperature
-        cause = f"the temperature of the attention: load with attention_temperature={value:g}"
-        yield cause, _attention(model, temperature=value), bag
 
 
 def _after_embedding(model: BagClassifier, bag: Bag) -> tuple[BagClassifier, Bag]:
@@ -166,37 +149,6 @@ def _after_embedding(model: BagClassifier, bag: Bag) -> tuple[BagClassifier, Bag
     return replace(model, network=replace(network, embed=())), Bag(h)
 
 
-def _fitted_temperature(model: BagClassifier, bag: Bag, yours: Array) -> float:
-    """The temperature whose logits are nearest: the best of a grid over four decades, then a golden section."""
-    scores = model.network.scores(bag.features)
-
-    def distance(log_value: float) -> float:
-        scaled = scores._replace(s=scores.s / np.exp(log_value), s_background=scores.s_background / np.exp(log_value))
-        return float(np.abs(pooled_logits(model.network, scaled) - yours).max())
-
-    grid = np.linspace(-4.6, 4.6, 185)
-    centre = float(grid[int(np.argmin([distance(value) for value in grid]))])
-    low, high = centre - 0.05, centre + 0.05
-    for _ in range(60):
-        third = (high - low) * 0.381966
-        if distance(low + third) < distance(high - third):
-            high -= third
-        else:
-            low += third
-    return float(np.exp((low + high) / 2)) * model.network.attention.temperature
-
-
-def _head_counts(model: BagClassifier, bag: Bag) -> Iterator[tuple[str, BagClassifier, Bag]]:
-    if model.other_heads is None:
-        return
-    for count in range(1, model.network.readout.shape[1] + 1):
-        try:
-            other = model.other_heads(num_heads=count)
-        except ValueError:  # no divisor of the width
-            continue
-        yield f"the number of heads: load with num_heads={count}", other, bag
-
-
 def _attention(model: BagClassifier, **changes: Any) -> BagClassifier:
     return replace(model, network=replace(model.network, attention=replace(model.network.attention, **changes)))
 
@@ -204,8 +156,6 @@ def _attention(model: BagClassifier, **changes: Any) -> BagClassifier:
 def _embedding(model: BagClassifier, name: str) -> BagClassifier:
     """Every activation of the embedding replaced; a last layer without one keeps none."""
     layers = model.network.embed
-    kept = [
-        len(layers) > 1 and at == len(layers) - 1 and layer.activation == "identity" for at, layer in enumerate(layers)
-    ]
-    embed = tuple(layer if keep else replace(layer, activation=name) for layer, keep in zip(layers, kept, strict=True))
-    return replace(model, network=replace(model.network, embed=embed))
+    plain_end = len(layers) > 1 and layers[-1].activation == "identity"
+    changed = [replace(layer, activation=name) for layer in (layers[:-1] if plain_end else layers)]
+    return replace(model, network=replace(model.network, embed=(*changed, *(layers[-1:] if plain_end else ()))))

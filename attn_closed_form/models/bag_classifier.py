@@ -3,11 +3,9 @@
 A network of `bag_network.py` gives each instance a log-mass per attention head and a value per class, and its logits
 are softmax-weighted means: a `PooledGame` whose players are the instances, or regions of them. An absent instance is
 deleted from the bag. A bag without instances has nothing to pool; its value is the bias of the last layer, which is
-what a pooled vector of zeros would give (`empty_value`; another choice f0' shifts each of d Shapley values by (f0 -
-f0')/d).
-
-The direction that is explained is a vector of coefficients over the logits: one class, or the margin of two. Only the
-heads that it needs enter the game: one where classes share an attention, one per class of the direction in CLAM-MB.
+what a pooled vector of zeros would give (another choice f0' shifts each of d Shapley values by (f0 - f0')/d). Only the
+heads that the explained output needs enter its game: one where classes share an attention, two for a margin of
+CLAM-MB.
 """
 
 from __future__ import annotations
@@ -16,32 +14,21 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import members
 from .._types import Array, Ids
 from ..files.state_files import read_state, stored_outputs
-from ..game.pooled_game import PooledGame
 from ..slalom.recover import BlackBox
 from .bag import Bag, as_bag
 from .bag_check import BagCheck, check
-from .bag_gradient import SCORES, gradient_scores
-from .bag_network import BagNetwork, InstanceScores, pooled_logits, softmax_with
-from .bag_scores import as_scores, table_network
+from .bag_network import GRADIENT_SCORES, Attention, BagNetwork, gradient_scores
 from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
 from .layouts import network_from_state
-from .protocol import Model, Resolved, Units, probabilities
-
-
-class BagData(NamedTuple):
-    """What the classifier keeps of a bag: the bag, the scores of its instances, and gradients once asked for."""
-
-    bag: Bag
-    scores: InstanceScores
-    gradients: dict[tuple[float, ...], dict[str, Array]]
+from .protocol import Model, Resolved, Units
+from .scores import PooledScores
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +48,7 @@ class BagClassifier(Model):
 
     Examples
     --------
-    >>> from attn_closed_form.models.bag_layers import Attention
+    >>> from attn_closed_form.models.bag_network import Attention
     >>> rng = np.random.default_rng(0)
     >>> network = BagNetwork(
     ...     Attention(w=rng.normal(size=(1, 3)), V=rng.normal(size=(3, 5))), rng.normal(size=(2, 5)), bias=[0.5, -0.5]
@@ -70,10 +57,10 @@ class BagClassifier(Model):
     >>> model
     BagClassifier(arrays: D=5, H=1, outputs=('normal', 'tumour'); the empty bag has the bias)
     >>> bag = rng.normal(size=(7, 5))
-    >>> model.predict(bag), model.predict_logits(bag).shape, model.predict_proba(bag).shape
-    ('normal', (2,), (2,))
-    >>> found = model.explain(bag, "shapley", output="tumour")
-    >>> bool(np.isclose(found["shapley"].scores.sum(), model.predict_logits(bag)[1] - network.bias[1]))
+    >>> model.predict([bag, bag[:2]]).tolist(), model.predict_logits([bag]).shape, model.predict_proba([bag]).shape
+    (['normal', 'normal'], (1, 2), (1, 2))
+    >>> values = model.explain(bag, "shapley", output="tumour")["shapley"].scores
+    >>> bool(np.isclose(values.sum(), model.predict_logits([bag])[0, 1] - network.bias[1]))
     True
     """
 
@@ -85,19 +72,12 @@ class BagClassifier(Model):
     bag: Bag | None = None
     other_heads: Callable[..., BagClassifier] | None = None
 
-    reads, groupings, absences = "a bag", ("instances", "regions"), ("deleted",)
+    reads = "a bag"
+    groupings = ("instances", "regions")
+    absences = ("deleted",)
 
     def __post_init__(self) -> None:
-        C = self.network.C
-        names = tuple(map(str, self.outputs)) or tuple(map(str, range(max(C, 2))))
-        if len(names) != C and not (C == 1 and len(names) == 2):
-            expected = "1 name (such as 'risk') or 2" if C == 1 else f"{C} names, one per class"
-            raise ValueError(f"outputs: expected {expected}, got {len(names)}: {names}")
-        if len(set(names)) != len(names):
-            raise ValueError(f"outputs: expected distinct names, got {names}")
-        if not (np.isfinite(self.temperature) and self.temperature > 0):
-            raise ValueError(f"temperature: expected a number above 0, got {self.temperature}")
-        object.__setattr__(self, "outputs", names)
+        self.name_outputs(self.network.C)
 
     @classmethod
     def from_state_dict(
@@ -134,12 +114,12 @@ class BagClassifier(Model):
         BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumour'); the empty bag has the bias)
         """
         arrays, name = read_state(source)
-        network, found = network_from_state(arrays, name, layout, options)
+        network, recognised = network_from_state(arrays, name, layout, options)
         again = None
-        if found in ("aim", "timm"):
-            rest = {key: value for key, value in options.items() if key != "num_heads"}
-            again = functools.partial(cls.from_state_dict, arrays, found, outputs, temperature, **rest)
-        return cls(network, tuple(outputs or stored_outputs(source)), temperature, found, other_heads=again)
+        if recognised in ("aim", "timm"):
+            others = {key: value for key, value in options.items() if key != "num_heads"}
+            again = functools.partial(cls.from_state_dict, arrays, recognised, outputs, temperature, **others)
+        return cls(network, tuple(outputs or stored_outputs(source)), temperature, recognised, other_heads=again)
 
     @classmethod
     def from_attention(
@@ -179,19 +159,19 @@ class BagClassifier(Model):
         >>> s, v = np.array([0.0, 1.0, -2.0]), np.array([1.0, -1.0, 3.0])
         >>> pooled = lambda bags: [np.exp(s[b]) @ v[b] / np.exp(s[b]).sum() for b in bags]
         >>> model = BagClassifier.from_attention(s, v, pooled)
-        >>> bool(model.deviation < 1e-12), model.predict_logits(model.bag).round(3)
-        (True, array([-0.341]))
+        >>> bool(model.deviation < 1e-12), model.predict_logits([model.bag]).round(3)
+        (True, array([[-0.341]]))
         """
-        s, v = as_scores(raw_attention, instance_logits)
-        network, table = table_network(s, v, bias)
-        rest = (network.value_head, batch_size, checks, tol, seed)
-        deviation = None if f is None else measure_deviation(f, s, v, *rest)
+        s, v = _as_scores(raw_attention, instance_logits)
+        network, table = _table_network(s, v, bias)
+        options = (network.value_head, batch_size, checks, tol, seed)
+        deviation = None if f is None else measure_deviation(f, s, v, *options)
         places = None if coords is None else np.asarray(coords, dtype=np.float64)
         bag = Bag(table, places, None if ids is None else tuple(ids))
         return cls(network, tuple(outputs or ()), layout="attention", deviation=deviation, bag=bag)
 
     def read(self, raw: Any) -> Units:
-        """Score the instances of a bag: a `Bag`, an array (n, D) or (1, n, D), or the path of a file."""
+        """Read a bag: a `Bag`, an array (n, D) or (1, n, D), or the path of a file."""
         bag = as_bag(raw)
         groups: dict[str, Ids] = {"instances": np.arange(len(bag))}
         names: dict[str, tuple[str, ...]] = {}
@@ -200,69 +180,24 @@ class BagClassifier(Model):
         return Units(
             labels=bag.labels,
             groups=groups,
-            data=BagData(bag, self.network.scores(bag.features), {}),
+            data=bag,
             coords=bag.coords,
             attrs={**bag.attrs, "patch_size": bag.patch_size},
             group_labels=names,
         )
 
-    def logits(self, units: Units) -> Array:
-        """(C,) logits of a bag that was read."""
-        return pooled_logits(self.network, units.data.scores)
+    def scores(self, units: Units) -> PooledScores:
+        """Log-masses and values of the instances."""
+        return self.network.scores(units.data.features)
 
-    def predict_logits(self, raw: Any) -> Array:
-        """(C,) logits of a bag: a `Bag`, an array, or the path of a file."""
-        return pooled_logits(self.network, self.network.scores(as_bag(raw).features))
-
-    def predict_proba(self, raw: Any) -> Array:
-        """Probabilities of a bag, in the order of `outputs`; an output such as a risk has none, and is an error."""
-        found = probabilities(self, self.predict_logits(raw))
-        if found is None:
-            raise ValueError(f"outputs: {self.outputs[0]!r} is no probability; predict_logits gives it")
-        return found
-
-    def predict(self, raw: Any) -> str:
-        """Name of the most probable class of a bag."""
-        return self.outputs[int(self.predict_proba(raw).argmax())]
-
-    def game(self, units: Units, settings: Resolved) -> PooledGame:
-        """Game of a bag in the direction `settings.coefficients`, with instances or regions as players."""
-        used, mixture = self.network.heads(settings.coefficients)
-        scores: InstanceScores = units.data.scores
-        bias = float(np.dot(settings.coefficients, self.network.bias))
-        present = not np.isneginf(scores.s_background).all()
-        game = PooledGame.from_scores(
-            s=scores.s[used],
-            v=mixture @ scores.v,
-            s_background=scores.s_background[used] if present else None,
-            v_background=mixture @ scores.v_background if present else None,
-            bias=bias,
-            empty_value=bias,
-            labels=units.labels,
-        )
-        if settings.players == "instances":
-            return game
-        if settings.players not in units.groups:
-            raise ValueError("players: expected 'instances' for a bag without coordinates and regions, got 'regions'")
-        return game.merge(members(units.groups[settings.players]), units.group_labels[settings.players])
-
-    def attention(self, units: Units, coefficients: Sequence[float] | None = None) -> Array:
-        """(h, n) attention of the heads that a direction needs, all heads without one."""
-        used = np.arange(self.network.H) if coefficients is None else self.network.heads(coefficients)[0]
-        return softmax_with(units.data.scores.s[used], units.data.scores.s_background[used])[0]
-
-    def inside(self, name: str, units: Units, settings: Resolved) -> Array | None:
+    def inside(self, name: str, units: Units, settings: Resolved) -> Any:
         """Attention and gradients by the features, by the names of their methods; None for other names."""
-        if name in ("alpha-mean", "alpha-max", "attention-heads"):
-            attention = self.attention(units, settings.coefficients)
-            pooled = {"alpha-mean": attention.mean(axis=0), "alpha-max": attention.max(axis=0)}
-            return pooled.get(name, attention)
-        if name in SCORES and self.bag is None:  # features that are scores have no gradient of interest
-            gradients = units.data.gradients
-            if settings.coefficients not in gradients:  # all four in one pass over the features
-                gradients[settings.coefficients] = gradient_scores(self, units, settings.coefficients)
-            return gradients[settings.coefficients][name]
-        return None
+        if name not in GRADIENT_SCORES or self.bag is not None:  # features that are scores have no gradient of interest
+            return super().inside(name, units, settings)
+        c = settings.coefficients
+        return units.once(
+            ("gradients", c), lambda: gradient_scores(self.network, units.data.features, self.pooled(units), c)
+        )[name]
 
     def check(self, raw: Any, logits: ArrayLike, tol: float = 1e-4) -> BagCheck:
         """Compare with the logits that your own network gives for a bag, and find the cause of a difference.
@@ -285,7 +220,7 @@ class BagClassifier(Model):
         >>> shapes = {"linear_layers.0.0": (5, 7), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
         >>> state = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
         >>> bag = rng.normal(size=(6, 7))
-        >>> yours = BagClassifier.from_state_dict(state, activation="relu").predict_logits(bag)
+        >>> yours = BagClassifier.from_state_dict(state, activation="relu").predict_logits([bag])[0]
         >>> BagClassifier.from_state_dict(state).check(bag, yours).cause.split(";")[0]
         "the activation of the attention: load with activation='relu'"
         """
@@ -298,3 +233,28 @@ class BagClassifier(Model):
         )
         checked = "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
         return f"BagClassifier({self.layout}: D={network.D}, H={network.H}, outputs={self.outputs}; {empty}{checked})"
+
+
+def _as_scores(raw_attention: ArrayLike, instance_logits: ArrayLike) -> tuple[Array, Array]:
+    """Checked log-masses (H, n), H = 1 or C, and values (n, C)."""
+    s = np.atleast_2d(np.asarray(raw_attention, dtype=np.float64))
+    v = np.asarray(instance_logits, dtype=np.float64)
+    v = v[:, None] if v.ndim == 1 else v
+    if v.ndim != 2 or s.ndim != 2 or s.shape[1] != len(v) or len(s) not in (1, v.shape[1]):
+        raise ValueError(
+            f"raw_attention: expected shape (n,) or (C, n) for instance_logits (n, C) = {v.shape}, got {s.shape}"
+        )
+    return s, v
+
+
+def _table_network(s: Array, v: Array, bias: Any = 0.0) -> tuple[BagNetwork, Array]:
+    """A network whose features are the scores themselves, and the features: log-masses (H, n), values (n, C) with bias.
+
+    H is 1, or C where every class has an attention of its own.
+    """
+    H, C = len(s), v.shape[1]
+    shift = np.broadcast_to(np.asarray(bias, dtype=np.float64), (C,))
+    eye = np.eye(H + C)
+    heads = np.zeros(C, dtype=np.intp) if H == 1 else np.arange(C)
+    network = BagNetwork(Attention(eye[:H]), eye[H:], shift, value_head=heads)
+    return network, np.concatenate([s.T, v - shift], axis=1)

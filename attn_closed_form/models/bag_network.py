@@ -1,26 +1,37 @@
-"""A network that pools a bag with attention, as arrays: instance features -> log-masses and values.
+"""A network that pools a bag with attention, as arrays: features of instances -> log-masses and values.
 
 Each instance x is embedded alone, h = e(x), by layers h -> activation(W h + b). Attention head k gives it the log-mass
 
     s_k = w_k . (activation(V h + a) * gate(U h + b)) / temperature        (gated; Ilse, Tomczak, Welling 2018, Eq. 9)
 
-(without U: not gated, Eq. 8; without V as well: s_k = w_k . h, as in attentive probes; w = 0: mean pooling). What comes
-after the pooling is linear, so that it acts on the instances: row r of the readout gives the value v_r = R_r . h, in
-head `value_head[r]`, for class `value_class[r]`, and the logits are
+(without U: not gated, Eq. 8; without V as well: s_k = w_k . h, as in attentive probes; w = 0: mean pooling). What
+comes after the pooling is linear, so that it acts on the instances: row r of the readout gives the value v_r = R_r . h,
+in head `value_head[r]`, for class `value_class[r]` (see `PooledScores`). Everything that is constant in evaluation
+(batch normalization, biases) is folded into these arrays by `layouts.py`. Features keep their type (float32, float16);
+chunks of rows are scored in float64.
 
-    f_c = bias_c + sum over the rows r of class c of sum_i softmax_i(s of r's head)_i v_{r,i}.
+A state dict holds weights and no activation, so that a network is described by its weights and the names that PyTorch
+gives to activations. NumPy has no error function, which GELU needs: `erf` sums the Taylor series around the nearest of
+a table of points,
 
-One attention shared by C classes has C rows in one head; CLAM-MB has one head and one row per class; a probe with H
-heads has one row for every head and class. Everything that is constant in evaluation (batch normalisation, the biases)
-is folded into these arrays by the loaders in `layouts/`.
+    erf(x_k + t) = erf(x_k) + (2 / sqrt(pi)) e^{-x_k^2} sum_m (-1)^m H_m(x_k) t^{m+1} / (m+1)!,   |t| <= 1/32,
 
-Features keep their type (float32, float16); chunks of rows are scored in float64.
+with H_m the Hermite polynomials; ten terms are exact to the last digits of float64, and erf is 1 beyond x = 6.
+
+**Gradients** by the features are written out; no autodiff. With f = sum_h sum_i alpha_hi v_hi,
+
+    df/dh_i = sum_h alpha_hi [ dv_hi/dh_i + (v_hi - f_h) ds_hi/dh_i ],
+
+because an instance enters its heads through s and v alone (the two terms of Theorem 4.1 of Lopardo et al. 2024). The
+heads join before the hidden layer of the attention, so that the cost does not grow with their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,19 +39,234 @@ from numpy.typing import NDArray
 
 from .._types import Array, Ids
 from ..game.pooled_game import merge_tokens
-from .bag_layers import Attention, Layer, matrix, vector
+from .scores import PooledScores
 
 # Numbers per chunk of rows: 32 MB of float64 in the widest layer.
 CHUNK_NUMBERS = 1 << 22
+ERF_STEP = 1 / 16
+ERF_END = 6.0
+ERF_TERMS = 10
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772  # Klambauer et al. 2017, as PyTorch has them
+LEAK = 0.01  # PyTorch's default slope of LeakyReLU
 
 
-class InstanceScores(NamedTuple):
-    """Log-masses and values of a bag: s (H, n), v (R, n); the same of what is always present, (H,) and (R,)."""
+class Activation(NamedTuple):
+    """A function of one number and its derivative, both on arrays."""
 
-    s: Array
-    v: Array
-    s_background: Array
-    v_background: Array
+    function: Callable[[Array], Array]
+    derivative: Callable[[Array], Array]
+
+
+def erf(x: Array) -> Array:
+    """The error function on arrays.
+
+    Parameters
+    ----------
+    x : (...) float64
+
+    Returns
+    -------
+    (...) float64, within 4e-16 of `math.erf`
+
+    Examples
+    --------
+    >>> bool(np.abs(erf(np.array([-0.3, 2.0])) - [math.erf(-0.3), math.erf(2.0)]).max() < 4e-16)
+    True
+    """
+    size = np.minimum(np.abs(x), ERF_END)
+    k = np.rint(size / ERF_STEP).astype(np.intp)
+    t = size - k * ERF_STEP
+    table = _erf_table()
+    total = table[ERF_TERMS][k]
+    for m in range(ERF_TERMS - 1, -1, -1):
+        total = total * t + table[m][k]
+    return np.copysign(total, x)
+
+
+@functools.cache
+def _erf_table() -> Array:
+    """(ERF_TERMS + 1, points) Taylor coefficients of erf around each point."""
+    points = np.arange(round(ERF_END / ERF_STEP) + 1) * ERF_STEP
+    rows = [np.array([math.erf(x) for x in points])]
+    slope = 2 / math.sqrt(math.pi) * np.exp(-(points**2))
+    before, hermite = np.zeros_like(points), np.ones_like(points)
+    for m in range(ERF_TERMS):
+        rows.append((-1) ** m * hermite * slope / math.factorial(m + 1))
+        before, hermite = hermite, 2 * points * hermite - 2 * m * before
+    return np.array(rows)
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e^-x), without overflow."""
+    return 0.5 * (np.tanh(0.5 * x) + 1.0)
+
+
+def _sigmoid_slope(x: Array) -> Array:
+    y = sigmoid(x)
+    return y * (1 - y)
+
+
+def _gelu_slope(x: Array) -> Array:
+    return 0.5 * (1 + erf(x / math.sqrt(2))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+
+
+def _gelu_tanh_inner(x: Array) -> Array:
+    return np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+
+
+def _gelu_tanh_slope(x: Array) -> Array:
+    y = _gelu_tanh_inner(x)
+    return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
+
+
+def _elu(x: Array) -> Array:
+    return np.where(x > 0, x, np.expm1(np.minimum(x, 0.0)))
+
+
+def _elu_slope(x: Array) -> Array:
+    return np.where(x > 0, 1.0, np.exp(np.minimum(x, 0.0)))
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "identity": Activation(lambda x: x, np.ones_like),
+    "tanh": Activation(np.tanh, lambda x: 1 - np.tanh(x) ** 2),
+    "sigmoid": Activation(sigmoid, _sigmoid_slope),
+    "relu": Activation(lambda x: np.maximum(x, 0.0), lambda x: (x > 0).astype(np.float64)),
+    "gelu": Activation(lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2))), _gelu_slope),
+    "gelu_tanh": Activation(lambda x: 0.5 * x * (1 + _gelu_tanh_inner(x)), _gelu_tanh_slope),
+    "silu": Activation(lambda x: x * sigmoid(x), lambda x: sigmoid(x) * (1 + x * (1 - sigmoid(x)))),
+    "elu": Activation(_elu, _elu_slope),
+    "selu": Activation(
+        lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0.0))),
+        lambda x: SELU_SCALE * np.where(x > 0, 1.0, SELU_ALPHA * np.exp(np.minimum(x, 0.0))),
+    ),
+    "leaky_relu": Activation(lambda x: np.where(x > 0, x, LEAK * x), lambda x: np.where(x > 0, 1.0, LEAK)),
+}
+
+
+def activation(name: str, argument: str = "activation") -> Activation:
+    """The activation of a name; an unknown name is an error that lists the known ones."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"{argument}: expected one of {', '.join(ACTIVATIONS)}, got {name!r}")
+    return ACTIVATIONS[name]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer of the embedding: h -> activation(W norm(h) + b).
+
+    Attributes
+    ----------
+    W, b : (out, in) and (out,); b defaults to zero
+    activation : a name of `activations.ACTIVATIONS`
+    norm_eps : None, or the epsilon of a layer normalisation of h before W (its scale and shift are folded into W and b)
+    """
+
+    W: Array
+    b: Array = None  # type: ignore[assignment]  # zeros, filled in __post_init__
+    activation: str = "identity"
+    norm_eps: float | None = None
+
+    def __post_init__(self) -> None:
+        W = matrix("W", self.W)
+        object.__setattr__(self, "W", W)
+        object.__setattr__(self, "b", vector("b", self.b, W.shape[0]))
+        activation(self.activation)
+
+    def __call__(self, h: Array) -> Array:
+        """(n, in) -> (n, out)."""
+        return activation(self.activation).function(self.linear(h))
+
+    def linear(self, h: Array) -> Array:
+        """What the activation gets: (n, in) -> (n, out)."""
+        return (h if self.norm_eps is None else normalise(h, self.norm_eps)[0]) @ self.W.T + self.b
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """The attention of H heads: log-masses of embedded instances (see the module docstring).
+
+    Attributes
+    ----------
+    w, c : (H, k) and (H,); c, a constant per head, changes no prediction and is kept for who compares raw attention
+    V, a : (k, E) and (k,), or None: then w is (H, E)
+    U, b : (k, E) and (k,) of the gate, or None
+    activation, gate : names of `activations.ACTIVATIONS`
+    temperature : divides the log-masses
+    """
+
+    w: Array
+    c: Array = None  # type: ignore[assignment]  # zeros, filled in __post_init__
+    V: Array | None = None
+    a: Array = None  # type: ignore[assignment]
+    U: Array | None = None
+    b: Any = None
+    activation: str = "tanh"
+    gate: str = "sigmoid"
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        w = matrix("w", self.w)
+        object.__setattr__(self, "w", w)
+        object.__setattr__(self, "c", vector("c", self.c, w.shape[0]))
+        for weight, shift in (("V", "a"), ("U", "b")):
+            if getattr(self, weight) is None:
+                continue
+            W = matrix(weight, getattr(self, weight))
+            if W.shape[0] != w.shape[1]:
+                raise ValueError(f"{weight}: expected {w.shape[1]} rows, as many as columns of w, got {W.shape[0]}")
+            object.__setattr__(self, weight, W)
+            object.__setattr__(self, shift, vector(shift, getattr(self, shift), W.shape[0]))
+        if self.U is not None and (self.V is None or self.U.shape != self.V.shape):
+            raise ValueError("U: expected the shape of V, which a gate needs")
+        activation(self.activation)
+        activation(self.gate, "gate")
+        if not (np.isfinite(self.temperature) and self.temperature > 0):
+            raise ValueError(f"temperature: expected a number above 0, got {self.temperature}")
+
+    @property
+    def E(self) -> int:
+        """Length of the embedded instances."""
+        return (self.w if self.V is None else self.V).shape[1]
+
+    def __call__(self, h: Array) -> Array:
+        """(n, E) -> (H, n) log-masses."""
+        if self.V is not None:
+            hidden = activation(self.activation).function(h @ self.V.T + self.a)
+            if self.U is not None:
+                hidden *= activation(self.gate).function(h @ self.U.T + self.b)
+            h = hidden
+        return (self.w @ h.T + self.c[:, None]) / self.temperature
+
+
+def normalise(h: Array, eps: float) -> tuple[Array, Array]:
+    """Layer normalisation without scale and shift, (n, E), and the standard deviations that it divided by, (n, 1)."""
+    centred = h - h.mean(axis=1, keepdims=True)
+    deviation = np.sqrt((centred**2).mean(axis=1, keepdims=True) + eps)
+    return centred / deviation, deviation
+
+
+def matrix(name: str, value: Any) -> Array:
+    """A finite, read-only float64 matrix, an own copy; errors name the argument."""
+    array = np.array(value, dtype=np.float64)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name}: expected a matrix, got shape {array.shape}")
+    return _finite(name, array)
+
+
+def vector(name: str, value: Any, size: int) -> Array:
+    """A finite, read-only float64 vector of a given size, zeros for None; errors name the argument."""
+    array = np.zeros(size) if value is None else np.array(value, dtype=np.float64)
+    if array.shape != (size,):
+        raise ValueError(f"{name}: expected shape ({size},), got {array.shape}")
+    return _finite(name, array)
+
+
+def _finite(name: str, array: Array) -> Array:
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: expected finite weights, got {array[~np.isfinite(array)].flat[0]}")
+    array.flags.writeable = False
+    return array
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +296,8 @@ class BagNetwork:
     attention: Attention
     readout: Array
     bias: Array
-    value_class: Ids | None = None
-    value_head: Ids | None = None
+    value_class: Ids = None  # type: ignore[assignment]  # filled in __post_init__
+    value_head: Ids = None  # type: ignore[assignment]
     embed: tuple[Layer, ...] = ()
     background: Array | None = None
     positions: Array | None = None
@@ -122,13 +348,6 @@ class BagNetwork:
         """Number of logits."""
         return self.bias.size
 
-    def heads(self, coefficients: Sequence[float]) -> tuple[Ids, Array]:
-        """Heads that a direction over the classes needs, (h,), and its mixture of the readout rows in each, (h, R)."""
-        assert self.value_class is not None and self.value_head is not None
-        weight = np.asarray(coefficients, dtype=np.float64)[self.value_class]
-        used = np.unique(self.value_head[weight != 0])
-        return used, np.where(self.value_head == used[:, None], weight, 0.0)
-
     def embedded(self, x: NDArray[Any]) -> Array:
         """(n, D) features -> (n, E) float64."""
         h = np.asarray(x, dtype=np.float64)
@@ -142,16 +361,12 @@ class BagNetwork:
         rows = max(1, CHUNK_NUMBERS // widest)
         return [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
 
-    def scores(self, features: NDArray[Any]) -> InstanceScores:
+    def scores(self, features: NDArray[Any]) -> PooledScores:
         """Log-masses and values of every instance.
 
         Parameters
         ----------
         features : (n, D) real numbers, n >= 1; NaN and infinite ones are an error that names the instance
-
-        Returns
-        -------
-        InstanceScores
         """
         n = self._check(features)
         s, v = np.empty((self.H, n)), np.empty((self.readout.shape[0], n))
@@ -164,7 +379,14 @@ class BagNetwork:
                 raise ValueError(
                     f"features: instance {where} has a {name} that is not finite; its features are too large"
                 )
-        return InstanceScores(s, v, *self._background_scores())
+        scores = PooledScores(s, v, self.bias, self.value_head, self.value_class)
+        if self.background is None:
+            return scores
+        h = self.embedded(self.background)
+        mass = self.attention(h)
+        s_background = merge_tokens(mass, mass)[0]
+        v_background = merge_tokens(mass[self.value_head], self.readout @ h.T)[1]
+        return replace(scores, s_background=s_background, v_background=v_background)
 
     def inputs(self, features: NDArray[Any], rows: slice) -> Array:
         """Rows of the features in float64, with their positions, checked to be finite."""
@@ -176,16 +398,6 @@ class BagNetwork:
                 f"{rows.start + bad}"
             )
         return x if self.positions is None else x + self.positions[rows]
-
-    def _background_scores(self) -> tuple[Array, Array]:
-        if self.background is None:
-            return np.full(self.H, -np.inf), np.zeros(self.readout.shape[0])
-        h = self.embedded(self.background)
-        assert self.value_head is not None
-        log_mass = self.attention(h)
-        return merge_tokens(log_mass, np.zeros_like(log_mass))[0], merge_tokens(
-            log_mass[self.value_head], self.readout @ h.T
-        )[1]
 
     def _check(self, features: NDArray[Any]) -> int:
         shape, kind = features.shape, features.dtype.kind
@@ -201,18 +413,64 @@ class BagNetwork:
         return f"BagNetwork(D={self.D}, E={self.readout.shape[1]}, H={self.H}, C={self.C})"
 
 
-def pooled_logits(network: BagNetwork, scores: InstanceScores) -> Array:
-    """(C,) logits from the scores of the instances."""
-    assert network.value_class is not None and network.value_head is not None
-    alpha, rest = softmax_with(scores.s, scores.s_background)
-    rows = (alpha[network.value_head] * scores.v).sum(axis=1) + rest[network.value_head] * scores.v_background
-    logits: Array = network.bias + np.bincount(network.value_class, weights=rows, minlength=network.C)
-    return logits
+# (features, gradient) of some instances, both (n, D) -> (n,) scores.
+GRADIENT_SCORES: dict[str, Callable[[Array, Array], Array]] = {
+    "gradient-mean": lambda x, g: g.mean(axis=1),
+    "gradient-l1": lambda x, g: np.abs(g).sum(axis=1),
+    "gradient-l2": lambda x, g: np.sqrt((g**2).sum(axis=1)),
+    "gradient-x-input": lambda x, g: (x * g).sum(axis=1),
+}
 
 
-def softmax_with(s: Array, s_background: Array) -> tuple[Array, Array]:
-    """Softmax over the instances and the background: (h, n) and (h,)."""
-    top = np.maximum(s.max(axis=1), s_background)
-    mass, rest = np.exp(s - top[:, None]), np.exp(s_background - top)
-    total = mass.sum(axis=1) + rest
-    return mass / total[:, None], rest / total
+def gradient_scores(
+    network: BagNetwork, features: NDArray[Any], scores: PooledScores, coefficients: Sequence[float]
+) -> dict[str, Array]:
+    """Scores of the instances from the gradient of `coefficients @ logits` by their features, in one pass.
+
+    Returns
+    -------
+    dict of (n,) arrays: "gradient-mean" (mean coordinate), "gradient-l1", "gradient-l2" (norms), "gradient-x-input"
+    """
+    heads, rows, mixture = scores.heads(coefficients)
+    alpha, background = (share[heads] for share in scores.shares())
+    v = mixture @ scores.v[rows]
+    f = (alpha * v).sum(axis=1) + background * (mixture @ scores.v_background[rows])
+    slope = np.zeros((network.H, v.shape[1]))  # alpha (v - f), zero in heads that are not needed
+    slope[heads] = alpha * (v - f[:, None])
+    by_value = mixture @ network.readout[rows]
+    found = {name: np.empty(len(features)) for name in GRADIENT_SCORES}
+    for part in network.chunks(len(features)):
+        below = [network.inputs(features, part)]
+        for layer in network.embed:
+            below.append(layer(below[-1]))
+        g = alpha[:, part].T @ by_value + _attention_gradient(network.attention, below[-1], slope[:, part].T)
+        for layer, entered in zip(network.embed[::-1], below[-2::-1], strict=True):
+            g = _layer_gradient(layer, entered, g)
+        x = np.asarray(features[part], dtype=np.float64)
+        for name, score in GRADIENT_SCORES.items():
+            found[name][part] = score(x, g)
+    return found
+
+
+def _attention_gradient(attention: Attention, h: Array, slope: Array) -> Array:
+    """Sum over heads of slope (n, H) times ds/dh, at embedded instances h (n, E)."""
+    weight = slope @ attention.w / attention.temperature
+    if attention.V is None:
+        return weight
+    act = activation(attention.activation)
+    inner = h @ attention.V.T + attention.a
+    if attention.U is None:
+        return (weight * act.derivative(inner)) @ attention.V
+    gate = activation(attention.gate)
+    outer = h @ attention.U.T + attention.b
+    by_inner = (weight * act.derivative(inner) * gate.function(outer)) @ attention.V
+    return by_inner + (weight * act.function(inner) * gate.derivative(outer)) @ attention.U
+
+
+def _layer_gradient(layer: Layer, h: Array, g: Array) -> Array:
+    """Gradient by what enters a layer, from the gradient by what leaves it."""
+    g = (g * activation(layer.activation).derivative(layer.linear(h))) @ layer.W
+    if layer.norm_eps is None:
+        return g
+    y, deviation = normalise(h, layer.norm_eps)
+    return (g - g.mean(axis=1, keepdims=True) - y * (g * y).mean(axis=1, keepdims=True)) / deviation

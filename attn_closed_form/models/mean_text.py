@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import members, numbered
+from .._arrays import numbered
 from .._types import Array
 from ..files.state_files import read_state
-from ..game.pooled_game import PooledGame
-from .protocol import Model, Resolved, Units, probabilities
+from .protocol import Model, Units
+from .scores import PooledScores
 from .text import Token, tokenize
 
 
@@ -94,10 +94,11 @@ class MeanPooledText(Model):
     >>> vectors = np.array([[1.0, 0.0], [-1.0, 0.5], [0.0, 0.1]])
     >>> words = {"good": 0, "bad": 1, "film": 2}
     >>> model = MeanPooledText(vectors, np.array([[2.0, 0.0]]), np.zeros(1), VocabularyReader(words), ("no", "yes"))
-    >>> model.predict_logits("A good film").round(3)
-    array([1.])
-    >>> found = model.explain("A good film", "shapley")["shapley"]
-    >>> dict(zip(found.labels, found.scores.round(3).tolist(), strict=True))
+    >>> model.predict_logits(["A good film", "A bad film"])
+    array([[ 1.],
+           [-1.]])
+    >>> explanation = model.explain("A good film", "shapley")["shapley"]
+    >>> dict(zip(explanation.labels, explanation.scores.round(3).tolist(), strict=True))
     {'good': 1.5, 'film': -0.5}
     """
 
@@ -125,12 +126,9 @@ class MeanPooledText(Model):
             if not np.isfinite(array).all():
                 raise ValueError(f"{name}: expected finite weights")
             object.__setattr__(self, name, array)
-        names = tuple(map(str, self.outputs)) or tuple(map(str, range(max(len(W), 2))))
-        if len(names) != len(W) and not (len(W) == 1 and len(names) == 2):
-            raise ValueError(f"outputs: expected {len(W) if len(W) > 1 else '1 or 2'} class names, got {len(names)}")
+        self.name_outputs(len(W))
         if self.loss not in ("softmax", "sigmoid"):
             raise ValueError(f"loss: expected 'softmax' or 'sigmoid', got {self.loss!r}")
-        object.__setattr__(self, "outputs", names)
 
     @classmethod
     def from_state_dict(
@@ -199,76 +197,28 @@ class MeanPooledText(Model):
         return Units(
             labels=labels,
             groups={"words": numbered(labels)[0], "positions": np.arange(len(labels))},
-            data=self._scores([piece.rows for piece in pieces]),
+            data=[piece.rows for piece in pieces],
             text=raw,
             spans=tuple((piece.start, piece.end) for piece in pieces),
         )
 
-    def _scores(self, rows: Sequence[Sequence[int]]) -> tuple[Array, Array]:
-        """Log-masses (n,) and values (C, n) of pieces."""
+    def scores(self, units: Units) -> PooledScores:
+        """Every piece has the number of its vectors as mass, and the mean of their values."""
+        s, v = self._pieces(units.data)
+        if not self.background:
+            return PooledScores(s, v, self.bias)
+        s_background, v_background = self._pieces([self.background])
+        return PooledScores(s, v, self.bias, s_background=s_background[:, 0], v_background=v_background[:, 0])
+
+    def _pieces(self, rows: Sequence[Sequence[int]]) -> tuple[Array, Array]:
+        """Log-masses (1, n) and values (C, n) of pieces."""
         sizes = np.array([len(each) for each in rows])
         flat = np.concatenate([np.asarray(each, dtype=np.intp) for each in rows])
         if flat.min() < 0 or flat.max() >= len(self.embeddings):
             raise ValueError(f"reader: expected rows below {len(self.embeddings)}, got {flat.min()}..{flat.max()}")
         values = self.W @ np.asarray(self.embeddings[flat], dtype=np.float64).T
         starts = np.cumsum(sizes) - sizes
-        return np.log(sizes), np.add.reduceat(values, starts, axis=1) / sizes
-
-    def _background(self) -> tuple[float, Array]:
-        if not self.background:
-            return -np.inf, np.zeros(len(self.W))
-        s, v = self._scores([(row,) for row in self.background])
-        return float(np.log(len(s))), v.mean(axis=1)
-
-    def logits(self, units: Units) -> Array:
-        """(C,) logits of a text that was read."""
-        s, v = units.data
-        s0, v0 = self._background()
-        mass = np.append(np.exp(s), np.exp(s0))
-        return self.bias + np.concatenate([v, v0[:, None]], axis=1) @ (mass / mass.sum())
-
-    def game(self, units: Units, settings: Resolved) -> PooledGame:
-        """The text as a game of its words or positions; an absent one is deleted."""
-        s, v = units.data
-        coefficients = np.asarray(settings.coefficients)
-        s0, v0 = self._background()
-        bias = float(coefficients @ self.bias)
-        game = PooledGame.from_scores(
-            s,
-            coefficients @ v,
-            s_background=s0 if self.background else None,
-            v_background=float(coefficients @ v0) if self.background else None,
-            bias=bias,
-            empty_value=bias,
-            labels=units.labels,
-        )
-        if settings.players == "positions":
-            return game
-        return game.merge(members(units.groups["words"]))
-
-    def inside(self, name: str, units: Units, settings: Resolved) -> Array | None:
-        """The share of each token in the mean, as attention."""
-        if name not in ("alpha-mean", "alpha-max", "attention-heads"):
-            return None
-        mass = np.exp(units.data[0])
-        share = mass / (mass.sum() + len(self.background))
-        return share[None] if name == "attention-heads" else share
-
-    def predict_logits(self, text: str) -> Array:
-        """(C,) logits of a text."""
-        return self.logits(self.read(text))
-
-    def predict_proba(self, text: str) -> Array:
-        """Probabilities of a text, in the order of `outputs`."""
-        logits = self.predict_logits(text)
-        found = probabilities(self, logits)
-        if found is None:
-            raise ValueError(f"outputs: {self.outputs[0]!r} is no probability; predict_logits gives it")
-        return found
-
-    def predict(self, text: str) -> str:
-        """Name of the most probable class of a text."""
-        return self.outputs[int(self.predict_proba(text).argmax())]
+        return np.log(sizes)[None], np.add.reduceat(values, starts, axis=1) / sizes
 
 
 def as_reader(value: Reader | Mapping[str, int] | Sequence[str] | Any) -> Reader:

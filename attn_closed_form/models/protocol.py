@@ -1,25 +1,29 @@
 """What can be explained: a model whose prediction is a softmax-pooled game.
 
-A model reads an input as *units* (the tokens of a text, the instances of a bag, the rows of a table), says what it
-predicts, and turns the units into a `PooledGame`. Everything after that (methods, tables, reports, plots, JSON, the
-corpus, the page) works for every such model. A new kind of model is one module with one class.
+A model reads an input as *units* (the tokens of a text, the instances of a bag, the rows of a table) and scores them
+(`PooledScores`); logits, attention and games follow from the scores. Methods, tables, reports, plots, JSON, runs and
+the page work for every such model. A new kind of model is one module with one class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from .._arrays import softmax
 from .._types import Array, Ids, Masks, Span
 from ..game.pooled_game import PooledGame
+from .scores import PooledScores
 
 if TYPE_CHECKING:
     from ..explanations.explanation import Explanations
 
+Result = TypeVar("Result")
 # Between the labels of units that come without a text, where a view wants one.
 SEPARATOR = " "
 # Coalitions that the lime package samples by default.
@@ -44,6 +48,7 @@ class Units:
     attrs : facts for the views, such as the size of a patch
     group_labels : names of a grouping's players, where the label of the first unit does not do
     continues : n flags: the unit continues the word of the one before, so that views show both as one
+    computed : results of the model for this input, by name, so that each is computed once
 
     Examples
     --------
@@ -63,6 +68,7 @@ class Units:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     group_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     continues: tuple[bool, ...] | None = None
+    computed: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         n = len(self.labels)
@@ -76,6 +82,19 @@ class Units:
                 raise ValueError(f"{name}: expected {n} entries, one per unit, got {len(value)}")
         if (self.text is None) != (self.spans is None):
             raise ValueError("text, spans: expected both or neither")
+
+    def players(self, grouping: str) -> tuple[Ids, tuple[str, ...]]:
+        """(n,) player of each unit in a grouping, and the names of the units or of the players."""
+        if grouping not in self.groups:
+            raise ValueError(f"players: this input has no {grouping!r}, only {', '.join(self.groups)}")
+        return self.groups[grouping], self.group_labels.get(grouping, self.labels)
+
+    def once(self, name: Any, compute: Callable[[], Result]) -> Result:
+        """`compute()`, kept under a name."""
+        if name not in self.computed:
+            self.computed[name] = compute()
+        result: Result = self.computed[name]
+        return result
 
     @cached_property
     def shown_text(self) -> str:
@@ -170,8 +189,8 @@ class FitReport:
 class Model:
     """A model that can be explained: its prediction is a pooled game, or a game is fitted to it.
 
-    A subclass names its `outputs`, `groupings` and `absences`, reads an input into units, and turns them into logits
-    and a game. Everything else has a default.
+    A subclass names its `outputs`, `groupings` and `absences`, reads an input into units (`read`) and scores them
+    (`scores`). Everything else has a default.
 
     Attributes
     ----------
@@ -199,13 +218,22 @@ class Model:
         """Read one input; a ValueError says what is wrong with it."""
         raise NotImplementedError
 
-    def logits(self, units: Units) -> Array:
-        """(C,) outputs for the whole input."""
+    def scores(self, units: Units) -> PooledScores:
+        """Log-masses and values of the units of one input."""
         raise NotImplementedError
 
+    def pooled(self, units: Units) -> PooledScores:
+        """`scores`, computed once per input."""
+        return units.once("scores", lambda: self.scores(units))
+
+    def logits(self, units: Units) -> Array:
+        """(C,) outputs for the whole input."""
+        return self.pooled(units).logits()
+
     def game(self, units: Units, settings: Resolved) -> PooledGame:
-        """The game of the players and the direction that the settings name."""
-        raise NotImplementedError
+        """The game of the players and the output that the settings name."""
+        players, labels = units.players(settings.players)
+        return self.pooled(units).game(settings.coefficients, players, labels, settings.absent == "deleted")
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
         """The output of the model itself for coalitions (n, d) of the players, (n,)."""
@@ -216,12 +244,15 @@ class Model:
         return None
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
-        """What only this model can compute, by name: (n,) scores of the units, or None.
+        """What the game does not show, by name: (n,) scores of the units, or None. By default the attention.
 
         Names are those of the methods that need it (`Method.needs`), which may also get `(scores, base value)`, and
         of the arrays that views draw ("attention-heads", "attention-matrices", "gradient-map").
         """
-        return None
+        if name not in ("alpha-mean", "alpha-max", "attention-heads"):
+            return None
+        attention = self.pooled(units).attention(settings.coefficients)
+        return {"alpha-mean": attention.mean(axis=0), "alpha-max": attention.max(axis=0)}.get(name, attention)
 
     def explain(self, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
         """Explain one input; see `attn_closed_form.explain`."""
@@ -229,21 +260,54 @@ class Model:
 
         return explain(self, raw, methods, **settings)
 
+    def predict_logits(self, inputs: Iterable[Any]) -> Array:
+        """(n, C) logits of n inputs."""
+        return np.array([self.logits(self.read(raw)) for raw in self.several(inputs)])
+
+    def predict_proba(self, inputs: Iterable[Any]) -> Array:
+        """(n, classes) probabilities of n inputs, columns in the order of `outputs`."""
+        chances = probabilities(self, self.predict_logits(inputs))
+        if chances is None:
+            raise ValueError(f"outputs: {self.outputs[0]!r} has no probability; predict_logits computes it")
+        return chances
+
+    def predict(self, inputs: Iterable[Any]) -> Any:
+        """(n,) names of the most probable classes of n inputs."""
+        return np.asarray(self.outputs)[self.predict_proba(inputs).argmax(axis=-1)]
+
+    def several(self, inputs: Iterable[Any]) -> Iterable[Any]:
+        """The inputs of a prediction; a single one, given by mistake, is an error."""
+        single = isinstance(inputs, str | os.PathLike | Mapping) or not isinstance(inputs, Iterable)
+        if single or getattr(inputs, "ndim", 1) == 2:
+            what = self.reads.split(" ", 1)[1]
+            raise TypeError(f"inputs: expected a list of inputs, got one {what}; put it in a list")
+        return inputs
+
+    def name_outputs(self, C: int, default: Sequence[str] = ()) -> None:
+        """Check the names of C logits and the temperature; without names they get the default ones, or numbers."""
+        names = tuple(map(str, self.outputs)) or tuple(default) or tuple(map(str, range(max(C, 2))))
+        if len(names) != C and not (C == 1 and len(names) == 2):
+            expected = f"{C} class names" if C > 1 else "2 class names, or 1 name (such as 'risk')"
+            raise ValueError(f"outputs: expected {expected}, got {len(names)}: {names}")
+        if "" in names or len(set(names)) != len(names):
+            raise ValueError(f"outputs: expected different, non-empty names, got {names}")
+        if not (np.isfinite(self.temperature) and self.temperature > 0):
+            raise ValueError(f"temperature: expected a positive number, got {self.temperature!r}")
+        object.__setattr__(self, "outputs", names)
+
 
 def probabilities(model: Model, logits: Array) -> Array | None:
-    """Probabilities of `model.outputs` (..., n) from logits (..., C); None where there is but one output.
+    """Probabilities of `model.outputs` (..., n) from logits (..., C); None for a model with a single output.
 
-    >>> from types import SimpleNamespace
-    >>> binary = SimpleNamespace(outputs=("negative", "positive"), temperature=1.0, loss="softmax")
-    >>> probabilities(binary, np.array([0.0]))
+    >>> from attn_closed_form import load_demo_model
+    >>> probabilities(load_demo_model(), np.array([0.0]))
     array([0.5, 0.5])
     """
     if len(model.outputs) == 1:
         return None
     scaled = np.asarray(logits, dtype=np.float64) / model.temperature
-    if model.loss == "sigmoid" and scaled.shape[-1] > 1:
-        return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))  # several labels at once, each with a probability of its own
+    if model.loss == "sigmoid" and scaled.shape[-1] > 1:  # several labels at once
+        return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))
     if scaled.shape[-1] == 1:
         scaled = np.concatenate([np.zeros_like(scaled), scaled], axis=-1)
-    mass = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
-    return mass / mass.sum(axis=-1, keepdims=True)
+    return softmax(scaled)

@@ -1,4 +1,4 @@
-"""Scores: any softmax-pooled model as plain arrays, from memory or from a table (`files/tables.py`).
+"""Tables of scores: any softmax-pooled model as plain arrays, from memory or from a table (`files/tables.py`).
 
 Whoever has the attention logits s and the values v of a model's units needs nothing else: f = sum softmax(s) v + bias.
 A table has one row per unit and the columns
@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import members, numbered
+from .._arrays import numbered
 from .._types import Array
 from ..files.tables import read_columns
-from ..game.pooled_game import PooledGame
-from .protocol import Model, Resolved, Units
+from .protocol import Model, Units
+from .scores import PooledScores
 
 COLUMNS = ("label", "group", "s", "s_absent", "v", "v_absent")
 
 
 @dataclass(frozen=True)
-class Scores(Model):
+class ScoreTable(Model):
     """A model that is given by its scores; each input brings its own.
 
     Parameters
@@ -40,7 +40,7 @@ class Scores(Model):
 
     Examples
     --------
-    >>> found = Scores().explain({"label": ["a", "b"], "s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley")
+    >>> found = ScoreTable().explain({"label": ["a", "b"], "s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley")
     >>> found["shapley"].labels, found["shapley"].scores.round(3).tolist()
     (('a', 'b'), [0.769, -1.231])
     """
@@ -57,6 +57,7 @@ class Scores(Model):
 
     def __post_init__(self) -> None:
         C = len(self.outputs)
+        self.name_outputs(C)
         for name in ("bias", "v_background"):
             value = tuple(float(x) for x in np.broadcast_to(getattr(self, name), C))
             object.__setattr__(self, name, value)
@@ -75,45 +76,18 @@ class Scores(Model):
             group_labels["groups"] = tuple(names[i] for i in first)
         return Units(labels=labels, groups=groups, data=columns, group_labels=group_labels)
 
-    def logits(self, units: Units) -> Array:
-        """(C,) outputs with every unit present."""
-        eye = np.eye(len(self.outputs))
-        everyone = np.ones(len(units.labels), dtype=bool)
-        return np.array([float(self._game(units, row, "as given").value(everyone)) for row in eye])
-
-    def game(self, units: Units, settings: Resolved) -> PooledGame:
-        """The game of the units or of their groups."""
-        if settings.players not in units.groups:
-            raise ValueError("players: expected a column 'group' for the players 'groups', got none")
-        game = self._game(units, np.asarray(settings.coefficients), settings.absent)
-        if settings.players == "units":
-            return game
-        return game.merge(members(units.groups["groups"]), units.group_labels["groups"])
-
-    def inside(self, name: str, units: Units, settings: Resolved) -> Any:
-        """The units' shares in the softmax, as attention."""
-        if name not in ("alpha-mean", "alpha-max", "attention-heads"):
-            return None
-        game = self._game(units, np.asarray(settings.coefficients), "deleted")
-        top = max(float(game.s.max()), float(game.s_background[0]))
-        mass = np.exp(game.s - top)
-        share = mass / (mass.sum() + np.exp(game.s_background[0] - top))
-        return share if name == "attention-heads" else share[0]
-
-    def _game(self, units: Units, coefficients: Array, absent: str) -> PooledGame:
+    def scores(self, units: Units) -> PooledScores:
+        """The table as scores of its rows; a background of the model joins them."""
         columns = units.data
-        given = absent == "as given" and "s_absent" in columns
-        bias = float(coefficients @ np.asarray(self.bias))
-        return PooledGame.from_scores(
-            columns["s"],
-            coefficients @ columns["v"],
-            s_absent=columns["s_absent"] if given else None,
-            v_absent=coefficients @ columns["v_absent"] if given else None,
-            s_background=self.s_background,
-            v_background=None if self.s_background is None else float(coefficients @ np.asarray(self.v_background)),
-            bias=bias,
-            empty_value=bias,
-            labels=units.labels,
+        background = self.s_background is not None
+        return PooledScores(
+            columns["s"][None],
+            columns["v"],
+            np.asarray(self.bias),
+            s_absent=columns["s_absent"][None] if "s_absent" in columns else None,
+            v_absent=columns.get("v_absent"),
+            s_background=np.array([self.s_background]) if background else None,  # type: ignore[arg-type]
+            v_background=np.asarray(self.v_background) if background else None,  # type: ignore[arg-type]
         )
 
 

@@ -11,21 +11,20 @@ import numpy as np
 
 from .._arrays import numbered
 from .._types import Array, Ids
-from ..game.pooled_game import PooledGame
-from .classifier.attention import alpha_avg, alpha_max, attention, attention_matrices
-from .classifier.document_game import pooled_game
+from .classifier.attention import attention_matrices
 from .classifier.gradient import (
+    classifier_lrp,
     gradient,
     gradient_l1,
     gradient_l2,
     gradient_mean,
     gradient_times_input,
+    integrated_gradients,
 )
-from .classifier.integrated_gradients import integrated_gradients
-from .classifier.lrp import classifier_lrp
-from .classifier.predict import predict, predict_many
+from .classifier.predict import document_scores, predict, predict_many
 from .classifier.weights import AttentionWeights
-from .protocol import Model, Resolved, Units, probabilities
+from .protocol import Model, Resolved, Units
+from .scores import PooledScores
 from .text import Token, Vocabulary, tokenize
 
 Tokenizer = Callable[[str], Sequence[Token]]
@@ -41,7 +40,7 @@ class TextClassifier(Model):
     ----------
     weights : AttentionWeights with C outputs
     vocabulary : its D words, with [CLS] and [UNK] at the weights' ids
-    outputs : C class names; for C = 1, two names, of which the logit speaks for the second
+    outputs : C class names; for C = 1, two names, and the logit is the log-odds of the second
     temperature : divides the logits in `predict_proba`; explanations are of the logits themselves
     tokenizer : text -> tokens `(word, start, end)`; `tokenize` by default
     card : facts about the model, kept in its file: metrics, settings of the training, versions
@@ -75,14 +74,7 @@ class TextClassifier(Model):
             raise TypeError(f"vocabulary: expected a Vocabulary, got {type(self.vocabulary).__name__}")
         check_vocabulary(self.weights, self.vocabulary)
         C = self.weights.C
-        names = tuple(self.outputs) or (("negative", "positive") if C == 1 else tuple(f"class {c}" for c in range(C)))
-        if len(names) != C and not (C == 1 and len(names) == 2):
-            raise ValueError(f"outputs: expected {C if C > 1 else '1 or 2'} class names, got {len(names)}")
-        if not all(isinstance(name, str) and name for name in names) or len(set(names)) != len(names):
-            raise ValueError(f"outputs: expected different, non-empty names, got {names}")
-        object.__setattr__(self, "outputs", names)
-        if not (np.isfinite(self.temperature) and self.temperature > 0):
-            raise ValueError(f"temperature: expected a positive number, got {self.temperature!r}")
+        self.name_outputs(C, ("negative", "positive") if C == 1 else [f"class {c}" for c in range(C)])
         if self.weights.T_max < 2:
             raise ValueError("weights: expected room for at least one token, got T_max = 1")
 
@@ -110,45 +102,26 @@ class TextClassifier(Model):
             unseen=spans[room:],
         )
 
-    def logits(self, units: Units) -> Array:
-        """(C,) logits of a text that was read."""
-        return predict(self.weights, units.data)
-
-    def game(self, units: Units, settings: Resolved) -> PooledGame:
-        """The text as a game, see `pooled_game`."""
-        weights = self._directed(settings.coefficients)
-        return pooled_game(weights, units.data, settings.players, settings.absent, labels=units.labels)
+    def scores(self, units: Units) -> PooledScores:
+        """Log-masses and values of the tokens; [CLS] and padding are the background."""
+        return document_scores(self.weights, units.data)
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
         """Attention and gradients by the names of their methods, and what figures draw."""
+        if name == "attention-matrices":
+            return attention_matrices(self.weights, units.data)[:, : 1 + units.data.size, : 1 + units.data.size]
+        if name not in _GRADIENTS and name not in ("integrated-gradients", "gradient-map"):
+            return super().inside(name, units, settings)
         weights, ids = self._directed(settings.coefficients), units.data
         if name == "integrated-gradients":
             scores = integrated_gradients(weights, ids, tol=max(settings.tol, LEAST_IG_TOL))
             return scores, float(predict(weights, np.full_like(ids, weights.unk))[0])
-        if name == "attention-heads":
-            return attention(weights, ids)[:, 1 : 1 + ids.size]
-        if name == "attention-matrices":
-            return attention_matrices(weights, ids)[:, : 1 + ids.size, : 1 + ids.size]
-        if name == "gradient-map":
-            return gradient(weights, ids)[: 1 + ids.size].T
-        return _INSIDE[name](weights, ids) if name in _INSIDE else None
+        return gradient(weights, ids)[: 1 + ids.size].T if name == "gradient-map" else _GRADIENTS[name](weights, ids)
 
-    def predict_logits(self, texts: Iterable[str]) -> Array:
+    def predict_logits(self, inputs: Iterable[str]) -> Array:
         """(n, C) logits of many texts; a text without any known word is read as padding."""
-        documents = [self.vocabulary.encode_tokens(self.tokenizer(_as_text(text))) for text in _as_texts(texts)]
-        room = self.weights.T_max - 1
-        return predict_many(self.weights, [ids[:room] for ids in documents])
-
-    def predict_proba(self, texts: Iterable[str]) -> Array:
-        """(n, classes) probabilities, columns in the order of `outputs`."""
-        found = probabilities(self, self.predict_logits(texts))
-        if found is None:
-            raise ValueError("outputs: expected at least two classes for probabilities, got one")
-        return found
-
-    def predict(self, texts: Iterable[str]) -> Any:
-        """(n,) names of the most probable classes."""
-        return np.asarray(self.outputs)[self.predict_proba(texts).argmax(axis=1)]
+        documents = [self.vocabulary.encode_tokens(self.tokenizer(text)) for text in self.several(inputs)]
+        return predict_many(self.weights, [ids[: self.weights.T_max - 1] for ids in documents])
 
     def save(self, path: Any, dtype: Any = np.float64) -> None:
         """Write one `.npz` or `.safetensors` file, which `load_model` reads; see `save_model`."""
@@ -168,9 +141,7 @@ class TextClassifier(Model):
         return {name: value for name, value in self.__dict__.items() if name != "_direction_cache"}
 
 
-_INSIDE: dict[str, Callable[[AttentionWeights, Ids], Array]] = {
-    "alpha-mean": alpha_avg,
-    "alpha-max": alpha_max,
+_GRADIENTS: dict[str, Callable[[AttentionWeights, Ids], Array]] = {
     "gradient-mean": gradient_mean,
     "gradient-l1": gradient_l1,
     "gradient-l2": gradient_l2,
@@ -188,18 +159,6 @@ def check_vocabulary(weights: AttentionWeights, vocabulary: Vocabulary) -> None:
             f"vocabulary: expected {vocabulary.cls} at id {weights.cls} and {vocabulary.unk} at id {weights.unk}, "
             f"got {vocabulary.cls_id} and {vocabulary.unk_id}"
         )
-
-
-def _as_texts(texts: Iterable[str]) -> Iterable[str]:
-    if isinstance(texts, str):
-        raise TypeError("texts: expected a list of strings, got one string; put it in a list")
-    return texts
-
-
-def _as_text(text: Any) -> str:
-    if not isinstance(text, str):
-        raise TypeError(f"texts: expected strings, got {type(text).__name__}")
-    return text
 
 
 def _shorten(text: str, limit: int = 40) -> str:

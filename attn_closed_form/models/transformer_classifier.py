@@ -23,7 +23,7 @@ import numpy as np
 from .._progress import Report
 from .._types import Array, Ids, Masks, Tokens
 from ..game.pooled_game import PooledGame
-from .protocol import FitReport, Model, Resolved, Units, probabilities
+from .protocol import FitReport, Model, Resolved, Units
 from .transformer_inputs import HIDDEN, Frame, frame_of, read_tokens, room
 from .transformer_network import check_sequences, evaluating, require_torch, run
 from .transformer_surrogate import Document, surrogate
@@ -79,10 +79,12 @@ class TransformerClassifier(Model):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
+        known = getattr(self.model.config, "id2label", None) or {}
+        C = int(self.model.config.num_labels) or len(self.outputs)
+        self.name_outputs(C, [str(known.get(i, known.get(str(i), f"LABEL_{i}"))) for i in range(C)])
         fast = getattr(self.tokenizer, "is_fast", False)
         several_labels = getattr(self.model.config, "problem_type", None) == "multi_label_classification"
         for name, chosen in (
-            ("outputs", _names(self.model.config, self.outputs)),
             ("groupings", ("words", "tokens") if fast else ("tokens",)),
             ("absences", ("deleted", "mask", "pad") if self._mask_id is not None else ("deleted", "pad")),
             ("loss", "sigmoid" if several_labels else "softmax"),
@@ -145,22 +147,9 @@ class TransformerClassifier(Model):
         """Token ids of a text, without special tokens, as many as the model reads."""
         return read_tokens(self.tokenizer, text).ids[: self.room]
 
-    def predict_logits(self, texts: Iterable[str]) -> Array:
+    def predict_logits(self, inputs: Iterable[str]) -> Array:
         """(n, C) logits of texts; what is beyond the model's last position is not seen."""
-        if isinstance(texts, str):
-            raise TypeError("texts: expected a list of strings, got one string; put it in a list")
-        return self([self.encode(text) for text in texts])
-
-    def predict_proba(self, texts: Iterable[str]) -> Array:
-        """(n, number of outputs) probabilities, in the order of `outputs`."""
-        found = probabilities(self, self.predict_logits(texts))
-        if found is None:
-            raise ValueError(f"outputs: {self.outputs[0]!r} is no probability; predict_logits gives it")
-        return found
-
-    def predict(self, texts: Iterable[str]) -> Any:
-        """Name of the most probable class of each text."""
-        return np.array(self.outputs)[self.predict_proba(texts).argmax(axis=1)]
+        return self([self.encode(text) for text in self.several(inputs)])
 
     def read(self, raw: Any) -> Units:
         """The tokens of a text with their words and characters."""
@@ -218,6 +207,10 @@ class TransformerClassifier(Model):
             sequences = list(np.where(kept, ids, self.absent_id(settings)))
         return settings.explained(units.data.ask(self, sequences))
 
+    def inside(self, name: str, units: Units, settings: Resolved) -> None:
+        """Nothing: attention and gradients of a deep model are not closed forms."""
+        return None
+
     def absent_id(self, settings: Resolved) -> int:
         """What stands in the place of an absent token."""
         return HIDDEN if settings.absent == "pad" or self._mask_id is None else self._mask_id
@@ -245,14 +238,3 @@ def _check_logits(model: Any, sequence: Ids) -> None:
             "model: expected one row of logits per text (...ForSequenceClassification), got "
             f"{type(model).__name__} with {what}"
         )
-
-
-def _names(config: Any, outputs: Sequence[str]) -> tuple[str, ...]:
-    C = int(getattr(config, "num_labels", 0)) or len(outputs)
-    if outputs:
-        names = tuple(map(str, outputs))
-        if len(names) != C and not (C == 1 and len(names) == 2):
-            raise ValueError(f"outputs: expected {C if C > 1 else '1 or 2'} class names, got {len(names)}")
-        return names
-    known = getattr(config, "id2label", None) or {}
-    return tuple(str(known.get(i, known.get(str(i), f"LABEL_{i}"))) for i in range(C))

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import members
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
 from ..slalom.fit import SlalomFit, SlalomWarning, fit_slalom
 from .protocol import FEW, FitReport, Resolved, Units
+from .scores import PooledScores
 
 
 @dataclass(eq=False)
@@ -57,24 +57,22 @@ def surrogate(model: Any, units: Units, settings: Resolved) -> tuple[PooledGame,
     fit, report = document.fits[key]
     slalom = fit.slalom
     index = slalom.index(document.ids)
-    background = slalom.s_background > -np.inf
-    absent: dict[str, Any] = {}
+    absent: tuple[Array, Array] | tuple[None, None] = (None, None)
     if settings.absent != "deleted":
-        stand_in = slalom.index([model.absent_id(settings)])
-        absent = {"s_absent": slalom.s[stand_in][0], "v_absent": slalom.v[stand_in][0]}
-    nothing = settings.explained(document.ask(model, [document.ids[:0]]))[0]
-    game = PooledGame.from_scores(
-        slalom.s[index],
-        slalom.v[index],
-        **absent,
-        s_background=slalom.s_background if background else None,
-        v_background=float(np.asarray(slalom.v_background)) if background else None,
-        empty_value=float(nothing),
-        labels=units.labels,
+        stand_in = np.broadcast_to(slalom.index([model.absent_id(settings)]), index.shape)
+        absent = slalom.s[None, stand_in], slalom.v[None, stand_in]
+    background = slalom.s_background > -np.inf
+    scores = PooledScores(
+        slalom.s[None, index],
+        slalom.v[None, index],
+        np.zeros(1),
+        s_absent=absent[0],
+        v_absent=absent[1],
+        s_background=np.array([slalom.s_background]),
+        v_background=np.reshape(slalom.v_background, 1) if background else np.zeros(1),
+        empty_value=settings.explained(document.ask(model, [document.ids[:0]])),
     )
-    if settings.players != "tokens":
-        game = game.merge(members(units.groups[settings.players]), units.group_labels.get(settings.players))
-    return game, report
+    return scores.game([1.0], *units.players(settings.players)), report
 
 
 def _fit(model: Any, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:

@@ -86,9 +86,9 @@ def _waterfall(e: Explanation, columns: int, color: bool) -> list[str]:
 def table(explanations: Explanations, columns: int = 80, color: bool = False) -> str:
     r"""One row per method, by family, wrapped to `columns`, with a legend; methods that look alike share a row.
 
-    >>> from attn_closed_form import Scores
+    >>> from attn_closed_form import ScoreTable
     >>> scores = {"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -2.0]}
-    >>> print(table(Scores().explain(scores, ["shapley", "banzhaf"])).split("\n\n")[0])
+    >>> print(table(ScoreTable().explain(scores, ["shapley", "banzhaf"])).split("\n\n")[0])
     Shapley, Banzhaf
                      x++ y----
     """

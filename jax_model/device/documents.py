@@ -23,7 +23,7 @@ import attn_closed_form as acf
 from attn_closed_form import AttentionWeights, LimeCoefficients, PooledGame, ToleranceError, pooled_game
 from attn_closed_form._arrays import numbered
 from attn_closed_form._types import Tokens
-from attn_closed_form.models.classifier.score_tables import as_output, as_tokens, pad
+from attn_closed_form.models.classifier.predict import as_output, as_tokens, pad
 
 from . import exact
 from .game_batch import GameBatch

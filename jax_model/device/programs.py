@@ -20,7 +20,7 @@ import numpy as np
 
 from attn_closed_form import AttentionWeights
 from attn_closed_form._types import Tokens
-from attn_closed_form.models.classifier.score_tables import pad
+from attn_closed_form.models.classifier.predict import pad
 
 from ..training.config import Config
 from ..training.fit import adamw

@@ -1,6 +1,6 @@
 """Predictions, attention and gradients of many documents on a device.
 
-A model becomes a pytree of score tables (`device_tables`, those of the core's `score_tables.py`), and
+A model becomes a pytree of score tables (`device_tables`, those of the core's `predict.py`), and
 documents become a padded array of ids. Everything is jitted once per shape: documents always fill T_max positions, and
 batches are cut to `batch` documents, the last one padded. With a `mesh` (`loops.AXIS` its one axis) a batch is cut over
 its devices.
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from attn_closed_form import AttentionWeights
 from attn_closed_form._types import Tokens
-from attn_closed_form.models.classifier.score_tables import as_output, as_tokens, pad
+from attn_closed_form.models.classifier.predict import as_output, as_tokens, pad
 
 from .loops import PRECISION, placed
 

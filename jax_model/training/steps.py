@@ -16,7 +16,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
 
-from attn_closed_form.models.classifier.positions import sinusoidal_positions
+from attn_closed_form.models.classifier.weights import sinusoidal_positions
 
 from ..witness.params import Params
 from .batches import Documents, pad_rows

@@ -8,7 +8,7 @@ import pytest
 
 from attn_closed_form import TextClassifier, Vocabulary, explain, load_demo_model, random_weights, shapley
 from attn_closed_form.cli.main import main
-from attn_closed_form.models.score_table import Scores
+from attn_closed_form.models.score_table import ScoreTable
 from attn_closed_form.show.terminal import reasons_text
 
 REVIEW = "A slow start, but a wonderful film. I liked the actors. The end was dull."
@@ -39,7 +39,7 @@ def test_reasons_of_the_shipped_model_hold_on_random_coalitions(found):
     kept[:, list(why.sufficient.players)] = True
     assert (np.sign(found.prediction) * game.value(kept) > 0).all()
     first, second = why.sentences()
-    assert "words suffice" in first and f"stays {'positive' if found.prediction > 0 else 'negative'}" in first
+    assert "words suffice" in first and f"stays {found.output}" in first
     assert second.startswith("Without")
 
 
@@ -71,7 +71,7 @@ def test_the_other_class_of_one_logit_has_its_own_side():
 
 
 def test_nothing_to_say_on_the_threshold():
-    found = explain(Scores(), {"s": [0.0, 0.0], "v": [1.0, -1.0]}, "shapley")
+    found = explain(ScoreTable(), {"s": [0.0, 0.0], "v": [1.0, -1.0]}, "shapley")
     why = found.reasons()
     assert why.sufficient is None and "neither side" in why.sentences()[0]
     assert json.loads(json.dumps(why.to_dict(), allow_nan=False))["sufficient"] is None
@@ -97,7 +97,7 @@ def test_groupings_of_the_model_and_unknown_ones(found):
 
 
 def test_no_sentences_without_a_text():
-    found = explain(Scores(), {"s": [0.0, 0.0], "v": [1.0, -0.5]}, "shapley")
+    found = explain(ScoreTable(), {"s": [0.0, 0.0], "v": [1.0, -0.5]}, "shapley")
     with pytest.raises(ValueError, match="grouping: expected one of"):
         found.sentences()
 

@@ -55,9 +55,18 @@ def test_what_is_no_output_is_an_error_that_names_the_classes(output):
         choose_output(CLASSES, LOGITS, output)
 
 
-@pytest.mark.parametrize(("output", "sign"), [(None, 1), ("yes", 1), ("no", -1), ("margin:no,yes", -1), (0, -1)])
-def test_one_logit_speaks_for_the_second_class(output, sign):
+@pytest.mark.parametrize(("output", "sign"), [("yes", 1), ("no", -1), ("margin:no,yes", -1), (0, -1), ("odds:yes", 1)])
+def test_one_logit_is_the_log_odds_of_the_second_class(output, sign):
     assert choose_output(("no", "yes"), np.array([-3.0]), output)[1] == (sign,)
+
+
+@pytest.mark.parametrize(("logit", "name", "sign"), [(-3.0, "no", -1), (0.0, "no", -1), (3.0, "yes", 1)])
+def test_the_predicted_class_of_one_logit_is_explained(logit, name, sign):
+    assert choose_output(("no", "yes"), np.array([logit])) == (name, (sign,))
+
+
+def test_a_single_output_is_explained_as_it_is():
+    assert choose_output(("risk",), np.array([-3.0])) == ("risk", (1.0,))
 
 
 def test_a_margin_is_the_difference_of_two_explanations():

@@ -45,7 +45,7 @@ def test_agrees_with_fasttext_on_every_sub_text(options: dict[str, Any], folder:
     for chosen in kept:
         text = " ".join(chosen)
         try:
-            mine = dict(zip(model.outputs, model.predict_proba(text), strict=True))
+            mine = dict(zip(model.outputs, model.predict_proba([text])[0], strict=True))
         except ValueError:
             assert not [w for w in chosen if w != "unheardof"]
             continue
@@ -64,7 +64,7 @@ def test_the_game_is_that_of_sub_texts(folder: Path) -> None:
     for mask in np.random.default_rng(0).random((20, 4)) < 0.6:
         if mask.any():
             part = " ".join(word for word, kept in zip(words, mask, strict=True) if kept)
-            assert abs(float(game.value(mask)) - model.predict_logits(part)[row]) < EXACT
+            assert abs(float(game.value(mask)) - model.predict_logits([part])[0][row]) < EXACT
     end = model.embeddings[list(model.background)].astype(np.float64).mean(axis=0)
     assert abs(float(game.value(np.zeros(4, dtype=bool))) - (model.W @ end)[row]) < EXACT
 
@@ -74,7 +74,7 @@ def test_pickles_and_opens(folder: Path) -> None:
     model = open_model(path)
     assert isinstance(model, MeanPooledText)
     again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.predict_logits("a fine film"), model.predict_logits("a fine film"))
+    assert np.array_equal(again.predict_logits(["a fine film"])[0], model.predict_logits(["a fine film"])[0])
 
 
 def test_refuses_what_is_no_pooled_game(folder: Path, tmp_path: Path) -> None:

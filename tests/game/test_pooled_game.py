@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attn_closed_form import PooledGame, TruncationWarning, merge_tokens, pooled_game, predict
 from attn_closed_form.game import pooled_game as game
-from attn_closed_form.models.classifier.score_tables import scores
+from attn_closed_form.models.classifier.predict import scores
 from tests.comparisons import magnitudes
 from tests.strategies import PRIMES, make_weights, problems
 from tests.tolerances import assert_algebraic

@@ -209,8 +209,10 @@ def test_the_exact_model_predicts_and_explains_the_same(tmp_path, classes, suffi
     for exact in (model.to_model(), BagClassifier.from_state_dict(tmp_path / f"model{suffix}")):
         assert exact.outputs == tuple(model.classes_)
         for bag, row in zip(bags, model.predict_proba(bags), strict=True):
-            np.testing.assert_allclose(exact.predict_proba(bag), row, atol=1e-5)
-            np.testing.assert_allclose(exact.predict_logits(bag), forward_by_loops(model.state_dict(), bag), atol=1e-12)
+            np.testing.assert_allclose(exact.predict_proba([bag])[0], row, atol=1e-5)
+            np.testing.assert_allclose(
+                exact.predict_logits([bag])[0], forward_by_loops(model.state_dict(), bag), atol=1e-12
+            )
     found = model.explain(bags[0], "shapley", output="normal")
     assert found.output == "normal"
     e = found["shapley"]

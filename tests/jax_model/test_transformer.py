@@ -7,8 +7,7 @@ import pytest
 from scipy.special import erf
 
 from attn_closed_form import random_weights
-from attn_closed_form.models.classifier.gradient import gradient_times_input
-from attn_closed_form.models.classifier.lrp import classifier_lrp
+from attn_closed_form.models.classifier.gradient import classifier_lrp, gradient_times_input
 from jax_model.training.fit import cross_entropy, fit
 from jax_model.transformers.lrp import (
     transformer_gradient,
@@ -201,7 +200,7 @@ def test_lrp_keeps_values_and_conserves_without_biases_and_attention_scores():
 def test_lrp_of_the_classifier_is_half_the_value_part_and_a_quarter_of_the_key_part():
     """The same steps in autodiff, by stopped gradients, on the model of P1."""
     from attn_closed_form._arrays import softmax
-    from attn_closed_form.models.classifier.score_tables import as_tokens, scores
+    from attn_closed_form.models.classifier.predict import as_tokens, scores
 
     weights, tokens = random_weights(seed=5), [4, 9, 2]
     s, u = scores(weights, as_tokens(weights, tokens), 0)

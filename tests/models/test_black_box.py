@@ -122,9 +122,9 @@ class TestFromAttention:
         coords = np.arange(18).reshape(9, 2)
         model = BagClassifier.from_attention(s, v, pooled(s, v), outputs=["a", "b", "c"], coords=coords)
         assert model.deviation is not None and model.deviation < 1e-14
-        assert np.allclose(model.predict_logits(model.bag), pooled(s, v)([np.arange(9)])[0], atol=1e-13)
+        assert np.allclose(model.predict_logits([model.bag])[0], pooled(s, v)([np.arange(9)])[0], atol=1e-13)
         found = model.explain(model.bag, ["shapley", "alpha-mean"], output="b")
-        assert np.isclose(found["shapley"].scores.sum(), model.predict_logits(model.bag)[1])
+        assert np.isclose(found["shapley"].scores.sum(), model.predict_logits([model.bag])[0][1])
         assert np.allclose(found["alpha-mean"].scores, np.exp(s) / np.exp(s).sum())
         assert "within" in repr(model)
 
@@ -133,7 +133,7 @@ class TestFromAttention:
         model = BagClassifier.from_attention(s, v, pooled(s, v), bias=[0.5, -0.25])
         found = model.explain(model.bag, "shapley", output=1)
         assert found["shapley"].base_value == -0.25
-        assert np.isclose(found["shapley"].scores.sum(), model.predict_logits(model.bag)[1] + 0.25)
+        assert np.isclose(found["shapley"].scores.sum(), model.predict_logits([model.bag])[0][1] + 0.25)
 
     def test_one_attention_per_class(self) -> None:
         s, v = np.random.default_rng(1).normal(size=(2, 7)), random_bag(7, 2)[1]

@@ -32,7 +32,7 @@ def test_embedding_bag_is_the_mean_on_every_sub_text() -> None:
     state = weights()
     model = MeanPooledText.from_state_dict(state, WORDS, outputs=["a", "b", "c"])
     read = ["the", "film", "was", "very", "very", "good", "odd"]
-    assert np.abs(model.predict_logits(TEXT) - mean_logits(state, read)).max() < EXACT
+    assert np.abs(model.predict_logits([TEXT])[0] - mean_logits(state, read)).max() < EXACT
     units = model.read(TEXT)
     assert units.labels == tuple(read) and units.spans is not None and units.spans[5] == (23, 27)
     settings = Settings(output="b", players="positions").resolve(model, model.logits(units))
@@ -55,7 +55,7 @@ def test_torch_embedding_bag(tmp_path: Path) -> None:
     model = MeanPooledText.from_state_dict(tmp_path / "model.pt", WORDS)
     ids = torch.tensor([[WORDS.index(word) for word in ("bad", "film", "bad")]])
     expected = network["fc"](network["embedding"](ids))[0].detach().numpy()
-    assert np.abs(model.predict_logits("bad film bad") - expected).max() < EXACT
+    assert np.abs(model.predict_logits(["bad film bad"])[0] - expected).max() < EXACT
 
 
 def test_logistic_regression_on_static_embeddings() -> None:
@@ -69,15 +69,15 @@ def test_logistic_regression_on_static_embeddings() -> None:
     model = MeanPooledText.from_linear(vectors, classifier, WORDS)
     assert model.outputs == ("no", "yes")
     for words, mean in zip(texts[:5], means, strict=False):
-        assert abs(model.predict_logits(" ".join(words))[0] - classifier.decision_function(mean[None])[0]) < EXACT
-        assert model.predict(" ".join(words)) == classifier.predict(mean[None])[0]
+        assert abs(model.predict_logits([" ".join(words)])[0][0] - classifier.decision_function(mean[None])[0]) < EXACT
+        assert model.predict([" ".join(words)])[0] == classifier.predict(mean[None])[0]
 
 
 def test_a_word_for_the_unknown() -> None:
     state = weights()
     rows = {word: row for row, word in enumerate(WORDS)}
     model = MeanPooledText.from_state_dict(state, VocabularyReader(rows, unknown=6))
-    assert np.abs(model.predict_logits("good unheard") - mean_logits(state, ["good", "odd"])).max() < EXACT
+    assert np.abs(model.predict_logits(["good unheard"])[0] - mean_logits(state, ["good", "odd"])).max() < EXACT
 
 
 def test_errors_say_what_is_wrong() -> None:
@@ -94,6 +94,6 @@ def test_errors_say_what_is_wrong() -> None:
     with pytest.raises(ValueError, match=r"use MeanPooledText\.from_state_dict"):
         BagClassifier.from_state_dict(state)
     with pytest.raises(ValueError, match="reader: expected rows below 7, got"):
-        MeanPooledText.from_state_dict(state, {"good": 7}).predict_logits("good")
+        MeanPooledText.from_state_dict(state, {"good": 7}).predict_logits(["good"])[0]
     with pytest.raises(TypeError, match="reader: expected words"):
         MeanPooledText.from_state_dict(state, "words")  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from attn_closed_form import PooledGame, Scores, banzhaf, lime_limit, shapley
+from attn_closed_form import PooledGame, ScoreTable, banzhaf, lime_limit, shapley
 from attn_closed_form.show.figures import verdict
 from attn_closed_form.show.terminal import numbers, table
 from tests import enumeration
@@ -17,7 +17,7 @@ TABLE = {"label": list("uvwxyz"), "s": RNG.normal(size=6).tolist(), "v": RNG.nor
 
 def test_scores_are_those_of_the_game():
     game = PooledGame.from_scores(TABLE["s"], TABLE["v"], labels=TABLE["label"])
-    found = Scores().explain(TABLE)
+    found = ScoreTable().explain(TABLE)
     assert_algebraic(found["shapley"].scores, shapley(game))
     assert_algebraic(found["banzhaf"].scores, banzhaf(game))
     assert_algebraic(found["lime"].scores, lime_limit(game).coef)
@@ -30,11 +30,11 @@ def test_scores_are_those_of_the_game():
 
 def test_a_method_of_the_inside_that_is_asked_for_is_an_error():
     with pytest.raises(ValueError, match="'integrated-gradients' needs the inside of the model"):
-        Scores().explain(TABLE, "integrated-gradients")
+        ScoreTable().explain(TABLE, "integrated-gradients")
 
 
 def test_every_view_takes_it(tmp_path):
-    found = Scores().explain(TABLE)
+    found = ScoreTable().explain(TABLE)
     assert verdict(found).sentence().startswith("score ")
     assert table(found).count("\n") > len(found) and "u" in numbers(found, 3)
     assert json.loads(json.dumps(found.to_dict()))["labels"] == TABLE["label"]
@@ -57,7 +57,7 @@ def test_groups_outputs_and_replacements():
         "v_absent_no": np.zeros(6),
         "v_absent_yes": np.ones(6),
     }
-    model = Scores(outputs=("no", "yes"), bias=(0.5, -0.5), s_background=0.3, v_background=(1.0, 2.0))
+    model = ScoreTable(outputs=("no", "yes"), bias=(0.5, -0.5), s_background=0.3, v_background=(1.0, 2.0))
     found = model.explain(raw, "shapley", players="groups", output="margin:yes,no")
     assert found["shapley"].labels == ("a", "b", "c") and found["shapley"].spans[0] == ((0, 1), (4, 5))
     value = np.asarray(raw["v_yes"]) - np.asarray(raw["v_no"])
@@ -70,12 +70,12 @@ def test_groups_outputs_and_replacements():
 def test_tables_in_files(tmp_path):
     path = tmp_path / "scores.csv"
     path.write_text("label,s,v\nx,0.0,1.0\ny,1.0,-1.0\n", encoding="utf-8-sig")
-    expected = Scores().explain({"label": ["x", "y"], "s": [0, 1], "v": [1, -1]}, "shapley")["shapley"]
-    assert Scores().explain(path, "shapley")["shapley"].scores.tolist() == expected.scores.tolist()
+    expected = ScoreTable().explain({"label": ["x", "y"], "s": [0, 1], "v": [1, -1]}, "shapley")["shapley"]
+    assert ScoreTable().explain(path, "shapley")["shapley"].scores.tolist() == expected.scores.tolist()
     pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pa.table({"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -1.0]}), tmp_path / "s.parquet")
-    assert Scores().explain(tmp_path / "s.parquet", "shapley")["shapley"].labels == ("x", "y")
+    assert ScoreTable().explain(tmp_path / "s.parquet", "shapley")["shapley"].labels == ("x", "y")
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_tables_in_files(tmp_path):
 )
 def test_bad_tables_are_named(raw, error, message):
     with pytest.raises(error, match=message):
-        Scores().explain(raw)
+        ScoreTable().explain(raw)

@@ -85,5 +85,5 @@ def test_swapped_arguments_are_named():
         explain(lambda documents: np.zeros(len(documents)), "a fine film")
     with pytest.raises(TypeError, match="text: expected a string, got NoneType"):
         load_demo_model().explain(None)
-    with pytest.raises(TypeError, match="texts: expected a list of strings, got one string"):
+    with pytest.raises(TypeError, match="inputs: expected a list of inputs, got one text; put it in a list"):
         load_demo_model().predict("a fine film")

@@ -10,9 +10,8 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from attn_closed_form import BagClassifier, Scores, Settings, explain, load_demo_model  # noqa: E402
-from attn_closed_form.models.bag_layers import Attention  # noqa: E402
-from attn_closed_form.models.bag_network import BagNetwork  # noqa: E402
+from attn_closed_form import BagClassifier, ScoreTable, Settings, explain, load_demo_model  # noqa: E402
+from attn_closed_form.models.bag_network import Attention, BagNetwork  # noqa: E402
 from attn_closed_form.run import inputs  # noqa: E402
 from attn_closed_form.run.mappers import Processes  # noqa: E402
 from attn_closed_form.run.parts import MANIFEST, explain_part  # noqa: E402
@@ -211,7 +210,7 @@ def test_scores_in_a_column_of_structs(tmp_path):
     pq.write_table(pa.table({"game": values}), tmp_path / "in.parquet")
     run_all(tmp_path / "in.parquet", tmp_path / "out", Task(column="game", model="scores"))
     rows = read(tmp_path / "out").to_pylist()
-    assert rows[0]["shapley"] == Scores().explain(values[0], "shapley")["shapley"].scores.tolist()
+    assert rows[0]["shapley"] == ScoreTable().explain(values[0], "shapley")["shapley"].scores.tolist()
     assert rows[1]["prediction"] == 2.0
 
 

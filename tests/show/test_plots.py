@@ -149,7 +149,7 @@ def test_long_texts_show_the_strongest_and_name_each():
 
 
 def test_a_figure_that_the_model_or_the_methods_cannot_give_is_an_error():
-    found = acf.Scores().explain({"s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley")
+    found = acf.ScoreTable().explain({"s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley")
     with pytest.raises(ValueError, match="expected a model that shows 'gradient-map'"):
         plots.make_figure(found, "gradient")
     with pytest.raises(ValueError, match="expected the method 'lime' among the explanations, got shapley"):

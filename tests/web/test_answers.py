@@ -11,7 +11,7 @@ from attn_closed_form import (
     DEFAULT_METHODS,
     METHODS,
     MeanPooledText,
-    Scores,
+    ScoreTable,
     TextClassifier,
     Vocabulary,
     explain,
@@ -105,7 +105,7 @@ def test_a_single_word_has_no_interactions():
 
 def test_a_model_that_takes_a_string_for_a_path_is_not_served():
     with pytest.raises(ValueError, match="expected a model that reads texts"):
-        make_app(Scores(), "files")
+        make_app(ScoreTable(), "files")
 
 
 QUESTIONS = {"explain": (ExplainAnswer, {"removed": [1]}), "why": (WhyAnswer, {})}

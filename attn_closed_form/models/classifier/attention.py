@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._arrays import softmax
 from ..._types import Array, Tokens
-from .score_tables import as_tokens, pad, scores
+from .predict import as_tokens, pad, scores
 from .weights import AttentionWeights
 
 

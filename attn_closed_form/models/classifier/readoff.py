@@ -1,6 +1,6 @@
 """Between attention weights and SLALOMs: read one off, or build weights that compute it.
 
-**Reading off.** In terms of its score tables (`score_tables.py`) a head without positions *is* a SLALOM:
+**Reading off.** In terms of its score tables (`predict.py`) a head without positions *is* a SLALOM:
 s(token) = s_tok and v(token) = u_tok, on the sequence that the model sees, which is [CLS], the document and [UNK] up to
 T_max. So the sequence, not the document, is the argument: `SlalomReadoff.sequence` writes it out. One head and no
 positions: the model is a SLALOM, exactly. K heads: the mean of K SLALOMs, exactly. Positions that matter: one SLALOM
@@ -25,8 +25,7 @@ from ...slalom.design import deletions, distinct
 from ...slalom.fit import fit_sequences
 from ...slalom.optimum import Optimum
 from ...slalom.slalom import Slalom, as_ids
-from .predict import predict_many
-from .score_tables import as_tokens, pad
+from .predict import as_tokens, pad, predict_many
 from .weights import AttentionWeights
 
 # exp(-MARGIN) is below half a unit in the last place of 1 even when thousands of tokens share it.

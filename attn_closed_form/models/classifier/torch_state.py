@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .positions import sinusoidal_positions
-from .weights import AttentionWeights, as_numpy
+from .weights import AttentionWeights, as_numpy, sinusoidal_positions
 
 HEAD = re.compile(r"heads\.(\d+)\.(query|key|value|classifier)\.(weight|bias)")
 LETTERS = {"query": "q", "key": "k", "value": "v", "classifier": "l"}

@@ -6,8 +6,16 @@ of scaled dot-product attention with one query each (that of [CLS]), one linear 
     e_t = W_e[token_t] + W_p[t],   k, q, v = W e + b,   alpha = softmax(q . k_t / sqrt(d_att)),
     f   = (1/K) sum_i W_l^(i) sum_t alpha_t^(i) v_t^(i) + b_l.
 
+The heads are averaged (the factor 1/K), and a document is padded with [UNK] to T_max - 1 tokens; padding is not
+masked, so that it receives attention (Eq. 4, 8).
+
 Departures from the paper: arrays are row-major (one row per token, so `W_e` is (D, d_e), the paper's transposed);
 `W_l` may have C rows, one per output; there may be biases.
+
+Position embeddings are an array of the weights. Eq. 3 takes base T_max, one-based coordinates, cosine on the even ones
+and the same frequency T_max^(-2i/d_e) for the pair (2i-1, 2i). The authors' PyTorch code is the familiar one of Vaswani
+et al. (2017): base 10000, zero-based coordinates, sine on the even ones, frequency 10000^(-2i/d_e) for the pair
+(2i, 2i+1). The two differ in the frequencies (by one step) even with equal bases.
 """
 
 from __future__ import annotations
@@ -23,7 +31,7 @@ from numpy.typing import ArrayLike
 from ..._types import Array
 
 if TYPE_CHECKING:
-    from .score_tables import Collapse
+    from .predict import Blank, Collapse
 
 
 # The axes of every array, by name: equal names must have equal lengths.
@@ -45,6 +53,9 @@ BIASES = ("b_q", "b_k", "b_v", "b_l")
 @dataclass(frozen=True, eq=False)
 class AttentionWeights:
     """Weights of P1's attention classifier (section 2), checked once, float64 and read-only inside.
+
+    The output is the mean over the K heads (1/K, not the sum), and documents are padded with [UNK], which is not
+    masked: a model that was trained with another convention gives other numbers.
 
     Parameters
     ----------
@@ -138,29 +149,17 @@ class AttentionWeights:
 
     @cached_property
     def collapse(self) -> Collapse:
-        """The per-token score tables (see `score_tables.py`), built on first use and kept."""
-        from .score_tables import build_collapse
+        """The per-token score tables (see `predict.py`), built on first use and kept."""
+        from .predict import build_collapse
 
         return build_collapse(self)
 
     @cached_property
-    def _documents(self) -> dict[int, tuple[Array, dict[int, Array]]]:
-        return {}
+    def blank(self) -> Blank:
+        """The empty document and the backgrounds of others (see `predict.py`), built on first use and kept."""
+        from .predict import build_blank
 
-    def documents(self, output: int) -> tuple[Array, dict[int, Array]]:
-        """What documents of this model share: log-masses and values of [UNK], and backgrounds that were found already.
-
-        Returns
-        -------
-        (2, K, T_max), dict : log-mass and value over K of [CLS] in the first place and [UNK] in every other one; for
-            a number of tokens the (2, K) log-mass and value of all other places together
-        """
-        if output not in self._documents:
-            from .score_tables import pad, padded_scores
-
-            s, u = padded_scores(self, pad(self, [np.zeros(0, dtype=np.intp)])[0], output)
-            self._documents[output] = np.stack([s, u / self.K]), {}
-        return self._documents[output]
+        return build_blank(self)
 
     def project(self, coefficients: Sequence[float]) -> AttentionWeights:
         """The same model with one output, the combination `coefficients` (C,) of its C outputs.
@@ -185,7 +184,7 @@ class AttentionWeights:
         return f"AttentionWeights({sizes}, cls={self.cls}, unk={self.unk})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("collapse", "_documents")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("collapse", "blank")}
 
 
 def as_numpy(value: Any) -> Any:
@@ -237,3 +236,39 @@ def _as_id(name: str, value: Any, D: int) -> int:
     if not 0 <= value < D:
         raise ValueError(f"{name}: expected an id in 0..{D - 1}, got {value}")
     return int(value)
+
+
+def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Array:
+    """Position embeddings for positions 0 .. T_max - 1.
+
+    Parameters
+    ----------
+    T_max, d_e : number of positions and embedding dimension
+    base : None for P1's Eq. 3 (base T_max, one-based coordinates); a number, such as 10000.0, for the convention of
+        the authors' code and of Vaswani et al. (zero-based coordinates)
+
+    Returns
+    -------
+    (T_max, d_e) float64
+
+    Examples
+    --------
+    >>> sinusoidal_positions(4, 2).round(3)          # P1 Eq. 3: sin(t / 4), cos(t / 4)
+    array([[0.   , 1.   ],
+           [0.247, 0.969],
+           [0.479, 0.878],
+           [0.682, 0.732]])
+    >>> sinusoidal_positions(2, 2, base=10000.0).round(3)   # the authors' code: sin(t), cos(t)
+    array([[0.   , 1.   ],
+           [0.841, 0.54 ]])
+    """
+    for name, value in (("T_max", T_max), ("d_e", d_e)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{name}: expected a positive integer, got {value!r}")
+    if base is not None and not (np.isfinite(base) and base > 0):
+        raise ValueError(f"base: expected a positive number or None, got {base}")
+    coordinate = np.arange(d_e)
+    pair = coordinate // 2 if base is not None else coordinate // 2 + 1
+    frequency = float(base if base is not None else T_max) ** (-2.0 * pair / d_e)
+    angle = np.arange(T_max)[:, None] * frequency
+    return np.where(coordinate % 2 == 0, np.sin(angle), np.cos(angle))

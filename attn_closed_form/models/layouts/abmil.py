@@ -7,8 +7,7 @@ the convolutions (800 numbers in the authors' network), whose weights are left o
 
 from __future__ import annotations
 
-from ..bag_layers import Attention
-from ..bag_network import BagNetwork
+from ..bag_network import Attention, BagNetwork
 from .state import State
 
 NAME = "abmil"

@@ -13,8 +13,7 @@ import re
 
 import numpy as np
 
-from ..bag_layers import Attention
-from ..bag_network import BagNetwork
+from ..bag_network import Attention, BagNetwork
 from .state import State
 
 NAME = "clam"

@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..._types import Array
-from ..bag_layers import Attention
-from ..bag_network import BagNetwork
+from ..bag_network import Attention, BagNetwork
 from .state import Linear
 
 

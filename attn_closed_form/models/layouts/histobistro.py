@@ -5,8 +5,7 @@ h = ReLU(encoder.0 x); s = attention.linear2 . tanh(attention.linear1 h); logits
 
 from __future__ import annotations
 
-from ..bag_layers import Attention
-from ..bag_network import BagNetwork
+from ..bag_network import Attention, BagNetwork
 from .state import State
 
 NAME = "histobistro"

@@ -9,8 +9,7 @@ file does not say it.
 
 from __future__ import annotations
 
-from ..bag_layers import Attention
-from ..bag_network import BagNetwork
+from ..bag_network import Attention, BagNetwork
 from .state import State
 
 NAME = "marugoto"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..bag_layers import Attention
-from ..bag_network import BagNetwork
+from ..bag_network import Attention, BagNetwork
 from .state import State
 
 NAME = "mean"

@@ -6,8 +6,7 @@ biases.
 
 from __future__ import annotations
 
-from ..bag_layers import Attention
-from ..bag_network import BagNetwork
+from ..bag_network import Attention, BagNetwork
 from .state import State
 
 NAME = "mil_baseline"

@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..._types import Array
-from ..bag_layers import Attention, Layer
-from ..bag_network import BagNetwork
+from ..bag_network import Attention, BagNetwork, Layer
 from .state import State
 
 NAME = "owkin"

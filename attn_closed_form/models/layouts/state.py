@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._types import Array
-from ..bag_layers import Layer
+from ..bag_network import Layer
 
 
 class Linear(NamedTuple):

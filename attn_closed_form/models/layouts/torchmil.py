@@ -7,8 +7,7 @@ with `extracted=True` the features are what comes out of it, and it may be anyth
 
 from __future__ import annotations
 
-from ..bag_layers import Attention, Layer
-from ..bag_network import BagNetwork
+from ..bag_network import Attention, BagNetwork, Layer
 from .state import State
 
 NAME = "torchmil"

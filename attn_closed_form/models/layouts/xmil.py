@@ -6,8 +6,7 @@ h = the layers `linear_layers.i.0`, each with ReLU; s = attention.2 . tanh(atten
 
 from __future__ import annotations
 
-from ..bag_layers import Attention
-from ..bag_network import BagNetwork
+from ..bag_network import Attention, BagNetwork
 from .state import State
 
 NAME = "xmil"

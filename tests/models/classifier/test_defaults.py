@@ -4,17 +4,17 @@ import inspect
 
 import pytest
 
-from attn_closed_form.models.classifier.document_game import pooled_game
 from attn_closed_form.models.classifier.gradient import (
+    classifier_lrp,
     gradient,
     gradient_l1,
     gradient_l2,
     gradient_mean,
     gradient_times_input,
+    integrated_gradients,
+    integrated_gradients_report,
 )
-from attn_closed_form.models.classifier.integrated_gradients import integrated_gradients, integrated_gradients_report
-from attn_closed_form.models.classifier.lrp import classifier_lrp
-from attn_closed_form.models.classifier.predict import random_weights
+from attn_closed_form.models.classifier.predict import pooled_game, random_weights
 from attn_closed_form.models.classifier.torch_state import from_torch_state_dict
 from attn_closed_form.models.classifier.weights import AttentionWeights
 

@@ -16,7 +16,7 @@ from attn_closed_form import (
     predict,
 )
 from attn_closed_form._arrays import softmax
-from attn_closed_form.models.classifier.score_tables import scores
+from attn_closed_form.models.classifier.predict import scores
 from tests import comparisons
 from tests.comparisons import magnitudes
 from tests.strategies import PRIMES, SHAPES, long_documents, make_weights, problems, weights

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attn_closed_form import AttentionWeights, TruncationWarning, predict, predict_many, random_weights
 from attn_closed_form.models.classifier import predict as model_module
-from attn_closed_form.models.classifier.score_tables import scores
+from attn_closed_form.models.classifier.predict import scores
 from tests.comparisons import check_value, magnitudes
 from tests.strategies import PRIMES, documents, long_documents, make_weights, problems, weights
 from tests.tolerances import assert_algebraic

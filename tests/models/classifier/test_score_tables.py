@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 
 from attn_closed_form._arrays import softmax
-from attn_closed_form.models.classifier.score_tables import scores
+from attn_closed_form.models.classifier.predict import scores
 from tests.comparisons import magnitudes
 from tests.strategies import PRIMES, make_weights, problems
 from tests.tolerances import assert_algebraic

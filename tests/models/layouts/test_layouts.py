@@ -33,7 +33,7 @@ def forward(network: Any, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def assert_agrees(model: BagClassifier, network: Any, x: np.ndarray[Any, Any]) -> None:
     """Logits and the games of each output and of one margin, on random sub-bags."""
     whole = forward(network, x)
-    assert np.abs(model.predict_logits(x) - whole).max() < TOLERANCE
+    assert np.abs(model.predict_logits([x])[0] - whole).max() < TOLERANCE
     units = model.read(x)
     outputs = [str(c) for c in range(len(whole))] if len(whole) > 1 else ["1"]
     if len(whole) > 1:
@@ -57,7 +57,9 @@ def test_layout_agrees_with_its_network(name: str, tmp_path: Path) -> None:
     assert model.layout == case.layout
     assert_agrees(model, case.network, features(case.columns))
     again = BagClassifier.from_state_dict(case.network.state_dict(), layout=case.layout, **case.options)
-    assert np.array_equal(again.predict_logits(features(case.columns)), model.predict_logits(features(case.columns)))
+    assert np.array_equal(
+        again.predict_logits([features(case.columns)])[0], model.predict_logits([features(case.columns)])[0]
+    )
 
 
 @pytest.mark.parametrize("name", networks.CASES)
@@ -99,7 +101,7 @@ def test_timm_positions_belong_to_their_tokens() -> None:
     network.attn_pool.pos_embed = torch.nn.Parameter(torch.randn(13, 12).double())
     model = BagClassifier.from_state_dict(network.state_dict(), num_heads=3)
     x = features(12)
-    assert np.abs(model.predict_logits(x) - forward(network, x)).max() < TOLERANCE
+    assert np.abs(model.predict_logits([x])[0] - forward(network, x)).max() < TOLERANCE
     units = model.read(x)
     mask = np.arange(13) % 3 == 0
     with torch.no_grad():
@@ -108,7 +110,7 @@ def test_timm_positions_belong_to_their_tokens() -> None:
         settings = Settings(output=c).resolve(model, expected)
         assert abs(float(model.game(units, settings).value(mask)) - expected[c]) < TOLERANCE
     with pytest.raises(ValueError, match="expected 13 instances, one per position"):
-        model.predict_logits(x[:5])
+        model.predict_logits([x[:5]])[0]
 
 
 @pytest.mark.parametrize("name", ["clam-sb", "clam-mb", "aim", "marugoto"])
