@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .._types import Array
 from .budget import Budget, budget
@@ -64,42 +63,11 @@ def expected_value_by_size(game: PooledGame, tol: float = 1e-10) -> Array:
     return out
 
 
-def moments_by_size(game: PooledGame, q: ArrayLike, tol: float = 1e-10) -> tuple[float, Array]:
+def centred_moments(game: PooledGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
     """Sums over sizes of q_s E[f | s absent] and, for every player j, of q_s E[f 1{j present} | s absent]. O(L d^2).
 
-    The error is at most tol * max|f| * sum |q|.
-
-    Parameters
-    ----------
-    game : PooledGame
-    q : (d+1,) weight of each number s of absent players
-    tol : relative accuracy
-
-    Returns
-    -------
-    float, (d,)
-
-    Examples
-    --------
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
-    >>> mean, present = moments_by_size(game, [0.0, 1.0, 0.0])      # one of the two is absent
-    >>> round(mean, 6), present.round(6)
-    (1.0, array([0.25, 0.75]))
-    """
-    q = np.asarray(q, dtype=np.float64)
-    d = game.d
-    if q.shape != (d + 1,):
-        raise ValueError(f"q: expected shape ({d + 1},), a weight for 0..{d} players absent, got {q.shape}")
-    sums = centred_moments(game, q[None], budget(game, tol, plain=True))
-    (mean,), present = (np.ldexp(x, game.exponent) for x in sums)
-    mean = mean + q[-1] * game.empty_excess + game.base * q.sum()
-    return float(mean), present + game.base * (q @ (d - np.arange(d + 1))) / d
-
-
-def centred_moments(game: PooledGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
-    """The same for f less its `base`, in units of 2^exponent, and without what `empty_value` adds for nobody.
-
-    `weights` (rows, d+1) has q in its first row; the others have their first moment taken too: (rows,), (d,).
+    f counts less its `base`, in units of 2^exponent, and without what `empty_value` adds for nobody. `weights` (n, d+1)
+    has q in its first row; the others have their first moment taken too: (n,), (d,).
     """
 
     def moments(terms: Terms) -> Array:

@@ -164,16 +164,11 @@ def _added(total: Array, more: Array) -> Array:
 # --- terms at nodes ---------------------------------------------------------------------------------------------
 
 
-class Flips(NamedTuple):
-    """Terms at nodes p: P, num (m, r), and sigma (m, r, d)."""
-
-    P: Array
-    num: Array
-    sigma: Array
+Flips = tuple[Array, Array, Array]
 
 
 def flip(terms: Terms, p: Array, precise: bool) -> Flips:
-    """Evaluate the formulas of the module docstring at nodes p (m, r) or (m, 1).
+    """P, num (m, r) and sigma (m, r, d) of the module docstring at nodes p (m, r) or (m, 1).
 
     sigma lies in memory that the next call of this thread uses again.
     """
@@ -194,7 +189,7 @@ def flip(terms: Terms, p: Array, precise: bool) -> Flips:
     sums *= points
     num = sums[:, :, 0] + sums[:, :, 1]
     num += terms.n_0[:, None]
-    return Flips(every.T, num.T, sigma.transpose(1, 0, 2))
+    return every.T, num.T, sigma.transpose(1, 0, 2)
 
 
 def flips_of(terms: Terms, batch: Batch, precise: bool) -> Iterator[tuple[Terms, Array, Array, Flips]]:

@@ -71,7 +71,8 @@ def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
         raise ValueError(f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}")
     if not 0 <= log_range <= 2 * LOG_RANGE_SEGMENT:
         raise ValueError(f"log_range: expected a number in [0, {2 * LOG_RANGE_SEGMENT:g}], got {log_range}")
-    return _short_sum(log_range, eps) or _trapezoid_plain(*_rounded(log_range, eps))
+    key = short_sum_key(log_range, eps)
+    return _short_sum(*key) if key is not None else _trapezoid_plain(*_rounded(log_range, eps))
 
 
 def lambda_segments(log_range: float, eps: float) -> list[tuple[float, Array, Array]]:
@@ -82,13 +83,13 @@ def lambda_segments(log_range: float, eps: float) -> list[tuple[float, Array, Ar
     if log_range <= LOG_RANGE_SEGMENT:
         return [(0.0, *lambda_rule(log_range, eps))]
     t, squeeze, h = _trapezoid(*_rounded(log_range, eps))
-    found = []
+    segments = []
     segment = np.floor(-t / LOG_RANGE_SEGMENT)
     for k in np.unique(segment):
-        here = segment == k
-        lam = np.exp(t[here] + k * LOG_RANGE_SEGMENT) * np.exp(-squeeze[here])
-        found.append((float(k * LOG_RANGE_SEGMENT), lam, h * lam * (1 + squeeze[here])))
-    return found
+        inside = segment == k
+        lam = np.exp(t[inside] + k * LOG_RANGE_SEGMENT) * np.exp(-squeeze[inside])
+        segments.append((float(k * LOG_RANGE_SEGMENT), lam, h * lam * (1 + squeeze[inside])))
+    return segments
 
 
 def _rounded(log_range: float, eps: float) -> tuple[float, float]:
@@ -130,11 +131,6 @@ def short_sums() -> tuple[Array, dict[float, list[tuple[float, Array, Array]]]]:
     return np.unique(log_range), table
 
 
-def _short_sum(log_range: float, eps: float) -> tuple[Array, Array] | None:
-    found = short_sum_key(log_range, eps)
-    return None if found is None else _short_sum_of(*found)
-
-
 def short_sum_key(log_range: float, eps: float) -> tuple[int, int] | None:
     """Where the table has the shortest sum for this range and relative error; None if it has none."""
     log_ranges, errors = _errors()
@@ -145,7 +141,7 @@ def short_sum_key(log_range: float, eps: float) -> tuple[int, int] | None:
     return (i, k) if k < len(errors[i]) else None
 
 
-def _short_sum_of(i: int, k: int) -> tuple[Array, Array]:
+def _short_sum(i: int, k: int) -> tuple[Array, Array]:
     _, lam, w = short_sums()[1][_errors()[0][i]][k]
     return lam, w
 
@@ -153,9 +149,9 @@ def _short_sum_of(i: int, k: int) -> tuple[Array, Array]:
 @lru_cache(maxsize=1024)
 def short_sums_together(keys: tuple[tuple[int, int], ...]) -> tuple[Array, Array, Ids]:
     """Nodes and weights of several sums of the table one after the other, and which sum each belongs to, (L,) each."""
-    found = [_short_sum_of(*key) for key in keys]
-    lam, w = _frozen(*(np.concatenate(part) for part in zip(*found, strict=True)))
-    return lam, w, np.repeat(np.arange(len(found)), [one.size for one, _ in found])
+    sums = [_short_sum(*key) for key in keys]
+    lam, w = _frozen(*(np.concatenate(part) for part in zip(*sums, strict=True)))
+    return lam, w, np.repeat(np.arange(len(sums)), [lam.size for lam, _ in sums])
 
 
 @lru_cache(maxsize=1)

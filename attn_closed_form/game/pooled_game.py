@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -95,9 +95,9 @@ class PooledGame:
         H, d = self.s.shape
         if d < 1 or H < 1:
             raise ValueError(f"s: expected at least one player and one head, got shape {self.s.shape}")
-        for name, shape in [("v", (H, d)), ("s_absent", (H, d)), ("v_absent", (H, d))]:
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"{name}: expected shape {shape} like s, got {getattr(self, name).shape}")
+        for name in ("v", "s_absent", "v_absent"):
+            if getattr(self, name).shape != (H, d):
+                raise ValueError(f"{name}: expected shape {(H, d)} like s, got {getattr(self, name).shape}")
         for name in ("s_background", "v_background"):
             if getattr(self, name).shape != (H,):
                 raise ValueError(f"{name}: expected shape ({H},), one per head, got {getattr(self, name).shape}")
@@ -144,10 +144,7 @@ class PooledGame:
         0.0
         """
         s2, v2 = _as_rows("s", s), _as_rows("v", v)
-        for name, given, needed in (
-            ("v_absent", v_absent, s_absent),
-            ("v_background", v_background, s_background),
-        ):
+        for name, given, needed in (("v_absent", v_absent, s_absent), ("v_background", v_background, s_background)):
             if given is not None and needed is None:
                 raise ValueError(f"{name}: given without {name.replace('v_', 's_')}")
         H, d = s2.shape
@@ -212,8 +209,8 @@ class PooledGame:
         if self._linear is not None:
             # Numerators and denominators of all heads in two matrix products; sums of positive masses lose no digit.
             present, absent, background = self._linear
-            here = mask.astype(np.float64)
-            sums = here @ present + (1 - here) @ absent + background
+            ones = mask.astype(np.float64)
+            sums = ones @ present + (1 - ones) @ absent + background
             with np.errstate(invalid="ignore"):
                 total = (sums[:, self.H :] / sums[:, : self.H]).sum(axis=1)
         else:
@@ -259,17 +256,8 @@ class PooledGame:
         starts = np.cumsum([0, *map(len, members)])[:-1]
         s, v = merge_runs(self.s[:, order], self.v[:, order], starts)
         s_absent, v_absent = merge_runs(self.s_absent[:, order], self.v_absent[:, order], starts)
-        return PooledGame(
-            s=s,
-            v=v,
-            s_absent=s_absent,
-            v_absent=v_absent,
-            s_background=self.s_background,
-            v_background=self.v_background,
-            bias=self.bias,
-            empty_value=self.empty_value,
-            labels=tuple(labels) if labels is not None else tuple(self.labels[group[0]] for group in members),
-        )
+        names = tuple(labels) if labels is not None else tuple(self.labels[group[0]] for group in members)
+        return replace(self, s=s, v=v, s_absent=s_absent, v_absent=v_absent, labels=names)
 
     @cached_property
     def _states(self) -> tuple[Array, Array]:

@@ -54,8 +54,6 @@ def test_the_recursion_over_sizes_says_that_its_products_are_plain():
         budget(game, tol, plain=True)
     with pytest.raises(ToleranceError):
         by_size.expected_value_by_size(game, tol)
-    with pytest.raises(ToleranceError):
-        by_size.moments_by_size(game, np.ones(201), tol)
 
 
 def test_everybody_and_nobody_are_values_of_the_game():
