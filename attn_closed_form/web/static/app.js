@@ -13,7 +13,6 @@ const NO_ANSWER = "No answer from the server. This page asks again until it is b
 
 const state = { players: null, absent: null, output: null, removed: new Set(), chosen: null, answer: null };
 let about = null; // the model, its example, the limits and the table of methods
-let summaries = new Map();
 
 // One question at a time to each address: a new one ends the one before it, and none waits for ever.
 const running = {};
@@ -120,7 +119,7 @@ function show() {
   drawForecasts(at("forecasts"), answer);
   drawClasses(at("classes"), answer);
   drawWaterfall(at("waterfall"), answer);
-  drawFigure(at("figure").tBodies[0], answer, removed, summaries, about.families);
+  drawFigure(at("figure").tBodies[0], answer, removed);
   drawPlane(at("plane"), answer, removed);
   drawNumbers(at("numbers"), answer);
   fillChoice();
@@ -290,7 +289,6 @@ async function begin() {
     at("message").textContent = NO_ANSWER;
     return later("begin", RETRY, begin);
   }
-  summaries = new Map(about.methods.map((method) => [method.name, `${method.summary}; ${method.accuracy}`]));
   at("model").textContent += ` Model: ${about.name}, ${about.model}.`;
   at("output").replaceChildren(new Option("the predicted class", ""), ...about.outputs.map((name) => new Option(name, name)));
   at("output-label").hidden = about.outputs.length < 2;
