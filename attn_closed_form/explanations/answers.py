@@ -13,6 +13,7 @@ members, which is its Shapley value in the game of groups.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,19 +33,24 @@ class Reasons:
 
     Attributes
     ----------
-    bounds : the minimum and the maximum prediction over all coalitions
+    game : whose sign is the side of the prediction
     sufficient, contrastive : None where the prediction is the threshold itself, up to rounding
     sides : names of the sides below and above the threshold
     things : what the players are, in the plural
     threshold : what the prediction is compared with
     """
 
-    bounds: Bounds
+    game: PooledGame
     sufficient: SufficientReason | None
     contrastive: ContrastiveReason | None
     sides: tuple[str, str] | None
     things: str
     threshold: float
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The minimum and the maximum prediction over all coalitions, computed on first use."""
+        return bounds(self.game)
 
     def sentences(self) -> list[str]:
         """The reasons in plain English, one string each."""
@@ -75,8 +81,8 @@ def reasons(evidence: Evidence, threshold: float = 0.0) -> Reasons:
     Examples
     --------
     >>> from attn_closed_form import load_demo_model
-    >>> found = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")
-    >>> print(found.reasons().sentences()[1])  # doctest: +ELLIPSIS
+    >>> explanations = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")
+    >>> print(explanations.reasons().sentences()[1])  # doctest: +ELLIPSIS
     Without this one of 6 words the prediction is negative (...): wonderful. No smaller set does that.
     """
     game, sides = _directed(evidence)
@@ -86,7 +92,7 @@ def reasons(evidence: Evidence, threshold: float = 0.0) -> Reasons:
     except ValueError as error:
         if "neither side" not in str(error):
             raise
-    return Reasons(bounds(game), sufficient, contrastive, sides, evidence.settings.players, float(threshold))
+    return Reasons(game, sufficient, contrastive, sides, evidence.settings.players, float(threshold))
 
 
 def _directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
@@ -171,8 +177,8 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
         first = np.unique(numbers, return_index=True)[1]
         labels = tuple(units.group_labels.get(grouping, tuple(units.labels[i] for i in first)))
     elif grouping == "sentences" and units.text is not None and units.spans is not None:
-        numbers, found = sentence_numbers(units.text, units.spans)
-        spans, labels = tuple(found), tuple(units.text[start:end] for start, end in found)
+        numbers, sentences = sentence_numbers(units.text, units.spans)
+        spans, labels = tuple(sentences), tuple(units.text[start:end] for start, end in sentences)
     else:
         known = [*units.groups, *(["sentences"] if units.text is not None else [])]
         raise ValueError(f"grouping: expected one of {', '.join(known)}, got {grouping!r}")

@@ -234,19 +234,21 @@ def _answer(explanations: Explanations) -> str:
 
 def _colored(e: Explanation, hover: bool) -> str:
     """The text with one <i> per seen unit; what is not seen is counted at the end, not shown again and again."""
-    text, parts = colored_text(e), []
-    for piece in text.pieces:
-        j = piece.player
-        if j is None:
-            parts.append(escape(piece.text, LONGEST_GAP))
-            continue
-        level = text.levels[j]
+    text = colored_text(e)
+
+    def escaped() -> list[tuple[str, int | None]]:
+        limits = ((piece, LONGEST_GAP if piece.player is None else LONGEST_WORD) for piece in text.pieces)
+        return [(escape(piece.text, limit), piece.player) for piece, limit in limits]
+
+    tags = []  # of each player
+    for j, level in enumerate(text.levels):
         classes = [f"{'u' if not text.signed else 'p' if level > 0 else 'n'}{abs(level)}"] if level else []
         classes += ["k"] if text.unknown[j] else []
         mark = f' class="{" ".join(classes)}"' if len(classes) > 1 else f" class={classes[0]}" if classes else ""
-        if hover:
-            mark += f' title="{e.scores[j]:.4g}{", not in the vocabulary" if text.unknown[j] else ""}"'
-        parts.append(f"<i{mark}>{escape(piece.text, LONGEST_WORD)}</i>")
+        tip = f' title="{e.scores[j]:.4g}{", not in the vocabulary" if text.unknown[j] else ""}"' if hover else ""
+        tags.append(f"<i{mark}{tip}>")
+    pieces = e.evidence.cached("escaped pieces", escaped)
+    parts = [word if j is None else f"{tags[j]}{word}</i>" for word, j in pieces]
     unseen = f" <small>… {text.unseen:,} more not seen</small>"
     return "".join(parts) + (unseen if text.unseen else escape(text.tail, LONGEST_GAP))
 
