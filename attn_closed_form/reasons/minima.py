@@ -101,19 +101,19 @@ def head_minima(game: PooledGame, base: Masks, movable: Masks, limit: int | None
     movable : (n, d) the players that may change sides
     limit : the largest number of players that may change sides; None for no limit
     """
-    masses = _Masses.of(game, base)
-    least = masses.least_value(movable)
+    masses = _Masses.of(game, base, movable)
+    least = masses.least_value()
     flipped = np.zeros(masses.log_base.shape, dtype=bool)
     smallest, *_ = masses.pool(flipped, np.zeros(least.shape), np.full(least.shape, -np.inf))
     # Where a head may lose all of its other mass, its least value is its minimum.
     theta = (
         least
-        if limit is None and masses.can_lose_all(movable)
-        else np.maximum(np.where(np.isinf(smallest), masses.v_base.max(axis=-1), smallest), least)
+        if limit is None and masses.can_lose_all()
+        else np.maximum(np.where(np.isinf(smallest), masses.v_base[..., :-1].max(axis=-1), smallest), least)
     )
     done = np.zeros(theta.shape, dtype=bool)
     while not done.all():
-        candidate, log_slip = masses.choose(theta, movable, limit)
+        candidate, log_slip = masses.choose(theta, limit)
         value, excess, margin = masses.pool(candidate, theta, log_slip)
         # The last theta is below the minimum by a margin, and its choice may be another one: keep the best.
         better = value < smallest
@@ -122,51 +122,60 @@ def head_minima(game: PooledGame, base: Masks, movable: Masks, limit: int | None
         # Dinkelbach's next theta is theta + excess, the value of the chosen coalition; a little less can be proved.
         lower = np.minimum(theta + excess - 1.5 * margin, np.nextafter(theta, -np.inf))
         theta = np.where(done, theta, np.maximum(lower, least))
-    return HeadMinima(theta, base[:, None, :] ^ flipped)
+    return HeadMinima(theta, base[:, None, :] ^ flipped[..., :-1])
+
+
+def _states(game: PooledGame, base: Masks) -> tuple[Array, Array, Array, Array]:
+    """Log-masses and values of every player in its base state and in the other one, (..., H, d+1).
+
+    The background is one more player, the last one, whose two states are the same.
+    """
+
+    def choice(first: Array, second: Array, background: Array) -> Array:
+        players = np.where(base[..., None, :], first, second)
+        return np.concatenate([players, np.broadcast_to(background[:, None], (*players.shape[:-1], 1))], axis=-1)
+
+    back, v_back = game.s_background, game.v_background
+    return (
+        choice(game.s, game.s_absent, back),
+        choice(game.s_absent, game.s, back),
+        choice(game.v, game.v_absent, v_back),
+        choice(game.v_absent, game.v, v_back),
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class _Masses:
-    """Log-masses and values of every player in its base state and in the other one, (n, H, d), and the background."""
+    """The states of `_states`, (n, H, d+1), and who may change them, (n, 1, d+1)."""
 
     log_base: Array
     log_flip: Array
     v_base: Array
     v_flip: Array
-    log_back: Array  # (H,)
-    v_back: Array
+    movable: Masks
 
     @classmethod
-    def of(cls, game: PooledGame, base: Masks) -> _Masses:
-        present = base[:, None, :]
-        return cls(
-            log_base=np.where(present, game.s, game.s_absent),
-            log_flip=np.where(present, game.s_absent, game.s),
-            v_base=np.where(present, game.v, game.v_absent),
-            v_flip=np.where(present, game.v_absent, game.v),
-            log_back=game.s_background,
-            v_back=game.v_background,
-        )
+    def of(cls, game: PooledGame, base: Masks, movable: Masks) -> _Masses:
+        return cls(*_states(game, base), np.pad(movable, ((0, 0), (0, 1)))[:, None, :])
 
     @cached_property
     def scaled(self) -> tuple[Array, Array, Array]:
-        """The larger of each player's two log-masses, and both masses relative to it, (n, H, d)."""
+        """The larger of each player's two log-masses, and both masses relative to it, (n, H, d+1)."""
         unit = np.maximum(self.log_base, self.log_flip)
+        unit = np.where(np.isneginf(unit), 0.0, unit)
         return unit, np.exp(self.log_base - unit), np.exp(self.log_flip - unit)
 
-    def can_lose_all(self, movable: Masks) -> bool:
+    def can_lose_all(self) -> bool:
         """Whether every player can be without mass, and there is no background."""
-        lost = np.isneginf(np.where(movable[:, None, :], np.minimum(self.log_base, self.log_flip), self.log_base))
-        return bool(lost.all() and np.isneginf(self.log_back).all())
+        return bool(np.isneginf(np.where(self.movable, np.minimum(self.log_base, self.log_flip), self.log_base)).all())
 
-    def least_value(self, movable: Masks) -> Array:
+    def least_value(self) -> Array:
         """(n, H) the smallest value with any mass: nothing can be below it."""
         base = np.where(np.isneginf(self.log_base), np.inf, self.v_base).min(axis=-1)
-        flip = np.where(np.isneginf(self.log_flip) | ~movable[:, None, :], np.inf, self.v_flip).min(axis=-1)
-        return np.minimum(np.minimum(base, flip), np.where(np.isneginf(self.log_back), np.inf, self.v_back))
+        return np.minimum(base, np.where(np.isneginf(self.log_flip) | ~self.movable, np.inf, self.v_flip).min(axis=-1))
 
-    def choose(self, theta: Array, movable: Masks, limit: int | None) -> tuple[Masks, Array]:
-        """(n, H, d) which players change sides to make the sum of terms least.
+    def choose(self, theta: Array, limit: int | None) -> tuple[Masks, Array]:
+        """(n, H, d+1) which players change sides to make the sum of terms least.
 
         And (n, H), the log of the most that this sum is off because rounding put one player in another's place.
         """
@@ -174,7 +183,7 @@ class _Masses:
         x, y = base * (self.v_base - theta[..., None]), flip * (self.v_flip - theta[..., None])
         gain = x - y
         # Where both sides are equal the lighter one is taken, so that a great mass cannot hide the other players.
-        better = ((gain > 0) | ((gain == 0) & (flip < base))) & movable[:, None, :]
+        better = ((gain > 0) | ((gain == 0) & (flip < base))) & self.movable
         if limit is None:
             return better, np.full(theta.shape, -np.inf)
         error = relative_error(0) * (np.abs(x) + np.abs(y))
@@ -185,7 +194,7 @@ class _Masses:
         flipped = better & _largest(rank, limit)
         # Every player that was taken though one that was left might rank higher counts with its own error, and with
         # that of the worst one left.
-        left = ~flipped & movable[:, None, :]
+        left = ~flipped & self.movable
         challenger = np.where(left, high, -np.inf).max(axis=-1, keepdims=True)
         doubtful = flipped & (low < challenger)
         rivals = left & (high > np.where(flipped, low, np.inf).min(axis=-1, keepdims=True))
@@ -196,20 +205,19 @@ class _Masses:
     def pool(self, flipped: Masks, theta: Array, log_slip: Array) -> tuple[Array, Array, Array]:
         """Mean value, mean of value less theta, and how much rounding can have changed it, each (n, H)."""
         log_mass = np.where(flipped, self.log_flip, self.log_base)
-        top = np.maximum(log_mass.max(axis=-1), self.log_back)
+        top = log_mass.max(axis=-1)
         empty = np.isneginf(top)
         top = np.where(empty, 0.0, top)
-        masses, back = np.exp(log_mass - top[..., None]), np.exp(self.log_back - top)
-        off, off_back = np.where(flipped, self.v_flip, self.v_base) - theta[..., None], self.v_back - theta
-        terms = masses * off
-        mass = np.where(empty, 1.0, back + masses.sum(axis=-1))
-        excess = back * off_back + terms.sum(axis=-1)
-        size = back * np.abs(off_back) + np.abs(terms).sum(axis=-1)
-        farthest = np.maximum(np.abs(off_back), np.abs(off).max(axis=-1))
+        masses = np.exp(log_mass - top[..., None])
+        off = np.where(flipped, self.v_flip, self.v_base) - theta[..., None]
+        mass = np.where(empty, 1.0, masses.sum(axis=-1))
+        size = np.abs(masses * off).sum(axis=-1)
         with np.errstate(over="ignore"):
             slip = np.exp(log_slip - top)
-        margin = np.where(empty, 0.0, 2 * relative_error(flipped.shape[-1]) * size + LOST * farthest + slip)
-        return np.where(empty, np.inf, theta + excess / mass), excess / mass, margin / mass
+        lost = LOST * np.abs(off).max(axis=-1)
+        margin = np.where(empty, 0.0, 2 * relative_error(flipped.shape[-1]) * size + lost + slip)
+        excess = (masses * off).sum(axis=-1) / mass
+        return np.where(empty, np.inf, theta + excess), excess, margin / mass
 
 
 def _largest(x: Array, limit: int) -> Masks:
@@ -247,14 +255,12 @@ def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Arra
 
 
 class _Parts(NamedTuple):
-    """Masses and values of the players in their base state and in the other one, (H, d); of the background, (H,)."""
+    """Masses and values of `_states`, (H, d+1), where only movable players have another state, and the limit."""
 
     base: Array
     flip: Array
     v_base: Array
     v_flip: Array
-    back: Array
-    v_back: Array
     limit: int | None
 
 
@@ -303,33 +309,24 @@ def proved_above(
 
 def _parts(game: PooledGame, present: Masks, movable: Masks, limit: int | None) -> _Parts | None:
     """The parts in units of each head's largest mass; None where masses leave float64."""
-    logs = np.concatenate([game.s, game.s_absent, game.s_background[:, None]], axis=1)
-    top = logs.max(axis=1)
-    if (top - np.where(np.isneginf(logs), np.inf, logs).min(axis=1)).max() > LOG_RANGE_PLAIN:
+    log_base, log_flip, v_base, v_flip = _states(game, present)
+    top = np.maximum(log_base, log_flip).max(axis=1, keepdims=True)
+    logs = np.stack([log_base, log_flip])
+    if (top - np.where(np.isneginf(logs), np.inf, logs).min(axis=(0, 2))[:, None]).max() > LOG_RANGE_PLAIN:
         return None
-    a, b = np.exp(game.s - top[:, None]), np.exp(game.s_absent - top[:, None])
-    base, v_base = np.where(present, a, b), np.where(present, game.v, game.v_absent)
-    flip, v_flip = np.where(present, b, a), np.where(present, game.v_absent, game.v)
-    return _Parts(
-        base=base,
-        flip=np.where(movable, flip, base),
-        v_base=v_base,
-        v_flip=np.where(movable, v_flip, v_base),
-        back=np.exp(game.s_background - top),
-        v_back=game.v_background,
-        limit=limit,
-    )
+    base, flip = np.exp(log_base - top), np.exp(log_flip - top)
+    moves = np.append(movable, False)
+    return _Parts(base, np.where(moves, flip, base), v_base, np.where(moves, v_flip, v_base), limit)
 
 
-def _least(parts: _Parts, base: Array, flip: Array, back: Array) -> tuple[Array, Masks]:
-    """Least sum (...) over the choices of each player between two terms (..., d), less rounding; and the choice."""
+def _least(base: Array, flip: Array, limit: int | None) -> tuple[Array, Masks]:
+    """Least sum (...) over the choices of each player between two terms (..., d+1), less rounding; and the choice."""
     gain = np.maximum(base - flip, 0.0)
     flipped = gain > 0
-    if parts.limit is not None:
-        flipped &= _largest(gain, parts.limit)
-    size = (np.abs(base) + np.abs(flip)).sum(axis=-1) + np.abs(back)
-    error = 4 * relative_error(base.shape[-1]) * size
-    return base.sum(axis=-1) + back - np.where(flipped, gain, 0.0).sum(axis=-1) - error, flipped
+    if limit is not None:
+        flipped &= _largest(gain, limit)
+    error = 4 * relative_error(base.shape[-1]) * (np.abs(base) + np.abs(flip)).sum(axis=-1)
+    return base.sum(axis=-1) - np.where(flipped, gain, 0.0).sum(axis=-1) - error, flipped
 
 
 def _masses(parts: _Parts, tau: Array, spread: Array) -> tuple[Array, Array]:
@@ -339,17 +336,16 @@ def _masses(parts: _Parts, tau: Array, spread: Array) -> tuple[Array, Array]:
         mu = MU[:, None, None] / spread[:, None]
         base = parts.base * (sign + mu * (parts.v_base - tau[:, None]))
         flip = parts.flip * (sign + mu * (parts.v_flip - tau[:, None]))
-        back = parts.back * (sign + mu[..., 0] * (parts.v_back - tau))
-        out.append(sign * _least(parts, base, flip, back)[0].max(axis=0))
+        out.append(sign * _least(base, flip, parts.limit)[0].max(axis=0))
     return np.maximum(out[0], 0.0), out[1]
 
 
 def _least_sum(parts: _Parts, theta: Array, bound: Array) -> tuple[float, Masks]:
-    """Lower bound of sum_h r_h over the coalitions where it might be negative, and the choice (d,) that attains it."""
+    """Lower bound of sum_h r_h over the coalitions where it might be negative, and the choice that attains it."""
     blur = 16 * 2.0**-52 * float(np.abs(theta).sum() + np.abs(bound).sum())
     low = bound - theta - blur
     high = np.maximum(-(low.sum() - low), low) + blur
-    spread = np.maximum(np.abs(parts.v_base - theta[:, None]).max(axis=1), 1e-300)
+    spread = np.maximum(np.abs(parts.v_base[:, :-1] - theta[:, None]).max(axis=1), 1e-300)
     L, U = _masses(parts, theta + high, spread)
     if (L > U).any():
         return 0.0, np.zeros(parts.base.shape[1], dtype=bool)
@@ -361,21 +357,16 @@ def _least_sum(parts: _Parts, theta: Array, bound: Array) -> tuple[float, Masks]
     constant = (1 - mix) * low + mix * high
 
     def terms(mass: Array, v: Array) -> Array:
-        return np.einsum("kh,h...->k...", on_X, mass * (v - theta.reshape(-1, *[1] * (mass.ndim - 1)))) + np.einsum(
-            "kh,h...->k...", on_D, mass
-        )
+        return on_X @ (mass * (v - theta[:, None])) + on_D @ mass
 
-    least, flipped = _least(
-        parts, terms(parts.base, parts.v_base), terms(parts.flip, parts.v_flip), terms(parts.back, parts.v_back)
-    )
+    least, flipped = _least(terms(parts.base, parts.v_base), terms(parts.flip, parts.v_flip), parts.limit)
     least = least + constant.sum(axis=1) - blur
     best = int(np.argmax(least))
     return float(least[best]), flipped[best]
 
 
 def _values(parts: _Parts, flipped: Masks) -> Array:
-    """(H,) means of the heads where the flipped players (d,) have changed sides."""
+    """(H,) means of the heads where the flipped players (d+1,) have changed sides."""
     mass = np.where(flipped, parts.flip, parts.base)
-    value = np.where(flipped, parts.v_flip, parts.v_base)
-    D = mass.sum(axis=1) + parts.back
-    return ((mass * value).sum(axis=1) + parts.back * parts.v_back) / np.where(D == 0, 1.0, D)
+    D = mass.sum(axis=1)
+    return (mass * np.where(flipped, parts.v_flip, parts.v_base)).sum(axis=1) / np.where(D == 0, 1.0, D)

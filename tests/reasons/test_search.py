@@ -36,8 +36,8 @@ def test_nobody_is_needed_where_every_coalition_agrees():
 def test_the_margin_of_a_pooled_value_counts_terms_that_cancel():
     game = PooledGame.from_scores([0.0, 0.0, 0.0], [1e6, -1e6, 1.0], s_background=0.0, v_background=0.0)
     everybody = np.ones((1, 3), dtype=bool)
-    masses = _Masses.of(game, everybody)
-    _, excess, margin = masses.pool(np.zeros((1, 1, 3), dtype=bool), np.zeros((1, 1)), np.full((1, 1), -np.inf))
+    masses = _Masses.of(game, everybody, everybody)
+    _, excess, margin = masses.pool(np.zeros((1, 1, 4), dtype=bool), np.zeros((1, 1)), np.full((1, 1), -np.inf))
     size = np.abs(game.v).sum() / 4
     assert excess[0, 0] == pytest.approx((game.v.sum()) / 4)
     assert margin[0, 0] >= 2 * relative_error(3) * size
