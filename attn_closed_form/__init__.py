@@ -12,7 +12,7 @@ from .explanations.explanation import Explanation, Explanations
 from .explanations.methods import DEFAULT_METHODS, METHODS
 from .explanations.settings import Settings
 from .files.bags import load_bag
-from .files.model_file import load_demo_model, load_model, save_model
+from .files.open_model import from_torch_state_dict, load_demo_model, load_model, load_weights, save_model, save_weights
 from .game.budget import ToleranceError
 from .game.by_size import expected_value_by_size
 from .game.interactions import interactions
@@ -26,7 +26,6 @@ from .models.bag import Bag
 from .models.bag_classifier import BagClassifier
 from .models.black_box import game_from_black_box
 from .models.classifier.attention import alpha_avg, alpha_max, attention, attention_matrices
-from .models.classifier.files import load_weights, save_weights
 from .models.classifier.gradient import (
     IntegratedGradients,
     classifier_lrp,
@@ -39,7 +38,6 @@ from .models.classifier.gradient import (
     integrated_gradients_report,
 )
 from .models.classifier.predict import TruncationWarning, pooled_game, predict, predict_many, random_weights
-from .models.classifier.torch_state import from_torch_state_dict
 from .models.classifier.weights import AttentionWeights, sinusoidal_positions
 from .models.mean_text import MeanPooledText
 from .models.protocol import Model, Units

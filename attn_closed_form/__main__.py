@@ -9,7 +9,7 @@ import numpy as np
 
 from .cli.main import main, piped
 from .explanations.explanation import Explanation
-from .files.model_file import load_demo_model
+from .files.open_model import load_demo_model
 from .show.terminal import answer, use_color
 
 SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."

@@ -1,4 +1,4 @@
-"""Small array functions that several rooms share: softmax, groups numbered by first appearance, and ranks."""
+"""Small array functions that several rooms share: softmax, groups by first appearance, ranks, tensors as arrays."""
 
 from __future__ import annotations
 
@@ -70,3 +70,11 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
     a, b = a - a.mean(), b - b.mean()
     size = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / size) if size > 0 else float("nan")
+
+
+def as_array(value: Any) -> NDArray[Any]:
+    """A NumPy array of an array or a torch tensor, in its own type (bfloat16, which NumPy lacks, as float32)."""
+    if hasattr(value, "detach"):
+        tensor = value.detach().cpu()
+        return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
+    return np.asarray(value)

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from ..files.model_file import load_demo_model, load_model
+from ..files.open_model import load_demo_model, load_model
 from ..show.terminal import SIZES, model_card
 
 

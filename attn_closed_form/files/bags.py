@@ -7,9 +7,10 @@
 | `.npy` (torchmil) | one array | none |
 | `.npz`, `.safetensors` | the names above, or the only matrix | `coords` |
 
-Attributes of an HDF5 file and of its arrays become `Bag.attrs`.
+The attributes of an HDF5 file and of its arrays that say where the patches come from (`ATTRIBUTES`) become `Bag.attrs`.
 
-Files are untrusted: `.npy` and `.npz` are read without pickle, `.pt` by the restricted reader of `torch_files.py`.
+Files are untrusted. An HDF5 file can name other files as the place of its numbers (external links, external storage,
+virtual datasets), so that only datasets that lie in the file itself are read, after a check of their size.
 """
 
 from __future__ import annotations
@@ -23,15 +24,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.bag import Bag
-from .safetensors_files import load_safetensors
-from .torch_files import load_torch
+from .arrays import check_size, first_line, read_arrays
+from .atomic import regular_file
 
 FEATURE_NAMES = ("features", "feats", "feature", "embeddings", "x", "X")
 COORDINATE_NAMES = ("coords", "coordinates", "locations")
 REGION_NAMES = ("regions", "region")
+ID_NAMES = ("ids", "names")
 H5_SUFFIXES = (".h5", ".hdf5", ".he5")
-TORCH_SUFFIXES = (".pt", ".pth")
-SUFFIXES = (*H5_SUFFIXES, ".pt", ".pth", ".npy", ".npz", ".safetensors")
+ARRAY_SUFFIXES = (".pt", ".pth", ".npy", ".npz", ".safetensors")
+SUFFIXES = (*H5_SUFFIXES, *ARRAY_SUFFIXES)
+ATTRIBUTES = (
+    *("name", "patch_size", "patch_size_level0", "patch_level", "downsample", "overlap", "unit", "extractor"),
+    *("tile_size_um", "tile_size_px", "level0_width", "level0_height", "level0_magnification", "target_magnification"),
+)
+MAX_ATTRIBUTE = 10_000  # bytes
 
 
 def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
@@ -46,7 +53,7 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     -------
     Bag
         features as stored (float32 stays float32), coordinates where the file has any, and its attributes;
-        `attrs["name"]` is the file's name without suffix, unless the file has a name of its own
+        `attrs["name"]` is the file's name without suffix, unless the file has an attribute `name`
 
     Raises
     ------
@@ -62,26 +69,24 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     ...     load_bag(path)
     Bag(n=3, D=5, float32, coords)
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
+    path = regular_file(path)
+    if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path}: expected a bag in a file ending in {', '.join(SUFFIXES)}, got {path.suffix!r}")
-    if suffix in H5_SUFFIXES:
-        arrays, attrs = _read_h5(path, features)
-    elif suffix in TORCH_SUFFIXES:
-        found = load_torch(path)
-        if not isinstance(found, Mapping | np.ndarray):
-            raise ValueError(f"{path}: expected a tensor or a mapping of tensors, got a {type(found).__name__}")
-        arrays, attrs = (_arrays(found) if isinstance(found, Mapping) else {"features": found}), {}
+    attrs: dict[str, Any] = {}
+    if path.suffix.lower() in H5_SUFFIXES:
+        content, attrs = _read_h5(path, features)
     else:
-        arrays, attrs = read_numpy(path, suffix), {}
+        content = read_arrays(path, ARRAY_SUFFIXES)
+    if isinstance(content, np.ndarray):
+        content = {"features": content}
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{path}: expected an array or a mapping of arrays, got a {type(content).__name__}")
+    arrays = {str(name): value for name, value in content.items() if value is None or isinstance(value, np.ndarray)}
     try:
         return Bag(
             features=_features(arrays, features),
             coords=_named(arrays, COORDINATE_NAMES),
-            ids=_ids(_named(arrays, ("ids", "names"))),
+            ids=_ids(_named(arrays, ID_NAMES)),
             attrs={"name": path.stem, **attrs},
             regions=_named(arrays, REGION_NAMES),
         )
@@ -90,72 +95,67 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
 
 
 def _read_h5(path: Path, features: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The wanted arrays of an HDF5 file, None for the others, and the attributes."""
     try:
         import h5py
     except ImportError:
         raise ImportError(f"{path}: HDF5 files need the h5py package: pip install 'attn-closed-form[bags]'") from None
-    wanted = {*FEATURE_NAMES, *COORDINATE_NAMES, *REGION_NAMES, "ids", "names", features}
-    arrays: dict[str, Any] = {}
-    attrs: dict[str, Any] = {}
+    wanted = {*FEATURE_NAMES, *COORDINATE_NAMES, *REGION_NAMES, *ID_NAMES, features or "features"}
     try:
         with h5py.File(path, "r") as file:
-            attrs.update(_attributes(file))
-            for name, data in file.items():
+            arrays: dict[str, Any] = dict.fromkeys(file)
+            attrs = _attributes(file)
+            for name in wanted.intersection(arrays):
+                if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+                    raise ValueError(f"{name!r} is a link to another place, which is not followed")
+                data = file[name]
                 if isinstance(data, h5py.Dataset):
-                    # Names alone are enough of what nobody asks for: it may be large.
-                    arrays[name] = data[()] if name in wanted else None
-                    if name in wanted:
-                        attrs.update(_attributes(data))
+                    arrays[name] = _dataset(name, data, path)
+                    attrs |= _attributes(data)
     except (OSError, KeyError, RuntimeError, ValueError, TypeError, MemoryError) as error:
-        raise ValueError(f"{path}: expected a readable HDF5 file: {_line(error)}") from None
+        raise ValueError(f"{path}: expected a readable HDF5 file: {first_line(error)}") from None
     return arrays, attrs
 
 
+def _dataset(name: str, data: Any, path: Path) -> NDArray[Any]:
+    """The numbers of a dataset that lies in the file, or its names."""
+    import h5py
+
+    if data.external is not None or data.is_virtual:
+        raise ValueError(f"{name!r} lies in another file, which is not opened")
+    if data.dtype.hasobject and h5py.check_string_dtype(data.dtype) is None:
+        raise ValueError(f"{name!r} holds references or lists, not numbers or names")
+    items = max(data.size or 0, int(np.prod(data.chunks or (0,), dtype=object)))  # a chunk is read whole
+    check_size(items * data.dtype.itemsize, path)
+    return np.asarray(data[()])
+
+
 def _attributes(data: Any) -> dict[str, Any]:
-    """Attributes as plain Python values and arrays."""
-    found = {}
-    for name, value in data.attrs.items():
-        if isinstance(value, bytes):
-            value = value.decode("utf-8", "replace")
-        found[str(name)] = value.item() if isinstance(value, np.generic) else value
-    return found
-
-
-def read_numpy(path: Path, suffix: str) -> dict[str, Any]:
-    """Arrays of a `.npy` ("features"), `.npz` or `.safetensors` file, by name; damaged files are a ValueError."""
-    try:
-        if suffix == ".safetensors":
-            return dict(load_safetensors(path).arrays)
-        with path.open("rb") as file:  # np.load leaves a path open when the file is damaged
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return {"features": loaded}
-            with loaded:
-                return {name: loaded[name] for name in loaded.files}
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no such file") from None
-    except Exception as error:  # zipfile, zlib and NumPy raise many kinds of errors for damaged files
-        raise ValueError(f"{path}: expected a readable {suffix} file: {_line(error)}") from None
-
-
-def _arrays(found: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(name): value for name, value in found.items() if isinstance(value, np.ndarray)}
+    """The attributes that are used, as plain Python values and small arrays."""
+    attrs = {}
+    for name in ATTRIBUTES:
+        if name in data.attrs:
+            handle = data.attrs.get_id(name)
+            if handle.get_storage_size() > MAX_ATTRIBUTE:
+                raise ValueError(f"its attribute {name!r} has more than {MAX_ATTRIBUTE} bytes")
+            value = data.attrs[name]
+            value = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            attrs[name] = value.item() if isinstance(value, np.generic) else value
+    return attrs
 
 
 def _features(arrays: Mapping[str, Any], name: str | None) -> NDArray[Any]:
     if name is not None:
-        if name not in arrays:
+        if arrays.get(name) is None:
             raise ValueError(f"features: expected an array {name!r}, got only {sorted(arrays)}")
         return np.asarray(arrays[name])
-    found = _named(arrays, FEATURE_NAMES)
-    if found is not None:
-        return np.asarray(found)
-    matrices = {name: array for name, array in arrays.items() if array is not None and np.ndim(array) in (2, 3)}
-    for known in COORDINATE_NAMES:
-        matrices.pop(known, None)
+    features = _named(arrays, FEATURE_NAMES)
+    if features is not None:
+        return np.asarray(features)
+    matrices = [array for key, array in arrays.items() if np.ndim(array) in (2, 3) and key not in COORDINATE_NAMES]
     if len(matrices) != 1:
         raise ValueError(f"expected an array called {' or '.join(FEATURE_NAMES[:2])}, got only {sorted(arrays)}")
-    return np.asarray(next(iter(matrices.values())))
+    return np.asarray(matrices[0])
 
 
 def _named(arrays: Mapping[str, Any], names: tuple[str, ...]) -> Any:
@@ -166,8 +166,3 @@ def _ids(value: Any) -> tuple[str, ...] | None:
     if value is None:
         return None
     return tuple(name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name) for name in np.ravel(value))
-
-
-def _line(error: BaseException) -> str:
-    """The first line of an error, or its kind where it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

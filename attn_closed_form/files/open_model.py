@@ -1,17 +1,48 @@
-"""Open any model file by what it holds: the one door of the command line, the page and the corpus."""
+"""What a path is, and the model in it: `open_model` is the one door of the command line, the page and the corpus.
+
+The module has the models whose files are their own: classifiers of texts (`load_model`), their bare weights
+(`load_weights`), the PyTorch state dict of P1's authors, and fastText's classifiers. State dicts of networks over bags
+are read by `BagClassifier.from_state_dict`.
+
+A model file is a weights file with two more arrays: `vocabulary` (see `Vocabulary.to_array`) and `about`, the UTF-8 of
+a JSON object with the class names, the temperature and the model card. Files without `about` load as well. The shipped
+model is `demo_model.npz`, float32; MODEL_CARD.md describes its training and its accuracy.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
 from ..models.bag_classifier import BagClassifier
+from ..models.classifier.weights import AXES, BIASES, AttentionWeights, as_numpy, sinusoidal_positions
+from ..models.mean_text import MeanPooledText, Piece
 from ..models.protocol import Model
 from ..models.score_table import ScoreTable
-from .bags import read_numpy
-from .fasttext_files import is_fasttext, load_fasttext
-from .model_file import load_demo_model, load_model
+from ..models.text import CLS, UNK, Vocabulary
+from ..models.text_classifier import TextClassifier
+from .arrays import OWN_SUFFIXES, Arrays, read_arrays, write_arrays
+from .atomic import regular_file
+
+DEMO_MODEL = Path(__file__).parents[1] / "demo_model.npz"
+IDS = ("cls", "unk")
+OPTIONAL = (*BIASES, "vocabulary", "about")
+# P1's authors: names of their state dict, and their number of positions
+EMBEDDING = "embedding.weight"
+HEAD = re.compile(r"heads\.(\d+)\.(query|key|value|classifier)\.(weight|bias)")
+LETTERS = {"query": "q", "key": "k", "value": "v", "classifier": "l"}
+T_MAX = 256
+FASTTEXT_MAGIC = 793712314  # the first four bytes of a .bin file
+END_OF_LINE = "</s>"
+WORDS = re.compile(r"[^ \n\r\t\v\f\0]+")
 
 
 def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Model:
@@ -35,14 +66,379 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
         return load_demo_model()
     if str(path) == "scores":
         return ScoreTable()
-    if Path(path).suffix.lower() in (".npz", ".safetensors") and is_text_model(path):
-        return load_model(path)
-    if Path(path).suffix.lower() == ".bin" and Path(path).is_file() and is_fasttext(path):
+    path = Path(path)
+    if path.suffix.lower() in OWN_SUFFIXES:
+        arrays = read_arrays(path)
+        if "vocabulary" in arrays or {"W_e", "W_q", "W_k", "W_v", "W_l"} <= set(arrays):
+            return _text_model(arrays, str(path))
+    if path.suffix.lower() == ".bin" and _is_fasttext(regular_file(path)):
         return load_fasttext(path)
     return BagClassifier.from_state_dict(path, **options)
 
 
-def is_text_model(path: str | os.PathLike[str]) -> bool:
-    """Whether a file has the arrays of a classifier of texts; a bad file is an error that names it."""
-    names = set(read_numpy(Path(path), Path(path).suffix.lower()))
-    return "vocabulary" in names or {"W_e", "W_q", "W_k", "W_v", "W_l"} <= names
+# Classifiers of texts
+
+
+@functools.cache
+def load_demo_model() -> TextClassifier:
+    """The shipped sentiment model: one logit, above zero for a review that likes its film.
+
+    Trained on IMDB (Lopardo et al. 2024, appendix F: K = 6 heads, T_max = 256, d_e = 128, d_att = d_out = 64); see
+    MODEL_CARD.md. Read once and kept: it is immutable.
+
+    Examples
+    --------
+    >>> model = load_demo_model()
+    >>> bool(model.predict_proba(["A wonderful film."])[0, 1] > 0.5)
+    True
+    """
+    return load_model(DEMO_MODEL)
+
+
+def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DTypeLike = np.float64) -> None:
+    """Write a model to one `.npz` or `.safetensors` file.
+
+    Parameters
+    ----------
+    model : TextClassifier; its tokenizer is not part of the file, unless it is the default one
+    path : the file, replaced whole or not at all
+    dtype : float64 (exact), float32 or float16: the numbers in the file are rounded to it. A model loaded from a
+        rounded file is float64 again, and exactly the rounded numbers.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from attn_closed_form import random_weights
+    >>> model = TextClassifier(random_weights(seed=0, D=3, C=2), Vocabulary(["[CLS]", "[UNK]", "fine"]), ("no", "yes"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "model.npz"
+    ...     save_model(model, path)
+    ...     load_model(path).outputs
+    ('no', 'yes')
+    """
+    stored = np.dtype(dtype)
+    if stored not in (np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.float16)):
+        raise ValueError(f"dtype: expected float64, float32 or float16, got {stored}")
+    arrays = weights_to_arrays(model.weights)
+    for name, array in arrays.items():
+        if array.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                rounded = array.astype(stored)
+            if not np.isfinite(rounded).all():
+                raise ValueError(f"dtype: {name} has numbers up to {np.abs(array).max():.3g}, too large for {stored}")
+            arrays[name] = rounded
+    about = {
+        "outputs": list(model.outputs),
+        "temperature": model.temperature,
+        "special_words": [model.vocabulary.cls, model.vocabulary.unk],
+        "card": model.card or {},
+    }
+    arrays["about"] = np.frombuffer(json.dumps(about).encode("utf-8"), dtype=np.uint8)
+    write_arrays({**arrays, "vocabulary": model.vocabulary.to_array()}, path)
+
+
+def load_model(path: str | os.PathLike[str]) -> TextClassifier:
+    """The model in a file written by `save_model` or `TextClassifier.save`.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        naming the file: not readable, without a vocabulary, or with one that does not fit the weights
+    """
+    return _text_model(read_arrays(path), str(path))
+
+
+def _text_model(arrays: Arrays, source: str) -> TextClassifier:
+    if "vocabulary" not in arrays:
+        raise ValueError(
+            f"{source}: expected an array 'vocabulary', got only {sorted(arrays)}; load_weights reads bare weights"
+        )
+    weights = weights_from_arrays(arrays, source)
+    try:
+        about = _about(arrays.get("about"))
+        vocabulary = Vocabulary.from_array(arrays["vocabulary"], *about["special_words"])
+        return TextClassifier(
+            weights, vocabulary, tuple(about["outputs"]), float(about["temperature"]), card=about["card"]
+        )
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+def _about(array: NDArray[Any] | None) -> dict[str, Any]:
+    about: dict[str, Any] = {"outputs": [], "temperature": 1.0, "special_words": [CLS, UNK], "card": {}}
+    if array is None:
+        return about
+    try:
+        stored = json.loads(array.astype(np.uint8).tobytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"about: expected JSON in UTF-8, got {error}") from None
+    if not isinstance(stored, dict):
+        raise ValueError(f"about: expected a JSON object, got {type(stored).__name__}")
+    about.update({key: stored[key] for key in about if key in stored})
+    if not isinstance(about["outputs"], list) or not isinstance(about["special_words"], list):
+        raise ValueError("about: expected lists of class names and special words")
+    return about
+
+
+def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> None:
+    """Write `weights` to a `.npz` or `.safetensors` file, chosen by the suffix.
+
+    The file has one array per field of `AttentionWeights` and the ids `cls` and `unk` as integers. It is replaced whole
+    or not at all.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from attn_closed_form import random_weights
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "model.npz"
+    ...     save_weights(random_weights(seed=0), path)
+    ...     load_weights(path)
+    AttentionWeights(D=50, d_e=16, T_max=32, K=2, d_att=8, d_out=8, C=1, cls=0, unk=1)
+    """
+    write_arrays(weights_to_arrays(weights), path)
+
+
+def load_weights(path: str | os.PathLike[str]) -> AttentionWeights:
+    """Read weights written by `save_weights` (or by any tool that stores the same arrays).
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        one line that names the file and the array: damaged, missing, unknown, or refused by `AttentionWeights`
+    """
+    return weights_from_arrays(read_arrays(path), str(path))
+
+
+def weights_to_arrays(weights: AttentionWeights) -> Arrays:
+    """Named arrays of `weights`, ids included, as in a file."""
+    return {**weights.arrays(), **{name: np.array(getattr(weights, name), dtype=np.int64) for name in IDS}}
+
+
+def weights_from_arrays(arrays: Arrays, source: str) -> AttentionWeights:
+    """Weights from named arrays; `source` names them in errors."""
+    for name in (*AXES, *IDS):
+        if name not in arrays and name not in OPTIONAL:
+            raise ValueError(f"{source}: expected an array {name!r}, got only {sorted(arrays)}")
+    for name in arrays:
+        if name not in (*AXES, *IDS, *OPTIONAL):
+            raise ValueError(f"{source}: unexpected array {name!r}; expected {sorted((*AXES, *IDS))}")
+    fields: dict[str, Any] = {name: arrays[name] for name in AXES if name in arrays}
+    for name in IDS:
+        if arrays[name].shape != () or arrays[name].dtype.kind not in "iu":
+            raise ValueError(
+                f"{source}: {name}: expected one integer, got {arrays[name].dtype} of shape {arrays[name].shape}"
+            )
+        fields[name] = int(arrays[name])
+    try:
+        return AttentionWeights(**fields)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+# The state dict of P1's authors
+
+
+def from_torch_state_dict(
+    state: Mapping[str, Any],
+    W_p: Any = None,
+    T_max: int | None = None,
+    base: float | None = 10000.0,
+    cls: int = 0,
+    unk: int = 1,
+    scale: bool = True,
+    pos: bool = True,
+    cls_position: int = 0,
+) -> AttentionWeights:
+    """Weights from the state dict of P1's PyTorch code (class `MultiHead` of attention_meets_xai). Needs no torch.
+
+    The authors' models have two outputs; the second, `output=1`, is the positive class. Documents are given without
+    [CLS], which is put in front, and are filled with [UNK] up to `T_max`, as the authors' preprocessing does. For a
+    model that was run on documents without padding, make weights with T_max = number of tokens + 1.
+
+    Parameters
+    ----------
+    state : `embedding.weight` (D, d_e) and, for heads i = 0 .. K-1, `heads.{i}.query.weight`, `.key.weight`
+        (d_att, d_e), `.value.weight` (d_out, d_e), `.classifier.weight` (C, d_out), each with an optional `.bias`.
+        Values may be torch tensors or arrays.
+    W_p : (T_max, d_e) position embeddings, which the state dict does not hold. None makes sinusoidal ones from `T_max`
+        and `base`; they agree with the authors' to single precision, and `W_p=model.pe.pe[0]` exactly.
+    T_max : number of positions, 256 (the authors' MAX_LEN) if None and without `W_p`; must be that of `W_p`
+    base : 10000 is the convention of the authors' code; None is P1's Eq. 3
+    cls, unk : ids of [CLS] and [UNK]
+    scale : False for a model made with scale=False, whose logits are not divided by sqrt(d_att)
+    pos : False for a model made with pos=False, which has no position embeddings
+    cls_position : the position at which [CLS] stands in the model's input, 0 in the authors' preprocessing. (A model
+        whose `cls_pos` is that of another token asks with that token's query, and is not a model of this kind.)
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> shapes = {"query": (3, 4), "key": (3, 4), "value": (5, 4), "classifier": (1, 5)}
+    >>> state = {f"heads.{i}.{n}.weight": rng.normal(size=s) for i in range(2) for n, s in shapes.items()}
+    >>> state["embedding.weight"] = rng.normal(size=(9, 4))
+    >>> from_torch_state_dict(state, T_max=6)
+    AttentionWeights(D=9, d_e=4, T_max=6, K=2, d_att=3, d_out=5, C=1, cls=0, unk=1)
+    """
+    fields = _fields(state)
+    if not scale:
+        for name in ("W_q", "b_q"):
+            if name in fields:
+                fields[name] = fields[name] * np.sqrt(fields["W_q"].shape[1])
+    d_e = fields["W_e"].shape[-1]
+    if W_p is None:
+        W_p = sinusoidal_positions(T_MAX if T_max is None else T_max, d_e, base)
+    W_p = np.asarray(as_numpy(W_p))
+    if W_p.ndim != 2:
+        raise ValueError(f"W_p: expected shape (T_max, {d_e}), got {W_p.shape}")
+    if T_max is not None and T_max != len(W_p):
+        raise ValueError(f"T_max: expected {len(W_p)}, the rows of W_p, got {T_max!r}; cut W_p for a shorter model")
+    if not pos:
+        W_p = np.zeros_like(W_p)
+    if isinstance(cls_position, bool) or not isinstance(cls_position, int | np.integer):
+        raise ValueError(f"cls_position: expected an integer, got {cls_position!r}")
+    if not 0 <= cls_position < len(W_p):
+        raise ValueError(f"cls_position: expected a position in 0..{len(W_p) - 1}, got {cls_position}")
+    # A position enters by its embedding alone, so that moving [CLS] to the front is a change of rows.
+    order = [cls_position, *(t for t in range(len(W_p)) if t != cls_position)]
+    return AttentionWeights(W_p=W_p[order], **fields, cls=cls, unk=unk)
+
+
+def _fields(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of `AttentionWeights` from a state dict, with the heads stacked."""
+    if not isinstance(state, Mapping):
+        hint = ""
+        if hasattr(state, "state_dict"):
+            hint = "; pass model.state_dict()"
+        elif isinstance(state, str | bytes) or hasattr(state, "__fspath__"):
+            hint = "; read the file first, with torch.load(path, weights_only=True)"
+        raise TypeError(f"state: expected a mapping from names to tensors, got {type(state).__name__}{hint}")
+    arrays = {name: np.asarray(as_numpy(value)) for name, value in state.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiu":
+            raise ValueError(f"state: {name}: expected an array of numbers, got {type(state[name]).__name__}")
+        if name != EMBEDDING and not HEAD.fullmatch(name):
+            raise ValueError(
+                f"state: unexpected key {name!r}; expected {EMBEDDING!r} and "
+                "'heads.I.{query,key,value,classifier}.{weight,bias}'"
+            )
+    if EMBEDDING not in arrays:
+        raise ValueError(f"state: expected a key {EMBEDDING!r}, got only {sorted(arrays)}")
+    K = 1 + max((int(name.split(".")[1]) for name in arrays if name != EMBEDDING), default=-1)
+    if K == 0:
+        raise ValueError("state: expected keys 'heads.0.query.weight' and so on, got no head at all")
+    fields: dict[str, Any] = {"W_e": arrays[EMBEDDING]}
+    for name, letter in LETTERS.items():
+        for kind, prefix in (("weight", "W"), ("bias", "b")):
+            keys = [f"heads.{i}.{name}.{kind}" for i in range(K)]
+            if kind == "weight" or any(key in arrays for key in keys):
+                fields[f"{prefix}_{letter}"] = _stack(arrays, keys)
+    if "b_l" in fields:
+        fields["b_l"] = fields["b_l"].mean(axis=0)  # the output is the mean over heads, biases included
+    return fields
+
+
+def _stack(arrays: Arrays, names: list[str]) -> NDArray[Any]:
+    for name in names:
+        if name not in arrays:
+            raise ValueError(f"state: expected a key {name!r}, got only {sorted(arrays)}")
+        if arrays[name].shape != arrays[names[0]].shape:
+            raise ValueError(
+                f"state: {name}: expected shape {arrays[names[0]].shape} as in {names[0]}, got {arrays[name].shape}"
+            )
+    return np.stack([arrays[name] for name in names])
+
+
+# fastText
+
+
+class FastTextReader:
+    """Reads a text as fastText does; its package gives the n-grams of each word."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @functools.cached_property
+    def model(self) -> Any:
+        """FastText's model, loaded on first use (and again in another process)."""
+        return _load(self.path)
+
+    @functools.cached_property
+    def prefix(self) -> str:
+        """What labels start with."""
+        return str(self.model.f.getArgs().label)
+
+    def __call__(self, text: str) -> list[Piece]:
+        """Words of a text with the rows of their vectors; words without any are left out."""
+        pieces = []
+        for match in WORDS.finditer(text):
+            word = match[0]
+            if word.startswith(self.prefix) or word == END_OF_LINE:
+                continue
+            rows = tuple(int(row) for row in self.model.get_subwords(word)[1])
+            if rows:
+                pieces.append(Piece(word, match.start(), match.end(), rows))
+        return pieces
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path}
+
+
+def _is_fasttext(path: Path) -> bool:
+    with path.open("rb") as file:
+        return int.from_bytes(file.read(4), "little") == FASTTEXT_MAGIC
+
+
+def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
+    """A fastText classifier (`.bin`, `train_supervised`) as a model that can be explained; needs fastText's package.
+
+    The hidden vector of a text is the mean of the vectors of its words, each with its character n-grams (`minn`,
+    `maxn`), and of the end of the line `</s>`, which every text has; the logits are the output matrix times that. A
+    word and its k - 1 n-grams are one player of log-mass log k, and `</s>` is the background. Words split at white
+    space; words that start with the prefix of labels are labels.
+
+    Raises
+    ------
+    FileNotFoundError, ImportError, ValueError
+        one line that names the file: word vectors; `wordNgrams` > 1, where a pair of neighbors has a vector of its own;
+        the hierarchical softmax (`loss="hs"`), where classes have no logits; a quantized file, which hides its vectors
+    """
+    path = regular_file(path)
+    if not _is_fasttext(path):
+        raise ValueError(f"{path}: expected a fastText .bin file, which starts with its magic number")
+    model = _load(str(path))
+    args = model.f.getArgs()
+    if str(args.model).rpartition(".")[2] != "supervised":
+        raise ValueError(f"{path}: expected a fastText classifier (train_supervised), got word vectors")
+    if args.wordNgrams > 1:
+        raise ValueError(
+            f"{path}: has wordNgrams={args.wordNgrams}: neighbors have vectors of their own, so it is not a pooled game"
+        )
+    loss = str(args.loss).rpartition(".")[2]
+    if loss not in ("softmax", "ova"):
+        raise ValueError(f"{path}: has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'")
+    if model.is_quantized():
+        raise ValueError(f"{path}: is quantized and hides its vectors; explain the .bin file that it was made of")
+    end = [int(row) for row in model.get_subwords(END_OF_LINE)[1]]
+    output = np.asarray(model.get_output_matrix(), dtype=np.float64)
+    return MeanPooledText(
+        np.asarray(model.get_input_matrix()),
+        output,
+        np.zeros(len(output)),
+        FastTextReader(str(path)),
+        tuple(str(name).removeprefix(str(args.label)) for name in model.labels),
+        tuple(end),
+        loss="sigmoid" if loss == "ova" else "softmax",
+        source="fasttext",
+    )
+
+
+def _load(path: str) -> Any:
+    try:
+        import fasttext
+    except ImportError:
+        raise ImportError(f"{path}: fastText files need its package: pip install fasttext-wheel") from None
+    try:
+        return fasttext.load_model(path)
+    except (ValueError, RuntimeError, MemoryError) as error:
+        raise ValueError(f"{path}: expected a fastText .bin file: {str(error).splitlines()[0]}") from None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import numbered
+from .._arrays import as_array, numbered
 from .._types import Array, Ids
 
 # A region is a square of so many patches unless told otherwise.
@@ -172,11 +172,3 @@ def as_bag(raw: Any) -> Bag:
 
         return load_bag(raw)
     return Bag(raw)
-
-
-def as_array(value: Any) -> NDArray[Any]:
-    """A NumPy array of an array or a torch tensor, in its own type (bfloat16, which NumPy lacks, as float32)."""
-    if hasattr(value, "detach"):
-        tensor = value.detach().cpu()
-        return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
-    return np.asarray(value)

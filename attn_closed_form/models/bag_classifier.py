@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._types import Array, Ids
-from ..files.state_files import read_state, stored_outputs
+from ..files.arrays import read_state
 from ..slalom.recover import BlackBox
 from .bag import Bag, as_bag
 from .bag_check import BagCheck, check
@@ -113,13 +113,13 @@ class BagClassifier(Model):
         >>> BagClassifier.from_state_dict(state, outputs=["normal", "tumour"])
         BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumour'); the empty bag has the bias)
         """
-        arrays, name = read_state(source)
+        arrays, stored_outputs, name = read_state(source)
         network, recognised = network_from_state(arrays, name, layout, options)
         again = None
         if recognised in ("aim", "timm"):
             others = {key: value for key, value in options.items() if key != "num_heads"}
             again = functools.partial(cls.from_state_dict, arrays, recognised, outputs, temperature, **others)
-        return cls(network, tuple(outputs or stored_outputs(source)), temperature, recognised, other_heads=again)
+        return cls(network, tuple(outputs or stored_outputs), temperature, recognised, other_heads=again)
 
     @classmethod
     def from_attention(

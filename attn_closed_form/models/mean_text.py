@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .._arrays import numbered
 from .._types import Array
-from ..files.state_files import read_state
+from ..files.arrays import read_state
 from .protocol import Model, Units
 from .scores import PooledScores
 from .text import Token, tokenize
@@ -152,7 +152,7 @@ class MeanPooledText(Model):
         >>> MeanPooledText.from_state_dict(state, ["good", "bad", "film"]).outputs
         ('0', '1')
         """
-        arrays, name = read_state(source)
+        arrays, _, name = read_state(source)
         shapes = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
         embeddings = [key for key in arrays if "embedding" in key and arrays[key].ndim == 2]
         layers = [key for key in arrays if arrays[key].ndim == 2 and key not in embeddings]

@@ -15,8 +15,8 @@ straight apostrophe (ß stays ß); its span always points into the text *as give
 reader sees, whatever the normalisation did to the length.
 
 P1 (appendix F) says only "standard tokenization"; whole words are ours: an explanation of word pieces is harder to
-read. In a model file (`model_file.py`) the vocabulary is one array, `vocabulary`: uint8, the UTF-8 of the words joined
-by newlines, in the order of their ids.
+read. In a model file (`files/open_model.py`) the vocabulary is one array, `vocabulary`: uint8, the UTF-8 of the words
+joined by newlines, in the order of their ids.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class TextClassifier(Model):
 
     def save(self, path: Any, dtype: Any = np.float64) -> None:
         """Write one `.npz` or `.safetensors` file, which `load_model` reads; see `save_model`."""
-        from ..files.model_file import save_model
+        from ..files.open_model import save_model
 
         save_model(self, path, dtype)
 

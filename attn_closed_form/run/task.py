@@ -17,8 +17,7 @@ from ..explanations.explain import explain_units
 from ..explanations.explanation import Explanations
 from ..explanations.methods import as_methods
 from ..explanations.settings import Settings
-from ..files.model_file import DEMO_MODEL
-from ..files.open_model import open_model
+from ..files.open_model import DEMO_MODEL, open_model
 from ..models.protocol import Model
 
 MAX_CHARS = 1_000_000

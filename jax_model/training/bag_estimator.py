@@ -10,7 +10,6 @@ import inspect
 import os
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attn_closed_form import BagClassifier
 from attn_closed_form.explanations.explanation import Explanations
+from attn_closed_form.files.arrays import write_arrays
 
 from .bag_network import BagConfig
 from .bags import BagTraining, fit_bags, predict_bags, state_dict
@@ -159,20 +159,7 @@ class AttentionBagClassifier:
         classes are in the file.
         """
         self._check_fitted()
-        path = Path(path)
-        arrays = self.state_dict()
-        if path.suffix == ".npz":
-            with path.open("wb") as stream:
-                np.savez(stream, **arrays, outputs=np.array(self._names()))  # type: ignore[arg-type]
-        elif path.suffix == ".safetensors":
-            import json
-
-            from safetensors.numpy import save_file
-
-            ready = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-            save_file(ready, path, metadata={"outputs": json.dumps(self._names())})
-        else:
-            raise ValueError(f"path: expected a name ending in .npz or .safetensors, got {str(path)!r}")
+        write_arrays({**self.state_dict(), "outputs": np.array(self._names())}, path)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments, as scikit-learn's `clone` and searches want them."""

@@ -7,7 +7,7 @@ import pytest
 
 from attn_closed_form import load_model, load_weights
 from attn_closed_form.cli.main import main
-from attn_closed_form.models.classifier.files import read_arrays, write_arrays
+from attn_closed_form.files.arrays import read_arrays, write_arrays
 from tests.pages import ROOT, commands, problem, run_python
 
 pytest.importorskip("jax")

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from attn_closed_form.files.atomic import replacing
+from attn_closed_form import load_bag
+from attn_closed_form.files.atomic import regular_file, replacing
+from attn_closed_form.files.open_model import open_model
+from attn_closed_form.files.tables import read_rows
 
 
 def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
@@ -39,3 +42,12 @@ def test_folders_and_devices_are_not_replaced(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="expected the name of a file to write"), replacing(path):
             pass
     assert not Path(os.devnull).is_file()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX")
+def test_pipes_are_refused_and_not_waited_for(tmp_path: Path) -> None:
+    for suffix in (".pt", ".npz", ".npy", ".safetensors", ".h5", ".csv", ".parquet", ".bin"):
+        os.mkfifo(path := tmp_path / f"pipe{suffix}")
+        for door in (regular_file, load_bag, open_model, lambda path: list(read_rows(path))):
+            with pytest.raises((FileNotFoundError, ValueError), match=rf"pipe\{suffix}: "):
+                door(path)

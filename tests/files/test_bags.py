@@ -62,7 +62,7 @@ def test_npy_npz_safetensors(tmp_path: Path) -> None:
     np.savez(tmp_path / "odd.npz", my_vectors=FEATURES, coords=COORDS)
     assert np.array_equal(load_bag(tmp_path / "odd.npz").features, FEATURES)  # the only other matrix
     assert np.array_equal(load_bag(tmp_path / "odd.npz", features="my_vectors").features, FEATURES)
-    safetensors = pytest.importorskip("safetensors.numpy", reason="needs safetensors (extra io)")
+    safetensors = pytest.importorskip("safetensors.numpy", reason="the safetensors package writes the file")
     safetensors.save_file({"features": FEATURES}, tmp_path / "bag.safetensors")
     assert np.array_equal(load_bag(tmp_path / "bag.safetensors").features, FEATURES)
 
@@ -122,6 +122,67 @@ def test_truncated_h5_files(tmp_path: Path) -> None:
         path.write_bytes(data[: len(data) * part // 20])
         with pytest.raises(ValueError, match=r"cut\.h5: expected"):
             load_bag(path)
+
+
+def outside(h5py: Any, file: Any, folder: Path, kind: str) -> None:
+    """A file whose features or names lie elsewhere, or claim more than they have."""
+    if kind not in ("link", "soft link", "storage of features", "virtual", "claim", "chunk", "references"):
+        file["features"] = FEATURES
+    if kind == "link":
+        file["features"] = h5py.ExternalLink(str(folder / "private.h5"), "/features")
+    elif kind == "soft link":
+        file["features"] = h5py.SoftLink("/features")
+    elif kind == "link of names":
+        file["ids"] = h5py.ExternalLink(str(folder / "private.h5"), "/ids")
+    elif kind == "storage of names":
+        file.create_dataset("ids", shape=(N,), dtype="S4", external=[(str(folder / "secret.txt"), 0, 4 * N)])
+    elif kind == "storage of features":
+        file.create_dataset("features", shape=(3, 8), dtype="u1", external=[(str(folder / "secret.txt"), 0, 24)])
+    elif kind == "virtual":
+        layout = h5py.VirtualLayout(shape=(N, D), dtype="f4")
+        layout[:] = h5py.VirtualSource(str(folder / "private.h5"), "features", shape=(N, D))
+        file.create_virtual_dataset("features", layout)
+    elif kind == "claim":
+        file.create_dataset("features", shape=(100_000, 8000), dtype="f4", chunks=(1000, 8000), compression="gzip")
+    elif kind == "chunk":
+        file.create_dataset("features", shape=(1, 8), maxshape=(None, 8), dtype="f8", chunks=(1 << 25, 8))
+    elif kind == "references":
+        file.create_dataset("features", shape=(2, 3), dtype=h5py.vlen_dtype(np.float64))
+    else:
+        file.attrs["name"] = np.full(7000, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("link", "'features' is a link to another place"),
+        ("soft link", "'features' is a link to another place"),
+        ("link of names", "'ids' is a link to another place"),
+        ("storage of names", "'ids' lies in another file"),
+        ("storage of features", "'features' lies in another file"),
+        ("virtual", "'features' lies in another file"),
+        ("claim", "more than 100 times the file"),
+        ("chunk", "more than 100 times the file"),
+        ("references", "'features' holds references or lists"),
+        ("attribute", "attribute 'name' has more than 10000 bytes"),
+    ],
+)
+def test_hdf5_files_reach_nothing_outside_and_claim_nothing_large(kind: str, message: str, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="HDF5 files need h5py (extra bags)")
+    (tmp_path / "secret.txt").write_text("SECRET" * 20)
+    write_h5(tmp_path / "private.h5", features=FEATURES, ids=np.array([b"patient"] * N))
+    with h5py.File(tmp_path / "slide.h5", "w") as file:
+        outside(h5py, file, tmp_path, kind)
+    with pytest.raises(ValueError, match=rf"slide\.h5: expected a readable HDF5 file: .*{message}") as caught:
+        load_bag(tmp_path / "slide.h5")
+    assert "\n" not in str(caught.value) and "SECRET" not in str(caught.value)
+
+
+def test_hdf5_attributes_and_names_that_are_used(tmp_path: Path) -> None:
+    names = np.array(list("abcdefg"), dtype=object)
+    write_h5(tmp_path / "a.h5", feats=FEATURES, ids=names, attrs={"": {"unit": "um", "anything": 3}})
+    bag = load_bag(tmp_path / "a.h5")
+    assert bag.ids == tuple("abcdefg") and bag.attrs == {"name": "a", "unit": "um"}
 
 
 def test_regions_from_coordinates_and_given() -> None:

@@ -195,7 +195,7 @@ def test_files_hold_the_arrays_and_the_names(tmp_path, suffix):
     assert found.keys() == model.state_dict().keys()
     for name, array in state_dict(model._training).items():
         np.testing.assert_array_equal(found[name], array)
-    with pytest.raises(ValueError, match=r"path: expected a name ending in \.npz or \.safetensors"):
+    with pytest.raises(ValueError, match=r"expected a file name ending in \.npz or \.safetensors"):
         model.save(tmp_path / "model.pkl")
 
 

@@ -16,7 +16,7 @@ from attn_closed_form import (
     save_weights,
     tokenize,
 )
-from attn_closed_form.models.classifier.files import read_arrays, write_arrays
+from attn_closed_form.files.arrays import read_arrays, write_arrays
 
 WORDS = ["[CLS]", "[UNK]", "don't", "café", "10/10", "!", "映画", "straße"]
 
@@ -193,7 +193,7 @@ def test_model_files_that_do_not_fit(tmp_path):
 
 
 def test_the_shipped_model_is_small_and_read_once():
-    from attn_closed_form.files.model_file import DEMO_MODEL
+    from attn_closed_form.files.open_model import DEMO_MODEL
 
     model = load_demo_model()
 

@@ -11,7 +11,7 @@ import inspect
 from types import ModuleType
 from typing import Any
 
-from ...files.state_files import Arrays
+from ...files.arrays import Arrays
 from ..bag_network import BagNetwork
 from . import abmil, aim, clam, histobistro, marugoto, mean, mil_baseline, mil_lab, owkin, timm_pool, torchmil, xmil
 from .refused import refusal

@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 
+from attn_closed_form.files.open_model import from_torch_state_dict
 from attn_closed_form.models.classifier.gradient import (
     classifier_lrp,
     gradient,
@@ -15,7 +16,6 @@ from attn_closed_form.models.classifier.gradient import (
     integrated_gradients_report,
 )
 from attn_closed_form.models.classifier.predict import pooled_game, random_weights
-from attn_closed_form.models.classifier.torch_state import from_torch_state_dict
 from attn_closed_form.models.classifier.weights import AttentionWeights
 
 DEFAULTS = [

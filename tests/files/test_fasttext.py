@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import MeanPooledText, Settings
-from attn_closed_form.files.fasttext_files import load_fasttext
-from attn_closed_form.files.open_model import open_model
+from attn_closed_form.files.open_model import load_fasttext, open_model
 
 fasttext = pytest.importorskip("fasttext", reason="fastText files need its package (extra bench)")
 EXACT = 1e-12

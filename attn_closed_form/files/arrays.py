@@ -1,0 +1,264 @@
+"""Arrays in files, with one reader per format: `.npz`, `.npy`, `.safetensors` and PyTorch (`torch_files.py`).
+
+Files are untrusted. No pickle is executed, and a file cannot ask for memory that it has no bytes for: the sizes that a
+zip archive, a header or an HDF5 dataset claims are checked before anything is allocated.
+
+A safetensors file is 8 bytes with the length of a header (little endian), the header in JSON, `{name: {dtype, shape,
+data_offsets}}` and perhaps `__metadata__`, and the numbers. The format has no text, so that arrays of names are lists
+in the metadata.
+
+Training scripts put a state dict under a name beside optimizer state, and wrap a network, which adds a prefix to all
+its names: `read_state` looks inside and takes prefixes off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import as_array
+from .atomic import regular_file, replacing
+from .torch_files import load_torch, number_of_items, widened
+
+Arrays = dict[str, NDArray[Any]]
+
+OWN_SUFFIXES = (".npz", ".safetensors")
+STATE_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".tar", ".safetensors", ".npz")
+# Compressed arrays may take this many bytes, or this many times the bytes of their file.
+ALWAYS_ALLOWED = 2**30
+EXPANSION = 100
+DTYPES = {
+    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},
+    **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"},
+}
+CODES = {dtype: name for name, dtype in DTYPES.items() if name != "BF16"}
+MAX_HEADER = 100_000_000  # the format's own limit
+
+# Where training scripts put the state dict, in the order in which they are tried.
+NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
+# What wrappers put before every name: DataParallel, Lightning, torch.compile, Hugging Face.
+PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "backbone.", "aggregator.", "mil.")
+# What Lightning keeps beside a network called `model`: weights of the loss and counters of the metrics.
+TRAINING = ("criterion.", "loss", "metric", "auroc", "accuracy", "train_", "val_", "valid_", "test_")
+
+
+def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFFIXES) -> Any:
+    """What a file of arrays holds: arrays by name, or one array (`.npy`, and PyTorch files of one tensor).
+
+    Parameters
+    ----------
+    path : a file whose suffix is one of `suffixes`; the dicts of a PyTorch file may be nested
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        one line that names the file: absent, of another suffix, damaged, pickled, or larger than it may be
+    """
+    path = _with_suffix(path, suffixes)
+    readers = {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors}
+    read = readers.get(path.suffix.lower(), load_torch)
+    regular_file(path)
+    if read is load_torch:
+        return load_torch(path)
+    try:
+        return read(path)
+    except Exception as error:  # zipfile, zlib and NumPy raise many kinds of errors for damaged files
+        raise ValueError(f"{path}: expected a readable {path.suffix} file: {first_line(error)}") from None
+
+
+def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
+    """Named arrays of numbers or of names to a `.npz` or `.safetensors` file, which is replaced whole or not at all."""
+    path = _with_suffix(path, OWN_SUFFIXES)
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise ValueError(f"{name}: expected an array of plain data, got dtype {array.dtype}, which needs pickle")
+    with replacing(path) as partial, partial.open("wb") as stream:
+        if path.suffix.lower() == ".npz":
+            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]  # takes any name as an array
+        else:
+            _write_safetensors(arrays, stream)
+
+
+def check_size(needed: int, path: Path) -> None:
+    """Refuse compressed arrays that would fill the memory from a small file."""
+    if needed > max(ALWAYS_ALLOWED, EXPANSION * path.stat().st_size):
+        raise ValueError(f"its arrays would take {needed:,} bytes, more than {EXPANSION} times the file")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error, or its type where it has no text."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _with_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
+    path = Path(path)
+    if path.suffix.lower() not in suffixes:
+        shown = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]])
+        raise ValueError(f"{path}: expected a file name ending in {shown}, got {path.suffix!r}")
+    return path
+
+
+def _read_npz(path: Path) -> Arrays:
+    arrays = {}
+    with zipfile.ZipFile(path) as archive:
+        check_size(sum(member.file_size for member in archive.infolist()), path)
+        for member in archive.infolist():
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError("it has a compression that NumPy does not write")
+            with archive.open(member) as stream:
+                try:
+                    arrays[member.filename.removesuffix(".npy")] = _npy(stream, member.file_size)
+                except ValueError as error:
+                    raise ValueError(f"{member.filename[:60]!r} is not an array of plain data: {error}") from None
+    return arrays
+
+
+def _read_npy(path: Path) -> NDArray[Any]:
+    with path.open("rb") as stream:
+        return _npy(stream, path.stat().st_size)
+
+
+def _npy(stream: Any, size: int) -> NDArray[Any]:
+    """One array in NumPy's format, as a read-only view of its bytes."""
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"its version {version} is unknown")
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read_header(stream)
+    needed = number_of_items(shape) * dtype.itemsize
+    if dtype.hasobject or needed > size - stream.tell():
+        raise ValueError(f"it has dtype {dtype} and shape {str(shape)[:60]}, for which it has no numbers")
+    return np.ndarray(shape, dtype, stream.read(needed), order="F" if fortran else "C")
+
+
+def _read_safetensors(path: Path) -> Arrays:
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > min(len(data) - 8, MAX_HEADER):
+        raise ValueError(f"its header has {length} bytes, and the file has {len(data)}")
+    try:
+        header = json.loads(data[8 : 8 + length])
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict):
+        raise ValueError("its header is not a JSON object")
+    metadata = header.pop("__metadata__", {})
+    body = memoryview(data)[8 + length :]
+    arrays: Arrays = {}
+    used = 0
+    for name, entry in header.items():
+        arrays[name] = _entry(name, entry, body)
+        used += entry["data_offsets"][1] - entry["data_offsets"][0]
+        if used > len(body):
+            raise ValueError("its entries overlap")
+    for name, text in metadata.items() if isinstance(metadata, dict) else ():
+        try:
+            names = json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            continue
+        if isinstance(names, list) and all(isinstance(word, str) for word in names):
+            arrays.setdefault(name, np.array(names, dtype=np.str_))
+    return arrays
+
+
+def _entry(name: str, entry: Any, body: memoryview) -> NDArray[Any]:
+    """One array of a safetensors file, as a read-only view of the bytes."""
+    try:
+        kind, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        count = number_of_items(shape)
+        number_of_items((start, end))
+    except (TypeError, KeyError, ValueError):
+        raise ValueError(f"its entry {name[:60]!r} has no dtype, shape and data_offsets") from None
+    if not isinstance(kind, str) or kind not in DTYPES:
+        raise ValueError(f"its entry {name[:60]!r} has an unknown type")
+    dtype = np.dtype(DTYPES[kind])
+    if end > len(body) or end - start != count * dtype.itemsize:
+        raise ValueError(f"its entry {name[:60]!r} of shape {str(shape)[:60]} does not fit into the file")
+    array: NDArray[Any] = np.ndarray(shape, dtype, body[start:end])
+    return widened(array) if kind == "BF16" else array
+
+
+def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> None:
+    header: dict[str, Any] = {}
+    metadata = {name: json.dumps(array.tolist()) for name, array in arrays.items() if array.dtype.kind == "U"}
+    numbers = [(name, array.astype(array.dtype.newbyteorder("<"))) for name, array in arrays.items()]
+    # Large items first: every array starts at a multiple of the size of its items.
+    numbers = sorted((pair for pair in numbers if pair[0] not in metadata), key=lambda pair: -pair[1].itemsize)
+    start = 0
+    for name, array in numbers:
+        if array.dtype.str not in CODES:
+            raise ValueError(f"{name}: expected real numbers or names, got dtype {array.dtype}")
+        end = start + array.nbytes
+        header[name] = {"dtype": CODES[array.dtype.str], "shape": array.shape, "data_offsets": [start, end]}
+        start = end
+    text = json.dumps({"__metadata__": metadata, **header} if metadata else header).encode()
+    text += b" " * (-len(text) % 8)
+    stream.write(len(text).to_bytes(8, "little") + text)
+    for _, array in numbers:
+        stream.write(array.tobytes())
+
+
+# State dicts
+
+
+class State(NamedTuple):
+    """The weights of a network by name, the names of its classes where the file has them, and its name in errors."""
+
+    arrays: Arrays
+    outputs: tuple[str, ...]
+    source: str
+
+
+def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
+    """The state dict in a file or in a mapping of names to arrays or torch tensors.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        one line that names the file and the reason
+    """
+    name = "state" if isinstance(source, Mapping) else str(source)
+    content = source if isinstance(source, Mapping) else read_arrays(source, STATE_SUFFIXES)
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{name}: expected a state dict, names with weights, got one {type(content).__name__}")
+    names = content.get("outputs")  # `AttentionBagClassifier.save` writes them; files of other programs have none
+    outputs = names.ravel().tolist() if isinstance(names, np.ndarray) and names.dtype.kind == "U" else ()
+    return State(_find_state(content, name), tuple(outputs), name)
+
+
+def _find_state(content: Mapping[Any, Any], name: str) -> Arrays:
+    """The state dict in what was saved, itself or under one of the usual names, without common prefixes."""
+    for _ in range(3):
+        nested = next((content[key] for key in NESTED if isinstance(content.get(key), Mapping)), None)
+        arrays = {str(key): as_array(value) for key, value in content.items() if _is_numeric(value)}
+        if nested is None and arrays:
+            return strip_prefix(arrays)
+        if nested is None:
+            break
+        content = nested
+    raise ValueError(f"{name}: expected a state dict, names with weights, got {sorted(map(str, content))[:12]}")
+
+
+def strip_prefix(arrays: Arrays) -> Arrays:
+    """Names without what a wrapper put before all of them.
+
+    >>> sorted(strip_prefix({"module.model.fc.weight": np.ones((1, 1)), "module.model.fc.bias": np.ones(1)}))
+    ['fc.bias', 'fc.weight']
+    """
+    network = {key: value for key, value in arrays.items() if not key.startswith(TRAINING)}
+    if network and any(all(key.startswith(prefix) for key in network) for prefix in PREFIXES):
+        arrays = network
+    while prefix := next((p for p in PREFIXES if all(key.startswith(p) for key in arrays)), None):
+        arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
+    return arrays
+
+
+def _is_numeric(value: Any) -> bool:
+    return hasattr(value, "detach") or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub")
