@@ -1,11 +1,9 @@
 """Texts with class names, from a table or a folder of tables, checked at the door so that training need not.
 
-What is put right, each with one `TableWarning` that counts the rows: rows without a text or without a label are left
-out; whole numbers that a spreadsheet or a data frame made floats (1.0, 2.0) become whole again. What is refused: one
-class only, a column of measurements (fractions with more than 20 different values), and a column where more than half
-of the labels are different, which is an identifier or the text.
-
-Classes are in the order of their names, and in the order of the numbers if all of them are whole numbers.
+Rows without a text or a label are left out with one `TableWarning` that counts them; whole numbers that a spreadsheet
+made floats (1.0, 2.0) become whole again. One class only, a column of measurements (more than 20 different fractions)
+and a column where more than half of the labels differ (an identifier or the text) are errors. Classes are in the order
+of their names, or of their numbers if all of them are whole numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,12 +67,18 @@ def read_labelled(
     texts, raw = [], []
     left_out = 0
     for file in files:
-        for text, label in _pairs(file, text_column, label_column):
-            if text.strip() and not _absent(label):
-                texts.append(text)
-                raw.append(label)
-            else:
-                left_out += 1
+        try:
+            for row in read_rows(file, (text_column, label_column)):
+                text, label = row[text_column], row[label_column]
+                if isinstance(text, (list, tuple, dict, bytes)):
+                    raise ValueError(f"{file}: column {text_column!r}: expected texts, got a {type(text).__name__}")
+                if _absent(text) or _absent(label):
+                    left_out += 1
+                else:
+                    texts.append(str(text))
+                    raw.append(label)
+        except MissingColumn as error:
+            raise MissingColumn(f"{error}; --text-column and --label-column name others") from None
     if left_out:
         shown = f"{source}: left out {left_out:,} of {left_out + len(texts):,} rows without a text or a label"
         warnings.warn(shown, TableWarning, stacklevel=2)
@@ -82,14 +86,6 @@ def read_labelled(
         raise ValueError(f"{source}: expected rows with a text and a label, got none")
     names = class_names(raw, f"{source}: column {label_column!r}")
     return Labelled(texts, *_numbered(names, source, classes))
-
-
-def _pairs(file: Path, text_column: str, label_column: str) -> Iterator[tuple[str, Any]]:
-    try:
-        for row in read_rows(file, (text_column, label_column)):
-            yield _as_text(row[text_column], file, text_column), row[label_column]
-    except MissingColumn as error:
-        raise MissingColumn(f"{error}; --text-column and --label-column name others") from None
 
 
 def _numbered(
@@ -153,16 +149,8 @@ def _order(names: Sequence[str]) -> Any:
     return (lambda name: (int(name), name)) if whole else (lambda name: name)
 
 
-def _as_text(value: Any, file: Path, column: str) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, (list, tuple, dict, bytes)):
-        raise ValueError(f"{file}: column {column!r}: expected texts, got a {type(value).__name__}")
-    return str(value)
-
-
-def _absent(label: Any) -> bool:
-    return label is None or (isinstance(label, float) and math.isnan(label)) or not str(label).strip()
+def _absent(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
 
 
 def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
@@ -180,14 +168,14 @@ def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
     ...     {part: [file.name for file in files] for part, files in split_files(folder).items()}
     {'train': ['news_train.csv'], 'test': ['news_test.csv']}
     """
-    found: dict[str, list[Path]] = {}
+    parts: dict[str, list[Path]] = {}
     for file in sorted(Path(folder).iterdir()):
         stem = file.name.lower().removesuffix(".gz")
         if file.is_file() and (Path(stem).suffix in FORMATS or Path(stem).suffix in (".txt", "")):
             for part, pattern in _SPLITS.items():
                 if re.search(rf"(?:^|[-_. ])(?:{pattern})(?:$|[-_. ])", stem):
-                    found.setdefault(part, []).append(file)
+                    parts.setdefault(part, []).append(file)
                     break
-    if "train" not in found:
+    if "train" not in parts:
         raise FileNotFoundError(f"{folder}: expected a file such as train.csv (and test.csv) in this folder, got none")
-    return {part: found[part] for part in _SPLITS if part in found}
+    return {part: parts[part] for part in _SPLITS if part in parts}

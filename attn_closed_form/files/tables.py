@@ -31,16 +31,8 @@ from typing import Any, BinaryIO, cast
 from .atomic import regular_file
 
 FORMATS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".ft": "fasttext",
-    ".fasttext": "fasttext",
+    **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"},
+    **{".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".ft": "fasttext", ".fasttext": "fasttext"},
 }
 EXPECTED = "a CSV, TSV, Parquet or JSON Lines file, or lines of fastText (__label__NAME TEXT); each may be gzipped"
 LABEL_PREFIX = "__label__"
@@ -80,8 +72,8 @@ def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "reviews.csv"
     ...     _ = path.write_text('id;text;label\n1;"Fein; sehr fein";gut\n', encoding="utf-8")
-    ...     list(read_rows(path, ["text", "label"])), column_names(path)
-    ([{'text': 'Fein; sehr fein', 'label': 'gut'}], ('id', 'text', 'label'))
+    ...     list(read_rows(path, ["text", "label"]))
+    [{'text': 'Fein; sehr fein', 'label': 'gut'}]
     """
     path = Path(path)
     readers = {"csv": _csv_rows, "tsv": _csv_rows, "parquet": _parquet_rows, "jsonl": _json_rows}
@@ -101,20 +93,6 @@ def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
     if not rows:
         raise ValueError(f"{path}: expected a header and at least one row, got none")
     return {name: [row.get(name) for row in rows] for name in rows[0]}
-
-
-def column_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Names of the columns of a table; for JSON Lines, the keys of the first line."""
-    path = Path(path)
-    kind = table_format(path)
-    if kind == "parquet":
-        return tuple(_parquet_file(path).schema_arrow.names)
-    if kind in ("csv", "tsv"):
-        with _text_stream(path) as stream:
-            return tuple(next(_csv_reader(stream, kind), ()))
-    for row in read_rows(path):
-        return tuple(row)
-    return ()
 
 
 def table_format(path: str | os.PathLike[str]) -> str:
@@ -201,22 +179,13 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 # One reader per format
 
 
-def _csv_reader(stream: io.TextIOWrapper, kind: str) -> Any:
-    csv.field_size_limit(max(csv.field_size_limit(), CELL_LIMIT))
-    delimiter = "\t" if kind == "tsv" else _delimiter(stream.readline())
-    stream.seek(0)
-    return csv.reader(stream, delimiter=delimiter)
-
-
-def _delimiter(header: str) -> str:
-    """Comma, semicolon or tab: the most frequent in a header, quoted names aside."""
-    plain = "".join(header.split('"')[::2])
-    return max(",;\t", key=plain.count)
-
-
 def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+    csv.field_size_limit(max(csv.field_size_limit(), CELL_LIMIT))
     with _text_stream(path) as stream:
-        reader = _csv_reader(stream, table_format(path))
+        names = "".join(stream.readline().split('"')[::2])  # quoted names aside
+        stream.seek(0)
+        delimiter = "\t" if table_format(path) == "tsv" else max(",;\t", key=names.count)
+        reader = csv.reader(stream, delimiter=delimiter)
         header = [name.strip() for name in next(reader, [])]
         check_columns(path, header, columns or ())
         wanted = [(name, header.index(name)) for name in (header if columns is None else columns)]
@@ -268,20 +237,16 @@ def _fasttext_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[s
         yield row if columns is None else {name: row[name] for name in columns}
 
 
-def _parquet_file(path: Path) -> Any:
+def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     try:
         import pyarrow
         from pyarrow.parquet import ParquetFile
     except ImportError:
         raise ImportError(f"{path}: Parquet needs pyarrow: pip install 'attn-closed-form[corpus]'") from None
     try:
-        return ParquetFile(path)
+        file = ParquetFile(path)
     except pyarrow.ArrowInvalid as error:
         raise ValueError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
-
-
-def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-    file = _parquet_file(path)
     check_columns(path, file.schema_arrow.names, columns or ())
     for batch in file.iter_batches(batch_size=1024, columns=None if columns is None else list(columns)):
         yield from batch.to_pylist()
