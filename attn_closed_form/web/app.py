@@ -8,6 +8,7 @@ blocks nobody who asks for the page. The files of the page are read at the start
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,7 +22,6 @@ import numpy as np
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import __version__
@@ -185,9 +185,8 @@ def make_app(
 
     for kind in (Refusal, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, failed)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     # Around the whole application, because Starlette answers a failure (500) outside of `add_middleware`.
-    return Guard(app, token, limits)
+    return Guard(app, hosts, token, limits)
 
 
 def _constant(content: bytes, media_type: str) -> Callable[[], Any]:
@@ -214,12 +213,13 @@ def error_response(refusal: Refusal) -> Response:
 class Guard:
     """ASGI application around another one: adds HEADERS to every answer, and lets requests through that may pass.
 
-    They need the token, and a body that is JSON, small and complete in time. A request counts toward the limit only
-    after its body has arrived, so that half-sent requests block nobody.
+    They need a known Host (Starlette's TrustedHostMiddleware refuses IPv6 addresses before 1.7), the token, and a body
+    that is JSON, small and complete in time. A request counts toward the limit only after its body has arrived, so that
+    half-sent requests block nobody.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, limits: Limits) -> None:
-        self.app, self.token, self.limits = app, token, limits
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...], token: str | None, limits: Limits) -> None:
+        self.app, self.hosts, self.token, self.limits = app, hosts, token, limits
         self.running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -236,6 +236,9 @@ class Guard:
         request = Request(scope, receive)
         counts = request.method == "POST"
         try:
+            named = [re.fullmatch(r"(\[[^]]*\]|[^:]*)(:\d*)?", host) for host in request.headers.getlist("host")]
+            if "*" not in self.hosts and [match and match[1].lower() in self.hosts for match in named] != [True]:
+                raise Refusal(400, f"Host: expected one of {', '.join(self.hosts)}, got another name")
             # Not `request.url`, which is built from the Host header.
             if self.token is not None and scope["path"] != "/health" and not self._carries_token(request):
                 if scope["path"] == "/" and self._matches(request.query_params.get("token")):

@@ -62,11 +62,12 @@ def test_names_of_this_machine_are_answered(host):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example:8000", "localhost.evil.example", "", "10.0.0.1"]
+    "host",
+    ["evil.example", "127.0.0.1.evil.example:8000", "localhost.evil.example", "", "10.0.0.1", "localhost:80@evil"],
 )
 def test_other_names_are_not(host):
     got = send("GET", "/", headers={"host": host})
-    assert got.status_code == 400
+    assert got.status_code == 400 and got.json()["error"].startswith("Host: expected one of localhost")
     assert got.headers["content-security-policy"]
     open_app = make_app(MODEL, "open", hosts=("*",))
     assert send("GET", "/", app=open_app, headers={"host": host}).status_code == 200

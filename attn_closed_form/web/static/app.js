@@ -90,7 +90,7 @@ async function updateOnce() {
   later("pairs", 150, () => (updatePairs(), updateWhy()));
 }
 
-// What stands on the page is about an older text: say so.
+// The page still shows an older text: say so.
 function waiting(message) {
   document.body.dataset.busy = "true";
   at("time").textContent = "";
