@@ -26,15 +26,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import __version__
 from ..explanations.explain import explain_units
-from ..explanations.explanation import Explanation, Explanations, shared_dict
-from ..explanations.methods import FAMILIES, METHODS, Method, as_methods
+from ..explanations.explanation import Explanations, shared_dict
+from ..explanations.methods import METHODS, Method, as_methods
 from ..game.interactions import interactions
 from ..models.mean_text import MeanPooledText, VocabularyReader
 from ..models.protocol import Model
 from ..models.text_classifier import TextClassifier
 from ..show import figures
 from ..show.html import words_css
-from ..show.palette import levels
 from ..show.sanitize import elide, visible
 from . import schema
 from .schema import ERRORS, MAX_BYTES, MAX_CHARACTERS, ExplainQuestion, InteractionsQuestion, Question, Refusal
@@ -128,15 +127,8 @@ def make_app(
             raise Refusal(503, "the server is shutting down") from None
         return Response(body, media_type="application/json")
 
-    app = FastAPI(
-        title="attn-closed-form",
-        version=__version__,
-        description="Exact explanations of a text classifier.",
-        docs_url=None,  # FastAPI's pages load scripts from another site
-        redoc_url=None,
-        redirect_slashes=False,
-        lifespan=lifespan,
-    )
+    left_out: Any = {"docs_url": None, "redoc_url": None}  # pages that load scripts from another site
+    app = FastAPI(title="attn-closed-form", version=__version__, lifespan=lifespan, redirect_slashes=False, **left_out)
     for path, (file, media_type) in FILES.items():
         content = (files(__package__) / "static" / file).read_bytes()
         app.add_api_route(path, _constant(content, media_type), include_in_schema=False)
@@ -338,11 +330,9 @@ def example_text(model: Model) -> str:
     return " ".join(dict.fromkeys(readable[i] for i in best.ravel()))
 
 
-METHOD_FIELDS = ("name", "label", "family", "kind", "accuracy", "summary", "forecasts")
-
-
 def model_answer(model: Model, name: str, example: str) -> dict[str, Any]:
     """What the page must have before the first word."""
+    fields = ("name", "label", "family", "kind", "accuracy", "summary", "forecasts")
     return {
         "name": elide(visible(name), 60),
         "model": repr(model),
@@ -351,8 +341,7 @@ def model_answer(model: Model, name: str, example: str) -> dict[str, Any]:
         "absent": list(model.absences),
         "example": example,
         "limits": {"bytes": MAX_BYTES, "characters": MAX_CHARACTERS},
-        "families": FAMILIES,
-        "methods": [{field: getattr(method, field) for field in METHOD_FIELDS} for method in METHODS.values()],
+        "methods": [{field: getattr(method, field) for field in fields} for method in METHODS.values()],
     }
 
 
@@ -373,7 +362,7 @@ def explain_answer(model: Model, question: ExplainQuestion) -> dict[str, Any]:
     removed = [_player("removed", player, explanations) for player in question.removed]
     return {
         **shared_dict(explanations.evidence),
-        "methods": {name: _method_scores(e) for name, e in explanations.items()},
+        "methods": {name: {**e.own_dict(), "kind": e.info.kind} for name, e in explanations.items()},
         "removal": figures.removal(explanations, removed).to_dict() if removed else None,
         "figures": figures.figures_of(explanations),
     }
@@ -384,10 +373,6 @@ def _explanations(model: Model, question: Question, methods: tuple[Method, ...] 
         return explain_units(model, model.read(question.text), methods, question.settings)
     except (ValueError, TypeError) as error:
         raise Refusal(422, str(error), str(error).partition(":")[0]) from None
-
-
-def _method_scores(e: Explanation) -> dict[str, Any]:
-    return {**e.own_dict(), "kind": e.info.kind, "family": e.info.family, "levels": levels(e.strength).tolist()}
 
 
 def why_answer(model: Model, question: Question) -> dict[str, Any]:

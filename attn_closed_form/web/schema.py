@@ -103,8 +103,7 @@ class ExplainAnswer(BaseModel):
     players: str
     absent: str
     methods: dict[str, dict[str, Any]] = Field(
-        description="by name: scores, levels (the colors, -4 to 4), base_value, label, kind, family, accuracy, and "
-        "error, a guaranteed bound on the error of each score, or null"
+        description="by name: scores, base_value, label, kind, accuracy, and error, a guaranteed bound or null"
     )
     removal: dict[str, Any] | None = Field(
         description="the removed players, the prediction without them, its change, and the forecasts: for each method "
