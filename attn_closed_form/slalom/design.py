@@ -13,7 +13,7 @@ that treat every token alike:
   round cuts a random order of the T positions into blocks of k, and deletes a block at a time. Every size k has one
   round before any has two; then the sizes even out towards Algorithm 2's uniform ones.
 
-Subsets of any size (`any_size`) are not P2's: they say what the document's neighbourhood cannot, namely what a token
+Subsets of any size (`any_size`) are not P2's: they show what the document's neighborhood cannot, namely what a token
 does when few others are left. Samples that coincide are put to the model once and counted as often as they were drawn.
 """
 
@@ -100,10 +100,5 @@ def distinct(sequences: list[Ids]) -> tuple[list[Ids], NDArray[np.intp]]:
     ([array([1, 2]), array([3])], array([0, 1, 0]))
     """
     seen: dict[bytes, int] = {}
-    first: list[Ids] = []
-    which = np.empty(len(sequences), dtype=np.intp)
-    for i, sequence in enumerate(sequences):
-        which[i] = seen.setdefault(sequence.tobytes(), len(first))
-        if which[i] == len(first):
-            first.append(sequence)
-    return first, which
+    which = np.array([seen.setdefault(sequence.tobytes(), len(seen)) for sequence in sequences], dtype=np.intp)
+    return [sequences[i] for i in np.unique(which, return_index=True)[1]], which

@@ -95,7 +95,7 @@ class Optimum:
                 raise ValueError(f"{name}: expected a positive number, got {value!r}")
 
     def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
-        """The exact SLALOM if there is one, else the best penalised fit."""
+        """The exact SLALOM if there is one, else the best penalized fit."""
         families = [problem] if self.background is not True else []
         if self.background is not False:
             families.append(replace(problem, background=True, samples=problem.samples.with_background()))
