@@ -200,7 +200,7 @@ class Attention:
     V: Array | None = None
     a: Array = None  # type: ignore[assignment]
     U: Array | None = None
-    b: Any = None
+    b: Array = None  # type: ignore[assignment]
     activation: str = "tanh"
     gate: str = "sigmoid"
     temperature: float = 1.0

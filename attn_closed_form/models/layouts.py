@@ -1,0 +1,515 @@
+"""Layouts of saved networks: which names a state dict has, and what network they are.
+
+`LAYOUTS` is a table with one entry per layout: the names by which it is recognized, its layers (regular expressions),
+and the options that the file does not hold. One builder reads nearly all of them,
+
+    h = embedding of x,   s = w . (activation(V h) * gate(U h)) / temperature,   logits = readout . pooled + b,
+
+and attentive probes and plain means have a builder each. A layout must read, or knowingly leave out, every weight of
+the file. What is left over is a layer that the layout does not know, and a layer after the pooling would make the
+result wrong: it is an error that names the layer. A new layout is one entry.
+
+A pooled game needs instances that do not see each other before the pooling, one softmax (or mean) over the instances,
+and nothing but linear layers after it. `REFUSALS` names known networks that are not pooled games, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._types import Array
+from ..files.arrays import Arrays
+from .bag_network import Attention, BagNetwork, Layer
+
+
+class Linear(NamedTuple):
+    """Weight (out, in) and bias (out,), zeros where the layer has none."""
+
+    W: Array
+    b: Array
+
+
+class State:
+    """Weights by name, with a record of which were read."""
+
+    def __init__(self, arrays: Arrays, source: str) -> None:
+        self.arrays, self.source = dict(arrays), source
+        self.read: set[str] = set()
+
+    def keys(self, pattern: str) -> list[str]:
+        """Names that match a regular expression, in the order of the last number in them."""
+        return sorted((key for key in self.arrays if re.fullmatch(pattern, key)), key=_last_number)
+
+    def layers(self, pattern: str) -> list[str]:
+        """Layers with a weight whose name matches, in the order of the last number in them."""
+        return [key.removesuffix(".weight") for key in self.keys(rf"(?:{pattern})\.weight")]
+
+    def layer(self, pattern: str) -> Linear:
+        """The one linear layer whose name matches; without a bias in the file it has none."""
+        names = self.layers(pattern)
+        if len(names) != 1:
+            plain = pattern.replace("\\", "")
+            raise ValueError(f"{self.source}: expected one layer {plain!r}, got {names or 'only ' + self.summary()}")
+        return self.linear(names[0])
+
+    def linear(self, name: str) -> Linear:
+        """A linear layer by its full name."""
+        W = self.array(f"{name}.weight", ndim=2)
+        b = self.array(f"{name}.bias", ndim=1) if f"{name}.bias" in self.arrays else np.zeros(len(W))
+        if b.shape != (len(W),):
+            raise ValueError(f"{self.source}: {name}.bias: expected shape ({len(W)},), got {b.shape}")
+        return Linear(W, b)
+
+    def array(self, name: str, ndim: int | None = None) -> Array:
+        """One array in float64."""
+        if name not in self.arrays:
+            raise ValueError(f"{self.source}: expected weights {name!r}, got only {self.summary()}")
+        self.read.add(name)
+        array = np.asarray(self.arrays[name], dtype=np.float64)
+        if ndim is not None and array.ndim != ndim:
+            raise ValueError(f"{self.source}: {name}: expected {ndim} axes, got shape {array.shape}")
+        return array
+
+    def batch_norm(self, name: str, eps: float) -> tuple[Array, Array]:
+        """Scale and shift that a batch normalization is in evaluation, both (E,)."""
+        scale = 1 / np.sqrt(self.array(f"{name}.running_var", 1) + eps)
+        shift = -self.array(f"{name}.running_mean", 1) * scale
+        if f"{name}.weight" in self.arrays:
+            gamma, beta = self.array(f"{name}.weight", 1), self.array(f"{name}.bias", 1)
+            scale, shift = scale * gamma, shift * gamma + beta
+        self.leave(f"{name}.num_batches_tracked")
+        return scale, shift
+
+    def leave(self, *starts: str) -> None:
+        """Leave out weights that play no part in the prediction, by how their names start."""
+        self.read.update(key for key in self.arrays if key.startswith(starts))
+
+    def finish(self, layout: str) -> None:
+        """Raise if any weight was not read."""
+        unread = [key for key in self.arrays if key not in self.read]
+        if unread:
+            raise ValueError(
+                f"{self.source}: has weights that layout {layout!r} does not know: {self.summary(unread)}. A layer "
+                "after the pooling that is not linear makes a model that is not a pooled game"
+            )
+
+    def summary(self, names: Iterable[str] | None = None, most: int = 8) -> str:
+        """Names with shapes, for errors."""
+        chosen = sorted(self.arrays if names is None else names)
+        shown = ", ".join(f"{key} {tuple(self.arrays[key].shape)}" for key in chosen[:most])
+        return shown + (f" and {len(chosen) - most} more" if len(chosen) > most else "")
+
+
+def _last_number(name: str) -> int:
+    return int((re.findall(r"\d+", name) or ["0"])[-1])
+
+
+Options = Mapping[str, Any]
+UNGATED: Options = {"activation": "tanh", "embed_activation": "relu", "attention_temperature": 1.0}
+GATED: Options = {"activation": "tanh", "gate": "sigmoid", **UNGATED}
+
+
+class Layout(NamedTuple):
+    """One kind of file.
+
+    Attributes
+    ----------
+    marks : the layout is recognized if every pattern of one of these groups matches a name; "!" in front: if none does
+    embed : layers of the embedding
+    attention : alternatives, the first of which is in the file: (V, w), (V, U, w) with a gate, (w,) on the embedding,
+        () for the mean. V and w may be one pattern that matches two layers
+    readout : the last layer, or one layer per class and attention branch
+    options : what the file does not hold, with the defaults of the network's own code
+    leave : starts of names that play no part in the prediction
+    after : names of layers after the pooling that are not linear, and are refused
+    norm : a batch normalization in front of the readout
+    gated_activation : default of the option `activation` with a gate, where it is not that without one
+    last_activation : activation of the last layer of the embedding, where it is not that of the others
+    build : another builder
+    """
+
+    marks: tuple[tuple[str, ...], ...] = ()
+    embed: str = ""
+    attention: tuple[tuple[str, ...], ...] = ()
+    readout: str = ""
+    options: Options = UNGATED
+    leave: tuple[str, ...] = ()
+    after: str = ""
+    norm: str = ""
+    gated_activation: str = ""
+    last_activation: str = ""
+    build: Callable[[State, Layout, Options], BagNetwork] | None = None
+
+    def recognizes(self, state: State) -> bool:
+        """Whether the names are those of this layout."""
+        return any(all((p[0] != "!") == bool(state.keys(p.lstrip("!"))) for p in group) for group in self.marks)
+
+
+def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
+    """Network of an embedding, an attention and a linear readout."""
+    if options.get("attention_gate"):
+        raise ValueError(
+            f"attention_gate: expected 0, got {options['attention_gate']}: a quantile of the bag's scores decides "
+            "which instances count, so that the model is not a pooled game"
+        )
+    if layout.after and (after := state.keys(layout.after)):
+        raise ValueError(f"{state.source}: has {after[0]!r}, a hidden layer after the pooling: it is not a pooled game")
+    state.leave(*layout.leave)
+    if options.get("extracted"):
+        state.leave("feat_ext.")
+    names = [] if options.get("extracted") else state.layers(layout.embed)
+    inner = options.get("embed_activation", "identity")
+    last = options.get("last_activation") or layout.last_activation or inner
+    layers = [state.linear(name) for name in names]
+    readouts = [state.linear(name) for name in state.layers(layout.readout)]
+    if not readouts:
+        raise ValueError(
+            f"{state.source}: expected a last layer {layout.readout.replace(chr(92), '')!r}, got only "
+            f"{state.summary()}; an encoder without a classifier has no output to explain"
+        )
+    W, bias = Linear(*(np.concatenate(parts) for parts in zip(*readouts, strict=True)))
+    if layout.norm:
+        scale, shift = state.batch_norm(layout.norm, 1e-5)  # PyTorch's default
+        W, bias = W * scale, bias + W @ shift
+    if columns := options.get("metadata_columns", 0):  # columns in front of the features that the network drops
+        if layers:
+            layers[0] = Linear(_skip(layers[0].W, columns), layers[0].b)
+        else:
+            W = _skip(W, columns)
+    embed = [Layer(W, b, last if i == len(layers) - 1 else inner) for i, (W, b) in enumerate(layers)]
+    attention = _attention(state, layout, options, W.shape[1])
+    if len(readouts) == 1 and len(attention.w) == 1:
+        return BagNetwork(attention, W, bias, embed=tuple(embed))
+    if len(readouts) != len(attention.w) or len(readouts) != len(bias):
+        raise ValueError(
+            f"{state.source}: expected one attention branch, or one last layer of one output per branch, got "
+            f"{len(attention.w)} branches and {len(readouts)} layers of {len(bias)} outputs"
+        )
+    branches = np.arange(len(readouts))
+    return BagNetwork(attention, W, bias, branches, branches, tuple(embed))
+
+
+def _attention(state: State, layout: Layout, options: Options, E: int) -> Attention:
+    groups = ([state.layers(pattern) for pattern in group] for group in layout.attention)
+    names = next(([name for layers in group for name in layers] for group in groups if all(group)), None)
+    if names is None:
+        raise ValueError(f"{state.source}: expected an attention network, got only {state.summary()}")
+    if not names:
+        return Attention(np.zeros((1, E)))  # the mean
+    if len(names) > 3:
+        raise ValueError(f"{state.source}: expected one attention network, got layers {', '.join(names)}")
+    *hidden, w = (state.linear(name) for name in names)
+    activation = options["activation"] or (layout.gated_activation if len(hidden) == 2 else "tanh")
+    arrays = dict(zip("VaUb", (array for layer in hidden for array in layer), strict=False))
+    return Attention(
+        *w,
+        **arrays,
+        activation=activation,
+        gate=options.get("gate", "sigmoid"),
+        temperature=options["attention_temperature"],
+    )
+
+
+def _skip(W: Array, columns: int) -> Array:
+    """A weight that gives nothing for the first columns of its input."""
+    if columns < 0:
+        raise ValueError(f"metadata_columns: expected 0 or more, got {columns}")
+    return np.concatenate([np.zeros((len(W), columns)), W], axis=1)
+
+
+def _probe(
+    queries: Array,
+    key: Linear,
+    value: Linear,
+    out: Linear,
+    num_heads: int,
+    scale_shift: tuple[Array, Array] | None = None,
+    positions: Array | None = None,
+) -> BagNetwork:
+    """Attention with fixed queries (Q, D), brought to the form of `BagNetwork`.
+
+    Keys k = K x + a and values v = V x + b are split into M heads of width D/M; head m of query q gives instance x the
+    log-mass q_m . k_m(x) / sqrt(D/M), and the outputs of the heads stand side by side before the linear layer W (C, D);
+    queries are averaged. So head (q, m) has w = K_m^T q_m / sqrt(D/M) and readout rows V_m^T W[:, m]^T / Q; biases of
+    the values join the bias. Features are scaled and shifted before.
+    """
+    Q, D = queries.shape
+    if num_heads < 1 or D % num_heads:
+        raise ValueError(f"num_heads: expected a divisor of {D}, the width of the queries, got {num_heads}")
+    width, C = D // num_heads, len(out.W)
+    K, a, V, b = *key, *value
+    if scale_shift is not None:
+        scale, shift = scale_shift
+        K, a, V, b = K * scale, a + K @ shift, V * scale, b + V @ shift
+    parts = [(query, slice(m * width, (m + 1) * width)) for query in queries for m in range(num_heads)]
+    return BagNetwork(
+        Attention(
+            np.array([q[part] @ K[part] for q, part in parts]) / np.sqrt(width),
+            np.array([q[part] @ a[part] for q, part in parts]) / np.sqrt(width),
+        ),
+        np.concatenate([out.W[:, part] @ V[part] / Q for _, part in parts]),
+        out.b + out.W @ b,
+        np.tile(np.arange(C), len(parts)),
+        np.repeat(np.arange(len(parts)), C),
+        positions=positions,
+    )
+
+
+def _build_aim(state: State, layout: Layout, options: Options) -> BagNetwork:
+    """Batch normalization without parameters, learned queries `cls_token` (1, Q, D), keys, values, one linear layer."""
+    queries = state.array("cls_token")
+    key, value, out = (state.linear(name) for name in ("k", "v", "linear"))
+    norm = state.batch_norm("bn", 1e-6) if "bn.running_mean" in state.arrays else None  # eps of AIM's code
+    return _probe(queries.reshape(-1, queries.shape[-1]), key, value, out, options["num_heads"], norm)
+
+
+def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
+    """Query Q latent + a (or the latent itself), keys and values from one layer, the first latent or the mean of them.
+
+    Position embeddings are added to the tokens. With `proj` but no `mlp` the projection is linear and joins the head.
+    """
+    start = state.keys(r"(.*\.)?latent")[0].removesuffix("latent")
+    after = [key for key in state.arrays if key.startswith((f"{start}mlp.", f"{start}norm.", "fc_norm."))]
+    if after:
+        raise ValueError(
+            f"{state.source}: has {after[0]!r} after the pooling (a normalization or a network that is not linear): it "
+            "is not a pooled game. timm's AttentionPoolLatent is one with out_features=0"
+        )
+    if f"{start}k_norm.weight" in state.arrays:
+        raise ValueError(f"{state.source}: has {start}k_norm, a normalization of keys that this layout does not read")
+    if options["pool_type"] not in ("token", "avg"):
+        raise ValueError(f"pool_type: expected 'token' or 'avg', got {options['pool_type']!r}")
+    out = state.layer(rf"(?!{re.escape(start) or '?!'})(?:head|fc|classifier|linear|head\.fc|0|1)")
+    latent = state.array(f"{start}latent")
+    latent = latent.reshape(-1, latent.shape[-1])[: 1 if options["pool_type"] == "token" else None]
+    if f"{start}q.weight" in state.arrays:
+        Q, a = state.linear(f"{start}q")
+        latent = latent @ Q.T + a
+    W, b = state.linear(f"{start}kv")
+    D = len(W) // 2
+    if f"{start}proj.weight" in state.arrays:
+        P, p = state.linear(f"{start}proj")
+        out = Linear(out.W @ P, out.b + out.W @ p)
+    positions = None
+    if f"{start}pos_embed" in state.arrays:
+        positions = state.array(f"{start}pos_embed")
+        positions = positions.reshape(-1, positions.shape[-1])
+    state.leave(*layout.leave)
+    return _probe(latent, Linear(W[:D], b[:D]), Linear(W[D:], b[D:]), out, options["num_heads"], None, positions)
+
+
+def _build_mean(state: State, layout: Layout, options: Options) -> BagNetwork:
+    """One linear layer of any name, on the mean of the instances."""
+    if "weight" in state.arrays:  # a linear layer saved alone has no name
+        state.arrays = {f"layer.{key}": array for key, array in state.arrays.items()}
+    W, bias = state.layer(".*")
+    return BagNetwork(Attention(np.zeros((1, W.shape[1]))), W, bias)
+
+
+def _layers(*names: str) -> tuple[str, ...]:
+    return tuple(rf"{name}\.weight" for name in names)
+
+
+_CLAM = r"attention_net\.(?:module\.)?[1-9]\d*\."  # "module." where the file was saved from several devices
+_CLAM_NETWORK = (r"attention_a\.0", r"attention_b\.0", "attention_c")
+_INSTANCES = ("instance_classifiers.", "instance_loss_fn.")  # of CLAM's training alone
+_PLAIN = (r"attention\.0", r"attention\.2")
+LAYOUTS: dict[str, Layout] = {
+    # CLAM (Lu et al. 2021, mahmoodlab/CLAM). The single branch has one attention for all classes and one layer
+    # `classifiers`; the multiple branch has one row of attention_c and one layer `classifiers.c` per class. The
+    # attention is number 2 or 3, by whether the network had dropout.
+    "clam": Layout(
+        marks=((r"attention_net\..*", r"classifiers\..*"),),
+        embed=r"attention_net\.(?:module\.)?0",
+        attention=(tuple(_CLAM + name for name in _CLAM_NETWORK), (_CLAM + r"module\.\d+",)),
+        readout=r"classifiers(?:\.\d+)?",
+        options=GATED,
+        leave=_INSTANCES,
+    ),
+    # MIL-Lab's ABMIL and CLAM, and FEATHER, which is the former (mahmoodlab/MIL-Lab).
+    "mil_lab": Layout(
+        marks=((r"patch_embed\.0\.weight", r"global_attn\..*"),),
+        embed=r"patch_embed\.\d+",
+        attention=(tuple(rf"global_attn\.{name}" for name in _CLAM_NETWORK), (r"global_attn\.module\.\d+",)),
+        readout="classifier",
+        options=GATED,
+        leave=_INSTANCES,
+    ),
+    # xMIL's attention MIL (bifold-pathomics/xMIL), without `out_layers`.
+    "xmil": Layout(
+        marks=(_layers(r"linear_layers\.0\.0", *_PLAIN, "classifier"),),
+        embed=r"linear_layers\.\d+\.0",
+        attention=(_PLAIN,),
+        readout="classifier",
+    ),
+    # HistoBistro's AttentionMIL (peng-lab/HistoBistro).
+    "histobistro": Layout(
+        marks=(_layers(r"encoder\.0", r"attention\.linear1", r"attention\.linear2", r"head\.2"),),
+        embed=r"encoder\.0",
+        attention=((r"attention\.linear1", r"attention\.linear2"),),
+        readout=r"head\.2",
+    ),
+    # marugoto's MILModel and slideflow's Attention_MIL, which also has one linear layer `attention`. slideflow's
+    # attention_gate above 0 drops the instances below a quantile of the bag's scores, and the file does not hold it.
+    "marugoto": Layout(
+        marks=tuple(
+            (*_layers(r"encoder\.0", r"head\.3", *a), r"head\.1\.running_mean") for a in (_PLAIN, ("attention",))
+        ),
+        embed=r"encoder\.0",
+        attention=(("attention",), _PLAIN),
+        readout=r"head\.3",
+        options={**UNGATED, "attention_gate": 0.0},
+        leave=("_neg_inf",),
+        norm="head.1",
+    ),
+    # torchmil's ABMIL and CLAM_SB (Franblueee/torchmil), whose lazy layers are wrapped in a module. A feature extractor
+    # of linear layers is the embedding; with extracted=True the features come out of it, and it may be anything.
+    "torchmil": Layout(
+        marks=(_layers(r"pool\.fc1(?:\.module)?", r"pool\.fc2"),),
+        embed=r"feat_ext\.\d+",
+        attention=(
+            (r"pool\.fc1(?:\.module)?", r"pool\.fc_gated(?:\.module)?", r"pool\.fc2"),
+            (r"pool\.fc1(?:\.module)?", r"pool\.fc2"),
+        ),
+        readout=r"classifier(?:\.module)?",
+        options={**GATED, "last_activation": None, "extracted": False},
+        leave=("inst_classifiers.", "inst_loss_fn."),
+    ),
+    # owkin's ABMIL and MeanPool (owkin/HistoSSLscaling). Their first three columns are metadata (level, x, y), which
+    # the network drops; a last network of several layers (mlp_hidden) is refused.
+    "owkin": Layout(
+        marks=(
+            (*_layers(*(rf"attention_layer\.{name}" for name in ("att", "gate", "w"))), r"mlp\..*"),
+            (r"mlp\..*", r"!(?!mlp\.).*"),
+        ),
+        embed=r"tiles_emb\.hidden_layers\.\d+",
+        attention=((r"attention_layer\.att", r"attention_layer\.gate", r"attention_layer\.w"), ()),
+        readout=r"mlp\.0",
+        options={**GATED, "embed_activation": "sigmoid", "metadata_columns": 3},
+        after=r"mlp\.0\.0\..*",
+        last_activation="identity",
+    ),
+    # MIL_BASELINE's AB_MIL and GATE_AB_MIL (lingxitong/MIL_BASELINE): the gated form has ReLU where others have tanh.
+    "mil_baseline": Layout(
+        marks=tuple(
+            _layers(r"feature\.0", r"classifier\.0", *network)
+            for network in (_PLAIN, (r"attention_a\.0", r"attention_b\.0", "attention_c"))
+        ),
+        embed=r"feature\.0",
+        attention=(_CLAM_NETWORK, _PLAIN),
+        readout=r"classifier\.0",
+        options={**GATED, "activation": None},
+        gated_activation="relu",
+    ),
+    # AttentionDeepMIL (Ilse, Tomczak, Welling 2018). Features are what enters feature_extractor_part2: the flattened
+    # output of the convolutions. The logit is what comes before the sigmoid.
+    "abmil": Layout(
+        marks=(
+            (*_layers(r"classifier\.0", r"attention_V\.0", r"attention_U\.0", "attention_w"), r"!feature\.0\.weight"),
+            (*_layers(r"classifier\.0", *_PLAIN), r"!feature\.0\.weight", r"!attention\.3\.weight"),
+        ),
+        embed=r"feature_extractor_part2\.\d+",
+        attention=((r"attention_V\.0", r"attention_U\.0", "attention_w"), _PLAIN),
+        readout=r"classifier\.0",
+        options=GATED,
+        leave=("feature_extractor_part1.",),
+    ),
+    # AIM's attentive probe (apple/ml-aim, AttentionPoolingClassifier), on frozen patch tokens.
+    "aim": Layout(marks=(("cls_token", *_layers("k", "v", "linear")),), options={"num_heads": 12}, build=_build_aim),
+    # timm's AttentionPoolLatent with out_features=0 under a linear head. The encoder that makes the tokens is not part
+    # of the pooling.
+    "timm": Layout(
+        marks=((r"(?:.*\.)?latent", r"(?:.*\.)?kv\.weight"),),
+        options={"num_heads": 8, "pool_type": "token"},
+        leave=(
+            "blocks.",
+            "patch_embed.",
+            "cls_token",
+            "pos_embed",
+            "reg_token",
+            "norm.",
+            "norm_pre.",
+            "stages.",
+            "stem.",
+        ),
+        build=_build_timm,
+    ),
+    # Only by layout="mean", because a linear layer alone could follow any pooling. For texts see `MeanPooledText`.
+    "mean": Layout(options={}, build=_build_mean),
+}
+
+_DEPENDENT = "instances depend on each other before the pooling"
+_AFTER = "what follows the pooling is not linear"
+#: Patterns of names, what the network is, and why it is not a pooled game.
+REFUSALS = (
+    (r"[ib]_classifier\..*", "DSMIL", "its query is the highest-scoring instance that is present"),
+    (r"(.*\.)?(pos_layer\.proj|.*to_qkv)\..*", "TransMIL", f"self-attention: {_DEPENDENT}"),
+    (
+        r".*(self_attn|in_proj_weight|transformer|encoder\.layers?\.\d|blocks?\.\d+\.attn).*",
+        "a transformer",
+        _DEPENDENT,
+    ),
+    (r".*(weight_ih_l\d|weight_hh_l\d).*", "a recurrent network", _DEPENDENT),
+    (r".*additive.*", "Additive MIL", "it acts on features times attention, which is not linear in the attention"),
+    (r"out_layers\..*", "xMIL with out_layers", _AFTER),
+    (r"(.*\.)?(dimReduction|attCls|UClassifier)\..*", "DTFD-MIL", "it pools random groups of instances twice"),
+    (r"chowder.*|score_model\..*|.*extreme.*", "Chowder", "it keeps the extreme scores, not a softmax mean"),
+    (r"(.*\.)?(post_attn|pooled_mlp|condensing_layer|image_pooler)\..*", "TRIDENT's slide encoder", _AFTER),
+    (r"attention_nn\..*", "DeepRC", "it keeps the tenth of the instances with most attention before it pools"),
+    (r"(.*\.)?(gcn|gnn|gat|graph_?conv)s?\d*\..*", "a graph network", _DEPENDENT),
+)
+
+
+def network_from_state(arrays: Arrays, source: str, layout: str, options: dict[str, Any]) -> tuple[BagNetwork, str]:
+    """Network of a state dict, and the name of its layout.
+
+    Parameters
+    ----------
+    arrays : weights by name
+    source : what to call them in errors
+    layout : a name of `LAYOUTS`, or "auto"
+    options : what the file does not hold; an option that the layout does not have is an error
+    """
+    state = State(arrays, source)
+    if layout == "auto":
+        layout = _recognize(state)
+    elif layout not in LAYOUTS:
+        raise ValueError(f"layout: expected 'auto' or one of {', '.join(LAYOUTS)}, got {layout!r}")
+    entry = LAYOUTS[layout]
+    for name in options:
+        if name not in entry.options:
+            expected = f"one of {', '.join(entry.options)}" if entry.options else "no options"
+            raise ValueError(f"{name}: expected {expected} for layout {layout!r}")
+    try:
+        network = (entry.build or _build)(state, entry, {**entry.options, **options})
+    except ValueError as error:
+        if str(error).startswith((source, *(f"{name}:" for name in (*options, "num_heads")))):
+            raise
+        raise ValueError(f"{source}: layout {layout!r}: {error}") from None
+    state.finish(layout)
+    return network, layout
+
+
+def _recognize(state: State) -> str:
+    found = [name for name, entry in LAYOUTS.items() if entry.recognizes(state)]
+    # The encoder in front of timm's pooling is not part of it, so that it is not refused as a transformer.
+    for pattern, what, why in REFUSALS if found != ["timm"] else ():
+        if keys := state.keys(pattern):
+            raise ValueError(f"{state.source}: looks like {what} ({keys[0]}), which is not a pooled game: {why}")
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ValueError(f"{state.source}: expected one layout, got {found}; name one with layout=")
+    if any("embedding" in key for key in state.arrays):
+        raise ValueError(
+            f"{state.source}: looks like a text model, an embedding and a linear layer ({state.summary()}): use "
+            "MeanPooledText.from_state_dict, which also takes the words"
+        )
+    raise ValueError(
+        f"{state.source}: no layout of {', '.join(LAYOUTS)} fits; it has {state.summary()}. Any network that pools "
+        "with one softmax can be given by BagClassifier.from_attention or game_from_black_box"
+    )
