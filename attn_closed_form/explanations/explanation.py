@@ -29,8 +29,29 @@ class Occurrence(NamedTuple):
     player: int
 
 
+class OfEvidence:
+    """What one explanation and several of one input have in common."""
+
+    evidence: Evidence
+
+    @property
+    def output(self) -> str:
+        """The name of what is explained: a class, or the margin of two."""
+        return self.evidence.settings.output
+
+    @property
+    def prediction(self) -> float:
+        """The explained output f of the whole input: a logit, or the margin of two."""
+        return self.evidence.prediction
+
+    @property
+    def probabilities(self) -> dict[str, float] | None:
+        """The probability of each class; None for a model with one output."""
+        return self.evidence.probabilities
+
+
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(OfEvidence):
     """Scores of the players of one input by one method.
 
     Attributes
@@ -95,17 +116,17 @@ class Explanation:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """D names of the players as the model reads them, so "[UNK]" for a word outside its vocabulary."""
+        """Names of the d players as the model reads them, so "[UNK]" for a word outside its vocabulary."""
         return self.evidence.labels
 
     @property
     def spans(self) -> tuple[tuple[Span, ...], ...]:
-        """D tuples of character spans: where each player occurs in `text`."""
+        """For each of the d players, the character spans where it occurs in `text`."""
         return self.evidence.spans
 
     @property
     def text(self) -> str:
-        """The text as given, or the labels in a row for what is no text."""
+        """The text as given, or the labels in a row for an input that is not a text."""
         return self.evidence.units.shown_text
 
     @property
@@ -118,16 +139,6 @@ class Explanation:
         """Spans that the model does not read."""
         return self.evidence.units.unseen
 
-    @property
-    def prediction(self) -> float:
-        """F of the whole input: the logit, or the margin, that is explained."""
-        return self.evidence.prediction
-
-    @property
-    def output(self) -> str:
-        """The name of what is explained: a class, or the margin of two."""
-        return self.evidence.settings.output
-
     @cached_property
     def occurrences(self) -> tuple[Occurrence, ...]:
         """Every seen unit in the order of the text, with its player."""
@@ -136,7 +147,7 @@ class Explanation:
 
     @cached_property
     def strength(self) -> Array:
-        """(d,) colours: the scores scaled to [-1, 1], see `Method.strength`."""
+        """(d,) strengths of the colors: the scores scaled to [-1, 1], see `Method.strength`."""
         return self.info.strength(self.scores)
 
     def top(self, n: int = 10) -> list[tuple[str, float]]:
@@ -208,7 +219,7 @@ def shared_dict(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-class Explanations(dict[str, Explanation]):
+class Explanations(OfEvidence, dict[str, Explanation]):
     """Explanations of one input by method name: a dict that a notebook shows with the answer first."""
 
     def __init__(self, evidence: Evidence, explanations: dict[str, Explanation] | None = None) -> None:
@@ -221,21 +232,6 @@ class Explanations(dict[str, Explanation]):
         if method is None or method.name not in self:
             raise KeyError(name)
         return self[method.name]
-
-    @property
-    def output(self) -> str:
-        """The name of what is explained: a class, or the margin of two."""
-        return self.evidence.settings.output
-
-    @property
-    def prediction(self) -> float:
-        """F of the whole input."""
-        return self.evidence.prediction
-
-    @property
-    def probabilities(self) -> dict[str, float] | None:
-        """The probability of each class; None for a model with one output."""
-        return self.evidence.probabilities
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, with what all methods share said once."""

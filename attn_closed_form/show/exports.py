@@ -130,12 +130,10 @@ def write_geojson(
     path : file to write
     method : whose scores classify and color; default Shapley values
     patch_size : side of a tile, if the file of the bag does not say it
-    microns_per_pixel : of level 0; only for coordinates in micrometres (STAMP), which become pixels by it
+    microns_per_pixel : of level 0; only for coordinates in micrometers (STAMP), which become pixels by it
     """
-    where, scores = (
-        _in_pixels(explanations, place(explanations, patch_size), microns_per_pixel),
-        tile_scores(leader(explanations, method)),
-    )
+    where = _in_pixels(explanations, place(explanations, patch_size), microns_per_pixel)
+    scores = tile_scores(leader(explanations, method))
     output = visible(explanations.output)
     sides = {
         True: json.dumps({"name": f"for {output}", "color": list(FOR)}),
@@ -169,13 +167,13 @@ def _in_pixels(explanations: Explanations, where: Place, microns_per_pixel: floa
     in_microns = "tile_size_um" in explanations.evidence.units.attrs
     if in_microns and microns_per_pixel is None:
         raise ValueError(
-            "microns_per_pixel: the coordinates of this bag are micrometres, and QuPath wants level-0 pixels; give the "
-            "micrometres per pixel of the slide"
+            "microns_per_pixel: the coordinates of this bag are micrometers, and QuPath wants level-0 pixels; give the "
+            "micrometers per pixel of the slide"
         )
     if microns_per_pixel is None:
         return where
     if not in_microns:
-        raise ValueError("microns_per_pixel: expected coordinates in micrometres (STAMP); this bag has pixels already")
+        raise ValueError("microns_per_pixel: expected coordinates in micrometers (STAMP); this bag has pixels already")
     if not (np.isfinite(microns_per_pixel) and microns_per_pixel > 0):
         raise ValueError(f"microns_per_pixel: expected a number above 0, got {microns_per_pixel}")
     return Place(where.coords / microns_per_pixel, where.patch_size / microns_per_pixel)

@@ -203,9 +203,6 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> st
     )
 
 
-# ---- the answer: verdict, classes, colored text, waterfall, reasons, sentences ----
-
-
 def _answer(explanations: Explanations) -> str:
     e, said = leader(explanations), verdict(explanations)
     name, _, logit = said.sentence().partition(" (")
@@ -309,9 +306,6 @@ def _why(explanations: Explanations) -> str:
     return "".join(parts)
 
 
-# ---- what the other methods say, the numbers, and what was explained ----
-
-
 def _methods(explanations: Explanations) -> str:
     parts = []
     for family in method_rows(explanations).families:
@@ -388,11 +382,8 @@ def _data(explanations: Explanations) -> dict[str, Any]:
     }
 
 
-# ---- figures as SVG: a box of dots around unit coordinates, y downwards ----
-
-
 class _Box:
-    """Where a figure is drawn: unit coordinates become dots inside margins."""
+    """Where a figure is drawn: unit coordinates become dots inside margins, y downwards."""
 
     def __init__(self, width: float, height: float, left: float, right: float, top: float, bottom: float) -> None:
         self.width, self.height = width, height
@@ -496,9 +487,6 @@ def _attention_strips(figure: AttentionStrips) -> str:
         drawn = _svg(len(shades), 1, paths, f"Attention of head {i}", ' preserveAspectRatio="none"')
         out.append(f'<div class="head"><span><b>head {i}</b>: {named}{share}</span>{drawn}</div>')
     return "".join(out)
-
-
-# ---- the report of a bag ----
 
 
 def _bag_fragment(explanations: Explanations) -> str:

@@ -48,6 +48,18 @@ def shell(*arguments, stdin="", **options):
     )
 
 
+@pytest.mark.parametrize("loose", ["shapley", "banzhaf"])
+def test_the_accuracy_that_is_printed_is_that_of_the_least_accurate_method(capsys, monkeypatch, loose):
+    method = acf.METHODS[loose]
+
+    def score(evidence):
+        return method.score(evidence)._replace(error=3e-4)
+
+    monkeypatch.setitem(acf.METHODS, loose, dataclasses.replace(method, score=score))
+    assert main(["explain", REVIEW]) == 0
+    assert "\nexact to 3e-04;" in capsys.readouterr().out
+
+
 def test_explain_prints_one_row_per_method(capsys):
     assert main(["explain", REVIEW]) == 0
     out, err = capsys.readouterr()

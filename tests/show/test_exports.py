@@ -77,11 +77,11 @@ def test_geojson_has_a_closed_polygon_per_tile(found, tmp_path):
         assert set(measured) == {"shapley tumour", "banzhaf tumour", "attention"}
 
 
-def test_geojson_turns_micrometres_into_pixels(tmp_path):
+def test_geojson_turns_micrometers_into_pixels(tmp_path):
     bag = slide(side=100)
     stamp = Bag(bag.features, bag.coords, attrs={"tile_size_um": 100.0, "unit": "um"})
     found = bag_model().explain(stamp, ["shapley"])
-    with pytest.raises(ValueError, match="microns_per_pixel: the coordinates of this bag are micrometres"):
+    with pytest.raises(ValueError, match="microns_per_pixel: the coordinates of this bag are micrometers"):
         write_geojson(found, tmp_path / "slide.geojson")
     write_geojson(found, tmp_path / "slide.geojson", microns_per_pixel=0.5)
     first = json.loads((tmp_path / "slide.geojson").read_text(encoding="utf-8"))["features"][0]
