@@ -104,7 +104,9 @@ def explain(model: TextClassifier, text: str, options: dict[str, Any]) -> dict[s
     """Scores by method, or the interactions of a player."""
     if "player" in options:
         game = model.explain(text, "leave-one-out")["leave-one-out"].game
-        return {"interactions": interactions(game, player=options["player"])}
+        row = interactions(game, player=options["player"])
+        row[options["player"]] = 0.0  # the answer has null there
+        return {"interactions": row}
     return {name: e.scores for name, e in model.explain(text, **options).items()}
 
 
