@@ -29,7 +29,7 @@ from attn_closed_form import Bag, BagClassifier, PooledGame, shapley
 from attn_closed_form._types import Array
 from benchmarks.correlations import auroc
 from jax_model import AttentionBagClassifier
-from jax_model.training.bag_network import bag_logits
+from jax_model.training.bags import bag_logits
 
 from .bag_faithfulness import digit_slides, load_idx
 from .bag_training import FOLDS, folds, load

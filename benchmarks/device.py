@@ -28,8 +28,6 @@ import attn_closed_form as acf
 from attn_closed_form.models.classifier.predict import pad
 from jax_model import params_from_weights
 from jax_model.device import documents as batched
-from jax_model.device import tables
-from jax_model.training.fit import adamw
 from jax_model.witness import oracle
 
 from .harness import Bar, best_of, report
@@ -59,27 +57,28 @@ def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
 
 
 def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Callable[[], Any]:
-    """One step of AdamW on the collapsed forward pass, as `jax_model/train.py` takes it."""
-    import optax
+    """One step of the trainer's loop."""
+    from jax_model.training.config import Config
+    from jax_model.training.loop import Optimizer, State, take_step
+    from jax_model.training.text_model import start_arrays, text_loss
 
-    from jax_model.training.collapsed import collapsed_forward
+    config = Config(T_max=weights.T_max, D=weights.D, d_e=weights.d_e, K=weights.K, d_att=weights.d_att)
+    fixed, trained = start_arrays(config, weights.D, weights.C, weights.cls, weights.unk)
+    batch = (
+        fixed,
+        np.int32(weights.cls),
+        np.ones(2, np.float32),
+        jnp.asarray(ids, jnp.int32),
+        jnp.arange(len(ids)) % 2,
+    )
+    state = jax.tree.map(jnp.array, State.start(trained))
 
-    params = params_from_weights(weights, jnp.float32)
-    optimizer = adamw(1e-3, 10, 1000, 0.3)
-    labels = jnp.asarray(np.arange(len(ids)) % 2, jnp.float32)
-    state = optimizer.init(params)
+    def step() -> Any:
+        nonlocal state
+        state = take_step(text_loss, True, state, Optimizer(ema=0.998).rates(0, 1000), *batch)
+        return state
 
-    @jax.jit
-    def step(params: Any, state: Any) -> Any:
-        def loss(params: Any) -> jax.Array:
-            logits = collapsed_forward(params, jnp.asarray(ids), weights.cls)[:, 0]
-            return optax.sigmoid_binary_cross_entropy(logits, labels).mean()
-
-        slope = jax.grad(loss)(params)
-        updates, new = optimizer.update(slope, state, params)
-        return optax.apply_updates(params, updates), new
-
-    return lambda: step(params, state)
+    return step
 
 
 def device_rows(device: Any, documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
@@ -97,9 +96,9 @@ def device_rows(device: Any, documents: Sequence[NDArray[np.intp]]) -> list[dict
     with jax.default_device(device):
         for dtype in ("float64", "float32"):
             tol = 1e-10 if dtype == "float64" else FLOAT32_TOL
-            add("prediction", dtype, partial(tables.predict, weights, documents, dtype))
+            add("prediction", dtype, partial(batched.predict, weights, documents, dtype))
             add("gradient", dtype, partial(_one_by_one, weights, documents, dtype))
-            add("gradient, kept", dtype, partial(tables.gradient, weights, documents, dtype=dtype))
+            add("gradient, kept", dtype, partial(batched.gradient, weights, documents, dtype=dtype))
             add("Shapley", dtype, partial(batched.shapley, weights, documents, tol=tol, dtype=dtype), 2)
             add("LIME", dtype, partial(batched.lime, weights, documents, tol=10 * tol, dtype=dtype), 2)
         add("training step, batch 64", "float32", training_step(weights, ids[:64]))
@@ -109,7 +108,7 @@ def device_rows(device: Any, documents: Sequence[NDArray[np.intp]]) -> list[dict
 
 def _one_by_one(weights: acf.AttentionWeights, documents: Sequence[NDArray[np.intp]], dtype: str) -> None:
     """Every block of gradients is waited for, and dropped."""
-    for block in tables.gradient_blocks(weights, documents, dtype=dtype):
+    for block in batched.gradient_blocks(weights, documents, dtype=dtype):
         block.block_until_ready()
 
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from attn_closed_form._types import Array
 from jax_model.training.batches import Documents, pad_rows
-from jax_model.training.checkpoint import load_checkpoint
-from jax_model.training.fit import adamw, cross_entropy, fit
+from jax_model.training.loop import Fit, Optimizer, Progress, cross_entropy, fit
 from jax_model.transformers.transformer import EPS, PAD, Config, Tree, embed, forward, from_embeddings, init_transformer
 
 from .lime_runs import Ids
@@ -30,6 +29,8 @@ WINDOW = 64  # positions of the first steps, [CLS] included
 LENGTHS, BLOCK = (64, 128, 192, 256), 64  # shapes of a batch and of a forward pass
 POOL = 32  # batches of whole reviews that are sorted by length together
 RATE, WARM_UP, DECAY = 1e-3, 200, 0.1
+# Steps between two checkpoints.
+EVERY = 50
 
 
 class Plan(NamedTuple):
@@ -93,30 +94,22 @@ def batch(documents: Documents, cls: int, plan: Plan, step: int) -> tuple[Any, A
 
 
 def loss(params: Tree, ids: jax.Array, labels: jax.Array, config: Config) -> jax.Array:
-    return cross_entropy(forward(params, config, ids), labels)
+    return cross_entropy(forward(params, config, ids), labels).mean()
 
 
-def train_six_layers(
-    documents: Documents, D: int, cls: int, plan: Plan, checkpoint: Path | None
-) -> tuple[Tree, dict[str, Any]]:
-    """Parameters, and the notes of the run: seconds and processor seconds, over all its parts."""
+def train_six_layers(documents: Documents, D: int, cls: int, plan: Plan, checkpoint: Path | None) -> Fit:
+    """Parameters, and the seconds and processor seconds of the run, over all its parts."""
     config = six_layer_config(D)
-    start = init_transformer(jax.random.key(plan.seed), config)
-    params = fit(
+    return fit(
         partial(loss, config=config),
-        start,
+        init_transformer(jax.random.key(plan.seed), config),
         partial(batch, documents, cls, plan),
         plan.steps,
-        RATE,
-        WARM_UP,
-        DECAY,
-        name="six layers",
+        Optimizer(RATE, WARM_UP, DECAY),
         checkpoint=checkpoint,
+        every=EVERY,
+        progress=Progress(1, plan.steps, name="six layers, epoch"),
     )
-    if checkpoint is None:
-        return params, {}
-    like = start, adamw(RATE, WARM_UP, plan.steps, DECAY).init(start)
-    return params, load_checkpoint(checkpoint, like)[1]
 
 
 def outputs(params: Tree, config: Config, documents: list[Ids]) -> Array:

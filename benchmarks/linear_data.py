@@ -10,7 +10,6 @@ linear, additive (GAM) and SLALOM surrogates are fitted to their outputs on fres
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from attn_closed_form import PooledGame, shapley
 from attn_closed_form._types import Array
 from attn_closed_form.slalom.fit import fit_sequences
-from jax_model.training.fit import cross_entropy, fit
+from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
 from jax_model.transformers.transformer import Config, Tree, forward, init_transformer, pad_documents, predict_documents
 
 from .reproduction import Row, Run, claim, mean_row
@@ -74,15 +73,13 @@ def places(documents: Documents) -> Array:
     return out.reshape(len(documents), -1)
 
 
-def batches(seed: int, steps: int, size: int, first: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
-    rng = np.random.default_rng([seed, 1])
-    for _ in range(steps):
-        documents, labels = draw(rng, size)
-        yield pad_documents(documents, LONGEST + 2, first), labels
+def batch(rng: np.random.Generator, size: int, first: tuple[int, ...], step: int) -> tuple[Any, Any]:
+    documents, labels = draw(rng, size)
+    return pad_documents(documents, LONGEST + 2, first), labels
 
 
 def transformer_loss(params: Tree, ids: jax.Array, labels: jax.Array, config: Config) -> jax.Array:
-    return cross_entropy(forward(params, config, ids), labels)
+    return cross_entropy(forward(params, config, ids), labels).mean()
 
 
 def dense(params: list[tuple[jax.Array, jax.Array]], x: jax.Array) -> jax.Array:
@@ -92,7 +89,7 @@ def dense(params: list[tuple[jax.Array, jax.Array]], x: jax.Array) -> jax.Array:
 
 
 def dense_loss(params: Any, x: jax.Array, labels: jax.Array) -> jax.Array:
-    return cross_entropy(dense(params, x), labels)
+    return cross_entropy(dense(params, x), labels).mean()
 
 
 def train_dense(seed: int, steps: int, size: int) -> Any:
@@ -101,9 +98,12 @@ def train_dense(seed: int, steps: int, size: int) -> Any:
         (rng.normal(size=(len(WORDS), 400)).astype(np.float32) * 0.1, np.zeros(400, np.float32)),
         (rng.normal(size=400).astype(np.float32) * 0.05, np.float32(0.0)),
     ]
-    drawn = (draw(rng, size) for _ in range(steps))
-    data = ((counts(documents).astype(np.float32), labels) for documents, labels in drawn)
-    return fit(dense_loss, start, data, steps, learning_rate=3e-3)
+
+    def batch(step: int) -> tuple[Any, Any]:
+        documents, labels = draw(rng, size)
+        return counts(documents).astype(np.float32), labels
+
+    return fit(dense_loss, start, batch, steps, Optimizer(3e-3)).params
 
 
 def surrogates(rng: np.random.Generator, f: Any, n: int, repeated: Documents) -> dict[str, dict[str, float]]:
@@ -134,7 +134,10 @@ def transformer_part(kind: str, L: int, seed: int, steps: int, size: int, sample
     config = Config(len(WORDS) + 1, d=32, L=L, H=4, d_ff=64, T_max=LONGEST + 2, causal=kind == "decoder")
     loss = LOSSES.setdefault(config, partial(transformer_loss, config=config))
     start = init_transformer(jax.random.key(seed), config)
-    params = fit(loss, start, batches(seed, steps, size, first), steps, 2e-3, name=f"{kind}, L = {L}")
+    data = partial(batch, np.random.default_rng([seed, 1]), size, first)
+    params = fit(
+        loss, start, data, steps, Optimizer(2e-3), progress=Progress(1, steps, name=f"{kind}, L = {L}:")
+    ).params
     f = partial(predict_documents, params, config, first=first)
     # Without a [CLS] there is no empty document; the prior odds of the data are even.
     empty = float(f([np.zeros(0, dtype=int)])[0]) if first else 0.0

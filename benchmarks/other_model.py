@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -17,8 +16,8 @@ import numpy as np
 
 from attn_closed_form import load_demo_model
 from attn_closed_form._types import Array
-from jax_model.training.fit import cross_entropy, fit
 from jax_model.training.imdb import load_imdb
+from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
 
 from .faithfulness import removal
 from .paper_tables import TABLE_12
@@ -46,7 +45,7 @@ def network(params: Any, hidden: Any) -> Any:
 
 
 def loss(params: Any, x: Any, labels: Any) -> Any:
-    return cross_entropy(network(params, x @ params[0][0]), labels)
+    return cross_entropy(network(params, x @ params[0][0]), labels).mean()
 
 
 def train(encoded: list[Ids], labels: Array, idf: Array, steps: int, size: int = 64) -> Any:
@@ -56,18 +55,18 @@ def train(encoded: list[Ids], labels: Array, idf: Array, steps: int, size: int =
     def layer(n: int, *m: int, scale: float) -> tuple[Any, Any]:
         return (rng.normal(size=(n, *m)) * scale).astype(np.float32), np.zeros(m, np.float32)
 
-    def batches() -> Iterator[tuple[Any, Any]]:
-        for _ in range(steps):
-            rows = rng.integers(len(encoded), size=size)
-            # Random deletions, as the transformers have them, keep shortened reviews in distribution.
-            some = [encoded[i][rng.random(len(encoded[i])) >= rng.uniform(0, 0.9)] for i in rows]
-            ids, features = tf_idf(some, idf)
-            x = np.zeros((size, D), np.float32)
-            x[:, ids] = features
-            yield x, labels[rows].astype(np.float32)
+    def batch(step: int) -> tuple[Any, Any]:
+        rows = rng.integers(len(encoded), size=size)
+        # Random deletions, as the transformers have them, keep shortened reviews in distribution.
+        some = [encoded[i][rng.random(len(encoded[i])) >= rng.uniform(0, 0.9)] for i in rows]
+        ids, features = tf_idf(some, idf)
+        x = np.zeros((size, D), np.float32)
+        x[:, ids] = features
+        return x, labels[rows].astype(np.float32)
 
     start = [layer(D, 64, scale=0.3), layer(64, 32, scale=0.15), layer(32, scale=0.2)]
-    return fit(loss, start, batches(), steps, learning_rate=3e-3, weight_decay=0.01, name="feed-forward")
+    progress = Progress(1, steps, name="feed-forward:")
+    return fit(loss, start, batch, steps, Optimizer(3e-3, weight_decay=0.01), progress=progress).params
 
 
 def removals(subject: Subject, tokens: Ids, samples: int, seed: int) -> dict[str, tuple[float, float]]:

@@ -103,10 +103,11 @@ def main(argv: list[str] | None = None) -> int:
     if checkpoint is not None:
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter(), time.process_time()
-    params, notes = train_six_layers(documents, len(vocabulary), vocabulary.cls_id, plan, checkpoint)
-    if notes:  # what earlier runs have spent on it
-        run.earlier["seconds"] += max(notes["seconds"] - (time.perf_counter() - began[0]), 0.0)
-        run.earlier["processor seconds"] += max(notes["processor_seconds"] - (time.process_time() - began[1]), 0.0)
+    fitted = train_six_layers(documents, len(vocabulary), vocabulary.cls_id, plan, checkpoint)
+    params = fitted.params
+    # What earlier runs have spent on it.
+    run.earlier["seconds"] += max(fitted.seconds - (time.perf_counter() - began[0]), 0.0)
+    run.earlier["processor seconds"] += max(fitted.processor_seconds - (time.process_time() - began[1]), 0.0)
     settings = {**plan._asdict(), "tested": tested}
     f = np.array(run.part("accuracy", settings, lambda: outputs(params, config, reviews).tolist()))
     right = 100.0 * ((f > 0) == labels)
@@ -125,13 +126,11 @@ def main(argv: list[str] | None = None) -> int:
     correlations(run, "one layer", one, np.array(positive), differs, {})
     figure(run, tables[int(np.argmin(f[:explained]))], tables, one)
 
-    bars = []
-    if notes:
-        minutes = notes["processor_seconds"] / 60
-        bars = [Bar("training of six layers, processor minutes", minutes, "<=", MINUTES)]
+    spent = {"seconds": fitted.seconds, "processor_seconds": fitted.processor_seconds}
+    bars = [Bar("training of six layers, processor minutes", fitted.processor_seconds / 60, "<=", MINUTES)]
     done = {**plan._asdict(), "tested": tested, "explained": explained, "samples": samples}
     return run.finish(
-        done | {f"training, {key}": round(value, 1) for key, value in notes.items() if "seconds" in key}, bars=bars
+        done | {f"training, {key}": round(value, 1) for key, value in spent.items()}, bars=[] if run.quick else bars
     )
 
 

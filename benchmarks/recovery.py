@@ -11,7 +11,6 @@ importances follow Eq. 81; that is undefined for negative values, so |v| is ours
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -22,8 +21,8 @@ from numpy.typing import NDArray
 from attn_closed_form import Slalom, load_demo_model
 from attn_closed_form._types import Array
 from attn_closed_form.slalom.fit import fit_sequences
-from jax_model.training.fit import cross_entropy, fit
 from jax_model.training.imdb import load_imdb
+from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
 from jax_model.transformers.transformer import Config, Tree, forward, init_transformer, pad_documents, predict_documents
 
 from .faithfulness import naive_bayes_scores
@@ -89,14 +88,12 @@ def draw(rng: np.random.Generator, slalom: Slalom, n: int) -> tuple[list[NDArray
     return documents, odds, (rng.random(n) < _sigmoid(odds)).astype(np.float32)
 
 
-def batches(
-    slalom: Slalom, seed: int, steps: int, size: int, first: tuple[int, ...], noise: bool
-) -> Iterator[tuple[Any, Any]]:
+def batch(
+    rng: np.random.Generator, slalom: Slalom, size: int, first: tuple[int, ...], noise: bool, step: int
+) -> tuple[Any, Any]:
     """Padded sequences with labels, or without noise with the labels' probabilities."""
-    rng = np.random.default_rng([seed, 1])
-    for _ in range(steps):
-        documents, odds, labels = draw(rng, slalom, size)
-        yield pad_documents(documents, LONGEST + 2, first), labels if noise else _sigmoid(odds)
+    documents, odds, labels = draw(rng, slalom, size)
+    return pad_documents(documents, LONGEST + 2, first), labels if noise else _sigmoid(odds)
 
 
 def _sigmoid(odds: Array) -> Array:
@@ -104,7 +101,7 @@ def _sigmoid(odds: Array) -> Array:
 
 
 def transformer_loss(params: Tree, ids: jax.Array, labels: jax.Array, config: Config) -> jax.Array:
-    return cross_entropy(forward(params, config, ids), labels)
+    return cross_entropy(forward(params, config, ids), labels).mean()
 
 
 def recover(slalom: Slalom, kind: str, L: int, noise: bool, seed: int, steps: int, size: int) -> dict[str, Any]:
@@ -114,7 +111,10 @@ def recover(slalom: Slalom, kind: str, L: int, noise: bool, seed: int, steps: in
     config = Config(V + 1, d=32, L=L, H=2, d_ff=64, T_max=LONGEST + 2, causal=kind == "decoder")
     loss = LOSSES.setdefault(config, partial(transformer_loss, config=config))
     start = init_transformer(jax.random.key(seed), config)
-    params = fit(loss, start, batches(slalom, seed, steps, size, first, noise), steps, 3e-3, name=f"{kind}, L = {L}")
+    data = partial(batch, np.random.default_rng([seed, 1]), slalom, size, first, noise)
+    params = fit(
+        loss, start, data, steps, Optimizer(3e-3), progress=Progress(1, steps, name=f"{kind}, L = {L}:")
+    ).params
     f = partial(predict_documents, params, config, first=first)
     rng = np.random.default_rng([seed, 2])
     asked, _, _ = draw(rng, slalom, 2000)

@@ -7,7 +7,7 @@ Random windows and random deletions in training keep shortened reviews in distri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,8 +28,8 @@ from attn_closed_form import (
 from attn_closed_form._types import Array
 from attn_closed_form.game.pooled_game import PooledGame
 from jax_model.training.batches import Documents, encode_documents, pad_rows
-from jax_model.training.fit import cross_entropy, fit
 from jax_model.training.imdb import Reviews
+from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
 from jax_model.transformers.lrp import (
     transformer_gradient,
     transformer_integrated_gradients,
@@ -71,22 +71,20 @@ class Subject:
     closed: dict[str, Callable[[Ids], Array]]
 
 
-def train_batches(documents: Documents, cls: int, steps: int, size: int, seed: int) -> Iterator[tuple[Any, Any]]:
+def train_batch(documents: Documents, cls: int, size: int, rng: np.random.Generator, step: int) -> tuple[Any, Any]:
     """Random windows of random reviews; of half of them, a random share of the tokens is deleted."""
-    rng = np.random.default_rng([seed, 1])
-    for _ in range(steps):
-        rows = rng.integers(documents.size, size=size)
-        spare = np.maximum(np.diff(documents.starts)[rows] - (T_MAX - 1), 0)
-        ids = pad_rows(documents, rows, T_MAX, cls, PAD, rng.integers(spare + 1))
-        share = rng.uniform(0, 1, size=(size, 1)) * (rng.random((size, 1)) < 0.5)
-        gone = (rng.random(ids.shape) < share) | (ids < 0)
-        gone[:, 0] = False
-        ids = np.take_along_axis(np.where(gone, PAD, ids), np.argsort(gone, axis=1, kind="stable"), axis=1)
-        yield ids, documents.labels[rows]
+    rows = rng.integers(documents.size, size=size)
+    spare = np.maximum(np.diff(documents.starts)[rows] - (T_MAX - 1), 0)
+    ids = pad_rows(documents, rows, T_MAX, cls, PAD, rng.integers(spare + 1))
+    share = rng.uniform(0, 1, size=(size, 1)) * (rng.random((size, 1)) < 0.5)
+    gone = (rng.random(ids.shape) < share) | (ids < 0)
+    gone[:, 0] = False
+    ids = np.take_along_axis(np.where(gone, PAD, ids), np.argsort(gone, axis=1, kind="stable"), axis=1)
+    return ids, documents.labels[rows]
 
 
 def transformer_loss(params: Tree, ids: jax.Array, labels: jax.Array, config: Config) -> jax.Array:
-    return cross_entropy(forward(params, config, ids), labels)
+    return cross_entropy(forward(params, config, ids), labels).mean()
 
 
 def transformer(
@@ -99,12 +97,11 @@ def transformer(
     params = fit(
         partial(transformer_loss, config=config),
         init_transformer(jax.random.key(seed), config),
-        train_batches(documents, vocabulary.cls_id, steps, size, seed),
+        partial(train_batch, documents, vocabulary.cls_id, size, np.random.default_rng([seed, 1])),
         steps,
-        learning_rate=3e-3,
-        weight_decay=0.1,
-        name=f"{kind}, L = {L}",
-    )
+        Optimizer(3e-3, weight_decay=0.1),
+        progress=Progress(1, steps, name=f"{kind}, L = {L}:"),
+    ).params
     return transformer_subject(params, config, vocabulary, f"{kind}, L = {L}", "GPT-2" if causal else "BERT")
 
 

@@ -5,19 +5,18 @@
   tables (`models/classifier/predict.py`) nor the games, so that agreement between the two is evidence.
 - `device/` computes explanations of batches of documents on any device. It shares quadrature rules, bounds and score
   tables with the core: agreement with the core shows that it is the same computation, not that it is right.
-- `training/` trains classifiers, with a forward pass through the score tables (`collapsed.py`) that a test holds to
-  the witness.
+- `training/` trains classifiers of texts and of bags with one loop (`loop.py`). The forward pass of texts goes through
+  the score tables (`text_model.py`), and a test holds it to the witness.
 - `transformers/` has small transformers with gradients and LRP, for comparison.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from .training.bag_estimator import AttentionBagClassifier
 from .witness.model import attention_matrices, embed, forward, forward_batch, from_embeddings
 from .witness.params import Params, Sizes, init_params, params_from_weights, weights_from_params
 
 if TYPE_CHECKING:
-    from .training.estimator import AttentionTextClassifier
+    from .training.estimators import AttentionBagClassifier, AttentionTextClassifier
 
 __all__ = [
     "AttentionBagClassifier",
@@ -36,13 +35,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`AttentionTextClassifier` on first use: it is an estimator of scikit-learn, which nothing else here needs."""
-    if name != "AttentionTextClassifier":
+    """The estimators on first use: they need scikit-learn and optax, and the witness needs neither."""
+    if name not in ("AttentionBagClassifier", "AttentionTextClassifier"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from .training.estimator import AttentionTextClassifier
+        from .training import estimators
     except ImportError as error:
         raise ImportError(
-            f"AttentionTextClassifier needs scikit-learn and optax ({error}): pip install 'attn-closed-form[train]'"
+            f"{name} needs scikit-learn and optax ({error}): pip install 'attn-closed-form[train]'"
         ) from None
-    return AttentionTextClassifier
+    return getattr(estimators, name)

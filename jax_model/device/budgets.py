@@ -1,4 +1,6 @@
-"""What `tol` asks of a batch of games: the core's budget, bound and rules, on the host; the device only sums.
+"""What `tol` asks of a batch of games: the core's budgets, bounds and rules, on the host; the device only sums.
+
+This is the one module of `device` that reads the core's internals.
 
 |error| <= tol * max|f| for every game, or a reason why not, game by game: a game that cannot keep `tol` in the batch's
 floating type, or whose masses leave it, has NaN in its row and its reason in `Batched.problems`. It does not spoil the
@@ -12,6 +14,7 @@ some 1e-4 to 1e-3 of max|f|, and a `tol` below is refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,14 +23,18 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form import ToleranceError
+from attn_closed_form import LimeCoefficients, ToleranceError
 from attn_closed_form._types import Array
 from attn_closed_form.game.budget import FLOAT32, FLOAT64, Budget, Facts, budget_of
 from attn_closed_form.game.exponential_sums import lambda_rule
-from attn_closed_form.game.terms import TermSums
+from attn_closed_form.game.laws import legendre_rule, log_legendre_factor
+from attn_closed_form.game.terms import THETA, TermSums, log_bound
+from attn_closed_form.lime.kernel import Settings, check_settings, check_tol
+from attn_closed_form.lime.moments import NARROWEST, finish, rule_factor
+from attn_closed_form.lime.regression import Known, Regression, regression
+from attn_closed_form.lime.rules import NoRuleError, SizeRule, ladder
 
-from .game_batch import GameBatch, everyone_of, heads_of, row_sums, value_of
-from .loops import each_game
+from .games import GameBatch, each_game, everyone_of, heads_of, row_sums, value_of
 
 ARITHMETIC = {np.dtype(np.float32): FLOAT32, np.dtype(np.float64): FLOAT64}
 # ln(D_max / D_min) that masses may span before they leave the floating type.
@@ -39,10 +46,17 @@ SLACK = {np.dtype(np.float32): 0.05, np.dtype(np.float64): 1e-9}
 NO_MASS = 110.0
 
 
-class Batched(NamedTuple):
-    """Results of a batch. `problems` has a reason for every game that has none; its row of `values` is NaN."""
+# Lists of nodes are filled up to a multiple of this, so that batches alike share one compiled program.
+NODES = 16
+# Groups of rows that have their own numbers of nodes in p.
+GROUPS = 4
+NO_RULE = "no rule in p can be vouched for with these settings; use attn_closed_form.lime_limit"
 
-    values: NDArray[Any]
+
+class Batched(NamedTuple):
+    """Results of a batch, one per game. `problems` has a reason for every game whose result is NaN."""
+
+    values: Any
     problems: dict[int, str]
 
 
@@ -183,14 +197,144 @@ def sums_of(batch: GameBatch, goals: Goals, chunk: int | None) -> TermSums:
     return TermSums(**dict(zip(names, table.transpose(1, 0, 2, 3).reshape(len(names), -1), strict=True)), share=1.0)
 
 
-def slack(batch: GameBatch) -> float:
-    """To be added to the logarithm of a bound made of `sums_of`."""
-    return SLACK[np.dtype(batch.s.dtype)]
+class Group(NamedTuple):
+    """Some nodes lam, w (L,) for 1/D, and what they are integrated with: the first `count` of the nodes p, w_p (m,)."""
+
+    lam: jax.Array
+    w: jax.Array
+    p: jax.Array
+    w_p: jax.Array
+    count: Any
 
 
-def finished(batch: GameBatch, values: Array, problems: dict[int, str]) -> Batched:
-    """Values in natural units, NaN where there is a problem."""
-    exponent = np.asarray(batch.exponent).reshape(-1, *([1] * (values.ndim - 1)))
-    out = np.array(values)
-    out[list(problems)] = np.nan
-    return Batched(np.ldexp(out, exponent), problems)
+def shapley_groups(batch: GameBatch, goals: Goals, chunk: int | None) -> tuple[Group, ...]:
+    """The nodes for 1/D in groups, with nodes in p that keep the error of every game; or the exact number of them."""
+    dtype, exact = batch.s.dtype, max(1, (batch.s.shape[-1] + 1) // 2)
+    needed = _nodes_needed(batch, goals, chunk)
+    parts = [part for part in np.array_split(np.arange(goals.lam.size), GROUPS) if part.size]
+    counts = [int(min(exact, needed[part].max())) for part in parts]
+    size = -(-max(counts) // NODES) * NODES
+    groups = []
+    for part, m in zip(parts, counts, strict=True):
+        p, w = np.full(size, 0.5), np.zeros(size)
+        p[:m], w[:m] = legendre_rule(m)
+        rows = slice(part[0], part[-1] + 1)
+        groups.append(Group(goals.lam[rows], goals.w[rows], jnp.asarray(p, dtype), jnp.asarray(w, dtype), m))
+    return tuple(groups)
+
+
+def _nodes_needed(batch: GameBatch, goals: Goals, chunk: int | None) -> NDArray[np.intp]:
+    """(L,) the nodes in p that a node lam needs in any head of any game; every row makes the same part of the error."""
+    L = goals.lam.size
+    budgets = [goals.budgets[i] for i in goals.kept]
+    allowed = np.array([goal.p_error if goal and goal.spread > 0 else np.inf for goal in budgets])
+    if not np.isfinite(allowed).any():
+        return np.ones(L, dtype=np.intp)
+    bounds = log_bound(sums_of(batch, goals, chunk), differences=True) + SLACK[np.dtype(batch.s.dtype)]
+    rows = len(bounds) // len(allowed)
+    with np.errstate(divide="ignore"):
+        log_allowed = np.repeat(np.log(allowed / rows), rows)[:, None]
+    needed = ((bounds + log_legendre_factor(THETA) - log_allowed) / (2 * THETA)).min(axis=1)
+    return np.maximum(np.ceil(needed.reshape(-1, L).max(axis=0)), 1).astype(np.intp)
+
+
+class LimePlan(NamedTuple):
+    """The core's rule in p and its regression for every game of a batch (None: left to the core), and the budgets.
+
+    The rule depends on the number of players (`attn_closed_form/lime/rules.py`), so every game brings its own
+    nodes, padded with nodes of no weight to the longest of the batch. What remains after the sums is a few numbers per
+    game, which the core's own `Regression` takes on the host. Which LIME: the lime package's with `bow=False`.
+    """
+
+    goals: Goals
+    regressions: list[Regression | None]
+    rules: list[SizeRule | None]
+    sizes: list[int]
+
+    @classmethod
+    def of(
+        cls, batch: GameBatch, kernel_width: float, ridge: float, num_samples: int | None, tol: float, chunk: int | None
+    ) -> LimePlan:
+        """Choose the shortest rule that keeps each game's share of the error."""
+        settings, tol = check_settings(kernel_width, ridge, num_samples), check_tol(tol)
+        sizes = np.asarray(batch.players).tolist()
+        regressions = [_regression(d, settings) for d in sizes]
+        goals = _lime_budgets(batch, regressions, settings, tol)
+        rules: list[SizeRule | None] = [None] * len(sizes)
+        for i, log_bounds, largest in zip(goals.kept, *_lime_bounds(batch, goals, chunk), strict=True):
+            fitted, goal = regressions[i], goals.budgets[i]
+            if fitted is not None and goal is not None:
+                rules[i] = _rule(fitted, kernel_width, goal, log_bounds, largest)
+        problems = {i: NO_RULE for i, rule in enumerate(rules) if rule is None and sizes[i]} | goals.problems
+        return cls(goals._replace(problems=problems), regressions, rules, sizes)
+
+    @property
+    def longest(self) -> int:
+        """Number of nodes of the longest rule."""
+        return max((rule.p.size for rule in self.rules if rule), default=1)
+
+    def nodes(self) -> tuple[Array, Array, Array]:
+        """Nodes p (B, m), weights of E_p[f] and of its moment (B, m, 2), weights of Delta_j(p) (B, m)."""
+        B, m = len(self.sizes), -(-self.longest // NODES) * NODES
+        p, w_E, w_D = np.full((B, m), 0.5), np.zeros((B, m, 2)), np.zeros((B, m))
+        for i, (rule, fitted) in enumerate(zip(self.rules, self.regressions, strict=True)):
+            if rule and fitted:
+                nodes, weights = rule.p, rule.weights
+                p[i, : nodes.size] = nodes
+                w_E[i, : nodes.size] = np.stack([weights, weights * (1 - nodes - fitted.absent_share)], axis=1)
+                w_D[i, : nodes.size] = weights * nodes * (1 - nodes)
+        return p, w_E, w_D
+
+    def finish(self, level: Array, delta: Array, exponent: NDArray[np.intp]) -> Batched:
+        """Coefficients from the sums over nodes: level (B, 2), delta (B, d)."""
+        limits, about = [], self.goals.about
+        for i, (d, rule, fitted) in enumerate(zip(self.sizes, self.rules, self.regressions, strict=True)):
+            if not (rule and fitted):
+                limits.append(LimeCoefficients(np.full(d, np.nan), np.nan))
+                continue
+            known = Known(float(about.above[i]), float(about.nobody[i]), float(about.base[i]), 0)
+            unit = d * math.exp(-fitted.log_unit)
+            moments = finish(fitted, unit * level[i], unit * delta[i, :d], known)
+            coef, intercept = fitted.solve(moments, np.arange(d))
+            limits.append(LimeCoefficients(np.ldexp(coef, exponent[i]), math.ldexp(intercept, int(exponent[i]))))
+        return Batched(limits, self.goals.problems)
+
+
+def _regression(d: int, settings: Settings) -> Regression | None:
+    """The regression of d players, or None where no rule in p can have the digits that it needs."""
+    fitted = regression(d, settings, d) if d > 1 else None
+    return fitted if fitted and fitted.log_unit >= NARROWEST else None
+
+
+def _lime_budgets(batch: GameBatch, regressions: list[Regression | None], settings: Settings, tol: float) -> Goals:
+    """Budgets of the games, as `attn_closed_form/lime/moments.py` has them."""
+    amplification, doubt, constants = [], [], []
+    for fitted in regressions:
+        factor = rule_factor(fitted, settings) if fitted else 2.0
+        amplification.append(factor / 2)
+        doubt.append(fitted.doubt(factor, math.exp(-fitted.log_unit)) if fitted else 0.0)
+        constants.append(1 + 8 * fitted.nobody_factor() if fitted else 1.0)
+    return plan_batch(batch, tol, amplification, doubt, constants, in_type=False)
+
+
+def _lime_bounds(batch: GameBatch, goals: Goals, chunk: int | None) -> tuple[Array, Array]:
+    """Of every game that has a budget: logarithms of its bound on ellipses (n, thetas), and its bound on reals (n,)."""
+    n, more = len(goals.kept), SLACK[np.dtype(batch.s.dtype)]
+    if not n:
+        return np.zeros((0, 1)), np.zeros(0)
+    sums = sums_of(batch, goals, chunk)
+    rows = log_bound(sums)
+    largest = math.exp(2 + more) * (sums.weight * (sums.background + sums.players)).reshape(n, -1).sum(axis=1)
+    return np.logaddexp.reduce(rows.reshape(n, -1, rows.shape[1]), axis=1) + more, largest
+
+
+def _rule(fitted: Regression, kernel_width: float, goal: Budget, log_bounds: Array, largest: float) -> SizeRule | None:
+    """The shortest rule that keeps the game's share of the error, or None."""
+    unit = fitted.d * math.exp(-fitted.log_unit)
+    allowed = goal.p_error * goal.amplification / (unit * fitted.moment_factor())
+    try:
+        rules = ladder(fitted.d, kernel_width)
+    except NoRuleError:
+        return None
+    index, errors = rules.choose(log_bounds[None], np.array([largest]), allowed)
+    return rules.rules[int(index[0])] if errors[0] <= allowed else None

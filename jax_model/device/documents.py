@@ -1,16 +1,21 @@
-"""Games of many documents on a device, in buckets of like size, and their exact explanations.
+"""Many documents on a device: predictions, attention, gradients, Shapley values and LIME's limit, as the core's.
 
-Everything is jitted once per shape: games come in buckets of players (BUCKET, 2 BUCKET, ...), and batches are cut to
-`batch` documents, the last one filled up. A document that the device cannot do within `tol` (see `budgets.py`) goes to
-the core, one at a time; one that the core cannot do either has NaN for its scores and a reason in `problems`.
+A model becomes a pytree of score tables (`device_tables`, those of the core's `score_tables.py`), and documents become
+padded arrays of ids. Everything is jitted once per shape: batches are cut to `batch` documents, the last one filled up,
+and games come in buckets of players (BUCKET, 2 BUCKET, ...). With a `mesh` (`games.AXIS` its one axis) a batch is cut
+over its devices. A document that the device cannot explain within `tol` (see `budgets.py`) goes to the core, one at a
+time; one that the core cannot explain either has NaN for its scores and a reason in `problems`. In float32 the scores
+of tokens are rounded, so the games are those of a rounded model; the budget accounts for it.
 
-In float32 the scores of tokens are rounded, so the games are those of a rounded model; the budget knows how much.
+A gradient is T_max x d_e numbers per document, and most of its time on a CPU is memory. `gradient_blocks` therefore
+leaves the results where they are made, one block of documents after the other; `gradient` copies them all into one
+NumPy array.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,14 +30,195 @@ from attn_closed_form._arrays import numbered
 from attn_closed_form._types import Tokens
 from attn_closed_form.models.classifier.predict import as_output, as_tokens, pad
 
-from . import exact
-from .game_batch import GameBatch
-from .lime import lime_limit as batched_lime
-from .loops import AXIS, filled_up, placed
-from .tables import BATCH, Tables, device_tables, scores_of
+from . import values
+from .budgets import Batched
+from .games import AXIS, PRECISION, GameBatch, filled_up, placed
 
+BATCH = 256
+# Documents of a block of gradients on a CPU: few enough for its caches.
+GRADIENTS_CPU = 16
 # Players are padded to a multiple of this.
 BUCKET = 32
+
+
+class Tables(NamedTuple):
+    """A model on a device: s_tok (D, K), s_pos (T_max, K), u_tok (D, K, C), u_pos (T_max, K, C), w_k (K, d_e),
+    w_v (K, C, d_e), and what the [CLS] row of the gradient needs: W_e, W_p, W_q, W_k; b_l (C,).
+    """
+
+    s_tok: jax.Array
+    s_pos: jax.Array
+    u_tok: jax.Array
+    u_pos: jax.Array
+    w_k: jax.Array
+    w_v: jax.Array
+    W_e: jax.Array
+    W_p: jax.Array
+    W_q: jax.Array
+    W_k: jax.Array
+    b_l: jax.Array
+    cls: jax.Array
+    unk: jax.Array
+
+
+def device_tables(weights: AttentionWeights, dtype: Any = None, mesh: Mesh | None = None) -> Tables:
+    """Tables of `weights` in a floating type, JAX's default by default; whole on every device of a mesh.
+
+    >>> from attn_closed_form import random_weights
+    >>> device_tables(random_weights(seed=0)).s_tok.shape
+    (50, 2)
+    """
+    like = jnp.zeros(0, dtype)
+    return _tables(weights, like.dtype, next(iter(like.devices())), mesh)
+
+
+@lru_cache(maxsize=8)
+def _tables(weights: AttentionWeights, dtype: Any, device: Any, mesh: Mesh | None) -> Tables:
+    """Kept for a model, a type and a device: carrying the embeddings over costs more than a batch of predictions."""
+    collapse = weights.collapse
+    named = {name: getattr(collapse, name) for name in ("s_tok", "s_pos", "u_tok", "u_pos", "w_k", "w_v")}
+    named |= {name: getattr(weights, name) for name in ("W_e", "W_p", "W_q", "W_k", "b_l")}
+    arrays = {name: placed(mesh, np.asarray(array, dtype), whole=True) for name, array in named.items()}
+    ids = {name: placed(mesh, np.asarray(getattr(weights, name)), whole=True) for name in ("cls", "unk")}
+    return Tables(**arrays, **ids)
+
+
+def scores_of(tables: Tables, ids: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(T_max,) padded ids -> logits (K, T_max), values (K, T_max, C)."""
+    s = (tables.s_tok[ids] + tables.s_pos).T
+    u = (tables.u_tok[ids] + tables.u_pos).transpose(1, 0, 2)
+    return s, u
+
+
+def _predict(tables: Tables, ids: jax.Array) -> jax.Array:
+    def one(row: jax.Array) -> jax.Array:
+        s, u = scores_of(tables, row)
+        return jnp.einsum("kt,ktc->c", jax.nn.softmax(s, axis=-1), u) / s.shape[0] + tables.b_l
+
+    return jax.vmap(one)(ids)
+
+
+def _attention(tables: Tables, ids: jax.Array) -> jax.Array:
+    return jax.vmap(lambda row: jax.nn.softmax(scores_of(tables, row)[0], axis=-1))(ids)
+
+
+def _gradient(tables: Tables, ids: jax.Array, output: jax.Array) -> jax.Array:
+    """P1 Theorem 4.1 with the [CLS] term, as `attn_closed_form.models.classifier.gradient`: (B, T_max, d_e).
+
+    Written for the whole block: one matrix product makes the rows of all documents.
+    """
+    s = (tables.s_tok[ids] + tables.s_pos).transpose(0, 2, 1)
+    u = (tables.u_tok[ids, :, output] + tables.u_pos[:, :, output]).transpose(0, 2, 1)
+    alpha = jax.nn.softmax(s, axis=-1)
+    f = (alpha * u).sum(axis=-1, keepdims=True)
+    alpha = alpha / s.shape[1]
+    beta = alpha * (u - f)
+    coefficients = jnp.concatenate([alpha, beta], axis=1).transpose(0, 2, 1)
+    rows = coefficients.reshape(-1, coefficients.shape[-1]) @ jnp.concatenate([tables.w_v[:, output], tables.w_k])
+    mean_e = jnp.einsum("bkt,bte->bke", beta, tables.W_e[ids] + tables.W_p)
+    mean_k = jnp.einsum("kae,bke->bka", tables.W_k, mean_e) / jnp.sqrt(tables.W_k.shape[1]).astype(s.dtype)
+    return rows.reshape(*ids.shape, -1).at[:, 0].add(jnp.einsum("bka,kae->be", mean_k, tables.W_q))
+
+
+@partial(jax.jit, static_argnums=0)
+def _each(function: Any, tables: Tables, ids: jax.Array, *more: jax.Array) -> jax.Array:
+    with jax.default_matmul_precision(PRECISION):
+        return function(tables, ids, *more)
+
+
+def predict(
+    weights: AttentionWeights,
+    documents: Sequence[Tokens],
+    dtype: Any = None,
+    batch: int = BATCH,
+    mesh: Mesh | None = None,
+) -> NDArray[Any]:
+    """Model outputs, (B, C), as `attn_closed_form.predict_many`."""
+    return _together(_blocks(_predict, weights, documents, dtype, batch, mesh), len(documents))
+
+
+def attention(
+    weights: AttentionWeights,
+    documents: Sequence[Tokens],
+    dtype: Any = None,
+    batch: int = BATCH,
+    mesh: Mesh | None = None,
+) -> NDArray[Any]:
+    """Attention of the [CLS] query, (B, K, T_max), as `attn_closed_form.attention`."""
+    return _together(_blocks(_attention, weights, documents, dtype, batch, mesh), len(documents))
+
+
+def gradient(
+    weights: AttentionWeights,
+    documents: Sequence[Tokens],
+    output: int = 0,
+    dtype: Any = None,
+    batch: int | None = None,
+    mesh: Mesh | None = None,
+) -> NDArray[Any]:
+    """Gradients by the embedded positions, (B, T_max, d_e), as `attn_closed_form.gradient`."""
+    return _together(gradient_blocks(weights, documents, output, dtype, batch, mesh), len(documents))
+
+
+def gradient_blocks(
+    weights: AttentionWeights,
+    documents: Sequence[Tokens],
+    output: int = 0,
+    dtype: Any = None,
+    batch: int | None = None,
+    mesh: Mesh | None = None,
+) -> Iterator[jax.Array]:
+    """The gradients of `gradient` in blocks of `batch` documents, in their order, that stay on the device.
+
+    Parameters
+    ----------
+    batch : documents per block; by default what a CPU's caches hold, or 256 elsewhere
+
+    Examples
+    --------
+    >>> from attn_closed_form import random_weights
+    >>> weights = random_weights(seed=0)
+    >>> [float(abs(block).max()) > 0 for block in gradient_blocks(weights, [[2, 3], [4], [5]], batch=2)]
+    [True, True]
+    """
+    c = jnp.asarray(as_output(weights, output))
+    if batch is None:
+        batch = GRADIENTS_CPU if next(iter(c.devices())).platform == "cpu" else BATCH
+    return _blocks(_gradient, weights, documents, dtype, batch, mesh, c)
+
+
+def _blocks(
+    function: Any,
+    weights: AttentionWeights,
+    documents: Sequence[Tokens],
+    dtype: Any,
+    batch: int,
+    mesh: Mesh | None,
+    *more: jax.Array,
+) -> Iterator[jax.Array]:
+    """A function of blocks of padded ids, all of one shape; of the last block the real documents alone."""
+    if not len(documents):
+        raise ValueError("documents: expected at least one document, got none")
+    if batch < 1:
+        raise ValueError(f"batch: expected a positive number of documents, got {batch}")
+    tables = device_tables(weights, dtype, mesh)
+    size = min(batch, len(documents))
+    size = size if mesh is None else -(-size // mesh.size) * mesh.size
+    for start in range(0, len(documents), size):
+        checked = [as_tokens(weights, document) for document in documents[start : start + size]]
+        empty = [np.zeros(0, dtype=np.intp)] * (size - len(checked))
+        block = _each(function, tables, placed(mesh, pad(weights, [*checked, *empty])), *more)
+        yield block if len(checked) == size else block[: len(checked)]
+
+
+def _together(blocks: Iterator[jax.Array], count: int) -> NDArray[Any]:
+    """All blocks in one array of `count` rows; each is copied as soon as it is computed."""
+    out, start = np.zeros(0), 0
+    for block in blocks:
+        out = out if start else np.empty((count, *block.shape[1:]), block.dtype)
+        out[start : start + len(block)] = block
+        start += len(block)
+    return out
 
 
 def _game(
@@ -44,11 +230,10 @@ def _game(
     s_unk = tables.s_tok[tables.unk][:, None] + tables.s_pos.T
     u_unk = (tables.u_tok[tables.unk, :, output][:, None] + tables.u_pos[:, :, output].T) / s.shape[0]
     real = jnp.arange(1, ids.size) <= length
-    s_own, s_unk_own = jnp.where(real, s[:, 1:], -jnp.inf), jnp.where(real & (not deleted), s_unk[:, 1:], -jnp.inf)
-    rest = jnp.concatenate([jnp.zeros(1, bool), real])
-    background = _merge(jnp.where(rest, -jnp.inf, s), u, jnp.zeros(ids.size, int), 1)
-    present = _merge(s_own, u[:, 1:], player, d)
-    absent = _merge(s_unk_own, u_unk[:, 1:], player, d)
+    of_player = jnp.concatenate([jnp.zeros(1, bool), real])
+    background = _merge(jnp.where(of_player, -jnp.inf, s), u, jnp.zeros(ids.size, int), 1)
+    present = _merge(jnp.where(real, s[:, 1:], -jnp.inf), u[:, 1:], player, d)
+    absent = _merge(jnp.where(real & (not deleted), s_unk[:, 1:], -jnp.inf), u_unk[:, 1:], player, d)
     return GameBatch(
         s=present[0],
         v=present[1],
@@ -103,7 +288,7 @@ def game_buckets(
 ) -> Iterator[Bucket]:
     """The games of many documents, made on the device, in buckets of like size; as `pooled_game` of each.
 
-    The last batch of a bucket is filled up with games of no players, which cost nothing (`loops.py`).
+    The last batch of a bucket is filled up with games of no players, which cost nothing (`games.py`).
     """
     if players not in ("positions", "words"):
         raise ValueError(f"players: expected 'positions' or 'words', got {players!r}")
@@ -134,13 +319,6 @@ def game_buckets(
             yield Bucket(places, counts[places], games)
 
 
-class Explained(NamedTuple):
-    """Results of many documents, in their order; `problems` has a reason for each that has none (NaN)."""
-
-    values: list[Any]
-    problems: dict[int, str]
-
-
 def shapley(
     weights: AttentionWeights,
     documents: Sequence[Tokens],
@@ -151,7 +329,7 @@ def shapley(
     dtype: Any = None,
     batch: int = BATCH,
     mesh: Mesh | None = None,
-) -> Explained:
+) -> Batched:
     """Exact Shapley values of every document, one (d,) array each, as `shapley(pooled_game(...))` of the core.
 
     >>> jax.config.update("jax_enable_x64", True)
@@ -160,17 +338,16 @@ def shapley(
     [(2,), (1,)]
     """
 
-    def on_device(games: GameBatch, counts: NDArray[np.intp]) -> tuple[list[Any], dict[int, str]]:
-        found = exact.shapley(games, tol)
-        return [row[:count] for row, count in zip(found.values, counts, strict=False)], found.problems
+    def on_device(bucket: Bucket) -> Batched:
+        rows, problems = values.shapley(bucket.games, tol)
+        return Batched([row[:d] for row, d in zip(rows, bucket.players, strict=False)], problems)
 
-    buckets = game_buckets(weights, documents, players, absent, output, dtype, batch, mesh)
     return _explained(
-        buckets,
+        game_buckets(weights, documents, players, absent, output, dtype, batch, mesh),
         len(documents),
         on_device,
         lambda place: acf.shapley(pooled_game(weights, documents[place], players, absent, output), tol),
-        lambda count: np.full(count, np.nan),
+        lambda d: np.full(d, np.nan),
     )
 
 
@@ -185,18 +362,14 @@ def lime(
     batch: int = BATCH,
     mesh: Mesh | None = None,
     **options: Any,
-) -> Explained:
+) -> Batched:
     """LIME's limit for every document, as `lime_limit(pooled_game(...), **options)` of the core.
 
     >>> jax.config.update("jax_enable_x64", True)
     >>> from attn_closed_form import random_weights
-    >>> [found.coef.shape for found in lime(random_weights(seed=0), [[5, 7, 5], [4]]).values]
+    >>> [limit.coef.shape for limit in lime(random_weights(seed=0), [[5, 7, 5], [4]]).values]
     [(2,), (1,)]
     """
-
-    def on_device(games: GameBatch, counts: NDArray[np.intp]) -> tuple[list[Any], dict[int, str]]:
-        found = batched_lime(games, tol=tol, **options)
-        return found.limits, found.problems
 
     def game(place: int) -> PooledGame:
         return pooled_game(weights, documents[place], players, absent, output)
@@ -204,29 +377,29 @@ def lime(
     return _explained(
         game_buckets(weights, documents, players, absent, output, dtype, batch, mesh),
         len(documents),
-        on_device,
+        lambda bucket: values.lime_limit(bucket.games, tol=tol, **options),
         lambda place: acf.lime_limit(game(place), tol=tol, **options),
-        lambda count: LimeCoefficients(np.full(count, np.nan), np.nan),
+        lambda d: LimeCoefficients(np.full(d, np.nan), np.nan),
     )
 
 
 def _explained(
     buckets: Iterator[Bucket],
     count: int,
-    on_device: Callable[[GameBatch, NDArray[np.intp]], tuple[list[Any], dict[int, str]]],
+    on_device: Callable[[Bucket], Batched],
     by_core: Callable[[int], Any],
     nothing: Callable[[int], Any],
-) -> Explained:
-    """Every bucket on the device, and what it cannot do by the core."""
-    values: list[Any] = [None] * count
+) -> Batched:
+    """Every bucket on the device, and what the device cannot do by the core; results in the order of the documents."""
+    results: list[Any] = [None] * count
     problems: dict[int, str] = {}
     for bucket in buckets:
-        found, left = on_device(bucket.games, bucket.players)
-        for i, (place, players) in enumerate(zip(bucket.places.tolist(), bucket.players.tolist(), strict=True)):
-            values[place] = found[i]
-            if i in left:
+        explained, unsolved = on_device(bucket)
+        for i, (place, d) in enumerate(zip(bucket.places.tolist(), bucket.players.tolist(), strict=True)):
+            results[place] = explained[i]
+            if i in unsolved:
                 try:
-                    values[place] = by_core(place)
+                    results[place] = by_core(place)
                 except ToleranceError as error:
-                    values[place], problems[place] = nothing(players), str(error)
-    return Explained(values, problems)
+                    results[place], problems[place] = nothing(d), str(error)
+    return Batched(results, problems)

@@ -1,27 +1,182 @@
-"""Train the gated-attention network of `bag_network.py`: one label per bag, any number of instances in each.
+"""The gated-attention network of bags and its training: one label per bag, any number of instances in each.
 
-Departures from Ilse, Tomczak and Welling (2018): AdamW and an average of the weights along the way (EMA), which is what
-is validated and kept; features are standardised with the training instances, and that is folded into the first layer
-afterwards; and in training a random share of each bag's instances is left out, which regularises and keeps the sub-bags
-that explanations ask about in distribution. A run is a function of its settings and its data.
+    h_i = relu(L x_i + l),   s_i = w . (tanh(V h_i + v) * sigmoid(U h_i + u)),   f = W sum_i softmax(s)_i h_i + b
+
+This is the network of Ilse, Tomczak and Welling (2018), "Attention-based deep multiple instance learning", with one
+embedding layer. f is one log-odds for two classes and one logit per class for more. Its state dict has the names and
+shapes of CLAM's single-branch network, so that every reader of such files can take it. Instances of a batch of bags lie
+in one long array with the number of the bag beside each, so that no bag is padded to the longest one.
+
+Departures from the paper: AdamW and an average of the weights along the way (EMA), which is what is validated and kept;
+features are standardized with the training instances, and that is folded into the first layer afterwards; and in
+training a random share of each bag's instances is left out, which regularizes and keeps the sub-bags that explanations
+ask about in distribution.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from numpy.typing import NDArray
 
-from .bag_network import BagConfig, Params, bag_logits, losses, pack, standardisation, start_params
+from .loop import Optimizer, cross_entropy, fit
 
-# b2 below the usual 0.999: with a few hundred steps in all, the second moment must forget the start.
-ADAM = optax.scale_by_adam(b2=0.99)
+Params = dict[str, jax.Array]
+# Smallest padded number of instances in a batch; larger ones double, so that few shapes are ever compiled.
+BLOCK = 64
+
+
+@dataclass(frozen=True)
+class BagConfig:
+    """Settings of a run: sizes of the network, regularisation, optimiser, and when to stop."""
+
+    hidden: int = 64
+    attention: int = 32
+    dropout: float = 0.25
+    instance_dropout: float = 0.3
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.1
+    epochs: int = 60
+    batch_size: int = 8
+    ema: float = 0.98
+    patience: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "attention", "epochs", "batch_size", "patience"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        for name in ("dropout", "instance_dropout", "ema"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected a number from 0 to below 1, got {getattr(self, name)}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate: expected a positive number, got {self.learning_rate}")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay: expected 0 or more, got {self.weight_decay}")
+
+
+class Packed(NamedTuple):
+    """Bags end to end: `x` (N, D) float32, `bag` (N,) the bag of each row; rows of padding belong to bag `bags`."""
+
+    x: NDArray[np.float32]
+    bag: NDArray[np.int32]
+    bags: int
+
+
+def start_params(D: int, C: int, config: BagConfig) -> Params:
+    """Random weights: He's for the embedding, Glorot's for the gates, a small classifier."""
+    rng = np.random.default_rng(config.seed)
+
+    def normal(rows: int, columns: int, deviation: float) -> jax.Array:
+        return jnp.asarray(deviation * rng.standard_normal((rows, columns)), jnp.float32)
+
+    h, a = config.hidden, config.attention
+    zeros = functools.partial(jnp.zeros, dtype=jnp.float32)
+    gate = (2.0 / (h + a)) ** 0.5
+    return {
+        "L": normal(h, D, (2.0 / D) ** 0.5),
+        "l": zeros(h),
+        "V": normal(a, h, gate),
+        "v": zeros(a),
+        "U": normal(a, h, gate),
+        "u": zeros(a),
+        "w": normal(1, a, (1.0 / a) ** 0.5),
+        "W": normal(C, h, (1.0 / h) ** 0.5),
+        "b": zeros(C),
+    }
+
+
+def bag_logits(
+    params: Params,
+    x: jax.Array,
+    bag: jax.Array,
+    count: int,
+    key: jax.Array | None = None,
+    dropout: Any = 0.0,
+    instance_dropout: Any = 0.0,
+) -> jax.Array:
+    """Logits of every bag.
+
+    Parameters
+    ----------
+    params : weights, named as in the formula of the module docstring
+    x : (N, D) standardised instances of all bags
+    bag : (N,) number of the bag of each instance, from 0; `bags` marks padding
+    count : number of bags
+    key : randomness for dropout; None for none
+    dropout, instance_dropout : rates, as in `BagConfig`
+
+    Returns
+    -------
+    (count, C)
+
+    Examples
+    --------
+    >>> params = start_params(D=3, C=2, config=BagConfig(hidden=5, attention=4))
+    >>> x = jnp.ones((3, 3))
+    >>> bag_logits(params, x, jnp.array([0, 1, 1]), 2).shape
+    (2, 2)
+    """
+    keys = None if key is None else jax.random.split(key, 4)
+    if keys is not None:
+        x = _drop(keys[0], x, dropout)
+    h = jax.nn.relu(x @ params["L"].T + params["l"])
+    if keys is not None:
+        h = _drop(keys[1], h, dropout)
+    gates = jnp.tanh(h @ params["V"].T + params["v"]) * jax.nn.sigmoid(h @ params["U"].T + params["u"])
+    scores = (gates @ params["w"].T)[:, 0]
+    if keys is not None:
+        scores = jnp.where(_kept(keys[2:], bag, count, instance_dropout), scores, -jnp.inf)
+    top = jax.ops.segment_max(scores, bag, count + 1)
+    mass = jnp.exp(scores - jax.lax.stop_gradient(top)[bag])
+    total = jax.ops.segment_sum(mass, bag, count + 1)
+    pooled = jax.ops.segment_sum(mass[:, None] * h, bag, count + 1) / jnp.where(total > 0, total, 1.0)[:, None]
+    return pooled[:count] @ params["W"].T + params["b"]
+
+
+def _drop(key: jax.Array, x: jax.Array, rate: Any) -> jax.Array:
+    return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0.0)
+
+
+def _kept(keys: jax.Array, bag: jax.Array, count: int, most: Any) -> jax.Array:
+    """Which instances stay: each bag draws its own rate up to `most`, and at least one instance stays."""
+    draw = jax.random.uniform(keys[0], bag.shape)
+    rate = jax.random.uniform(keys[1], (count + 1,), maxval=most)
+    return (draw >= rate[bag]) | (draw >= jax.ops.segment_max(draw, bag, count + 1)[bag])
+
+
+def pack(bags: Sequence[NDArray[Any]], count: int | None = None) -> Packed:
+    """Bags end to end, padded to a power of two times `BLOCK` rows and to `bags` bags.
+
+    >>> packed = pack([np.ones((2, 3)), np.zeros((1, 3))])
+    >>> packed.x.shape, packed.bag[:4].tolist()
+    ((64, 3), [0, 0, 1, 2])
+    """
+    count = len(bags) if count is None else count
+    sizes = [len(bag) for bag in bags]
+    rows = BLOCK
+    while rows < sum(sizes):
+        rows *= 2
+    x = np.zeros((rows, bags[0].shape[1]), dtype=np.float32)
+    x[: sum(sizes)] = np.concatenate(bags)
+    number = np.full(rows, count, dtype=np.int32)
+    number[: sum(sizes)] = np.repeat(np.arange(len(bags)), sizes)
+    return Packed(x, number, count)
+
+
+def standardisation(bags: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of each feature over all instances; the scale of a constant feature is 1."""
+    total = sum(len(bag) for bag in bags)
+    mean = sum(np.sum(bag, axis=0, dtype=np.float64) for bag in bags) / total
+    square = sum(np.sum((np.asarray(bag, dtype=np.float64) - mean) ** 2, axis=0) for bag in bags) / total
+    scale = np.sqrt(square)
+    return np.asarray(mean), np.where(scale > 1e-12 * (1 + np.abs(mean)), scale, 1.0)
 
 
 class BagTraining(NamedTuple):
@@ -60,47 +215,60 @@ def fit_bags(
     mean, scale = standardisation(bags)
     ready = [((np.asarray(bag, dtype=np.float64) - mean) / scale).astype(np.float32) for bag in bags]
     weights = (np.ones(classes) if class_weight is None else class_weight)[labels].astype(np.float32)
-    outputs = 1 if classes == 2 else classes
     size = min(config.batch_size, len(bags))
-    steps = -(-len(bags) // size) * config.epochs
-    params = start_params(ready[0].shape[1], outputs, config)
-    state = (params, ADAM.init(params), params)
-    validation = None if held_out is None else _Validation(held_out, mean, scale)
+    steps = -(-len(bags) // size)
     rng, key = np.random.default_rng([config.seed, 1]), jax.random.key(config.seed)
-    history: list[dict[str, float]] = []
-    best, best_epoch = params, 0
-    done = 0
-    for epoch in range(config.epochs):
-        losses = []
-        for chosen in _batches(rng, len(bags), size):
-            packed = pack([ready[i] for i in chosen], size)
-            target, weight = np.zeros(size, np.int32), np.zeros(size, np.float32)
-            target[: len(chosen)], weight[: len(chosen)] = labels[chosen], weights[chosen]
-            rates = _rates(config, done, steps)
-            state, loss = _step(state, rates, jax.random.fold_in(key, done), packed.x, packed.bag, target, weight)
-            losses.append(loss)
-            done += 1
-        record = {"epoch": float(epoch + 1), "training_loss": float(np.mean(jax.device_get(losses)))}
-        if validation is not None:
-            record["validation_loss"] = validation.loss(state[2])
-            if epoch == 0 or record["validation_loss"] < history[best_epoch]["validation_loss"]:
-                best, best_epoch = state[2], epoch
-        history.append(record)
-        if validation is not None and epoch - best_epoch >= config.patience:
-            break
-    kept = state[2] if validation is None else best
-    return BagTraining(jax.device_get(kept), mean, scale, history)
+    orders = [rng.permutation(len(bags)) for _ in range(config.epochs)]
+    dropout, instance_dropout = np.float32(config.dropout), np.float32(config.instance_dropout)
+
+    def batch(step: int) -> tuple[Any, ...]:
+        epoch, i = divmod(step, steps)
+        chosen = orders[epoch][i * size : (i + 1) * size]
+        packed = pack([ready[j] for j in chosen], size)
+        target, weight = np.zeros(size, np.int32), np.zeros(size, np.float32)
+        target[: len(chosen)], weight[: len(chosen)] = labels[chosen], weights[chosen]
+        return jax.random.fold_in(key, step), dropout, instance_dropout, packed.x, packed.bag, target, weight
+
+    validate: Callable[[Params], dict[str, float]] | None = None
+    if held_out is not None:
+        validation = pack([(np.asarray(bag, dtype=np.float64) - mean) / scale for bag in held_out[0]])
+        truth = jnp.asarray(held_out[1])
+
+        def held_out_loss(params: Params) -> dict[str, float]:
+            logits = _logits(params, validation.x, validation.bag, validation.bags)
+            return {"validation_loss": float(cross_entropy(logits, truth).mean())}
+
+        validate = held_out_loss
+
+    fitted = fit(
+        bag_loss,
+        start_params(ready[0].shape[1], 1 if classes == 2 else classes, config),
+        batch,
+        steps,
+        Optimizer(config.learning_rate, 0, config.weight_decay, config.ema, decay_biases=False),
+        epochs=config.epochs,
+        validate=validate,
+        patience=None if held_out is None else config.patience,
+    )
+    return BagTraining(jax.device_get(fitted.params), mean, scale, fitted.history)
+
+
+def bag_loss(
+    params: Params, key: jax.Array, dropout: Any, instance_dropout: Any, x: Any, bag: Any, target: Any, weight: Any
+) -> jax.Array:
+    """Weighted mean of the cross-entropy of bags; a bag of weight 0 fills the batch up."""
+    logits = bag_logits(params, x, bag, len(target), key, dropout, instance_dropout)
+    return jnp.sum(weight * cross_entropy(logits, target)) / jnp.maximum(jnp.sum(weight), 1e-6)
 
 
 def predict_bags(training: BagTraining, bags: Sequence[NDArray[Any]], block: int = 64) -> NDArray[np.float64]:
     """Logits (B, C) of bags, in float32 and in blocks of bags."""
-    found = []
+    logits = []
     for start in range(0, len(bags), block):
         part = bags[start : start + block]
-        ready = [((np.asarray(bag, dtype=np.float64) - training.mean) / training.scale) for bag in part]
-        packed = pack(ready, block)
-        found.append(np.asarray(_logits(training.params, packed.x, packed.bag, block))[: len(part)])
-    return np.concatenate(found).astype(np.float64)
+        packed = pack([(np.asarray(bag, dtype=np.float64) - training.mean) / training.scale for bag in part], block)
+        logits.append(np.asarray(_logits(training.params, packed.x, packed.bag, block))[: len(part)])
+    return np.concatenate(logits).astype(np.float64)
 
 
 def state_dict(training: BagTraining) -> dict[str, NDArray[np.float64]]:
@@ -121,65 +289,6 @@ def state_dict(training: BagTraining) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _batches(rng: np.random.Generator, count: int, size: int) -> Iterator[NDArray[np.intp]]:
-    order = rng.permutation(count)
-    for start in range(0, count, size):
-        yield order[start : start + size]
-
-
-class _Rates(NamedTuple):
-    """Numbers that the compiled step takes as arguments, so that one compilation serves all settings."""
-
-    learning_rate: np.float32
-    weight_decay: np.float32
-    dropout: np.float32
-    instance_dropout: np.float32
-    ema: np.float32
-
-
-def _rates(config: BagConfig, done: int, steps: int) -> _Rates:
-    """Settings of step `done` of `steps`: the rate falls along a cosine to 2 %, the average forgets its start."""
-    rate = config.learning_rate * (0.02 + 0.49 * (1 + np.cos(np.pi * done / steps)))
-    ema = min(config.ema, (1 + done) / (10 + done))
-    numbers = (rate, config.weight_decay, config.dropout, config.instance_dropout, ema)
-    return _Rates(*(np.float32(number) for number in numbers))
-
-
-@jax.jit
-def _step(state: Any, rates: _Rates, key: jax.Array, x: Any, bag: Any, target: Any, weight: Any) -> Any:
-    """One step of AdamW (weight decay on matrices alone) on (parameters, moments, average); also the loss."""
-    params, moments, average = state
-
-    def loss(params: Params) -> jax.Array:
-        logits = bag_logits(params, x, bag, len(target), key, rates.dropout, rates.instance_dropout)
-        return jnp.sum(weight * losses(logits, target)) / jnp.maximum(jnp.sum(weight), 1e-6)
-
-    value, slope = jax.value_and_grad(loss)(params)
-    direction, moments = ADAM.update(slope, moments)
-
-    def moved(old: jax.Array, step: jax.Array) -> jax.Array:
-        decay = rates.weight_decay * old if old.ndim > 1 else 0.0
-        return old - rates.learning_rate * (step + decay)
-
-    params = jax.tree.map(moved, params, direction)
-    average = jax.tree.map(lambda old, new: rates.ema * old + (1 - rates.ema) * new, average, params)
-    return (params, moments, average), value
-
-
 @functools.partial(jax.jit, static_argnums=3)
 def _logits(params: Params, x: Any, bag: Any, count: int) -> jax.Array:
     return bag_logits(params, x, bag, count)
-
-
-class _Validation:
-    """Held-out bags, standardised once."""
-
-    def __init__(
-        self, held_out: tuple[Sequence[NDArray[Any]], NDArray[np.int64]], mean: NDArray[Any], scale: NDArray[Any]
-    ) -> None:
-        bags, self.labels = held_out[0], np.asarray(held_out[1])
-        self.packed = pack([(np.asarray(bag, dtype=np.float64) - mean) / scale for bag in bags])
-
-    def loss(self, params: Params) -> float:
-        logits = _logits(params, self.packed.x, self.packed.bag, self.packed.bags)
-        return float(losses(logits, jnp.asarray(self.labels)).mean())

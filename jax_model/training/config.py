@@ -67,7 +67,9 @@ class Config:
     query_scale: float = _setting(1.0, "size of the queries at the start; with small ones all words begin alike")
     unk_start: float = _setting(0.0, "attention logit of [UNK] and padding at the start; 0 leaves it to chance")
     epochs: int = _setting(8, "largest number of passes over the texts")
-    patience: int = _setting(2, "stop after this many epochs in a row without a smaller loss on the held-out texts")
+    patience: int = _setting(
+        2, "stop when more than this many epochs in a row bring no smaller loss on the held-out texts"
+    )
     batch_size: int = _setting(64, "texts per step")
     learning_rate: float = _setting(1e-3, "largest step size of AdamW; it rises during the warm-up, then falls")
     warmup_steps: int = _setting(200, "steps until the learning rate is at its largest")

@@ -55,6 +55,17 @@ def validation_scores(logits: Floats, labels: Labels, weights: Floats | None = N
     }
 
 
+def balanced_weights(labels: Labels, classes: int) -> NDArray[np.float32]:
+    """(classes,) weights inversely proportional to a class's number of texts, with mean 1 over the texts.
+
+    >>> balanced_weights(np.array([0, 1, 1, 1, 1]), 2).tolist()
+    [2.5, 0.625]
+    """
+    counts = np.bincount(labels, minlength=classes)
+    weights: NDArray[np.float32] = (len(labels) / ((counts > 0).sum() * np.maximum(counts, 1))).astype(np.float32)
+    return weights
+
+
 def fit_temperature(logits: Floats, labels: Labels) -> float:
     """The temperature T of the smallest cross-entropy on held-out texts.
 

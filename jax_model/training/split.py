@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attn_closed_form.files.labelled import Labelled
 from attn_closed_form.files.tables import TableWarning
@@ -35,6 +36,23 @@ def together(split: Split) -> Split:
     return Split(Labelled([*a.texts, *b.texts], np.concatenate([a.labels, b.labels]), a.classes), b, groups)
 
 
+def stratified(
+    labels: NDArray[Any], classes: int, share: float, rng: np.random.Generator
+) -> tuple[NDArray[np.bool_], list[int]]:
+    """Which examples to hold out, a share of every class and at least one of each; and the classes that have only one.
+
+    At least one example of each class stays.
+    """
+    held_out, single = np.zeros(len(labels), dtype=bool), []
+    for c in range(classes):
+        members = rng.permutation(np.flatnonzero(labels == c))
+        if len(members) == 1:
+            single.append(c)
+        elif len(members):
+            held_out[members[: min(max(round(share * len(members)), 1), len(members) - 1)]] = True
+    return held_out, single
+
+
 def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split:
     """Hold out a share of every class, at least one text of each class that has two.
 
@@ -46,16 +64,9 @@ def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split
     if not 0 < share < 1:
         raise ValueError(f"validation: expected a fraction between 0 and 1, got {share}")
     rng = np.random.default_rng([seed, len(data.texts)])
-    held_out = np.zeros(len(data.texts), dtype=bool)
-    single = []
-    for c, name in enumerate(data.classes):
-        members = rng.permutation(np.flatnonzero(data.labels == c))
-        if len(members) == 1:
-            single.append(name)
-        elif len(members):
-            held_out[members[: min(max(round(share * len(members)), 1), len(members) - 1)]] = True
+    held_out, single = stratified(data.labels, len(data.classes), share, rng)
     if single:
-        shown = ", ".join(repr(name[:40]) for name in single[:5]) + (" and others" if len(single) > 5 else "")
+        shown = ", ".join(repr(data.classes[c][:40]) for c in single[:5]) + (" and others" if len(single) > 5 else "")
         warnings.warn(
             f"one text only of class {shown}: trained on, but not among the held-out texts that the scores are of",
             TableWarning,

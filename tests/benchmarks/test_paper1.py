@@ -171,7 +171,7 @@ def test_six_layers_train_and_go_on_after_a_kill(tmp_path, monkeypatch):
     documents = Documents(rng.integers(2, 17, size=starts[-1]).astype(np.int32), starts, rng.integers(2, size=24))
     monkeypatch.setattr(layers_model, "six_layer_config", lambda D: CONFIG._replace(D=D, T_max=256))
     plan = layers_model.Plan(windows=3, reviews=3, window_batch=4, review_batch=4)
-    whole, _ = layers_model.train_six_layers(documents, 17, 0, plan, None)
+    whole = layers_model.train_six_layers(documents, 17, 0, plan, None).params
     made, limit = [], 4
 
     def batch(documents, cls, plan, step):
@@ -182,14 +182,14 @@ def test_six_layers_train_and_go_on_after_a_kill(tmp_path, monkeypatch):
 
     real = layers_model.batch
     monkeypatch.setattr(layers_model, "batch", batch)
-    monkeypatch.setattr(layers_model, "fit", partial(layers_model.fit, every=2))
+    monkeypatch.setattr(layers_model, "EVERY", 2)
     file = tmp_path / "six.npz"
     with pytest.raises(KeyboardInterrupt):
         layers_model.train_six_layers(documents, 17, 0, plan, file)
     limit = 0
-    again, notes = layers_model.train_six_layers(documents, 17, 0, plan, file)
-    assert made == [0, 1, 2, 3, 2, 3, 4, 5] and notes["step"] == 6 and notes["seconds"] > 0
-    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b), whole, again)
+    again = layers_model.train_six_layers(documents, 17, 0, plan, file)
+    assert made == [0, 1, 2, 3, 2, 3, 4, 5] and again.seconds > 0 and len(again.history) == 1
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b), whole, again.params)
 
 
 def test_scores_of_words():

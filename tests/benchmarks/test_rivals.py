@@ -7,7 +7,7 @@ from attn_closed_form import PooledGame, lime_limit
 from benchmarks.faithfulness import strict_fidelity
 from benchmarks.lime_runs import lime_by_masks
 from benchmarks.rivals import slalom_fidel, with_background
-from benchmarks.text_models import train_batches
+from benchmarks.text_models import train_batch
 from jax_model.training.batches import Documents
 
 TOKENS = np.array([3, 5, 7, 11, 13])
@@ -45,7 +45,9 @@ def test_a_slalom_with_background_recovers_a_game_that_has_one_and_a_plain_one_d
 def test_training_batches_keep_cls_and_the_order_of_what_is_left():
     ids = np.arange(10, 210, dtype=np.int32)
     documents = Documents(ids, np.array([0, 30, 200]), np.array([0.0, 1.0], np.float32))
-    for batch, labels in train_batches(documents, cls=0, steps=5, size=8, seed=0):
+    rng = np.random.default_rng(0)
+    for step in range(5):
+        batch, labels = train_batch(documents, 0, 8, rng, step)
         assert (batch[:, 0] == 0).all() and set(labels) <= {0.0, 1.0}
         for row in batch:
             body = row[1:][row[1:] >= 0]

@@ -7,8 +7,7 @@ import pytest
 
 from attn_closed_form import BagClassifier
 from jax_model import AttentionBagClassifier
-from jax_model.training.bag_network import BagConfig, _kept, bag_logits, pack, standardisation, start_params
-from jax_model.training.bags import state_dict
+from jax_model.training.bags import BagConfig, _kept, bag_logits, pack, standardisation, start_params, state_dict
 
 # One shape for all networks, so that JAX compiles once.
 SHAPE = {"hidden": 11, "attention": 5}
@@ -134,7 +133,6 @@ def test_scikit_learn_can_clone_and_cross_validate():
     model = AttentionBagClassifier(**SMALL, dropout=0.5)
     twin = base.clone(model)
     assert twin is not model and twin.get_params() == model.get_params() and base.is_classifier(model)
-    assert repr(twin) == "AttentionBagClassifier(hidden=11, attention=5, dropout=0.5, epochs=4)"
     assert cross_val_score(model, bags, labels, cv=2).shape == (2,)
 
 
@@ -146,8 +144,8 @@ def test_scikit_learn_can_clone_and_cross_validate():
         ([np.ones((2, 3)), np.ones((0, 3))], [0, 1], r"X\[1\]: expected numbers of shape .* got shape \(0, 3\)"),
         ([np.ones((2, 3)), np.full((1, 3), np.nan)], [0, 1], r"X\[1\]: expected finite numbers"),
         ([np.ones((2, 3)), np.array([["a"]])], [0, 1], r"X\[1\]: expected numbers"),
-        ([np.ones((2, 3))] * 2, [1, 1], r"y: expected at least two classes, got \[1\] alone"),
-        ([np.ones((2, 3))] * 2, [1], r"y: expected one label per bag, shape \(2,\), got shape \(1,\)"),
+        ([np.ones((2, 3))] * 2, [1, 1], r"y: expected at least two classes, got one class only, \[1\]"),
+        ([np.ones((2, 3))] * 2, [1], "y: expected one label per text or bag, 2 of them, got 1"),
     ],
 )
 def test_wrong_data_are_named(bags, labels, message):
@@ -174,7 +172,7 @@ def test_wrong_settings_are_named(settings, message):
 def test_an_unfitted_model_says_so():
     with pytest.raises(ValueError, match="not fitted yet"):
         AttentionBagClassifier().predict(some_bags(2))
-    with pytest.raises(ValueError, match="hiden: unknown parameter; expected one of hidden"):
+    with pytest.raises(ValueError, match="Invalid parameter 'hiden'"):
         AttentionBagClassifier().set_params(hiden=3)
 
 

@@ -52,6 +52,9 @@ def test_a_window_is_a_run_of_the_document():
     starts = ids[:, 1] - 2
     np.testing.assert_array_equal(ids[:, 1:], 2 + starts[:, None] + np.arange(10))
     assert starts.min() <= 3 and starts.max() >= 27 and starts.max() <= 30
+    # Some batch has the window that ends with the document's last word, w39.
+    last = max(batches.step_batch(epoch, 0, batches.order(epoch))[0].max() for epoch in range(10))
+    assert last == 2 + 39
 
 
 def test_unknown_words_take_all_their_occurrences_with_them():

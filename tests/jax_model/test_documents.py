@@ -6,7 +6,6 @@ import pytest
 
 import attn_closed_form as acf
 from jax_model.device import documents as batched
-from jax_model.device import tables
 
 MODEL = acf.random_weights(3, D=31, d_e=7, T_max=41, K=3, d_att=5, d_out=2, C=2, score_scale=2.0, biases=True)
 RNG = np.random.default_rng(0)
@@ -21,11 +20,11 @@ def worst(ours, core):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, FLOAT64), (jnp.float32, FLOAT32)])
 def test_predictions_attention_gradients(dtype, tolerance):
     options = {"dtype": dtype, "batch": 3}
-    assert worst(tables.predict(MODEL, DOCUMENTS, **options), acf.predict_many(MODEL, DOCUMENTS)) <= tolerance
+    assert worst(batched.predict(MODEL, DOCUMENTS, **options), acf.predict_many(MODEL, DOCUMENTS)) <= tolerance
     core = [acf.attention(MODEL, d) for d in DOCUMENTS]
-    assert worst(tables.attention(MODEL, DOCUMENTS, **options), core) <= tolerance
+    assert worst(batched.attention(MODEL, DOCUMENTS, **options), core) <= tolerance
     core = [acf.gradient(MODEL, d, output=1) for d in DOCUMENTS]
-    assert worst(tables.gradient(MODEL, DOCUMENTS, output=1, **options), core) <= tolerance
+    assert worst(batched.gradient(MODEL, DOCUMENTS, output=1, **options), core) <= tolerance
 
 
 @pytest.mark.parametrize("players", ["words", "positions"])
@@ -100,6 +99,6 @@ def test_bad_input(options, message):
     with pytest.raises(ValueError, match=message):
         batched.shapley(**({"weights": MODEL, "documents": [[2]]} | options))
     with pytest.raises(ValueError, match="at least one document"):
-        tables.predict(MODEL, [])
+        batched.predict(MODEL, [])
     with pytest.raises(ValueError, match="batch"):
-        tables.predict(MODEL, [[2]], batch=0)
+        batched.predict(MODEL, [[2]], batch=0)

@@ -118,10 +118,21 @@ def test_explain_save_and_pickle(fitted, tmp_path):
 def test_texts_of_ones_own_to_hold_out():
     texts, labels = topics(30)
     other, truth = topics(12, seed=3)
+    other = [f"{text} only held out" for text in other]
     model = AttentionTextClassifier(**{**SMALL, "epochs": 3}).fit(texts, labels, other, truth)
     assert model.metrics_["training_texts"] == 30 and model.metrics_["held_out"]["texts"] == 12
+    assert "held" not in model.model_.vocabulary and "refit" not in model.metrics_
     with pytest.raises(ValueError, match=r"y_val: expected labels that y has, got \{9\}"):
         model.fit(texts, labels, other, np.full(12, 9))
+
+
+def test_texts_to_hold_out_are_trained_on_with_a_warning_alone():
+    texts, labels = topics(30)
+    other = [f"{text} heldout" for text in texts[:9]]
+    model = AttentionTextClassifier(**{**SMALL, "epochs": 2}, refit="all")
+    with pytest.warns(UserWarning, match="the texts of X_val are trained on, too"):
+        model.fit(texts, labels, other, labels[:9])
+    assert "heldout" in model.model_.vocabulary and model.metrics_["refit"]["texts"] == 39
 
 
 @pytest.mark.parametrize(
@@ -129,7 +140,7 @@ def test_texts_of_ones_own_to_hold_out():
     [
         (["a b"] * 9, [1] * 9, "at least two classes, got one class only, \\[1\\]"),
         (["a b"] * 9, None, "requires y to be passed, but the target y is None"),
-        (["a b"] * 9, [0, 1] * 4, "as many texts as labels, got 9 and 8"),
+        (["a b"] * 9, [0, 1] * 4, "one label per text or bag, 9 of them, got 8"),
         (["a b", None] * 4, [0, 1] * 4, "X: expected texts, got NoneType"),
         (np.zeros((8, 2)), [0, 1] * 4, r"got an array of shape \(8, 2\)"),
         ("one text", [0], "X: expected an iterable over texts, got one string"),

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,12 @@ import pytest
 from jax import export
 
 import attn_closed_form as acf
+from attn_closed_form.models.classifier.score_tables import pad
+from jax_model.device import budgets, games, values
 from jax_model.device import documents as batched
-from jax_model.device import tables
-from jax_model.device.programs import TASKS, programs
+from jax_model.training.config import Config
+from jax_model.training.loop import Optimizer, State, take_step
+from jax_model.training.text_model import start_arrays, text_loss
 
 MODEL = acf.random_weights(3, D=31, d_e=7, T_max=41, K=3, d_att=5, d_out=2, C=2, score_scale=2.0, biases=True)
 RNG = np.random.default_rng(0)
@@ -24,20 +28,57 @@ PLATFORMS = ("cuda", "tpu")
 QUICK = "jax_disable_most_optimizations"
 
 
-@pytest.fixture(scope="module", params=[(jnp.float64, 1e-10), (jnp.float32, 1e-2)], ids=["float64", "float32"])
-def made(request):
-    dtype, tol = request.param
+def programs(dtype, tol):
+    """Every function that the device package and the trainer compile: (jitted function, arguments) by name."""
+    bucket = max(batched.game_buckets(MODEL, DOCUMENTS, dtype=dtype), key=lambda bucket: len(bucket.places))
+    batch, d = bucket.games, bucket.games.s.shape[-1]
+    texts = [DOCUMENTS[place] for place in bucket.places]
+    ids, tables = jnp.asarray(pad(MODEL, [np.asarray(text) for text in texts])), batched.device_tables(MODEL, dtype)
+    lengths, players = jnp.asarray([len(text) for text in texts]), jnp.zeros((len(texts), MODEL.T_max - 1), int)
+    goals = budgets.plan_batch(batch, tol)
+    rule, B = (goals.lam, goals.w), len(batch.players)
+    p = jnp.full((B, 16), 0.5, batch.s.dtype)
+    w_E = jnp.zeros((B, 16, 2), batch.s.dtype)
+
+    def jitted(function, *static):
+        return jax.jit(partial(function, *static))
+
+    def each(function):
+        return jitted(games._each_game, function, games.games_at_once(batch, None), None)
+
+    return {
+        "prediction": (jitted(batched._each, batched._predict), (tables, ids)),
+        "attention": (jitted(batched._each, batched._attention), (tables, ids)),
+        "gradient": (jitted(batched._each, batched._gradient), (tables, ids, jnp.asarray(0))),
+        "games": (jitted(batched._games, d, False, None), (tables, ids, lengths, players, jnp.asarray(0))),
+        "games, deletion": (jitted(batched._games, d, True, None), (tables, ids, lengths, players, jnp.asarray(0))),
+        "summaries": (budgets._summary, (batch,)),
+        "sums for bounds": (each(games.row_sums), (rule, batch)),
+        "Shapley values": (each(values.shapley_of), (budgets.shapley_groups(batch, goals, None), batch)),
+        "LIME": (each(values.weighted_sums), ((*rule, 16), batch, p, w_E, p)),
+        "training step": training_step(ids),
+    }
+
+
+def training_step(ids):
+    config = Config(T_max=MODEL.T_max, D=MODEL.D, d_e=MODEL.d_e, K=MODEL.K, d_att=MODEL.d_att)
+    fixed, trained = start_arrays(config, MODEL.D, MODEL.C, MODEL.cls, MODEL.unk)
+    batch = (fixed, np.int32(MODEL.cls), np.ones(MODEL.C, np.float32), np.asarray(ids, np.int32))
+    labels = np.zeros(len(ids), np.int32)
+    step = jax.jit(partial(take_step, text_loss, True))
+    return step, (State.start(trained), Optimizer(ema=0.9).rates(3, 10), *batch, labels)
+
+
+@pytest.mark.parametrize(("dtype", "kind", "tol"), [(jnp.float64, "f64", 1e-10), (jnp.float32, "f32", 1e-2)])
+def test_every_program_is_lowered_for_cuda_and_tpu(dtype, kind, tol):
     # What is run here is small, and most of its time is compilation.
     jax.config.update(QUICK, True)
-    yield np.dtype(dtype).name, programs(MODEL, DOCUMENTS, dtype, tol)
-    jax.config.update(QUICK, False)
-
-
-def test_every_program_is_lowered_for_cuda_and_tpu(made):
-    dtype, found = made
-    kind = {"float64": "f64", "float32": "f32"}[dtype]
-    for name, program in found.items():
-        lowered = export.export(program.function, platforms=PLATFORMS)(*program.arguments)
+    try:
+        compiled = programs(dtype, tol)
+    finally:
+        jax.config.update(QUICK, False)
+    for name, (function, arguments) in compiled.items():
+        lowered = export.export(function, platforms=PLATFORMS)(*arguments)
         assert lowered.platforms == PLATFORMS, name
         text = lowered.mlir_module()
         floats = set(re.findall(r"x(f\d\d)>", text))
@@ -48,29 +89,6 @@ def test_every_program_is_lowered_for_cuda_and_tpu(made):
         products = re.findall(r"stablehlo\.dot_general.*", text)
         assert all("precision = [HIGHEST, HIGHEST]" in product for product in products), name
         assert kind in floats and (kind == "f64" or "f64" not in floats), (name, floats)
-
-
-def test_tasks_name_programs(made):
-    _, found = made
-    assert {name for names in TASKS.values() for name in names} <= set(found)
-    assert all(program.documents >= 1 for program in found.values())
-
-
-def test_a_loop_is_what_its_program_runs(made):
-    """The body that is costed apart, run `more + 1` times, makes the program's own sums."""
-    dtype, found = made
-    program = found["LIME"]
-    (loop,) = program.loops
-    shared, batch, p, w_E, w_D = program.arguments
-    level, changes = program.function(shared, batch, p, jnp.ones_like(w_E), jnp.ones_like(w_D))
-    at, total, half, *weights = loop.arguments
-    for _ in range(loop.more + 1):
-        total = loop.function(at, total, half, *weights)
-    by_hand = (at.sign * (total[1] * at.G + total[2] * at.S)).sum(axis=(1, 2))
-    n = program.documents
-    tolerance = {"float64": 1e-12, "float32": 1e-4}[dtype]
-    assert np.abs(by_hand - changes[:n]).max() <= tolerance * np.abs(changes[:n]).max()
-    assert np.abs(total[0] - level[:n]).max() <= tolerance * np.abs(level[:n]).max()
 
 
 SHARDED = """
@@ -89,20 +107,20 @@ FEW = [text for text in DOCUMENTS if len(text) <= batched.BUCKET]
 
 def sharded(mesh):
     """Results of every public function of many documents, as lists, each cut over the devices of the mesh."""
-    blocks = list(tables.gradient_blocks(MODEL, FEW, batch=4, mesh=mesh))
+    blocks = list(batched.gradient_blocks(MODEL, FEW, batch=4, mesh=mesh))
     assert [len(block) for block in blocks] == [4, 3]
     assert len(blocks[0].sharding.device_set) == mesh.size
     bucket = next(batched.game_buckets(MODEL, FEW, mesh=mesh))
     assert bucket.games.s.sharding.shard_shape(bucket.games.s.shape)[0] * mesh.size == len(bucket.games.s)
-    found = {
-        "prediction": tables.predict(MODEL, FEW, batch=6, mesh=mesh),
-        "attention": tables.attention(MODEL, FEW, batch=6, mesh=mesh),
-        "gradient": tables.gradient(MODEL, FEW, batch=4, mesh=mesh),
+    results = {
+        "prediction": batched.predict(MODEL, FEW, batch=6, mesh=mesh),
+        "attention": batched.attention(MODEL, FEW, batch=6, mesh=mesh),
+        "gradient": batched.gradient(MODEL, FEW, batch=4, mesh=mesh),
         "Shapley": batched.shapley(MODEL, FEW, mesh=mesh).values,
         "LIME": [[*x.coef, x.intercept] for x in batched.lime(MODEL, FEW, mesh=mesh).values],
     }
-    assert np.array_equal(np.concatenate(blocks), found["gradient"])
-    return {name: [np.asarray(x).tolist() for x in values] for name, values in found.items()}
+    assert np.array_equal(np.concatenate(blocks), results["gradient"])
+    return {name: [np.asarray(x).tolist() for x in rows] for name, rows in results.items()}
 
 
 def test_four_devices_give_what_one_and_the_core_give():
@@ -124,7 +142,7 @@ def test_four_devices_give_what_one_and_the_core_give():
         "LIME": [[*limit.coef, limit.intercept] for limit in limits],
     }
     assert core.keys() == one.keys() == four.keys()
-    for name, values in core.items():
-        for ours, alone, theirs in zip(four[name], one[name], values, strict=True):
+    for name, rows in core.items():
+        for ours, alone, theirs in zip(four[name], one[name], rows, strict=True):
             assert np.abs(np.subtract(ours, alone)).max() <= 1e-13 * np.abs(alone).max(), name
             assert np.abs(np.subtract(ours, theirs)).max() <= 1e-10, name

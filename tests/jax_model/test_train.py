@@ -15,12 +15,12 @@ import pytest
 
 from attn_closed_form import load_model
 from attn_closed_form.files.labelled import Labelled
-from jax_model.training.checkpoint import load_checkpoint, save_checkpoint
 from jax_model.training.config import Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster
 from jax_model.training.imdb import Reviews, load_imdb, review_numbers, split_by_film
+from jax_model.training.loop import load_checkpoint, save_checkpoint
 from jax_model.training.split import Split, split_stratified
-from jax_model.training.steps import start_arrays
+from jax_model.training.text_model import start_arrays
 from jax_model.training.train import refit_checkpoint, train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,7 +62,9 @@ def test_a_run_learns_and_stops_early():
     lines = []
     config = Config(**{**FLAGS, "epochs": 40}, learning_rate=0.05, patience=1, max_unk=0.3)
     split = split_by_film(tiny_reviews())
-    result = train(config, split, device="cpu", log=lines.append)
+    other = tiny_reviews(seed=3)
+    test = Labelled(other.texts, other.labels, split.training.classes)
+    result = train(config, split, device="cpu", log=lines.append, test=test)
     best, history = result.metrics["best"], result.metrics["history"]
     assert best["validation_accuracy"] >= 0.9
     assert len(lines) == len(history) == best["epoch"] + 2 < 40  # the best epoch, patience, one too many
@@ -72,6 +74,9 @@ def test_a_run_learns_and_stops_early():
     logits = result.model.predict_logits(split.held_out.texts)[:, 0]
     signed = np.where(split.held_out.labels == 1, 1, -1) * logits
     np.testing.assert_allclose(np.logaddexp(0, -signed).mean(), best["validation_loss"], rtol=1e-5)
+    for part, data in (("held_out", split.held_out), ("test", test)):
+        chances = result.model.predict_proba(data.texts)[np.arange(len(data.texts)), data.labels]
+        np.testing.assert_allclose(result.model.card[part]["loss"], -np.log(chances).mean(), rtol=1e-5)
     scores = result.model.card["held_out"]
     assert scores["accuracy"] == pytest.approx(np.mean(signed > 0)) and scores["texts"] == 24
     # Without a mistake among 24 texts, the fitted probabilities promise about one in 26 (`fit_temperature`).
@@ -208,6 +213,11 @@ def test_checkpoints_that_do_not_fit(tmp_path):
         train(CONFIG, split, "cpu", path, resume=True)
     with pytest.raises(ValueError, match="a checkpoint of a run on other data"):
         train(unfinished, split_by_film(tiny_reviews(seed=1)), "cpu", path, resume=True)
+    labels = split.training.labels.copy()
+    labels[[0, -1]] = labels[[-1, 0]]  # the same texts and classes, two labels exchanged
+    relabelled = split._replace(training=split.training._replace(labels=labels))
+    with pytest.raises(ValueError, match="a checkpoint of a run on other data"):
+        train(unfinished, relabelled, "cpu", path, resume=True)
     renamed = Split(*(part._replace(classes=("no", "yes")) for part in split[:2]), split.groups)
     with pytest.raises(ValueError, match="a checkpoint of a run on other data"):
         train(unfinished, renamed, "cpu", path, resume=True)
@@ -216,23 +226,23 @@ def test_checkpoints_that_do_not_fit(tmp_path):
 # Runs in processes of their own. `KILL` names a moment; the process ends itself there as `kill -9` would.
 SCRIPT = """
 import os, signal, sys
-import jax_model.training.checkpoint, jax_model.training.progress
+import jax_model.training.loop
 from attn_closed_form.cli.main import main
 
 def die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def die_at(epoch, step):
-    heard = jax_model.training.progress.Progress.step
+    heard = jax_model.training.loop.Progress.step
     def listen(self, *now):
         heard(self, *now)
         if now == (epoch, step):
             die()
-    jax_model.training.progress.Progress.step = listen
+    jax_model.training.loop.Progress.step = listen
 
 moments = {"": lambda: None,
            "in a step": lambda: die_at(1, 5),
-           "in a checkpoint": lambda: setattr(jax_model.training.checkpoint.os, "replace", die)}
+           "in a checkpoint": lambda: setattr(jax_model.training.loop.os, "replace", die)}
 *before, last = sys.argv[1].split("|")
 for flags in before:
     assert main(flags.split()) == 0

@@ -8,7 +8,7 @@ import pytest
 from attn_closed_form import load_demo_model, predict_many, random_weights
 from jax_model import Params, forward_batch, params_from_weights
 from jax_model.training.batches import encode_documents, pad_rows
-from jax_model.training.collapsed import collapsed_forward
+from jax_model.training.text_model import collapsed_forward
 
 
 @pytest.mark.parametrize("C", [1, 2, 5])  # with K = 2 heads of width 7: tables for one, embeddings for five

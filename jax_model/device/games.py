@@ -1,42 +1,53 @@
-"""A batch of pooled games as one pytree, and the engine's formulas for one game of it, for any device.
+"""Batches of pooled games on a device: padding, the engine's formulas for one game, and the loop over all of them.
 
 The formulas are those of `attn_closed_form/game/engine.py`. Games of different sizes are padded with players that have
-no mass in either state; such a player changes nothing and gets exactly zero. Bounds and budgets are not here: the
+no mass in either state; such a player changes nothing and gets exactly zero. Bounds and budgets are the core's: the
 device sums what the core's bound needs (`row_sums`), and the host asks the core (`budgets.py`).
+
+Games go through in chunks, which bounds memory. Shapes are static on a device, so a batch is filled up with games of no
+players at its end; the loop over chunks stops before them, and their results are zero. A batch that lies on the devices
+of a mesh, cut along its games, is worked on where it lies: every device loops over its own games.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attn_closed_form import PooledGame
 
 # Factors of a product that a CPU multiplies at once.
 LANES = 8
+AXIS = "documents"
+# Games at once: what keeps a CPU's caches, and a GPU busy.
+CHUNK_CPU, CHUNK_OTHER = 4, 256
+# The default of a GPU and of a TPU multiplies float32 matrices in fewer digits, which the error bounds do not cover.
+PRECISION = "highest"
 
 
 class GameBatch(NamedTuple):
-    """B games of up to d players: s, v, s_absent, v_absent (B, H, d); s_background, v_background (B, H); the rest (B,).
+    """B games of up to d players: s, v, s_absent, v_absent (B, H, d); s_background, v_background (B, H); others (B,).
 
     `players` counts the real players of each game; beyond them log-masses are -inf in both states. Values, `bias` and
     `empty_value` are in units of 2^exponent.
     """
 
-    s: jax.Array
-    v: jax.Array
-    s_absent: jax.Array
-    v_absent: jax.Array
-    s_background: jax.Array
-    v_background: jax.Array
-    bias: jax.Array
-    empty_value: jax.Array
-    players: jax.Array
-    exponent: jax.Array
+    s: Any
+    v: Any
+    s_absent: Any
+    v_absent: Any
+    s_background: Any
+    v_background: Any
+    bias: Any
+    empty_value: Any
+    players: Any
+    exponent: Any
 
 
 def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = None) -> GameBatch:
@@ -67,42 +78,32 @@ def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = N
     if d < largest:
         raise ValueError(f"d: expected at least {largest}, the players of the largest game, got {d}")
     dtype = jnp.zeros(0).dtype if dtype is None else jnp.dtype(dtype)
-    tops = [np.maximum(np.maximum(game.s, game.s_absent).max(axis=1), game.s_background) for game in games]
-    # A bias that dwarfs every value sets the unit, too.
-    exponents = [
-        int(np.frexp(max(np.abs(x).max() for x in (game.v, game.v_background, game.bias, game.empty_value)))[1])
-        for game in games
-    ]
-
-    def padded(name: str, fill: float) -> jax.Array:
-        out = np.full((len(games), games[0].H, d), fill)
-        for row, game, top, exponent in zip(out, games, tops, exponents, strict=True):
-            own = getattr(game, name)
-            row[:, : game.d] = own - top[:, None] if name.startswith("s") else np.ldexp(own, -exponent)
-        return jnp.asarray(out, dtype)
-
-    def stacked(name: str) -> jax.Array:
-        return jnp.asarray(
-            np.stack(
-                [np.ldexp(getattr(game, name), -exponent) for game, exponent in zip(games, exponents, strict=True)]
-            ),
-            dtype,
+    padded = []
+    for game in games:
+        top = np.maximum(np.maximum(game.s, game.s_absent).max(axis=1), game.s_background)
+        # A bias that dwarfs every value sets the unit, too.
+        largest_value = max(np.abs(x).max() for x in (game.v, game.v_background, game.bias, game.empty_value))
+        exponent = int(np.frexp(largest_value)[1])
+        more = ((0, 0), (0, d - game.d))
+        padded.append(
+            GameBatch(
+                s=np.pad(game.s - top[:, None], more, constant_values=-np.inf),
+                v=np.pad(np.ldexp(game.v, -exponent), more),
+                s_absent=np.pad(game.s_absent - top[:, None], more, constant_values=-np.inf),
+                v_absent=np.pad(np.ldexp(game.v_absent, -exponent), more),
+                s_background=game.s_background - top,
+                v_background=np.ldexp(game.v_background, -exponent),
+                bias=np.ldexp(game.bias, -exponent),
+                empty_value=np.ldexp(game.empty_value, -exponent),
+                players=np.intp(game.d),
+                exponent=np.intp(exponent),
+            )
         )
 
-    return GameBatch(
-        s=padded("s", -np.inf),
-        v=padded("v", 0.0),
-        s_absent=padded("s_absent", -np.inf),
-        v_absent=padded("v_absent", 0.0),
-        s_background=jnp.asarray(
-            np.stack([game.s_background - top for game, top in zip(games, tops, strict=True)]), dtype
-        ),
-        v_background=stacked("v_background"),
-        bias=stacked("bias"),
-        empty_value=stacked("empty_value"),
-        players=jnp.asarray([game.d for game in games]),
-        exponent=jnp.asarray(exponents),
-    )
+    def stacked(*arrays: Any) -> jax.Array:
+        return jnp.asarray(np.stack(arrays), dtype if arrays[0].dtype.kind == "f" else None)
+
+    return GameBatch(*map(stacked, *padded))
 
 
 class Heads(NamedTuple):
@@ -128,14 +129,10 @@ def heads_of(game: GameBatch) -> Heads:
     real = ~jnp.isneginf(game.s)
     replaced = ~jnp.isneginf(game.s_absent)
     background = ~jnp.isneginf(game.s_background)
-    least = jnp.minimum(
-        jnp.where(real, game.v, jnp.inf).min(axis=-1), jnp.where(replaced, game.v_absent, jnp.inf).min(axis=-1)
-    )
-    most = jnp.maximum(
-        jnp.where(real, game.v, -jnp.inf).max(axis=-1), jnp.where(replaced, game.v_absent, -jnp.inf).max(axis=-1)
-    )
-    least = jnp.where(background, jnp.minimum(least, game.v_background), least)
-    most = jnp.where(background, jnp.maximum(most, game.v_background), most)
+    values = jnp.concatenate([game.v, game.v_absent, game.v_background[:, None]], axis=-1)
+    massive = jnp.concatenate([real, replaced, background[:, None]], axis=-1)
+    least = jnp.where(massive, values, jnp.inf).min(axis=-1)
+    most = jnp.where(massive, values, -jnp.inf).max(axis=-1)
     centre = (least + most) / 2
     light = game.s < game.s_absent
     log_lo, log_hi = jnp.minimum(game.s, game.s_absent), jnp.maximum(game.s, game.s_absent)
@@ -265,3 +262,88 @@ def value_of(game: GameBatch, present: jax.Array) -> jax.Array:
     empty = jnp.isneginf(s).all()
     pooled = (jax.nn.softmax(jnp.where(empty, 0.0, s), axis=-1) * v).sum()
     return jnp.where(empty, game.empty_value, pooled + game.bias)
+
+
+def each_game(
+    function: Callable[..., Any], batch: GameBatch, shared: tuple[Any, ...], *arrays: Any, chunk: int | None = None
+) -> Any:
+    """`function(game, *shared, *rows)` of every game, where `rows` are the game's rows of `arrays`."""
+    return _each_game(function, games_at_once(batch, chunk), mesh_of(batch), shared, batch, *arrays)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _each_game(
+    function: Callable[..., Any], chunk: int, mesh: Mesh | None, shared: tuple[Any, ...], batch: GameBatch, *arrays: Any
+) -> Any:
+    local = partial(_loop, function, chunk)
+    if mesh is None:
+        return local(shared, batch, *arrays)
+    cut, whole = PartitionSpec(AXIS), PartitionSpec()
+    return _shard_map(local, mesh, (whole, *[cut] * (1 + len(arrays))), cut)(shared, batch, *arrays)
+
+
+def _shard_map(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
+    """`jax.shard_map`, also where it is not yet called that."""
+    if hasattr(jax, "shard_map"):
+        mapped = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+    else:
+        from jax.experimental.shard_map import shard_map
+
+        mapped = shard_map(function, mesh, in_specs=in_specs, out_specs=out_specs, check_rep=False)
+    return mapped
+
+
+def _loop(function: Callable[..., Any], chunk: int, shared: tuple[Any, ...], batch: GameBatch, *arrays: Any) -> Any:
+    n = batch.players.shape[0]
+    more = -n % chunk
+    count = jnp.where(batch.players > 0, jnp.arange(1, n + 1), 0).max()
+
+    def in_chunks(x: jax.Array) -> jax.Array:
+        return jnp.concatenate([x, x[:more]]).reshape(-1, chunk, *x.shape[1:])
+
+    def of_chunk(i: Any) -> Any:
+        part = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), cut)
+        with jax.default_matmul_precision(PRECISION):
+            return jax.vmap(lambda game, *rows: function(game, *shared, *rows))(*part)
+
+    def step(i: Any, out: Any) -> Any:
+        return jax.tree.map(lambda old, new: jax.lax.dynamic_update_index_in_dim(old, new, i, 0), out, of_chunk(i))
+
+    cut = jax.tree.map(in_chunks, (batch, *arrays))
+    nothing = jax.tree.map(lambda x: jnp.zeros(((n + more) // chunk, *x.shape), x.dtype), jax.eval_shape(of_chunk, 0))
+    out = jax.lax.fori_loop(0, -(-count // chunk), step, nothing)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:n], out)
+
+
+def games_at_once(batch: GameBatch, chunk: int | None) -> int:
+    """The number of games that go through a device together."""
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"chunk: expected a positive number of games, got {chunk}")
+    devices = batch.s.devices()
+    default = CHUNK_CPU if next(iter(devices)).platform == "cpu" else CHUNK_OTHER
+    return min(batch.s.shape[0] // len(devices), default if chunk is None else chunk)
+
+
+def mesh_of(batch: GameBatch) -> Mesh | None:
+    """The devices that a batch is cut over; None for one device."""
+    where = batch.s.sharding
+    return where.mesh if isinstance(where, NamedSharding) and where.mesh.size > 1 else None
+
+
+def placed(mesh: Mesh | None, array: Any, whole: bool = False) -> jax.Array:
+    """An array on JAX's default device, or on a mesh: cut along its first axis, or whole on every device."""
+    if mesh is None:
+        return jnp.asarray(array)
+    return jax.device_put(array, NamedSharding(mesh, PartitionSpec() if whole else PartitionSpec(AXIS)))
+
+
+def filled_up(count: int, batch: int, mesh: Mesh | None) -> int:
+    """The number of games of a batch that holds `count`: a power of two, so that few shapes are compiled.
+
+    On a mesh it is a multiple of the devices.
+
+    >>> filled_up(5, 256, None), filled_up(200, 150, None)
+    (8, 150)
+    """
+    size = min(batch, 1 << int(np.ceil(np.log2(count))))
+    return size if mesh is None else -(-size // mesh.size) * mesh.size

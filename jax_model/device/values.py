@@ -1,0 +1,89 @@
+"""Exact Shapley values and LIME's exact limit for a batch of games, jitted, on any device that JAX has.
+
+The core chooses the nodes for the whole batch, by its own bounds and budgets (`budgets.py`), in float64 and in float32.
+The number of nodes in p is an argument of the compiled program, not a shape. Games go through in chunks (`games.py`);
+a CPU likes small chunks, a GPU large ones. Both functions return `Batched(values, problems)`: a game that cannot keep
+`tol` has NaN in its row and a reason in `problems`, and the others have their values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .budgets import Batched, Group, LimePlan, plan_batch, shapley_groups
+from .games import GameBatch, each_game, flip, heads_of, mesh_of, nodes_of, placed
+
+
+def weighted_sums(
+    game: GameBatch, lam: jax.Array, w: jax.Array, count: Any, p: jax.Array, w_E: jax.Array, w_D: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Sums over the first `count` nodes p: of E_p[f] less its base, (r,) with weights (m, r); of Delta_j(p), (d,) with
+    weights (m,).
+    """
+    at = nodes_of(heads_of(game), lam, w)
+
+    def add(i: Any, sums: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        level, by_X, by_Z = sums
+        f = flip(at, p[i])
+        Pn = f.P * f.num
+        by_X = by_X + (w_D[i] * Pn)[..., None] * f.sigma
+        by_Z = by_Z + (w_D[i] * f.P)[..., None] * f.sigma**2
+        return level + w_E[i] * Pn.sum(), by_X, by_Z
+
+    start = jnp.zeros(w_E.shape[1:], lam.dtype), jnp.zeros_like(at.E), jnp.zeros_like(at.E)
+    level, by_X, by_Z = jax.lax.fori_loop(0, count, add, start)
+    return level, (at.sign * (by_X * at.G + by_Z * at.S)).sum(axis=(0, 1))
+
+
+def shapley_of(game: GameBatch, *groups: Group) -> jax.Array:
+    """(d,) Shapley values of one game: the sum over nodes p of Delta_j(p), and the empty coalition put right."""
+    parts = []
+    for group in groups:
+        without_means = jnp.zeros((group.p.size, 0), group.p.dtype)
+        parts.append(weighted_sums(game, group.lam, group.w, group.count, group.p, without_means, group.w_p)[1])
+    heads = heads_of(game)
+    # f(nobody) less what the formulas take it for, where nobody has no mass.
+    excess = jnp.where(heads.empty, game.empty_value - game.bias - heads.centre.sum(), 0.0)
+    phi = jnp.stack(parts).sum(axis=0) - excess / game.players
+    return jnp.where(jnp.arange(phi.size) < game.players, phi, 0.0)
+
+
+def shapley(batch: GameBatch, tol: float = 1e-10, chunk: int | None = None) -> Batched:
+    """Shapley values of every game, (B, d); zero for padding. |error| <= tol * max|f|.
+
+    >>> from attn_closed_form import PooledGame
+    >>> from jax_model.device.games import game_batch
+    >>> jax.config.update("jax_enable_x64", True)
+    >>> batch = game_batch([PooledGame.from_scores([0.0, 0.0], [1.0, 3.0]), PooledGame.from_scores([3.0], [4.0])])
+    >>> shapley(batch).values.round(6)
+    array([[0., 2.],
+           [4., 0.]])
+    """
+    goals = plan_batch(batch, tol)
+    values = np.array(each_game(shapley_of, batch, shapley_groups(batch, goals, chunk), chunk=chunk))
+    values[list(goals.problems)] = np.nan
+    return Batched(np.ldexp(values, np.asarray(batch.exponent)[:, None]), goals.problems)
+
+
+def lime_limit(
+    batch: GameBatch,
+    kernel_width: float = 25.0,
+    ridge: float = 1.0,
+    num_samples: int | None = 5000,
+    tol: float = 1e-10,
+    chunk: int | None = None,
+) -> Batched:
+    """LIME's limit for every game, as `attn_closed_form.lime_limit`: |error| <= tol * max|f|, or a problem.
+
+    `values` is a list of `LimeCoefficients`. A game of one player, and one that has no rule in p, is left to the core,
+    and `problems` says so.
+    """
+    plan = LimePlan.of(batch, kernel_width, ridge, num_samples, tol, chunk)
+    p, w_E, w_D = (placed(mesh_of(batch), x.astype(batch.s.dtype)) for x in plan.nodes())
+    shared = (plan.goals.lam, plan.goals.w, plan.longest)
+    level, delta = each_game(weighted_sums, batch, shared, p, w_E, w_D, chunk=chunk)
+    return plan.finish(np.asarray(level, np.float64), np.asarray(delta, np.float64), np.asarray(batch.exponent))

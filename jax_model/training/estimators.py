@@ -1,0 +1,401 @@
+"""scikit-learn estimators: `AttentionTextClassifier` for texts and `AttentionBagClassifier` for bags of instances.
+
+`cross_val_score`, `GridSearchCV` and `Pipeline` take them like any other classifier, and both explain their predictions
+exactly. The text classifier trains as `attn-closed-form train` does, with the same settings under the same names
+(`config.py`), except for three that scikit-learn has names for: `random_state`, `class_weight`, `validation_fraction`.
+The bag classifier takes a list of arrays, one per bag, and one label per bag; its network is that of `bags.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from attn_closed_form import BagClassifier
+from attn_closed_form.explanations.explanation import Explanations
+from attn_closed_form.explanations.settings import MARGIN
+from attn_closed_form.files.arrays import write_arrays
+from attn_closed_form.files.labelled import Labelled
+
+from .bags import BagConfig, BagTraining, fit_bags, predict_bags, state_dict
+from .config import automatic
+from .scores import balanced_weights, log_probabilities
+from .split import Split, split_stratified, stratified
+from .train import train
+
+Bags = Sequence[NDArray[Any]]
+SETTINGS = (
+    "T_max", "D", "d_e", "K", "d_att", "d_out", "scale", "query_scale", "unk_start", "epochs", "patience", "batch_size",
+    "learning_rate", "warmup_steps", "weight_decay", "ema", "max_unk", "unk_by", "crop", "refit",
+)  # fmt: skip
+
+
+class _AttentionClassifier(ClassifierMixin, BaseEstimator):
+    """Labels and predictions of both estimators, which have `_logits(X)` and `_temperature()`."""
+
+    classes_: NDArray[Any]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """The logits that explanations are of: (n,) for two classes, (n, classes) for more."""
+        check_is_fitted(self)
+        logits = self._logits(X)
+        return logits[:, 0] if logits.shape[1] == 1 else logits
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """(n, classes) probabilities, columns in the order of `classes_`."""
+        check_is_fitted(self)
+        return np.exp(log_probabilities(self._logits(X), self._temperature()))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """(n,) the most probable label of each text or bag."""
+        columns = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[columns])
+
+    def _logits(self, X: Any) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def _temperature(self) -> float:
+        return 1.0
+
+    def _encode_labels(self, y: Any, inputs: int) -> NDArray[np.int64]:
+        """(n,) class numbers of the labels; sets `classes_`."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        labels = column_or_1d(y, warn=True)
+        if len(labels) != inputs:
+            raise ValueError(f"y: expected one label per text or bag, {inputs} of them, got {len(labels)}")
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y: expected at least two classes, got one class only, {self.classes_[:1].tolist()}")
+        return codes.astype(np.int64)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+class AttentionTextClassifier(_AttentionClassifier):
+    """Classify texts by softmax attention over words, with exact explanations.
+
+    Parameters
+    ----------
+    T_max, D, d_e, K, d_att, d_out, scale, query_scale, unk_start, epochs, patience, batch_size, learning_rate, \
+warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : settings of the trainer, which `attn-closed-form train \
+--help` explains; None lets the trainer choose, from the texts where it depends on them
+    validation_fraction : share of every class that is held out to stop by, to keep the best epoch and to fit the
+        temperature
+    class_weight : None, or "balanced" to count all classes alike, however many texts each has
+    random_state : int for the same model on every run; None draws a seed
+    device : "auto", "cpu" or "gpu"
+    verbose : False is silent; True shows the progress on standard error
+
+    Attributes
+    ----------
+    classes_ : the labels, sorted; the columns of `predict_proba`
+    model_ : TextClassifier; explains, and is what `save` writes
+    metrics_ : scores on the held-out texts, settings, and one record per epoch
+
+    Examples
+    --------
+    >>> texts = ["a fine film", "a lovely film", "a dull film", "an awful film"] * 10
+    >>> labels = ["good", "good", "bad", "bad"] * 10
+    >>> model = AttentionTextClassifier(d_e=16, K=2, random_state=0).fit(texts, labels)
+    >>> model.predict(["lovely", "dull"]).tolist(), model.classes_.tolist()
+    (['good', 'bad'], ['bad', 'good'])
+    >>> model.explain("a lovely film", "shapley")["shapley"].top(1)[0][0]
+    'lovely'
+    """
+
+    def __init__(
+        self,
+        *,
+        T_max: int | None = None,
+        D: int | None = None,
+        d_e: int | None = None,
+        K: int | None = None,
+        d_att: int | None = None,
+        d_out: int | None = None,
+        scale: float | None = None,
+        query_scale: float | None = None,
+        unk_start: float | None = None,
+        epochs: int | None = None,
+        patience: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        warmup_steps: int | None = None,
+        weight_decay: float | None = None,
+        ema: float | None = None,
+        max_unk: float | None = None,
+        unk_by: str | None = None,
+        crop: float | None = None,
+        refit: str | None = None,
+        validation_fraction: float = 0.1,
+        class_weight: str | None = None,
+        random_state: Any = None,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.T_max = T_max
+        self.D = D
+        self.d_e = d_e
+        self.K = K
+        self.d_att = d_att
+        self.d_out = d_out
+        self.scale = scale
+        self.query_scale = query_scale
+        self.unk_start = unk_start
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.warmup_steps = warmup_steps
+        self.weight_decay = weight_decay
+        self.ema = ema
+        self.max_unk = max_unk
+        self.unk_by = unk_by
+        self.crop = crop
+        self.refit = refit
+        self.validation_fraction = validation_fraction
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def fit(
+        self, X: Iterable[str], y: ArrayLike, X_val: Iterable[str] | None = None, y_val: ArrayLike | None = None
+    ) -> AttentionTextClassifier:
+        """Train on texts X and their labels y.
+
+        `X_val` and `y_val` are held out instead of a share of these. They are not trained on, except with refit="all",
+        which warns.
+        """
+        texts = _texts(X, "X")
+        codes = self._encode_labels(y, len(texts))
+        seed = self._seed()
+        data = Labelled(texts, codes, tuple(str(label) or "(empty)" for label in self.classes_))
+        chosen = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
+        if X_val is None:
+            split = split_stratified(data, self.validation_fraction, seed)
+        else:
+            split = Split(data, self._held_out(X_val, y_val, data.classes))
+            if chosen.setdefault("refit", "none") == "all":
+                warnings.warn('refit="all": the texts of X_val are trained on, too', UserWarning, stacklevel=2)
+        weight = "none" if self.class_weight is None else self.class_weight
+        config = automatic(split.training.texts, **chosen, class_weight=weight, seed=seed)
+        result = train(config, split, self.device, log=None if self.verbose else lambda line: None)
+        self.model_, self.metrics_ = result.model, result.metrics
+        return self
+
+    def explain(self, text: str, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
+        """Explain the prediction for one text; `output` may be a label. See `attn_closed_form.explain`."""
+        check_is_fitted(self)
+        output = settings.get("output")
+        if output is not None and not str(output).startswith(MARGIN):
+            columns = np.flatnonzero(self.classes_ == output)
+            if columns.size:
+                settings["output"] = self.model_.outputs[columns[0]]
+        return self.model_.explain(text, methods, **settings)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one `.npz` or `.safetensors` file, which `load_model` and every command read."""
+        check_is_fitted(self)
+        self.model_.save(path, dtype=np.float32)
+
+    def _logits(self, X: Iterable[str]) -> NDArray[np.float64]:
+        return self.model_.predict_logits(_texts(X, "X"))
+
+    def _temperature(self) -> float:
+        return self.model_.temperature
+
+    def _held_out(self, X: Any, y: Any, classes: tuple[str, ...]) -> Labelled:
+        texts, labels = _texts(X, "X_val"), np.asarray(y)
+        if y is None or labels.shape != (len(texts),):
+            raise ValueError(f"y_val: expected {len(texts)} labels, one per text of X_val, got shape {labels.shape}")
+        if not np.isin(labels, self.classes_).all():
+            raise ValueError(f"y_val: expected labels that y has, got {set(labels.tolist()) - set(self.classes_)}")
+        return Labelled(texts, np.searchsorted(self.classes_, labels), classes)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = True
+        tags.input_tags.string = True
+        return tags
+
+
+class AttentionBagClassifier(_AttentionClassifier):
+    """A classifier of bags (lists of instances) by gated attention, Ilse et al. 2018.
+
+    Parameters
+    ----------
+    hidden, attention : widths of the embedding and of the gates
+    dropout : share of features and of embedding units that is dropped in training
+    instance_dropout : every bag in training loses a random share of its instances, up to this one
+    learning_rate, weight_decay, epochs, batch_size : of AdamW; batches are counted in bags
+    ema : decay of the running average of the weights, which is the model that is kept
+    early_stopping : hold out `validation_fraction` of the bags (stratified), keep the epoch that predicts them best,
+        and stop `patience` epochs after it. Off by default, as in scikit-learn: with a hundred bags, a tenth of them
+        says little, and the average and the falling learning rate make the last epoch a good one.
+    class_weight : None, or "balanced" to weigh every class alike
+    random_state : an int; the same one on the same data gives the same model
+
+    Attributes
+    ----------
+    classes_ : labels in sorted order; the columns of `predict_proba`
+    n_features_in_ : number of features of an instance
+    history_ : one record per epoch: training loss and, with early stopping, validation loss
+    held_out_ : positions of the bags that were held out, in the order of the data
+
+    Examples
+    --------
+    Bags are positive when any instance has a large first feature:
+
+    >>> rng = np.random.default_rng(0)
+    >>> bags = [rng.normal(size=(5, 3)) for _ in range(40)]
+    >>> labels = ["high" if bag[:, 0].max() > 1.2 else "low" for bag in bags]
+    >>> model = AttentionBagClassifier(hidden=16, learning_rate=1e-2, random_state=0).fit(bags, labels)
+    >>> model.classes_.tolist(), model.score(bags, labels) > 0.8
+    (['high', 'low'], True)
+    """
+
+    def __init__(
+        self,
+        hidden: int = 64,
+        attention: int = 32,
+        dropout: float = 0.25,
+        instance_dropout: float = 0.3,
+        learning_rate: float = 2e-3,
+        weight_decay: float = 0.1,
+        epochs: int = 60,
+        batch_size: int = 8,
+        ema: float = 0.98,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.15,
+        patience: int = 10,
+        class_weight: str | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.attention = attention
+        self.dropout = dropout
+        self.instance_dropout = instance_dropout
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.ema = ema
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    def fit(self, X: Bags, y: ArrayLike) -> AttentionBagClassifier:
+        """Train.
+
+        Parameters
+        ----------
+        X : arrays (n_i, D), one per bag, with at least one instance each and the same D
+        y : (B,) labels, text or numbers, of at least two classes
+        """
+        bags = check_bags(X)
+        codes = self._encode_labels(y, len(bags))
+        names = {field.name for field in fields(BagConfig)} - {"seed"}
+        config = BagConfig(seed=self._seed(), **{name: getattr(self, name) for name in names})
+        if self.class_weight not in (None, "balanced"):
+            raise ValueError(f"class_weight: expected None or 'balanced', got {self.class_weight!r}")
+        out = self._held_out(codes, config.seed)
+        self.n_features_in_, self.held_out_ = bags[0].shape[1], np.flatnonzero(out)
+        held_out = ([bags[i] for i in self.held_out_], codes[out]) if out.any() else None
+        weight = None if self.class_weight is None else balanced_weights(codes[~out], len(self.classes_))
+        training = [bags[i] for i in np.flatnonzero(~out)]
+        self._training: BagTraining = fit_bags(training, codes[~out], len(self.classes_), config, held_out, weight)
+        self.history_ = self._training.history
+        return self
+
+    def state_dict(self) -> dict[str, NDArray[np.float64]]:
+        """The weights, as `BagClassifier.from_state_dict` reads them; features go in as they are."""
+        check_is_fitted(self)
+        return state_dict(self._training)
+
+    def to_model(self) -> BagClassifier:
+        """The trained network as an `attn_closed_form.BagClassifier`, which needs NumPy alone."""
+        return BagClassifier.from_state_dict(self.state_dict(), layout="clam", outputs=self._names())
+
+    def explain(self, bag: Any, methods: Any = None, **settings: Any) -> Explanations:
+        """Exact explanations of one bag: `to_model().explain(bag, methods, **settings)`."""
+        return self.to_model().explain(bag, methods, **settings)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the network to `.npz` or `.safetensors`, without pickle.
+
+        `BagClassifier.from_state_dict(path)` and the command `attn-closed-form bag` read it; the names of the
+        classes are in the file.
+        """
+        write_arrays({**self.state_dict(), "outputs": np.array(self._names())}, path)
+
+    def _logits(self, X: Bags) -> NDArray[np.float64]:
+        return predict_bags(self._training, check_bags(X, self.n_features_in_))
+
+    def _held_out(self, codes: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
+        """(B,) which bags to hold out, at least one of each class."""
+        if not self.early_stopping:
+            return np.zeros(len(codes), dtype=bool)
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction: expected a number between 0 and 1, got {self.validation_fraction}")
+        rng = np.random.default_rng([seed, 2])
+        held_out, single = stratified(codes, len(self.classes_), self.validation_fraction, rng)
+        if single:
+            name = self.classes_[single[0]]
+            raise ValueError(f"y: early stopping needs at least two bags of each class, got one of {name!r}")
+        return held_out
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in self.classes_)
+
+
+def _texts(X: Any, name: str) -> list[str]:
+    if isinstance(X, str):
+        raise ValueError(f"{name}: expected an iterable over texts, got one string; put it in a list")
+    if getattr(X, "ndim", 1) != 1:
+        raise ValueError(f"{name}: expected a list or a column of texts, got an array of shape {X.shape}")
+    texts = list(X)
+    for text in texts:
+        if not isinstance(text, str):
+            raise ValueError(f"{name}: expected texts, got {type(text).__name__}; replace missing values first")
+    return [str(text) for text in texts]
+
+
+def check_bags(bags: Any, features: int | None = None) -> list[NDArray[Any]]:
+    """Bags as finite arrays (n_i, D) of one D, or an error that names the bag."""
+    arrays = [np.asarray(getattr(bag, "features", bag)) for bag in bags]
+    if not arrays:
+        raise ValueError("X: expected at least one bag, got none")
+    for i, bag in enumerate(arrays):
+        if bag.ndim != 2 or not len(bag) or bag.dtype.kind not in "fiub":
+            raise ValueError(
+                f"X[{i}]: expected numbers of shape (instances, features) with at least one instance, "
+                f"got shape {bag.shape} of {bag.dtype}"
+            )
+        wanted = arrays[0].shape[1] if features is None else features
+        if bag.shape[1] != wanted:
+            raise ValueError(f"X[{i}]: expected {wanted} features, got {bag.shape[1]}")
+        if not np.isfinite(bag).all():
+            raise ValueError(f"X[{i}]: expected finite numbers, got NaN or infinity")
+    return arrays

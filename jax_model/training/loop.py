@@ -1,0 +1,334 @@
+"""The training loop of this project: AdamW, an average of the weights, validation, checkpoints and progress.
+
+A run is `epochs` epochs of `steps` steps, and every batch is a function of the step. So a run is a function of its
+start, its settings and its batches: the same ones give the same bits, with or without a kill and a resumption in
+between. What is validated and kept is the running average of the weights (EMA).
+
+A checkpoint is the whole state of a run in one `.npz` file, replaced whole or not at all. The leaves of the state's
+pytree are stored in order, and the notes (the history and what the run is about) as JSON. The structure comes from the
+run that resumes, so no pickle is needed, and a file that does not fit it is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh
+
+from attn_closed_form._progress import rich_progress
+from attn_closed_form.files.atomic import replacing
+
+from .devices import on_every_device
+
+PathLike = str | os.PathLike[str]
+# b2 below the usual 0.999: with a few thousand steps in all, the second moment must forget the start.
+ADAM = optax.scale_by_adam(b2=0.99)
+# Seconds without a line on stderr after which a step writes one.
+SILENCE = 30.0
+
+
+class Rates(NamedTuple):
+    """Numbers that the compiled step takes as arguments, so that one compilation serves all settings."""
+
+    learning_rate: np.float32
+    weight_decay: np.float32
+    ema: np.float32
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """Settings of AdamW and of the average.
+
+    learning_rate : the largest, after a linear warm-up of `warmup_steps`; a cosine leads down to 2 % of it
+    weight_decay : of all arrays, or with `decay_biases` False of matrices alone
+    ema : decay of the running average of the weights, which is what is kept; 0 keeps the last weights
+    """
+
+    learning_rate: float = 1e-3
+    warmup_steps: int = 100
+    weight_decay: float = 0.0
+    ema: float = 0.0
+    decay_biases: bool = True
+
+    def rates(self, step: int, steps: int) -> Rates:
+        """Of one of `steps` steps, from 0.
+
+        >>> [round(float(Optimizer(1.0, 10).rates(i, 100).learning_rate), 2) for i in (0, 5, 10, 55, 100)]
+        [0.0, 0.5, 1.0, 0.51, 0.02]
+        """
+        warmup = min(self.warmup_steps, steps // 2)
+        descent = 0.02 + 0.49 * (1 + np.cos(np.pi * (step - warmup) / (steps - warmup)))
+        rate = self.learning_rate * (step / warmup if step < warmup else descent)
+        # A young average forgets faster, or the random start would stay in it for hundreds of steps.
+        ema = min(self.ema, (1 + step) / (10 + step))
+        return Rates(np.float32(rate), np.float32(self.weight_decay), np.float32(ema))
+
+
+class State(NamedTuple):
+    """Everything that a step changes, and so everything that a checkpoint holds."""
+
+    params: Any
+    moments: Any
+    average: Any
+    best: Any
+    step: Any
+    loss_sum: Any
+
+    @classmethod
+    def start(cls, params: Any) -> State:
+        """Before the first step."""
+        return cls(params, ADAM.init(params), params, params, np.zeros((), np.int32), np.zeros((), np.float32))
+
+
+class Fit(NamedTuple):
+    """The weights that are kept, one record per epoch, the record of the epoch that is kept, and the time spent."""
+
+    params: Any
+    history: list[dict[str, Any]]
+    best: dict[str, Any]
+    seconds: float
+    processor_seconds: float
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def take_step(loss: Callable[..., jax.Array], decay_biases: bool, state: State, rates: Rates, *batch: Any) -> State:
+    """One step of AdamW on a batch. The state that goes in is used up."""
+    value, slope = jax.value_and_grad(loss)(state.params, *batch)
+    direction, moments = ADAM.update(slope, state.moments)
+
+    def moved(old: jax.Array, step: jax.Array) -> jax.Array:
+        decay = rates.weight_decay * old if decay_biases or old.ndim > 1 else 0.0
+        return old - rates.learning_rate * (step + decay)
+
+    params = jax.tree.map(moved, state.params, direction)
+    average = jax.tree.map(lambda old, new: rates.ema * old + (1 - rates.ema) * new, state.average, params)
+    loss_sum = state.loss_sum + value.astype(state.loss_sum.dtype)
+    return State(params, moments, average, state.best, state.step + 1, loss_sum)
+
+
+_copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
+
+
+def fit(
+    loss: Callable[..., jax.Array],
+    params: Any,
+    batches: Callable[[int], tuple[Any, ...]],
+    steps: int,
+    optimizer: Optimizer,
+    *,
+    epochs: int = 1,
+    schedule_epochs: int | None = None,
+    validate: Callable[[Any], dict[str, float]] | None = None,
+    patience: int | None = None,
+    mesh: Mesh | None = None,
+    checkpoint: PathLike | None = None,
+    every: int | None = None,
+    resume: bool = True,
+    about: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Fit:
+    """Train.
+
+    Parameters
+    ----------
+    loss : takes the parameters and the arrays of a batch, returns a scalar; the same function is compiled once
+    params : pytree of arrays
+    batches : the arrays of a step, which is counted from 0 over all epochs
+    steps : per epoch
+    schedule_epochs : epochs that the learning rate falls over, `epochs` by default
+    validate : takes the average, returns what the epoch's record is to hold, a "validation_loss" among it; the epoch of
+        the smallest is kept. None keeps the last epoch.
+    patience : stop after so many epochs in a row without a smaller validation loss
+    mesh : devices that hold the state; `batches` places its arrays on them
+    checkpoint : a file that keeps the state, written after every epoch and every `every` steps
+    resume : whether a run that finds its checkpoint continues from it; otherwise the file is an error
+    about : what a checkpoint must agree with, as JSON can write it
+
+    Examples
+    --------
+    >>> target = np.float32(3.0)
+    >>> found = fit(lambda x, y: (x - y) ** 2, np.float32(0.0), lambda step: (target,), 300, Optimizer(0.1))
+    >>> bool(abs(found.params - target) < 0.01)
+    True
+    """
+    state = State.start(params)
+    all_steps = (schedule_epochs or epochs) * steps
+    settings = json.loads(json.dumps({**(about or {}), "steps": steps, "all_steps": all_steps, **vars(optimizer)}))
+    notes: dict[str, Any] = {"about": settings, "history": [], "best": None, "seconds": 0.0, "processor_seconds": 0.0}
+    if checkpoint is not None and Path(checkpoint).exists():
+        if not resume:
+            raise ValueError(
+                f"{checkpoint}: a checkpoint of an unfinished run; resume it (--resume), or delete it to start anew"
+            )
+        state, saved = load_checkpoint(checkpoint, state)
+        _check_same_run(checkpoint, saved["about"], settings)
+        notes = saved
+    state = _placed(mesh, state)
+    history = notes["history"]
+    began, processor_began = time.perf_counter() - notes["seconds"], time.process_time() - notes["processor_seconds"]
+
+    def save() -> None:
+        notes["seconds"] = time.perf_counter() - began
+        notes["processor_seconds"] = time.process_time() - processor_began
+        if checkpoint is not None and jax.process_index() == 0:
+            save_checkpoint(checkpoint, state, notes)
+
+    with progress or contextlib.nullcontext():
+        for epoch in range(int(state.step) // steps, epochs):
+            if patience is not None and history and history[-1]["epoch"] - notes["best"]["epoch"] >= patience:
+                break
+            for i in range(int(state.step) % steps, steps):
+                step = epoch * steps + i
+                rates = optimizer.rates(step, all_steps)
+                state = take_step(loss, optimizer.decay_biases, state, rates, *batches(step))
+                if progress is not None:
+                    progress.step(epoch, i + 1)
+                if every and (i + 1) % every == 0 and i + 1 < steps:
+                    save()
+            record: dict[str, Any] = {"epoch": epoch + 1, "training_loss": float(state.loss_sum) / steps}
+            record |= {} if validate is None else validate(state.average)
+            record["seconds"] = round(time.perf_counter() - began - sum(one["seconds"] for one in history), 3)
+            history.append(record)
+            if validate is None or not notes["best"] or record["validation_loss"] < notes["best"]["validation_loss"]:
+                notes["best"] = record
+                state = state._replace(best=_copy(state.average))
+            state = state._replace(loss_sum=_placed(mesh, np.zeros((), np.float32)))
+            if progress is not None:
+                progress.epoch(record)
+            save()
+    return Fit(state.best, history, notes["best"], notes["seconds"], notes["processor_seconds"])
+
+
+def _placed(mesh: Mesh | None, tree: Any) -> Any:
+    """Copies on the devices, as the step reuses their memory."""
+    return jax.tree.map(jnp.array, tree) if mesh is None else on_every_device(mesh, tree)
+
+
+def _check_same_run(path: PathLike, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+    for name, value in current.items():
+        if saved.get(name) != value:
+            kind = "on other data" if name == "data" else f"with {name}={saved.get(name)}, got {value}"
+            raise ValueError(f"{path}: a checkpoint of a run {kind}")
+
+
+def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """(B,) cross-entropy of each example: logits (B, C) and class numbers, or log-odds (B,), (B, 1) and labels 0..1.
+
+    >>> [round(float(x), 4) for x in cross_entropy(jnp.array([[0.0], [2.0]]), jnp.array([0, 1]))]
+    [0.6931, 0.1269]
+    """
+    if logits.ndim == 1 or logits.shape[1] == 1:
+        odds = logits.reshape(-1)
+        return optax.sigmoid_binary_cross_entropy(odds, labels.astype(odds.dtype))
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+
+
+def save_checkpoint(path: PathLike, state: Any, notes: dict[str, Any]) -> None:
+    """Write a pytree of arrays and JSON-able notes; a run killed in the middle leaves the previous file intact."""
+    leaves: dict[str, Any] = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+    encoded = np.frombuffer(json.dumps(notes).encode("utf-8"), dtype=np.uint8)
+    with replacing(path) as partial, partial.open("wb") as stream:
+        np.savez(stream, notes=encoded, **leaves)
+
+
+def load_checkpoint(path: PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
+    """The state and the notes of a file that `save_checkpoint` wrote; `like` is a state of the same structure.
+
+    Raises
+    ------
+    ValueError
+        the file is damaged, or holds the state of another model
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_checkpoint(f"{folder}/run.npz", {"a": np.ones(2)}, {"epoch": 3})
+    ...     load_checkpoint(f"{folder}/run.npz", {"a": np.zeros(2)})
+    ({'a': array([1., 1.])}, {'epoch': 3})
+    """
+    expected, structure = jax.tree.flatten(like)
+    try:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            notes = json.loads(archive["notes"].tobytes().decode("utf-8"))
+            leaves = [archive[f"leaf_{i}"] for i in range(len(archive.files) - 1)]
+    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError) as error:
+        raise ValueError(f"{path}: not a readable checkpoint ({error})") from None
+    shapes = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in expected]
+    saved = [(leaf.shape, leaf.dtype) for leaf in leaves]
+    if shapes != saved:
+        raise ValueError(f"{path}: a checkpoint of another model; expected arrays {shapes}, got {saved}")
+    return jax.tree.unflatten(structure, leaves), notes
+
+
+class Progress:
+    """Progress of a run on stderr: a bar on a terminal that has rich, otherwise one line per epoch.
+
+    Parameters
+    ----------
+    epochs, steps : number of epochs, and of steps in each
+    log : called with one line per epoch; None means stderr, where steps write a line too when it has been silent
+    name : what an epoch is called
+
+    Examples
+    --------
+    >>> with Progress(epochs=1, steps=2, log=print) as progress:
+    ...     progress.step(0, 1)
+    ...     progress.epoch(
+    ...         {"epoch": 1, "training_loss": 0.5, "validation_loss": 0.25, "validation_accuracy": 0.9, "seconds": 2.0}
+    ...     )
+    epoch 1 of 1: training loss 0.5000, validation loss 0.2500, accuracy 90.00 %, 2.0 s
+    """
+
+    def __init__(self, epochs: int, steps: int, log: Callable[[str], None] | None = None, name: str = "epoch") -> None:
+        self.epochs, self.steps, self.name = epochs, steps, name
+        self._log = log or (lambda line: print(line, file=sys.stderr, flush=True))
+        self._spoken = time.monotonic() if log is None else np.inf
+        self._bar = rich_progress() if log is None else None
+        if self._bar is not None:
+            self._task = self._bar.add_task("training", total=epochs * steps)
+            self._log = self._bar.console.print
+
+    def step(self, epoch: int, step: int) -> None:
+        """`step` steps of `epoch` (from 0) are done."""
+        name = f"{self.name} {epoch + 1} of {self.epochs}"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=epoch * self.steps + step, description=name)
+        elif time.monotonic() - self._spoken > SILENCE:
+            self._say(f"{name}: step {step} of {self.steps}")
+
+    def epoch(self, record: Mapping[str, Any]) -> None:
+        """An epoch is done."""
+        line = f"{self.name} {record['epoch']} of {self.epochs}: training loss {record['training_loss']:.4f}, "
+        if "validation_loss" in record:
+            line += f"validation loss {record['validation_loss']:.4f}, "
+            line += f"accuracy {100 * record['validation_accuracy']:.2f} %, "
+        self._say(f"{line}{record['seconds']:.1f} s")
+
+    def _say(self, line: str) -> None:
+        self._log(line)
+        self._spoken = max(self._spoken, time.monotonic())
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,144 @@
+"""The text classifier as the trainer has it: start, loss and forward pass, P1's Eq. 1 to 9 multiplied out, in JAX.
+
+A token enters a prediction through its attention logit and its C values, per head (DESIGN section 4). Few classes: a
+step makes one table with K (1 + C) columns and one row per word, and gathers from it. Many classes: the embeddings are
+gathered and pooled, and the C values are taken of the K pooled vectors. Either way no matrix product per document is
+left, and an epoch of IMDB takes seconds on two cores. `witness/model.py` stays the naive witness;
+`tests/jax_model/test_text_model.py` holds the two together, values and gradients.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.typing import NDArray
+
+from attn_closed_form import sinusoidal_positions
+
+from ..witness.params import Params
+from .batches import Documents, pad_rows
+from .config import Config
+from .devices import cut_by_document
+from .loop import cross_entropy
+
+EVALUATION_BLOCK = 1000
+
+Trained = dict[str, jax.Array]
+
+
+def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[dict[str, NDArray[Any]], Trained]:
+    """Fixed and trained arrays at the start, distributed as the twin's but for scaled embeddings and positions.
+
+    Small embeddings let a word that is hardly seen start, and stay, without an opinion. [CLS] keeps its size, as it
+    alone makes the query. [UNK], which is also the padding, starts at the attention logit `unk_start` in every head:
+    below zero, a short text is not drowned in its own padding while the heads learn to look away (with one head and
+    `unk_start` 0, one run in a few never did). NumPy draws the numbers: no compilation, and the same ones under every
+    version of JAX.
+    """
+    c = config
+    rng = np.random.default_rng(c.seed)
+
+    def normal(*shape: int, deviation: float) -> NDArray[Any]:
+        return (deviation * rng.standard_normal(shape)).astype(np.float32)
+
+    trained = {
+        "W_e": normal(D, c.d_e, deviation=c.scale),
+        "W_q": normal(c.K, c.d_att, c.d_e, deviation=c.query_scale * c.d_e**-0.5),
+        "W_k": normal(c.K, c.d_att, c.d_e, deviation=c.d_e**-0.5),
+        "W_v": normal(c.K, c.d_out, c.d_e, deviation=c.d_e**-0.5),
+        "W_l": normal(c.K, C, c.d_out, deviation=c.d_out**-0.5),
+        "b_l": np.zeros(C, np.float32),
+    }
+    trained["W_e"][cls] = normal(c.d_e, deviation=1.0)
+    if c.unk_start:
+        query = trained["W_q"] @ trained["W_e"][cls]
+        keys = np.einsum("kae,ka->ke", trained["W_k"], query) * c.d_att**-0.5
+        trained["W_e"][unk] = np.linalg.lstsq(keys, np.full(c.K, c.unk_start, np.float32), rcond=None)[0]
+    fixed = {
+        "W_p": (c.scale * sinusoidal_positions(c.T_max, c.d_e)).astype(np.float32),
+        "b_q": np.zeros((c.K, c.d_att), np.float32),
+        "b_k": np.zeros((c.K, c.d_att), np.float32),
+        "b_v": np.zeros((c.K, c.d_out), np.float32),
+    }
+    return fixed, trained
+
+
+def text_loss(
+    trained: Trained, fixed: Any, cls: jax.Array, class_weights: jax.Array, ids: jax.Array, labels: jax.Array
+) -> jax.Array:
+    """Mean cross-entropy of ids (B, T_max) and class numbers (B,), each text times the weight of its class."""
+    losses = cross_entropy(collapsed_forward(Params(**fixed, **trained), ids, cls), labels)
+    return (class_weights[labels] * losses).mean()
+
+
+@functools.lru_cache(maxsize=4)
+def _predict_function(mesh: Mesh) -> Callable[..., jax.Array]:
+    """The compiled forward pass: (trained, fixed, cls, ids (B, T_max)) -> (B, C), whole on every device and host."""
+
+    @functools.partial(jax.jit, out_shardings=NamedSharding(mesh, PartitionSpec()))
+    def predict(trained: Trained, fixed: Any, cls: jax.Array, ids: jax.Array) -> jax.Array:
+        return collapsed_forward(Params(**fixed, **trained), ids, cls)
+
+    return predict
+
+
+def all_logits(
+    mesh: Mesh, trained: Trained, fixed: Any, documents: Documents, T_max: int, cls: int, unk: int
+) -> NDArray[np.float32]:
+    """Outputs (n, C) of all documents, in blocks of one size so that one compilation serves; the last is filled up."""
+    block = min(EVALUATION_BLOCK, documents.size)
+    block += -block % mesh.size
+    predict, out = _predict_function(mesh), []
+    for start in range(0, documents.size, block):
+        rows = np.arange(start, start + block) % documents.size
+        ids = cut_by_document(mesh, pad_rows(documents, rows, T_max, cls, unk))
+        out.append(np.asarray(predict(trained, fixed, np.int32(cls), ids)))
+    return np.concatenate(out)[: documents.size]
+
+
+def collapsed_forward(params: Params, ids: jax.Array, cls: Any = 0) -> jax.Array:
+    """Model outputs of many documents: (B, T_max) padded ids -> (B, C).
+
+    >>> from attn_closed_form import random_weights
+    >>> from jax_model import params_from_weights
+    >>> params = params_from_weights(random_weights(seed=0, T_max=5, C=3))
+    >>> jax.jit(collapsed_forward)(params, jnp.array([[0, 4, 9, 1, 1], [0, 2, 2, 3, 10]])).shape
+    (2, 3)
+    """
+    K, C, _ = params.W_l.shape
+    few = K + params.W_e.shape[1] >= K * (1 + C)
+    return (_by_table if few else _by_embedding)(params, ids, cls)
+
+
+def _directions(p: Params, cls: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """What an embedding is multiplied with: keys (K, d_e) and values (K, C, d_e), and the constants beside them."""
+    q = p.W_q @ (p.W_e[cls] + p.W_p[0]) + p.b_q
+    scale = p.W_k.shape[1] ** -0.5
+    keys = jnp.einsum("kae,ka->ke", p.W_k, q) * scale
+    values = jnp.einsum("kco,koe->kce", p.W_l, p.W_v)
+    return keys, values, (p.b_k * q).sum(axis=1) * scale, jnp.einsum("kco,ko->kc", p.W_l, p.b_v)
+
+
+def _by_table(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
+    keys, values, key_constants, value_constants = _directions(p, cls)
+    K, C, d_e = values.shape
+    w = jnp.concatenate([keys, values.reshape(K * C, d_e)]).T
+    constants = jnp.concatenate([key_constants, value_constants.reshape(-1)])
+    scores = (p.W_e @ w)[ids] + (p.W_p @ w + constants)  # (B, T_max, K + K C): one gather for all columns
+    attention = jax.nn.softmax(scores[..., :K], axis=1)
+    u = scores[..., K:].reshape(*ids.shape, K, C)
+    return jnp.einsum("btk,btkc->bc", attention, u) / K + p.b_l
+
+
+def _by_embedding(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
+    keys, values, key_constants, value_constants = _directions(p, cls)
+    e = p.W_e[ids] + p.W_p
+    attention = jax.nn.softmax(e @ keys.T + key_constants, axis=1)
+    pooled = jnp.einsum("btk,bte->bke", attention, e)
+    return (jnp.einsum("bke,kce->bc", pooled, values) + value_constants.sum(axis=0)) / len(keys) + p.b_l
