@@ -13,7 +13,7 @@
 from typing import TYPE_CHECKING, Any
 
 from .witness.model import attention_matrices, embed, forward, forward_batch, from_embeddings
-from .witness.params import Params, Sizes, init_params, params_from_weights, weights_from_params
+from .witness.params import Params, params_from_weights, weights_from_params
 
 if TYPE_CHECKING:
     from .training.estimators import AttentionBagClassifier, AttentionTextClassifier
@@ -22,13 +22,11 @@ __all__ = [
     "AttentionBagClassifier",
     "AttentionTextClassifier",
     "Params",
-    "Sizes",
     "attention_matrices",
     "embed",
     "forward",
     "forward_batch",
     "from_embeddings",
-    "init_params",
     "params_from_weights",
     "weights_from_params",
 ]

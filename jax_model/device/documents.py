@@ -1,4 +1,4 @@
-"""Many documents on a device: predictions, attention, gradients, Shapley values and LIME's limit, as the core's.
+"""Many documents on a device: predictions, gradients, Shapley values and LIME's limit, as the core's.
 
 A model becomes a pytree of score tables (`device_tables`, those of the core's `score_tables.py`), and documents become
 padded arrays of ids. Everything is jitted once per shape: batches are cut to `batch` documents, the last one filled up,
@@ -91,15 +91,8 @@ def scores_of(tables: Tables, ids: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _predict(tables: Tables, ids: jax.Array) -> jax.Array:
-    def one(row: jax.Array) -> jax.Array:
-        s, u = scores_of(tables, row)
-        return jnp.einsum("kt,ktc->c", jax.nn.softmax(s, axis=-1), u) / s.shape[0] + tables.b_l
-
-    return jax.vmap(one)(ids)
-
-
-def _attention(tables: Tables, ids: jax.Array) -> jax.Array:
-    return jax.vmap(lambda row: jax.nn.softmax(scores_of(tables, row)[0], axis=-1))(ids)
+    s, u = jax.vmap(partial(scores_of, tables))(ids)
+    return jnp.einsum("bkt,bktc->bc", jax.nn.softmax(s, axis=-1), u) / s.shape[1] + tables.b_l
 
 
 def _gradient(tables: Tables, ids: jax.Array, output: jax.Array) -> jax.Array:
@@ -135,17 +128,6 @@ def predict(
 ) -> NDArray[Any]:
     """Model outputs, (B, C), as `attn_closed_form.predict_many`."""
     return _together(_blocks(_predict, weights, documents, dtype, batch, mesh), len(documents))
-
-
-def attention(
-    weights: AttentionWeights,
-    documents: Sequence[Tokens],
-    dtype: Any = None,
-    batch: int = BATCH,
-    mesh: Mesh | None = None,
-) -> NDArray[Any]:
-    """Attention of the [CLS] query, (B, K, T_max), as `attn_closed_form.attention`."""
-    return _together(_blocks(_attention, weights, documents, dtype, batch, mesh), len(documents))
 
 
 def gradient(
@@ -269,7 +251,7 @@ def _games(
 
 
 class Bucket(NamedTuple):
-    """Documents whose games have up to `d` players: their places in the list, their numbers of players, the games."""
+    """Documents of like size: their places in the list, their numbers of players, their games."""
 
     places: NDArray[np.intp]
     players: NDArray[np.intp]

@@ -1,6 +1,6 @@
 """Batches of pooled games on a device: padding, the engine's formulas for one game, and the loop over all of them.
 
-The formulas are those of `attn_closed_form/game/engine.py`. Games of different sizes are padded with players that have
+The formulas are those of `attn_closed_form/game/terms.py`. Games of different sizes are padded with players that have
 no mass in either state; such a player changes nothing and gets exactly zero. Bounds and budgets are the core's: the
 device sums what the core's bound needs (`row_sums`), and the host asks the core (`budgets.py`).
 
@@ -220,29 +220,16 @@ def row_sums(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
     )
 
 
-class Flip(NamedTuple):
-    """One node p of one game: P, num (H, L); sigma (H, L, d)."""
-
-    P: jax.Array
-    num: jax.Array
-    sigma: jax.Array
-
-
-def flip(at: Nodes, p: jax.Array) -> Flip:
-    """Evaluate the engine's formulas at one p, the probability that a player is present."""
+def flip(at: Nodes, p: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """P, num (H, L) and sigma (H, L, d) at one p, the probability that a player is present."""
     q = jnp.where(at.light, 1 - p, p)
     Y = (1 - q) + q * at.E
     sigma = 1 / Y
     # Beside a fused loop over the minor axis, which is not vectorised on a CPU, a product with ones is.
     total = (q * at.S * sigma) @ jnp.ones(Y.shape[-1], Y.dtype)
-    return Flip(P=at.wt * _product(Y), num=at.N_0 - total, sigma=sigma)
-
-
-def _product(Y: jax.Array) -> jax.Array:
-    """Product over the last axis, by lanes where it has a multiple of them."""
-    if Y.shape[-1] % LANES:
-        return Y.prod(axis=-1)
-    return Y.reshape(*Y.shape[:-1], -1, LANES).prod(axis=-2).prod(axis=-1)
+    lanes = LANES if Y.shape[-1] % LANES == 0 else 1
+    product = Y.reshape(*Y.shape[:-1], -1, lanes).prod(axis=-2).prod(axis=-1)
+    return at.wt * product, at.N_0 - total, sigma
 
 
 def everyone_of(game: GameBatch) -> jax.Array:

@@ -28,11 +28,10 @@ def weighted_sums(
 
     def add(i: Any, sums: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         level, by_X, by_Z = sums
-        f = flip(at, p[i])
-        Pn = f.P * f.num
-        by_X = by_X + (w_D[i] * Pn)[..., None] * f.sigma
-        by_Z = by_Z + (w_D[i] * f.P)[..., None] * f.sigma**2
-        return level + w_E[i] * Pn.sum(), by_X, by_Z
+        P, num, sigma = flip(at, p[i])
+        by_X = by_X + (w_D[i] * P * num)[..., None] * sigma
+        by_Z = by_Z + (w_D[i] * P)[..., None] * sigma**2
+        return level + w_E[i] * (P * num).sum(), by_X, by_Z
 
     start = jnp.zeros(w_E.shape[1:], lam.dtype), jnp.zeros_like(at.E), jnp.zeros_like(at.E)
     level, by_X, by_Z = jax.lax.fori_loop(0, count, add, start)

@@ -28,16 +28,12 @@ from attn_closed_form.files.arrays import write_arrays
 from attn_closed_form.files.labelled import Labelled
 
 from .bags import BagConfig, BagTraining, fit_bags, predict_bags, state_dict
-from .config import automatic
+from .config import Config, automatic
 from .scores import balanced_weights, log_probabilities
 from .split import Split, split_stratified, stratified
 from .train import train
 
 Bags = Sequence[NDArray[Any]]
-SETTINGS = (
-    "T_max", "D", "d_e", "K", "d_att", "d_out", "scale", "query_scale", "unk_start", "epochs", "patience", "batch_size",
-    "learning_rate", "warmup_steps", "weight_decay", "ema", "max_unk", "unk_by", "crop", "refit",
-)  # fmt: skip
 
 
 class _AttentionClassifier(ClassifierMixin, BaseEstimator):
@@ -190,7 +186,8 @@ warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : settings of the 
         codes = self._encode_labels(y, len(texts))
         seed = self._seed()
         data = Labelled(texts, codes, tuple(str(label) or "(empty)" for label in self.classes_))
-        chosen = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
+        names = {field.name for field in fields(Config)} & set(self.get_params()) - {"class_weight"}
+        chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if X_val is None:
             split = split_stratified(data, self.validation_fraction, seed)
         else:

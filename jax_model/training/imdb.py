@@ -46,26 +46,11 @@ class Reviews(NamedTuple):
 
 
 def load_imdb(path: str | os.PathLike[str], split: str = "train") -> Reviews:
-    """The IMDB reviews of Maas et al. (2011), from the archive or its unpacked folder.
+    """The reviews of one part, "train" or "test", in the order of their file names, negative ones first.
 
-    Parameters
-    ----------
-    path : `aclImdb_v1.tar.gz`, the folder `aclImdb`, or a folder that holds `aclImdb`
-    split : "train" or "test", 25,000 reviews each in the original
+    `path` is the archive, the folder `aclImdb`, or a folder that holds `aclImdb`; all give the same. A missing file is a
+    FileNotFoundError; a damaged archive, one without reviews and a review that is not UTF-8 are a ValueError.
 
-    Returns
-    -------
-    Reviews, in the order of their file names, negative ones first; archive and folder give the same
-
-    Raises
-    ------
-    FileNotFoundError
-        nothing there; says what was expected and where to download it
-    ValueError
-        a damaged archive, one without reviews of the split, or a review that is not UTF-8
-
-    Examples
-    --------
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for label, text in (("pos", "Fine."), ("neg", "Dull.")):

@@ -71,9 +71,9 @@ def from_embeddings(params: Params, e: jax.Array) -> jax.Array:
 def forward(params: Params, ids: jax.Array) -> jax.Array:
     """Model output f: (T_max,) padded ids -> (C,).
 
-    >>> import jax
-    >>> from jax_model import Sizes, init_params
-    >>> params = init_params(jax.random.key(0), Sizes(D=11, d_e=7, T_max=5, K=2, d_att=3, d_out=5, C=1))
+    >>> from attn_closed_form import random_weights
+    >>> from jax_model import params_from_weights
+    >>> params = params_from_weights(random_weights(seed=0, T_max=5))
     >>> forward(params, jax.numpy.array([0, 4, 9, 1, 1])).shape
     (1,)
     """

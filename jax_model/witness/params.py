@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attn_closed_form import AttentionWeights, sinusoidal_positions
+from attn_closed_form import AttentionWeights
 
 
 class Params(NamedTuple):
@@ -32,18 +32,6 @@ class Params(NamedTuple):
     b_k: jax.Array
     b_v: jax.Array
     b_l: jax.Array
-
-
-class Sizes(NamedTuple):
-    """The numbers that fix every shape (see NOTATION.md)."""
-
-    D: int
-    d_e: int
-    T_max: int
-    K: int
-    d_att: int
-    d_out: int
-    C: int = 1
 
 
 def params_from_weights(weights: AttentionWeights, dtype: Any = None) -> Params:
@@ -77,32 +65,3 @@ def weights_from_params(params: Params, cls: int = 0, unk: int = 1) -> Attention
     AttentionWeights(D=50, d_e=16, T_max=32, K=2, d_att=8, d_out=8, C=1, cls=0, unk=1)
     """
     return AttentionWeights(**{name: np.asarray(array) for name, array in params._asdict().items()}, cls=cls, unk=unk)
-
-
-def init_params(key: jax.Array, sizes: Sizes, dtype: Any = None) -> Params:
-    """Random parameters to train from: unit normal embeddings, the rest scaled by 1/sqrt(fan in), biases zero.
-
-    `W_p` is P1's Eq. 3. Attention logits start with unit variance, so no head starts out saturated.
-
-    >>> init_params(jax.random.key(0), Sizes(D=11, d_e=7, T_max=13, K=2, d_att=3, d_out=5)).W_p.shape
-    (13, 7)
-    """
-    D, d_e, T_max, K, d_att, d_out, C = sizes
-    dtype = jnp.result_type(float) if dtype is None else np.dtype(dtype)
-    keys = iter(jax.random.split(key, 5))
-
-    def normal(shape: tuple[int, ...], fan_in: int) -> jax.Array:
-        return jax.random.normal(next(keys), shape, dtype) / fan_in**0.5
-
-    return Params(
-        W_e=normal((D, d_e), fan_in=1),
-        W_p=jnp.array(sinusoidal_positions(T_max, d_e), dtype),
-        W_q=normal((K, d_att, d_e), fan_in=d_e),
-        W_k=normal((K, d_att, d_e), fan_in=d_e),
-        W_v=normal((K, d_out, d_e), fan_in=d_e),
-        W_l=normal((K, C, d_out), fan_in=d_out),
-        b_q=jnp.zeros((K, d_att), dtype),
-        b_k=jnp.zeros((K, d_att), dtype),
-        b_v=jnp.zeros((K, d_out), dtype),
-        b_l=jnp.zeros(C, dtype),
-    )

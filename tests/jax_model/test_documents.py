@@ -18,11 +18,9 @@ def worst(ours, core):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, FLOAT64), (jnp.float32, FLOAT32)])
-def test_predictions_attention_gradients(dtype, tolerance):
+def test_predictions_and_gradients(dtype, tolerance):
     options = {"dtype": dtype, "batch": 3}
     assert worst(batched.predict(MODEL, DOCUMENTS, **options), acf.predict_many(MODEL, DOCUMENTS)) <= tolerance
-    core = [acf.attention(MODEL, d) for d in DOCUMENTS]
-    assert worst(batched.attention(MODEL, DOCUMENTS, **options), core) <= tolerance
     core = [acf.gradient(MODEL, d, output=1) for d in DOCUMENTS]
     assert worst(batched.gradient(MODEL, DOCUMENTS, output=1, **options), core) <= tolerance
 

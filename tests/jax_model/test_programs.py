@@ -48,7 +48,6 @@ def programs(dtype, tol):
 
     return {
         "prediction": (jitted(batched._each, batched._predict), (tables, ids)),
-        "attention": (jitted(batched._each, batched._attention), (tables, ids)),
         "gradient": (jitted(batched._each, batched._gradient), (tables, ids, jnp.asarray(0))),
         "games": (jitted(batched._games, d, False, None), (tables, ids, lengths, players, jnp.asarray(0))),
         "games, deletion": (jitted(batched._games, d, True, None), (tables, ids, lengths, players, jnp.asarray(0))),
@@ -114,7 +113,6 @@ def sharded(mesh):
     assert bucket.games.s.sharding.shard_shape(bucket.games.s.shape)[0] * mesh.size == len(bucket.games.s)
     results = {
         "prediction": batched.predict(MODEL, FEW, batch=6, mesh=mesh),
-        "attention": batched.attention(MODEL, FEW, batch=6, mesh=mesh),
         "gradient": batched.gradient(MODEL, FEW, batch=4, mesh=mesh),
         "Shapley": batched.shapley(MODEL, FEW, mesh=mesh).values,
         "LIME": [[*x.coef, x.intercept] for x in batched.lime(MODEL, FEW, mesh=mesh).values],
@@ -136,7 +134,6 @@ def test_four_devices_give_what_one_and_the_core_give():
     limits = [acf.lime_limit(game) for game in games]
     core = {
         "prediction": acf.predict_many(MODEL, FEW),
-        "attention": [acf.attention(MODEL, text) for text in FEW],
         "gradient": [acf.gradient(MODEL, text) for text in FEW],
         "Shapley": [acf.shapley(game) for game in games],
         "LIME": [[*limit.coef, limit.intercept] for limit in limits],
