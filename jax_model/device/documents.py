@@ -1,6 +1,6 @@
 """Many documents on a device: predictions, gradients, Shapley values and LIME's limit, as the core's.
 
-A model becomes a pytree of score tables (`device_tables`, those of the core's `score_tables.py`), and documents become
+A model becomes a pytree of score tables (`device_tables`, those of the core's collapsed model), and documents become
 padded arrays of ids. Everything is jitted once per shape: batches are cut to `batch` documents, the last one filled up,
 and games come in buckets of players (BUCKET, 2 BUCKET, ...). With a `mesh` (`games.AXIS` its one axis) a batch is cut
 over its devices. A document that the device cannot explain within `tol` (see `budgets.py`) goes to the core, one at a

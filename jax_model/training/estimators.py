@@ -37,7 +37,7 @@ Bags = Sequence[NDArray[Any]]
 
 
 class _AttentionClassifier(ClassifierMixin, BaseEstimator):
-    """Labels and predictions of both estimators, which have `_logits(X)` and `_temperature()`."""
+    """Labels and predictions of both estimators, which have `_logits(X)`."""
 
     classes_: NDArray[Any]
 
@@ -50,7 +50,7 @@ class _AttentionClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, classes) probabilities, columns in the order of `classes_`."""
         check_is_fitted(self)
-        return np.exp(log_probabilities(self._logits(X), self._temperature()))
+        return np.exp(log_probabilities(self._logits(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,) the most probable label of each text or bag."""
@@ -59,9 +59,6 @@ class _AttentionClassifier(ClassifierMixin, BaseEstimator):
 
     def _logits(self, X: Any) -> NDArray[np.float64]:
         raise NotImplementedError
-
-    def _temperature(self) -> float:
-        return 1.0
 
     def _encode_labels(self, y: Any, inputs: int) -> NDArray[np.int64]:
         """(n,) class numbers of the labels; sets `classes_`."""
@@ -218,8 +215,10 @@ warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : settings of the 
     def _logits(self, X: Iterable[str]) -> NDArray[np.float64]:
         return self.model_.predict_logits(_texts(X, "X"))
 
-    def _temperature(self) -> float:
-        return self.model_.temperature
+    def predict_proba(self, X: Iterable[str]) -> NDArray[np.float64]:
+        """(n, classes) probabilities, those of the saved model to the last bit; columns in the order of `classes_`."""
+        check_is_fitted(self)
+        return self.model_.predict_proba(_texts(X, "X"))
 
     def _held_out(self, X: Any, y: Any, classes: tuple[str, ...]) -> Labelled:
         texts, labels = _texts(X, "X_val"), np.asarray(y)

@@ -14,7 +14,7 @@ import pytest
 from jax import export
 
 import attn_closed_form as acf
-from attn_closed_form.models.classifier.score_tables import pad
+from attn_closed_form.models.classifier.predict import pad
 from jax_model.device import budgets, games, values
 from jax_model.device import documents as batched
 from jax_model.training.config import Config
