@@ -1,8 +1,8 @@
 """Any sequence classifier of the transformers package, explained by the SLALOM that is fitted to it.
 
-A transformer is no pooled game, so its game here is a *surrogate*: the SLALOM that `fit_slalom` fits to the
-document with tokens absent (Leemann et al. 2025, Algorithm 2), whose error on samples that were not fitted stands
-beside every score. Methods that need nothing but values of coalitions (`leave-one-out`, `lime-sampled`,
+A transformer is not a pooled game, so its game here is a *surrogate*: the SLALOM that `fit_slalom` fits to the
+document with tokens absent (Leemann et al. 2025, Algorithm 2), and its error on held-out samples is reported with every
+score. Methods that need nothing but values of coalitions (`leave-one-out`, `lime-sampled`,
 `shapley-sampled`) ask the transformer itself.
 
 Units are the tokens. Players are the words of the tokenizer, each where it stands, or the tokens. An absent token is
@@ -13,8 +13,9 @@ it over.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -23,14 +24,42 @@ import numpy as np
 from .._progress import Report
 from .._types import Array, Ids, Masks, Tokens
 from ..game.pooled_game import PooledGame
-from .protocol import FitReport, Model, Resolved, Units
-from .transformer_inputs import HIDDEN, Frame, frame_of, read_tokens, room
-from .transformer_network import check_sequences, evaluating, require_torch, run
-from .transformer_surrogate import Document, surrogate
+from ..slalom.fit import SlalomFit, SlalomWarning, fit_slalom
+from .protocol import FEW, FitReport, Model, Resolved, Units
+from .scores import PooledScores
+from .transformer_network import (
+    HIDDEN,
+    Frame,
+    check_sequences,
+    evaluating,
+    frame_of,
+    load_folder,
+    read_tokens,
+    require_torch,
+    room,
+    run,
+)
 
 # Model calls of a fit, and of each method that samples: some 20 seconds of MiniLM on two cores for 128 tokens.
 SAMPLES = 2000
 BATCH = 32
+
+
+@dataclass(eq=False)
+class Document:
+    """The ids of a text, and what the model has said about parts of it."""
+
+    ids: Ids
+    known: dict[bytes, Array] = field(default_factory=dict, repr=False)
+    fits: dict[tuple[Any, ...], tuple[SlalomFit, FitReport]] = field(default_factory=dict, repr=False)
+
+    def ask(self, f: Callable[[list[Ids]], Array], sequences: Sequence[Ids]) -> Array:
+        """(n, C) outputs; sequences that were asked before, or that occur twice, cost nothing."""
+        keys = [np.asarray(sequence, dtype=np.intp).tobytes() for sequence in sequences]
+        new = {key: sequence for key, sequence in zip(keys, sequences, strict=True) if key not in self.known}
+        if new:
+            self.known.update(zip(new, f(list(new.values())), strict=True))
+        return np.array([self.known[key] for key in keys])
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +125,6 @@ class TransformerClassifier(Model):
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str], device: str | None = None, **options: Any) -> Any:
         """The model and the tokenizer of a folder in the layout of Hugging Face; see `load_folder`."""
-        from .transformer_folder import load_folder
-
         model, tokenizer = load_folder(folder)
         try:
             return cls(model if device is None else model.to(device), tokenizer, **options)
@@ -238,3 +265,85 @@ def _check_logits(model: Any, sequence: Ids) -> None:
             "model: expected one row of logits per text (...ForSequenceClassification), got "
             f"{type(model).__name__} with {what}"
         )
+
+
+def surrogate(model: Any, units: Units, settings: Resolved) -> tuple[PooledGame, FitReport]:
+    """The game of the SLALOM that is fitted to a transformer around a text.
+
+    Parameters
+    ----------
+    model : TransformerClassifier
+    units : with a `Document` as their data
+    settings : with every choice made
+
+    Returns
+    -------
+    the game, and how well it fits the transformer
+    """
+    document: Document = units.data
+    key = (settings.absent, settings.coefficients, settings.rest, settings.seed)
+    if key not in document.fits:
+        document.fits[key] = _fit(model, units, settings)
+    fit, report = document.fits[key]
+    slalom = fit.slalom
+    index = slalom.index(document.ids)
+    absent: tuple[Array, Array] | tuple[None, None] = (None, None)
+    if settings.absent != "deleted":
+        stand_in = np.broadcast_to(slalom.index([model.absent_id(settings)]), index.shape)
+        absent = slalom.s[None, stand_in], slalom.v[None, stand_in]
+    background = slalom.s_background > -np.inf
+    scores = PooledScores(
+        slalom.s[None, index],
+        slalom.v[None, index],
+        np.zeros(1),
+        s_absent=absent[0],
+        v_absent=absent[1],
+        s_background=np.array([slalom.s_background]),
+        v_background=np.reshape(slalom.v_background, 1) if background else np.zeros(1),
+        empty_value=settings.explained(document.ask(model, [document.ids[:0]])),
+    )
+    return scores.game([1.0], *units.players(settings.players)), report
+
+
+def _fit(model: Any, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
+    document: Document = units.data
+
+    def f(sequences: list[Ids]) -> Array:
+        return settings.explained(document.ask(model, sequences))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SlalomWarning)  # said below, with the tokens instead of their ids
+        fit = fit_slalom(
+            f,
+            document.ids,
+            num_samples=model.samples,
+            max_deletions=FEW,
+            seed=settings.seed,
+            progress=False,
+            batch_size=model.samples,
+            replacement=None if settings.absent == "deleted" else model.absent_id(settings),
+        )
+    near, far = _spreads(document, settings)
+    names = {int(i): label for i, label in zip(document.ids, units.labels, strict=True)}
+    report = FitReport(
+        name=model.surrogate,
+        error=float(np.sqrt(fit.fresh_mse)),
+        spread=near,
+        error_any_size=float(np.sqrt(fit.fresh_mse_any_size)),
+        spread_any_size=far,
+        at_text=float(f([document.ids])[0] - fit.slalom.predict(document.ids)),
+        model_calls=fit.model_calls,
+        undetermined=tuple(names.get(i, settings.absent) for i in fit.undetermined),
+    )
+    if report.undetermined and not document.fits:
+        warnings.warn(report.sentences()[-1], SlalomWarning, stacklevel=4)
+    return fit, report
+
+
+def _spreads(document: Document, settings: Resolved) -> tuple[float, float]:
+    """Standard deviation of the model's output over what it was asked, with few and with any number absent."""
+    T = document.ids.size
+    sequences = [np.frombuffer(key, dtype=np.intp) for key in document.known]
+    few = np.array([(s != document.ids).sum() <= FEW if s.size == T else T - s.size <= FEW for s in sequences])
+    values = settings.explained(np.array(list(document.known.values())))
+    return tuple(float(values[part].std()) if part.any() else float("nan") for part in (few, ~few))  # type: ignore[return-value]

@@ -1,23 +1,176 @@
-"""A sequence classifier of the transformers package as a function of token ids: sorted by length, padded, in batches.
+"""A sequence classifier of the transformers package as a function of token ids, and where it is loaded from.
 
-Nothing of the model changes: it is put into evaluation mode, module by module, and back; no gradient is kept. What a
-batch is padded with is hidden by the attention mask. Decoder-only models take the logits at the last token that is no
-pad token, so that one without a pad token in its configuration gets, for as long as it is asked, an id that occurs in
-no sequence. Where a tokenizer pads on the left, which shifts the positions of some models, only sequences of equal
-length share a batch, and nothing is padded at all.
+Ids go in as they are and are never decoded and tokenized again, which may change them. The special tokens are those
+that the tokenizer itself puts around a text: they are read off one encoding with and one without them, because
+tokenizers of different versions of transformers share no function for it.
+
+Nothing of the model changes: it is put into evaluation mode, module by module, and back; no gradient is kept. Padding
+is hidden by the attention mask. Decoder-only models take the logits at the last token that is not a pad token, so that
+a model without a pad token in its configuration temporarily gets an id that occurs in no sequence. Where a tokenizer
+pads on the left, which shifts the positions of some models, only sequences of equal length share a batch.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._progress import Report, stages
-from .._types import Array, Ids, Tokens
-from .transformer_inputs import HIDDEN, Frame, batches
+from .._types import Array, Ids, Span, Tokens
+
+#: An id for a token that is hidden: the pad token stands in its place, and attention passes it over.
+HIDDEN = -1
+# Texts of which a tokenizer makes at least one token.
+PROBES = ("the", "a film", "0", ".")
+# Tokenizers without a limit of their own say 10^30.
+NO_LIMIT = 10**9
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
+
+
+class Reading(NamedTuple):
+    """A text as tokens: ids (n,), character spans, and the number of each token's word; None where unknown."""
+
+    ids: Ids
+    spans: tuple[Span, ...] | None
+    words: Ids | None
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The special tokens around a text, and the token types that the tokenizer gives out.
+
+    Attributes
+    ----------
+    prefix, suffix : ids before and after the text
+    types : token types of prefix, text and suffix; None where the tokenizer has none
+
+    Examples
+    --------
+    >>> Frame((101,), (102,)).around(np.array([7, 8]))
+    array([101,   7,   8, 102])
+    """
+
+    prefix: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+    types: tuple[tuple[int, ...], int, tuple[int, ...]] | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of special tokens."""
+        return len(self.prefix) + len(self.suffix)
+
+    def around(self, ids: Ids) -> Ids:
+        """The ids with the special tokens around them."""
+        return np.concatenate([self.prefix, ids, self.suffix]).astype(np.intp)
+
+    def token_types(self, n: int) -> Ids | None:
+        """Token types of a text of n tokens in its frame."""
+        if self.types is None:
+            return None
+        before, own, after = self.types
+        return np.concatenate([before, np.full(n, own), after]).astype(np.intp)
+
+
+def frame_of(tokenizer: Any) -> Frame:
+    """The frame that a tokenizer puts around a text."""
+    for probe in PROBES:
+        body = list(tokenizer(probe, add_special_tokens=False)["input_ids"])
+        whole = tokenizer(probe)
+        ids, types = list(whole["input_ids"]), whole.get("token_type_ids")
+        for start in range(len(ids) - len(body) + 1 if body else 0):
+            end = start + len(body)
+            if ids[start:end] == body:
+                parts = None if types is None else (tuple(types[:start]), int(types[start]), tuple(types[end:]))
+                return Frame(tuple(ids[:start]), tuple(ids[end:]), parts)
+    raise ValueError(
+        f"tokenizer: expected one whose special tokens stand around the text, got {type(tokenizer).__name__}, whose "
+        "encodings with and without them do not fit together"
+    )
+
+
+def read_tokens(tokenizer: Any, text: str) -> Reading:
+    """The tokens of a text without special tokens; spans and words where the tokenizer knows them."""
+    fast = bool(getattr(tokenizer, "is_fast", False))
+    options = {"return_offsets_mapping": True} if fast else {}
+    found = tokenizer(text, add_special_tokens=False, truncation=False, verbose=False, **options)
+    ids = np.asarray(found["input_ids"], dtype=np.intp).reshape(-1)
+    if not fast:
+        return Reading(ids, None, None)
+    return Reading(ids, _spans(text, found["offset_mapping"]), _words(found.word_ids(), ids.size))
+
+
+def _spans(text: str, offsets: Sequence[Span]) -> tuple[Span, ...]:
+    """Spans without white space at their ends; tokens that share a character (bytes of an emoji) never overlap."""
+    spans, last = [], 0
+    for start, end in offsets:
+        start = max(int(start), last)
+        end = max(int(end), start)
+        piece = text[start:end]
+        start += len(piece) - len(piece.lstrip())
+        end = max(start, end - (len(piece) - len(piece.rstrip()))) if piece.strip() else start
+        spans.append((start, end))
+        last = end
+    return tuple(spans)
+
+
+def _words(words: Sequence[int | None], n: int) -> Ids:
+    """Words numbered by first appearance; a token of no word (a special one in the text) is a word of its own."""
+    numbers = np.empty(n, dtype=np.intp)
+    seen: dict[Any, int] = {}
+    for i, word in enumerate(words):
+        numbers[i] = seen.setdefault(("alone", i) if word is None else word, len(seen))
+    return numbers
+
+
+def room(model: Any, tokenizer: Any, frame: Frame, max_length: int | None = None) -> int:
+    """Tokens of a text that the model reads, without special tokens."""
+    limits = [limit for limit in (max_length, getattr(tokenizer, "model_max_length", None)) if limit]
+    for name in ("max_position_embeddings", "n_positions"):
+        positions = getattr(model.config, name, None)
+        if isinstance(positions, int) and positions > 0:
+            limits.append(positions - _first_position(model))
+    most = min((limit for limit in limits if limit < NO_LIMIT), default=NO_LIMIT)
+    if most - frame.size < 1:
+        raise ValueError(f"max_length: expected more than the {frame.size} special tokens, got {most}")
+    return int(most) - frame.size
+
+
+def _first_position(model: Any) -> int:
+    """Number of the first position: RoBERTa and its kin count from behind the pad token's id."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings"):
+            padding = getattr(module, "padding_idx", None)
+            return 0 if padding is None else int(padding) + 1
+    return 0
+
+
+def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
+    """Rows in batches of similar length, the longest first; of equal length where the model cannot be padded.
+
+    >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=True)]
+    [[1, 3], [0, 2]]
+    >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=False)]
+    [[1], [3], [0, 2]]
+    """
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < order.size:
+        stop = min(start + batch_size, order.size)
+        if not pads:
+            same = lengths[order[start:stop]] == lengths[order[start]]
+            stop = start + int(same.sum())
+        yield order[start:stop]
+        start = stop
 
 
 def require_torch() -> Any:
@@ -143,3 +296,93 @@ def _inputs(torch: Any, frame: Frame, rows: Sequence[Ids], pad: int, device: Any
 
 def _device(model: Any) -> Any:
     return next(iter(model.parameters())).device
+
+
+def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """The sequence classifier and the tokenizer of a folder, as `save_pretrained` writes them.
+
+    Nothing is downloaded, no Python file of the folder is run, and only weights in safetensors are read, because a
+    pickle can run anything.
+
+    Parameters
+    ----------
+    folder : with config.json, model.safetensors and the files of the tokenizer
+
+    Returns
+    -------
+    model, in evaluation mode, and tokenizer
+    """
+    path = Path(folder)
+    _check_folder(path)
+    require_torch()
+    try:
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    except ImportError as error:
+        raise ImportError(
+            f"a folder of a transformer needs the package transformers ({error}): "
+            "pip install 'attn-closed-form[transformers]'"
+        ) from None
+    options = {"local_files_only": True, "trust_remote_code": False}
+    with _quiet():
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(path, **options)
+        except Exception as error:
+            raise ValueError(f"{path}: the tokenizer does not load: {_first_line(error)}") from None
+        try:
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                path, use_safetensors=True, output_loading_info=True, **options
+            )
+        except Exception as error:
+            raise ValueError(f"{path}: the model does not load: {_first_line(error)}") from None
+    missing = sorted(info["missing_keys"])
+    if missing:
+        raise ValueError(
+            f"{path}: expected a model with a trained classification head, but its file has no {', '.join(missing[:4])}"
+        )
+    return model.eval(), tokenizer
+
+
+def _check_folder(path: Path) -> None:
+    if not path.is_dir():
+        raise ValueError(
+            f"{path}: expected a folder with config.json, model.safetensors and a tokenizer; no such folder"
+        )
+    if not (path / "config.json").is_file():
+        raise ValueError(f"{path}: expected a folder in the layout of Hugging Face, got one without config.json")
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path / 'config.json'}: expected JSON ({error})") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path / 'config.json'}: expected a JSON object, got {type(config).__name__}")
+    if config.get("auto_map"):
+        raise ValueError(f"{path}: asks to run Python code of its own (auto_map in config.json), which is refused")
+    if not any((path / name).is_file() for name in WEIGHTS):
+        pickled = [name for name in PICKLES if (path / name).is_file()]
+        hint = f", got {pickled[0]}: a pickle can run anything; save it with save_pretrained" if pickled else ""
+        raise ValueError(f"{path}: expected weights as model.safetensors{hint}")
+    if not any((path / name).is_file() for name in TOKENIZER):
+        raise ValueError(
+            f"{path}: expected the files of a tokenizer beside the model, such as tokenizer.json; got none"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No bars and no load reports of the package: what matters is checked and said by us."""
+    from transformers.utils import logging as theirs
+
+    level = theirs.get_verbosity()
+    bars = theirs.is_progress_bar_enabled()
+    theirs.set_verbosity(logging.CRITICAL)
+    theirs.disable_progress_bar()
+    try:
+        yield
+    finally:
+        theirs.set_verbosity(level)
+        if bars:
+            theirs.enable_progress_bar()

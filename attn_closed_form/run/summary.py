@@ -1,8 +1,8 @@
 """The words that matter most over a corpus, for each explained output: totals and means of a method's scores.
 
 Reads the parts one at a time; memory grows with the number of different words alone. A positive total says that a word
-speaks for the output in the documents where that output is explained: the predicted class, unless the run was told
-otherwise; for a model with one logit, always the class that the logit speaks for.
+supports the output in the documents where that output is explained: the predicted class, unless the run was given an
+output.
 """
 
 from __future__ import annotations

@@ -41,10 +41,11 @@ def test_rows_are_explain_itself(source, tmp_path):
         assert row["shapley"] == first.scores.tolist()
         assert row["alpha-mean"] == expected["alpha-mean"].scores.tolist()
         assert (row["shapley_base"], row["shapley_error"]) == (first.base_value, first.error)
-        assert row["alpha-avg_error"] is None
+        assert row["alpha-mean_error"] is None
         assert (row["prediction"], row["unseen"], row["error"]) == (first.prediction, 0, None)
-        assert row["output"] == "positive"
-        assert row["probability"] == row["probability_positive"] == expected.probabilities["positive"]
+        assert row["output"] == expected.output == model.predict([text])[0]
+        assert row["probability"] == expected.probabilities[expected.output] >= 0.5
+        assert row["probability_positive"] == expected.probabilities["positive"]
         assert row["probability_negative"] == expected.probabilities["negative"]
         assert {"row": row["row"], "id": row["id"], **explain_row(task, text)} == row
 

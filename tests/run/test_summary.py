@@ -39,8 +39,10 @@ def test_the_commands(tmp_path, capsys):
     assert main(["corpus", "summary", out, "--json", "--top", "5", "--plot", str(figure)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["rows"], found["of"], found["failed"]) == (21, 21, 1)
-    (only,) = found["outputs"]
-    assert (only["output"], only["documents"], len(only["words"])) == ("positive", 20, 5)
+    assert {each["output"] for each in found["outputs"]} == {"negative", "positive"}
+    assert sum(each["documents"] for each in found["outputs"]) == 20
+    only = found["outputs"][0]
+    assert len(only["words"]) == 5
     assert figure.stat().st_size > 1000
     assert main(["corpus", "summary", out]) == 0
     printed = capsys.readouterr().out
@@ -49,7 +51,7 @@ def test_the_commands(tmp_path, capsys):
     assert "expected the parts" in capsys.readouterr().err
     assert main(["corpus", "run", str(tmp_path / "nothing"), out]) == 1
     assert main(["corpus", "summary", out, "--output", "purple"]) == 1
-    assert "expected one of positive, got 'purple'" in capsys.readouterr().err
+    assert "got 'purple'" in capsys.readouterr().err
 
 
 def test_all_rows_bad_is_status_1(tmp_path, capsys):
