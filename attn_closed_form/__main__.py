@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from .cli.main import main, piped
+from .cli.main import main, piped, program
 from .explanations.explanation import Explanation
 from .files.open_model import load_demo_model
 from .show.terminal import answer, use_color
@@ -48,7 +48,7 @@ def demo() -> int:
     print(answer(found, columns, use_color(sys.stdout)))
     gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()
     print(f"\nExact Shapley values: against all {2 ** len(shapley.labels):,} coalitions, largest difference {gap:.1e}.")
-    print('next: attn-closed-form explain "your own text" --compare --html report.html')
+    print(f'next: {program()} explain "your own text" --compare --html report.html')
     return 0
 
 

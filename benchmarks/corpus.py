@@ -1,19 +1,31 @@
-"""A whole corpus: exact Shapley values of the IMDB test reviews by `corpus run`, against official lime.
+"""Many inputs: the rate of `corpus run` against official lime, its faults in seconds, and a Dask cluster.
 
-Documents per second with one and with two worker processes, the memory of all processes together, and lime's rate at
-its default 5,000 samples in the same run, with the model's own prediction as classifier. Times include the start of
-the workers and the writing of the files. `python -m benchmarks.corpus --data aclImdb_v1.tar.gz`.
+    python -m benchmarks.corpus --data aclImdb_v1.tar.gz   # IMDB's test reviews, one and two workers, against lime
+    python -m benchmarks.corpus --faults                   # kills and signals at a run of 3,000 short texts
+    python -m benchmarks.corpus --cluster 1000000          # as many short texts on a scheduler with two workers
+
+**Rate.** Documents per second with one and with two workers, the memory of all processes together, and lime's rate at
+its default 5,000 samples in the same run, with the model's own prediction as classifier. Times include the start of the
+workers and the writing of the files. **Faults** (the table of docs/corpus.md). Seconds from the signal until the main
+process is gone and until its last worker is; after the same command was given again, rows that are lost or doubled.
+**Cluster.** Texts per second, memory of scheduler and client, processor time of the workers per text, the overhead of a
+part, and what a billion texts would cost by these numbers.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,18 +33,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import TruncationWarning, load_demo_model, predict_many
-from attn_closed_form.run.mappers import Processes
-from attn_closed_form.run.plan import planned
+from attn_closed_form.run.plan import planned, size_of_parts
 from attn_closed_form.run.reporter import Meter, reported
-from attn_closed_form.run.run import run
+from attn_closed_form.run.runner import THREADS, Progress, run
 from attn_closed_form.run.task import Task
 from jax_model.training.imdb import load_imdb
 
 from .harness import Bar, report
-from .processes import children
+from .processes import children, command_line, processor_seconds
 
-WORKERS = (1, 2)
+SEED = 0
+WORKERS = 2
 LIME_DOCUMENTS = 8
+FAULT_TEXTS, FAULT_PART_ROWS = 3_000, 25
+BILLION = 10**9
 
 
 class Memory(threading.Thread):
@@ -66,22 +80,34 @@ def _resident(pid: int) -> float:
         return 0.0
 
 
-class Run(NamedTuple):
-    """One run over the corpus: seconds, rows with an error, memory of all processes and of the largest, in MB."""
+class Measured(NamedTuple):
+    """One run: seconds, parts, the last progress, memory of all processes and of the largest, in MB."""
 
     seconds: float
-    failed: int
+    parts: int
+    progress: Progress
     total: float
     largest: float
 
 
-def explain_all(source: Path, folder: Path, workers: int) -> Run:
-    task = Task(methods=("shapley",))
+def explain_all(source: Path, folder: Path, workers: int | None = None, cluster: str | None = None) -> Measured:
+    task = Task()
     start = time.perf_counter()
-    with Memory() as memory, planned(source, folder, task, workers=workers) as made, reported(Meter(made.rows)) as show:
-        for last in run(task, made.missing, Processes(workers)):
+    with (
+        Memory(alone=cluster is not None) as memory,
+        planned(source, folder, task, workers=workers) as plan,
+        reported(Meter(plan.rows)) as show,
+    ):
+        for last in run(task, plan.missing, workers or 1, cluster):
             show(last)
-    return Run(time.perf_counter() - start, last.failed, memory.total, memory.largest)
+    return Measured(time.perf_counter() - start, len(plan.missing), last, memory.total, memory.largest)
+
+
+def bytes_of(folder: Path) -> int:
+    return sum(part.stat().st_size for part in folder.iterdir())
+
+
+# Rate
 
 
 def lime_rate(texts: list[str]) -> float:
@@ -103,51 +129,218 @@ def lime_rate(texts: list[str]) -> float:
     return len(texts) / (time.perf_counter() - start)
 
 
-def main(argv: list[str] | None = None) -> int:
+def measure_rate(folder: Path, data: str, quick: bool) -> bool:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.corpus", description=__doc__)
-    parser.add_argument("--data", required=True, metavar="PATH", help="aclImdb_v1.tar.gz")
-    parser.add_argument("--quick", action="store_true", help="1,000 reviews instead of 25,000")
-    args = parser.parse_args(argv)
     warnings.simplefilter("ignore", TruncationWarning)
-    texts = load_imdb(args.data, "test").texts
-    texts = texts[::25] if args.quick else texts
+    texts = load_imdb(data, "test").texts[:: 25 if quick else 1]
     few = texts[:: len(texts) // LIME_DOCUMENTS][:LIME_DOCUMENTS]
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "reviews.parquet"
-        pq.write_table(pa.table({"text": texts}), source, row_group_size=2000)
-        runs = {workers: explain_all(source, Path(folder) / f"out{workers}", workers) for workers in WORKERS}
-        size = sum(part.stat().st_size for part in (Path(folder) / "out2").iterdir())
-    rates = {workers: len(texts) / found.seconds for workers, found in runs.items()}
+    source = folder / "reviews.parquet"
+    pq.write_table(pa.table({"text": texts}), source, row_group_size=2000)
+    runs = {workers: explain_all(source, folder / f"out{workers}", workers) for workers in (1, WORKERS)}
+    rates = {workers: len(texts) / measured.seconds for workers, measured in runs.items()}
     peer = lime_rate(few)
     rows: list[dict[str, Any]] = [
         {
             "method": f"exact Shapley (ours), workers: {workers}",
             "documents": len(texts),
-            "seconds": found.seconds,
+            "seconds": measured.seconds,
             "documents/s": rates[workers],
-            "MB in all": found.total,
+            "MB in all": measured.total,
         }
-        for workers, found in runs.items()
+        for workers, measured in runs.items()
     ]
     rows.append(
         {"method": "lime, 5000 samples", "documents": len(few), "seconds": len(few) / peer, "documents/s": peer}
     )
+    failed = sum(measured.progress.failed for measured in runs.values())
     bars = [
         Bar("documents per second, two workers", rates[2], ">=", 500.0),
         Bar("time with one worker over time with two", runs[1].seconds / runs[2].seconds, ">=", 1.7),
         Bar("times lime's rate", rates[2] / peer, ">=", 100.0),
         Bar("peak memory of all processes together, MB", runs[2].total, "<=", 1024.0),
-        Bar("rows with an error", float(runs[1].failed + runs[2].failed), "<=", 0.0),
+        Bar("rows with an error", float(failed), "<=", 0.0),
     ]
     settings = {
         "players": "words",
         "largest process, MB": round(runs[2].largest),
-        "output, bytes per document": round(size / len(texts)),
+        "output, bytes per document": round(bytes_of(folder / "out2") / len(texts)),
     }
-    return 0 if report("corpus", rows, seed=0, settings=settings, bars=bars) else 1
+    return report("corpus", rows, seed=SEED, settings=settings, bars=bars)
+
+
+# Short texts, and a cluster of this machine
+
+
+def write_texts(path: Path, count: int) -> Path:
+    """Random texts of 5 to 20 words of the shipped model's vocabulary."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(SEED)
+    words = np.array(load_demo_model().vocabulary[2:], dtype=object)
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
+    with pq.ParquetWriter(path, schema) as writer:
+        for first in range(0, count, 10_000):
+            ids = range(first, min(first + 10_000, count))
+            texts = [" ".join(words[rng.integers(len(words), size=rng.integers(5, 21))]) for _ in ids]
+            writer.write_table(pa.table({"id": ids, "text": texts}, schema=schema))
+    return path
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
+    """Address of a scheduler with WORKERS workers, and the process ids of all, the scheduler's first."""
+    info = folder / "scheduler.json"
+    environment = os.environ | dict.fromkeys(THREADS, "1")
+    log = (folder / "dask.log").open("wb")
+
+    def start(name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.{name}", *arguments]
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    loopback = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(info)]
+    processes = [start("dask_scheduler", *loopback)]
+    try:
+        while not (info.exists() and info.read_text()):
+            time.sleep(0.05)
+        options = ["--scheduler-file", str(info), "--no-nanny", "--nthreads", "1", "--no-dashboard"]
+        processes += [start("dask_worker", *options) for _ in range(WORKERS)]
+        yield json.loads(info.read_text())["address"], [process.pid for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        log.close()
+
+
+def measure_cluster(folder: Path, texts: int) -> bool:
+    from distributed import Client, wait
+
+    source = write_texts(folder / "in.parquet", texts)
+    with cluster(folder) as (address, (scheduler, *workers)):
+        before = [processor_seconds(pid) for pid in (scheduler, *workers)]
+        with Memory(scheduler) as memory:
+            measured = explain_all(source, folder / "out", cluster=address)
+        busy, *works = np.subtract([processor_seconds(pid) for pid in (scheduler, *workers)], before)
+        with Client(address, set_as_default=False) as client:
+            start = time.perf_counter()
+            wait(client.map(abs, range(measured.parts), pure=False))
+            overhead = (time.perf_counter() - start) / measured.parts
+    size = bytes_of(folder / "out") / texts
+    core_hours = BILLION * float(sum(works)) / texts / 3600
+    billion_parts = -(-BILLION // size_of_parts(BILLION, None))
+    rows: list[dict[str, Any]] = [
+        {"what": "texts per second", "value": texts / measured.seconds},
+        {"what": "parts", "value": measured.parts},
+        {"what": "seconds per part", "value": measured.seconds / measured.parts},
+        {"what": "overhead per part, seconds", "value": overhead},
+        {"what": "processor seconds of the scheduler per part", "value": busy / measured.parts},
+        {"what": "memory of the scheduler, MB", "value": memory.total},
+        {"what": "memory of the client, MB", "value": measured.total},
+        {"what": "bytes of output per text", "value": size},
+        {"what": "processor seconds of the workers per text", "value": float(sum(works)) / texts},
+        {"what": "a billion: core hours", "value": core_hours},
+        {"what": "a billion: hours with 1,000 cores", "value": core_hours / 1000},
+        {"what": "a billion: parts", "value": billion_parts},
+        {"what": "a billion: minutes of the scheduler", "value": billion_parts * overhead / 60},
+        {"what": "a billion: GB of output", "value": BILLION * size / 1e9},
+    ]
+    bars = [
+        Bar("rows with an error", float(measured.progress.failed), "<=", 0.0),
+        Bar("rows that are missing", float(texts - measured.progress.rows), "<=", 0.0),
+    ]
+    settings = {"texts": texts, "workers": WORKERS, "words per text": "5 to 20"}
+    return report("corpus_cluster", rows, seed=SEED, settings=settings, bars=bars)
+
+
+# Faults
+
+
+class Started:
+    """`corpus run` in a process of its own."""
+
+    def __init__(self, source: Path, out: Path, *options: str) -> None:
+        self.command = [sys.executable, "-m", "attn_closed_form", "corpus", "run", str(source), str(out)]
+        self.command += ["--part-rows", str(FAULT_PART_ROWS), "--workers", str(WORKERS), "--progress", "none"]
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen([*self.command, *options], start_new_session=True, **quiet)
+        while len(list(out.glob("part-*"))) < 4 and self.process.poll() is None:
+            time.sleep(0.01)
+        titles = ("spawn_main", "dask")  # the second where setproctitle is installed
+        self.workers = [pid for pid in children(self.process.pid) if any(t in command_line(pid) for t in titles)]
+
+    def times(self, fault: Callable[[], Any]) -> tuple[float, float]:
+        """Seconds until the main process and until the last worker is gone."""
+        start = time.perf_counter()
+        fault()
+        self.process.wait()
+        ended = time.perf_counter() - start
+        while any(command_line(pid) for pid in self.workers):
+            time.sleep(0.01)
+        return ended, time.perf_counter() - start
+
+
+def measure_faults(folder: Path) -> bool:
+    import pyarrow.dataset as dataset
+
+    source = write_texts(folder / "in.parquet", FAULT_TEXTS)
+    rows: list[dict[str, Any]] = []
+
+    def measure(case: str, fault: Callable[[Started], Any], *options: str) -> None:
+        out = folder / f"out{len(rows)}"
+        started = Started(source, out, *options)
+        ended, last = started.times(lambda: fault(started))
+        subprocess.run(started.command, check=True, stdout=subprocess.DEVNULL)
+        numbers = dataset.dataset(out).to_table(columns=["row"])["row"].to_pylist()
+        rows.append(
+            {
+                "fault": case,
+                "status": started.process.returncode,
+                "main gone, seconds": ended,
+                "all gone, seconds": last,
+                "rows lost": FAULT_TEXTS - len(set(numbers)),
+                "rows doubled": len(numbers) - len(set(numbers)),
+            }
+        )
+
+    def kill_worker(run: Started) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(run.workers[0], signal.SIGKILL)
+
+    measure("kill -9 of main", lambda run: run.process.kill())
+    measure("TERM", lambda run: run.process.terminate())
+    measure("Ctrl-C", lambda run: os.killpg(run.process.pid, signal.SIGINT))
+    measure("kill -9 of a worker (the run goes on)", kill_worker)
+    with cluster(folder) as (address, pids):
+        measure("kill -9 of the scheduler", lambda _: os.kill(pids[0], signal.SIGKILL), "--cluster", address)
+    ends = [row["all gone, seconds"] for row in rows if "goes on" not in row["fault"]]
+    bars = [
+        Bar("rows lost or doubled", float(sum(row["rows lost"] + row["rows doubled"] for row in rows)), "<=", 0.0),
+        Bar("seconds until a run that was stopped has gone with its workers", max(ends), "<=", 5.0),
+        Bar("seconds after TERM or Ctrl-C", max(row["all gone, seconds"] for row in rows[1:3]), "<=", 2.0),
+    ]
+    settings = {"texts": FAULT_TEXTS, "rows per part": FAULT_PART_ROWS, "workers": WORKERS}
+    return report("corpus_faults", rows, seed=SEED, settings=settings, bars=bars)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    question = parser.add_mutually_exclusive_group(required=True)
+    question.add_argument("--data", metavar="PATH", help="the rate on the reviews of aclImdb_v1.tar.gz")
+    question.add_argument("--faults", action="store_true", help="kills and signals")
+    question.add_argument("--cluster", type=int, metavar="N", help="N short texts on a cluster")
+    parser.add_argument("--quick", action="store_true", help="with --data: 1,000 reviews instead of 25,000")
+    args = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as name:
+        if args.data:
+            met = measure_rate(Path(name), args.data, args.quick)
+        else:
+            met = measure_faults(Path(name)) if args.faults else measure_cluster(Path(name), args.cluster)
+    return 0 if met else 1
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@
 - `transformers/` has small transformers with gradients and LRP, for comparison.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from .witness.model import attention_matrices, embed, forward, forward_batch, from_embeddings
-from .witness.params import Params, params_from_weights, weights_from_params
 
 if TYPE_CHECKING:
     from .training.estimators import AttentionBagClassifier, AttentionTextClassifier
+    from .witness.model import attention_matrices, embed, forward, forward_batch, from_embeddings
+    from .witness.params import Params, params_from_weights, weights_from_params
 
 __all__ = [
     "AttentionBagClassifier",
@@ -30,16 +30,19 @@ __all__ = [
     "params_from_weights",
     "weights_from_params",
 ]
+MODULES = {
+    ".training.estimators": ("AttentionBagClassifier", "AttentionTextClassifier"),
+    ".witness.model": ("attention_matrices", "embed", "forward", "forward_batch", "from_embeddings"),
+    ".witness.params": ("Params", "params_from_weights", "weights_from_params"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The estimators on first use: they need scikit-learn and optax, and the witness needs neither."""
-    if name not in ("AttentionBagClassifier", "AttentionTextClassifier"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        from .training import estimators
-    except ImportError as error:
-        raise ImportError(
-            f"{name} needs scikit-learn and optax ({error}): pip install 'attn-closed-form[train]'"
-        ) from None
-    return getattr(estimators, name)
+    """A public name on first use, so that the settings of the trainer can be listed without JAX."""
+    for module, names in MODULES.items():
+        if name in names:
+            try:
+                return getattr(import_module(module, __name__), name)
+            except ImportError as error:
+                raise ImportError(f"{name} needs more packages ({error}): pip install '.[train]'") from None
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

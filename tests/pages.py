@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL
 INDENTED = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
 LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 PROGRAMS = (PROG, "make", "pip", "python", "python3")
-HANDED_ON = {"train", "check"}  # their options belong to other parsers
+HANDED_ON = {"check"}  # its options belong to another parser
 
 
 def name_of(path):
@@ -89,7 +89,7 @@ def problem(words):
             words = words[: words.index(arrow)]
     if words[:1] == [PROG]:
         try:
-            _, rest = make_parser().parse_known_args(words[1:])
+            _, rest = make_parser(words[1]).parse_known_args(words[1:])
         except SystemExit as stop:
             return f"status {stop.code}" if stop.code else None
         return f"unknown {rest}" if rest and words[1] not in HANDED_ON else None

@@ -1,8 +1,19 @@
-"""The subcommands of `attn-closed-form`: a module each, with `add_parser(subparsers)`.
+"""The commands of `attn-closed-form`.
 
-`add_parser` sets the default `run`, a function from the parsed arguments to an exit status. A command that hands the
-rest of its line to another program's parser also sets `takes_rest=True` and finds it in `args.rest`. To add a command,
-write its module and name it in COMMANDS.
+A command NAME is a function `add_NAME(parser)` in a module of this folder: it adds the options, and sets the default
+`run`, a function from the parsed arguments to an exit status. Only the module of the command that is called is
+imported. To add a command, write its function and name it in COMMANDS.
 """
 
-COMMANDS = ("explain", "bag", "transformer", "corpus", "serve", "methods", "model", "train", "check")
+#: Name of each command: its module, and the line about it in `attn-closed-form --help`.
+COMMANDS = {
+    "explain": ("explain", "explain the prediction for a text"),
+    "bag": ("bag", "explain a bag (such as a slide) of an attention-pooling network"),
+    "transformer": ("explain", "explain a transformer of a local folder"),
+    "corpus": ("corpus", "explain every row of a table; summarize the result"),
+    "serve": ("serve", "a local page that explains as you type"),
+    "methods": ("about", "list the explanation methods"),
+    "model": ("about", "what a model file holds: classes, sizes, scores"),
+    "train": ("train", "train a model on your own texts (needs the extra `train`)"),
+    "check": ("about", "check the papers' claims by brute force"),
+}

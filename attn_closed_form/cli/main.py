@@ -1,7 +1,7 @@
 """The command line, `attn-closed-form`: parse, run one command of this folder, and fail as Unix tools do.
 
-Exit status: 0 done; 1 could not be done (one line on standard error says why); 2 wrong usage; 130 interrupted; 141 the
-reader of the pipe has gone. Results go to standard output, everything else to standard error.
+Exit status: 0 done; 1 could not be done (one line on standard error gives the reason); 2 wrong usage; 130 interrupted;
+141 the reader of the pipe has gone. Results go to standard output, everything else to standard error.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
@@ -25,10 +27,8 @@ examples:
   {PROG} explain review.txt --html report.html
   {PROG} methods
 
-`{PROG} COMMAND --help` says more about each command.
+`{PROG} COMMAND --help` describes each command.
 """
-
-
 WELCOME = f"""\
 {PROG} explains models that pool with a softmax, exactly:
   {PROG} explain "A slow start, but a wonderful film."      # or a file, or - for standard input
@@ -42,22 +42,21 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and where to read more."""
+        """Report what is wrong, and where the help is."""
         self.exit(2, f"{self.prog}: error: {visible(message)} (see {self.prog} --help)\n")
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
-    parser = Parser(
-        prog=PROG,
-        description="Exact explanations of softmax-attention classifiers: no sampling, no autodiff.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def make_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands; only `command` has its options, so that the other modules are not imported."""
+    style = argparse.RawDescriptionHelpFormatter
+    description = "Exact explanations of softmax-attention classifiers: no sampling, no autodiff."
+    parser = Parser(prog=PROG, description=description, epilog=EXAMPLES, formatter_class=style)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        importlib.import_module(f".{name}", __package__).add_parser(subparsers)
+    for name, (module, line) in COMMANDS.items():
+        added = subparsers.add_parser(name, help=line, formatter_class=style)
+        if name == command:
+            getattr(importlib.import_module(f".{module}", __package__), f"add_{name}")(added)
     return parser
 
 
@@ -65,20 +64,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status.
 
     >>> main(["methods"])  # doctest: +ELLIPSIS
-    alpha-mean (alpha-avg)    α-avg             closed form attention, mean over heads ...
+    alpha-mean ...
     0
     """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal without α shows ? rather than fails
+        if hasattr(stream, "reconfigure"):  # a terminal without α shows ? instead of failing
             stream.reconfigure(errors="replace")
-    if not (sys.argv[1:] if argv is None else argv):
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words:
         print(WELCOME, end="")
         return 0
-    parser = make_parser()
-    args, rest = parser.parse_known_args(argv)
-    if rest and not getattr(args, "takes_rest", False):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    args.rest = rest
+    parser = make_parser(words[0])
+    args, args_left = parser.parse_known_args(words)
+    if args_left and not getattr(args, "passes_on", False):
+        parser.error(f"unrecognized arguments: {' '.join(args_left)}")
+    args.passed_on = args_left
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
@@ -103,6 +103,16 @@ def piped(run: Callable[[], int]) -> int:
         # Python flushes standard output once more at exit, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def program() -> str:
+    """How the user can call this program from the current folder: its name on the PATH, its file, or a module."""
+    if shutil.which(PROG):
+        return PROG
+    script = Path(sys.executable).with_name(PROG)
+    if not script.exists():
+        return "python -m attn_closed_form"
+    return str(script.relative_to(Path.cwd())) if script.is_relative_to(Path.cwd()) else str(script)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

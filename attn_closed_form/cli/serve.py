@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from .source import add_model_option
+from .options import add_model_option
 
 TOKEN = "ATTN_CLOSED_FORM_TOKEN"
 EXAMPLES = f"""\
@@ -21,15 +21,10 @@ The page is for this machine alone unless --host makes it reachable, which needs
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "serve",
-        help="a local page that explains as you type",
-        description="Serve a page, and its JSON API, that explains a text at every keystroke.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_serve(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `serve`."""
+    parser.description = "Serve a page, and its JSON API, that explains a text at every keystroke."
+    parser.epilog = EXAMPLES
     add_model_option(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=_number(0, 65535), default=8000, help="port, 0 for any free one (default: 8000)")

@@ -1,28 +1,99 @@
-"""`attn-closed-form train`: hands its line to the trainer (`jax_model/training/command.py`), which needs JAX."""
+"""`attn-closed-form train`: the options of the trainer, which can be listed without JAX; `jax_model` then trains."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-from typing import Any
+import sys
+from pathlib import Path
+
+DESCRIPTION = """\
+Train a classifier on texts with labels and write it to one file, which explain, corpus, serve and model read.
+Part of the texts is held out: training stops when it no longer gets better on them, the best weights are kept, and
+the scores that are printed are those on them."""
+EXAMPLES = """\
+examples:
+  attn-closed-form train reviews.csv --out model.npz
+  attn-closed-form train tickets.parquet --text-column body --label-column team --class-weight balanced --out model.npz
+  attn-closed-form train news/ --out model.npz          # a folder with train.csv and test.csv
+  attn-closed-form train aclImdb_v1.tar.gz --out model.npz
+
+An interrupted run resumes with --resume, to the same model to the bit.
+"""
+#: Settings whose names are the papers' letters, and the options for them.
+WORDS = {
+    "T_max": "max-length",
+    "D": "vocabulary-size",
+    "d_e": "embedding-size",
+    "K": "heads",
+    "d_att": "key-size",
+    "d_out": "value-size",
+    "scale": "embedding-scale",
+    "ema": "average-decay",
+}
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command. Its options are the trainer's own, so JAX is imported only when they are needed."""
-    parser = subparsers.add_parser(
-        "train", help="train a model on your own texts (needs the `train` extra)", add_help=False
+def add_train(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `train`; the settings are the fields of the trainer's `Config`."""
+    config = importlib.import_module("jax_model.training.config")
+    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="CSV, TSV, Parquet, JSON Lines or fastText lines, gzipped or not; a folder with a train file (and a valid "
+        "and a test file) of these; or aclImdb_v1.tar.gz",
     )
-    parser.set_defaults(run=run, takes_rest=True)
+    parser.add_argument("--out", required=True, metavar="FILE", help="model file to write, .npz or .safetensors")
+    parser.add_argument("--text-column", default="text", metavar="NAME", help="column of the texts (default: text)")
+    parser.add_argument("--label-column", default="label", metavar="NAME", help="column of the labels (default: label)")
+    parser.add_argument("--valid", metavar="FILE", help="a table to hold out, instead of a share of DATA")
+    parser.add_argument("--metrics", metavar="FILE", help="also write scores, settings and every epoch as JSON")
+    group = parser.add_argument_group("the run")
+    group.add_argument("--resume", action="store_true", help="resume from the checkpoint of an interrupted run")
+    group.add_argument("--checkpoint", metavar="FILE", help="state of the run (default: beside --out, .checkpoint)")
+    group.add_argument("--checkpoint-steps", type=int, metavar="N", help="also write it every N steps of an epoch")
+    group.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="default: what JAX finds")
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="several hosts: where process 0 listens")
+    group.add_argument("--processes", type=int, metavar="N", help="several hosts: how many processes")
+    group.add_argument("--process-id", type=int, metavar="I", help="several hosts: which one this is, from 0")
+    settings = parser.add_argument_group(
+        "settings", "Defaults are for a table; for IMDB's archive they are those of the shipped model (MODEL_CARD.md)."
+    )
+    for name, field in config.Config.__dataclass_fields__.items():
+        default = config.SETTLED_BY_TEXTS.get(name, config.AUTOMATIC.get(name, field.default))
+        settings.add_argument(
+            option(name),
+            dest=name,
+            type=type(field.default),
+            choices=config.CHOICES.get(name),
+            metavar=None if name in config.CHOICES else "X",
+            help=f"{field.metadata['help']} (default: {default})",
+        )
+    parser.set_defaults(run=run)
+
+
+def option(setting: str) -> str:
+    """The option for a setting of the trainer.
+
+    >>> option("K"), option("batch_size")
+    ('--heads', '--batch-size')
+    """
+    return "--" + WORDS.get(setting, setting.replace("_", "-"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Parse the rest of the line as the trainer does, and train."""
-    from .main import Parser
-
+    """Train."""
     try:
         trainer = importlib.import_module("jax_model.training.command")
     except ImportError as error:
-        raise ImportError(f"training needs JAX ({error}): pip install 'attn-closed-form[train]'") from None
-    parser = Parser(prog="attn-closed-form train")
-    trainer.add_arguments(parser)
-    return int(trainer.run(parser.parse_args(args.rest)))
+        raise ImportError(f"training needs JAX and optax ({error}): pip install '.[train]'") from None
+    try:
+        return int(trainer.run(args))
+    except ValueError as error:  # of a setting: its option is what the user knows
+        setting, colon, rest = str(error).partition(":")
+        raise ValueError(f"{option(setting)}{colon}{rest}" if setting in WORDS else str(error)) from None
+    except KeyboardInterrupt:
+        checkpoint = Path(args.checkpoint) if args.checkpoint else Path(args.out).with_suffix(".checkpoint")
+        advice = "the same command with --resume goes on" if checkpoint.exists() else "there is no checkpoint yet"
+        print(f"stopped: {advice}", file=sys.stderr)
+        return 130

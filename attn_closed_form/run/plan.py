@@ -1,37 +1,110 @@
-"""The folder of a run: what was asked, what is done, what is left; one run at a time.
+"""The folder of a run: its inputs, its parts, what is done and what is left; one run at a time.
 
-`_corpus.parquet` has no rows, only the schema of the parts, and in its metadata what the run was asked: the contents
-of the inputs and of the model (SHA-256), the options, the version. A folder whose manifest differs from what is asked
-now is refused, because its rows would be a mixture. Being a table without rows, the manifest does not disturb any
-reader of the folder. `_work`, with partial files and copies of inputs, is there only while a run is at work.
+**Inputs** are tables or bags. Workers start in the middle of a table, which Parquet allows and a gzipped CSV file does
+not, so CSV, TSV, JSON Lines and fastText files (`files/tables.py`) are copied once to a Parquet file that lives as long
+as the run. In a folder of bags, every bag is an input of one row, its name, in the column `path`.
+
+**Parts** are some rows of one input that become one Parquet file, `part-000000.parquet`. A part is written in the
+folder `_work` and then renamed, so a file that is in its place is whole, and the next run resumes with the others.
+
+**The manifest**, `_corpus.parquet`, has no rows, only the schema of the parts, and in its metadata the request: the
+contents of inputs and model (SHA-256; for bags, which may be very large, size and time), the options, the version. A
+request that differs is refused, because the rows would be a mixture. Bags are independent of each other, so more bags
+may be added, and those that could not be explained are tried again, repaired or not. Since the manifest is a table
+without rows, it does not disturb any reader of the folder.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..files.atomic import replacing
-from .inputs import describe, fingerprints, input_files, is_parquet, pyarrow, readable
-from .parts import MANIFEST, Part, output_schema, own_columns, source_stamp
-from .task import CorpusError, Task
+from ..files.bags import SUFFIXES as BAG_SUFFIXES
+from ..files.tables import EXPECTED, FORMATS, check_columns, read_rows, table_format
+from .task import RunError, Task, pyarrow, result_columns
 
-WORK = "_work"
+MANIFEST = "_corpus.parquet"
 METADATA = b"attn_closed_form.run"
+WORK = "_work"
+BATCH = 2_000  # rows of a copied table that are in memory
+ROW_GROUP = 1_024  # rows that a worker has in memory
 PART_ROWS = 500  # at most, on one machine: what an interruption costs each worker
 CLUSTER_ROWS = 50_000  # at most, on a cluster: a billion rows are then 20,000 files
 LEAST_ROWS = 20
 CLUSTER_WORKERS = 1_000  # as many should be busy
 
 
+@dataclass(frozen=True)
+class Part:
+    """Rows [start, stop) of one input, and the file that they become.
+
+    Attributes
+    ----------
+    source : the Parquet table that workers read, or a bag
+    folder : where relative paths of bags start from
+    start, stop : its rows
+    first_row : number of `start` in the whole run
+    target, work : the file, and the folder where it is written before it is renamed
+    columns : name in the results -> name in the input, of the user's columns
+    stamp : size and time of the source when the run began
+    refused : rows that are not to be tried, by their number in the part, and why
+    """
+
+    source: str
+    folder: str
+    start: int
+    stop: int
+    first_row: int
+    target: str
+    work: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    stamp: tuple[int, int] = (0, 0)
+    refused: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.stop - self.start
+
+    def read(self, column: str) -> Iterator[Any]:
+        """Arrow tables of at most ROW_GROUP rows, with the column of inputs and the user's columns."""
+        pa = pyarrow()
+        if _is_bag(Path(self.source)):
+            yield pa.table({"path": [Path(self.source).name]})
+            return
+        with _parquet(self.source) as file:
+            names = [name for name in file.schema_arrow.names if name in {column, *self.columns.values()}]
+            groups: list[int] = []
+            before = skip = 0
+            for number in range(file.metadata.num_row_groups):
+                count = file.metadata.row_group(number).num_rows
+                if before < self.stop and before + count > self.start:
+                    skip = skip if groups else self.start - before
+                    groups.append(number)
+                before += count
+            left = self.rows
+            for batch in file.iter_batches(ROW_GROUP, row_groups=groups, columns=names, use_threads=False):
+                piece = batch.slice(skip, left)
+                skip = max(0, skip - batch.num_rows)
+                left -= piece.num_rows
+                if piece.num_rows:
+                    yield pa.Table.from_batches([piece])
+                if left == 0:
+                    return
+
+
 class Plan(NamedTuple):
-    """The parts of a run: those to do, those that are there; rows of all, rows that are there."""
+    """The parts of a run: those that are missing and those that are done; rows of all parts and of the done ones."""
 
     missing: list[Part]
     done: list[Part]
@@ -55,17 +128,16 @@ def planned(
     ----------
     source : a table (Parquet, CSV, TSV, JSON Lines, fastText), a folder of tables (taken in the order of their
         names), or a folder of bags
-    folder : where the parts go; made if it is not there
+    folder : where the parts go; it is made if necessary
     task : what to compute
-    part_rows : rows per part; None takes what an earlier run had, or what keeps the workers busy
-    workers : number of processes, None for a cluster; only to size the parts
+    part_rows : rows per part; None takes the number of an earlier run, or one that keeps the workers busy
+    workers : number of processes, None for a cluster; it decides the size of the parts
     restart : remove the results of an earlier run first
 
     Raises
     ------
-    FileNotFoundError, CorpusError
-        no such corpus, no such column, a folder that holds the results of something else, or one that another run
-        works in
+    FileNotFoundError, RunError
+        no such input or column, a folder that holds the results of another request, or one that another run works in
     """
     if part_rows is not None and part_rows < 1:
         raise ValueError(f"part_rows: expected a positive number, got {part_rows}")
@@ -73,11 +145,12 @@ def planned(
     folder = Path(folder)
     _check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
+    with _locked(folder):
         work = folder / WORK
         shutil.rmtree(work, ignore_errors=True)
         if restart:
-            _clear(folder)
+            for file in (*folder.glob("part-*.parquet"), folder / MANIFEST):
+                file.unlink(missing_ok=True)
         work.mkdir()
         try:
             yield _plan(files, folder, task, part_rows, workers)
@@ -88,25 +161,20 @@ def planned(
 
 
 def _check_folder(folder: Path) -> None:
-    """Only a folder that is ours, or empty, is touched at all."""
+    """Only a folder that is empty, or that an earlier run made, is touched at all."""
     if folder.exists() and not folder.is_dir():
-        raise CorpusError(f"{folder}: expected a folder for the results, got a file")
+        raise RunError(f"{folder}: expected a folder for the results, got a file")
     names = [path.name for path in folder.iterdir()] if folder.exists() else []
     if MANIFEST not in names and any(name != WORK for name in names):
-        raise CorpusError(f"{folder}: expected a new or empty folder, or one of an earlier run")
-
-
-def _clear(folder: Path) -> None:
-    for file in (*folder.glob("part-*.parquet"), folder / MANIFEST):
-        file.unlink(missing_ok=True)
+        raise RunError(f"{folder}: expected a new or empty folder, or one of an earlier run")
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Lock the folder; the lock goes with the process, however it ends."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock the folder; the system releases the lock when the process ends, even if it is killed."""
     try:
         import fcntl
-    except ImportError:  # not on Windows: two runs at once do the same work twice, and harm nothing
+    except ImportError:  # Windows: two runs at once do the same work twice, which is harmless
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -114,7 +182,7 @@ def _alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CorpusError(f"{folder}: another run is at work in this folder") from None
+            raise RunError(f"{folder}: another run is at work in this folder") from None
         except OSError:  # a file system without locks
             pass
         yield
@@ -122,46 +190,163 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _plan(files: list[Path], folder: Path, task: Task, part_rows: int | None, workers: int | None) -> Plan:
-    asked = _asked(files, task)
-    earlier = read_manifest(folder)
-    if earlier is not None:
-        _compare(folder, earlier, asked, part_rows)
-        manifest = earlier
+# Inputs
+
+
+def input_files(source: str | os.PathLike[str]) -> list[Path]:
+    """The inputs: one file, or the tables of a folder in the order of their names, or its bags."""
+    source = Path(source)
+    if not source.is_dir():
+        if not source.exists():
+            raise FileNotFoundError(f"{source}: no such file or folder; expected {EXPECTED}")
+        return [source]
+    files = sorted(file for file in source.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
+    tables = [file for file in files if Path(file.name.removesuffix(".gz")).suffix.lower() in FORMATS]
+    bags = {file.stem: file for file in reversed(files) if _is_bag(file)}
+    for file in files if not tables else ():
+        if _is_bag(file) and bags[file.stem] != file:
+            raise RunError(f"{source}: expected one file per bag, got {bags[file.stem].name} and {file.name}")
+    if not (tables or bags):
+        kinds = f"tables ({', '.join(FORMATS)}) or bags ({', '.join(BAG_SUFFIXES)})"
+        raise RunError(f"{source}: expected {kinds} in this folder, found none")
+    return tables or sorted(bags.values())
+
+
+def _is_bag(file: Path) -> bool:
+    return file.suffix.lower() in BAG_SUFFIXES
+
+
+def _fingerprint(file: Path) -> dict[str, Any]:
+    """Name and contents of an input."""
+    stat = file.stat()
+    if _is_bag(file):
+        return {"name": file.name, "contents": f"{stat.st_size} bytes, time {stat.st_mtime_ns}"}
+    with file.open("rb") as stream:
+        return {"name": file.name, "contents": hashlib.file_digest(stream, "sha256").hexdigest()}
+
+
+def source_stamp(source: str) -> tuple[int, int]:
+    """Size and time of an input."""
+    stat = os.stat(source)
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _readable(file: Path, number: int, work: Path) -> Path:
+    """The file that workers read: a bag or a Parquet file itself, else its copy in the work folder."""
+    if _is_bag(file) or table_format(file) == "parquet":
+        return file.absolute()
+    return (work / f"input-{number}.parquet").absolute()
+
+
+def _copied(file: Path, number: int, work: Path) -> Path:
+    """The file that workers read, which is there now."""
+    pa = pyarrow()
+    target = _readable(file, number, work)
+    if target.exists():
+        return target
+    schema = _schema_of(file)
+    texts = [column.name for column in schema if column.type == pa.string()]
+    with replacing(target) as partial, pa.parquet.ParquetWriter(partial, schema) as writer:
+        for rows in _batches(file):
+            for row in rows:  # values of mixed columns become text
+                row.update({name: str(row[name]) for name in texts if row.get(name) is not None})
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+    return target
+
+
+def _batches(file: Path) -> Iterator[list[dict[str, Any]]]:
+    rows = read_rows(file)
+    while batch := list(islice(rows, BATCH)):
+        yield batch
+
+
+def _schema_of(file: Path) -> Any:
+    """Strings, unless the format has types: JSON's are those of all lines together, or text where they differ."""
+    pa = pyarrow()
+    types: dict[str, Any] = {}
+    for rows in _batches(file):
+        for name in dict.fromkeys(name for row in rows for name in row):
+            types[name] = _common_type(types.get(name), [row.get(name) for row in rows])
+        if table_format(file) != "jsonl":
+            types = dict.fromkeys(types, pa.string())
+            break
+    if not types:
+        raise RunError(f"{file}: expected at least one row, got none")
+    return pa.schema(list(types.items()))
+
+
+def _common_type(kind: Any, values: list[Any]) -> Any:
+    pa = pyarrow()
+    try:
+        schemas = [pa.schema([("x", each)]) for each in (kind, pa.array(values).type) if each is not None]
+        return pa.unify_schemas(schemas, promote_options="permissive").field("x").type
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.string()
+
+
+def _parquet(file: str | os.PathLike[str]) -> Any:
+    pa = pyarrow()
+    try:
+        return pa.parquet.ParquetFile(file, memory_map=True)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise RunError(f"{file}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
+
+
+def _describe(file: Path, column: str) -> tuple[int, Any]:
+    """Number of rows and schema of an input that workers can read, which must have the column."""
+    if _is_bag(file):
+        rows, schema = 1, pyarrow().schema([("path", pyarrow().string())])
     else:
-        manifest = _begin(files, folder, task, asked, part_rows, workers)
+        with _parquet(file) as table:
+            rows, schema = int(table.metadata.num_rows), table.schema_arrow.remove_metadata()
+    try:
+        check_columns(file, schema.names, [column])
+    except ValueError as error:
+        raise RunError(f"{error}; name it with --column") from None
+    return rows, schema
+
+
+# Requests and manifests
+
+
+def _plan(files: list[Path], folder: Path, task: Task, part_rows: int | None, workers: int | None) -> Plan:
+    earlier = read_manifest(folder)
+    order = {} if earlier is None else {about["name"]: n for n, about in enumerate(earlier["files"])}
+    files = sorted(files, key=lambda file: order.get(file.name, len(order)))  # new bags follow those of earlier runs
+    request = _request(files, task)
+    if earlier is None:
+        manifest = _begin(files, folder, task, request, part_rows, workers)
+    else:
+        manifest = _resumed(files, folder, earlier, request, part_rows)
     parts = list(_cut(files, folder, manifest))
-    there = {path.name for path in folder.glob("part-*.parquet")}
-    missing = [part for part in parts if Path(part.target).name not in there]
+    done = [part for part in parts if _is_done(Path(part.target), _is_bag(files[0]))]
+    finished = {part.target for part in done}
+    missing = [part for part in parts if part.target not in finished]
     for number, file in enumerate(files):
-        if any(Path(part.source).name == f"input-{number}.arrow" for part in missing):
-            readable(file, number, folder / WORK)
+        if any(part.source == str(_readable(file, number, folder / WORK)) for part in missing):
+            _copied(file, number, folder / WORK)
     stamps = {source: source_stamp(source) for source in {part.source for part in missing}}
-    missing = [replace(part, stamp=stamps[part.source]) for part in missing]
-    done = [part for part in parts if Path(part.target).name in there]
+    missing = [Part(**{**vars(part), "stamp": stamps[part.source]}) for part in missing]
     return Plan(missing, done, manifest["rows"], sum(part.rows for part in done))
 
 
-def _asked(files: list[Path], task: Task) -> dict[str, Any]:
-    """What makes two runs the same, as JSON says it."""
-    options = {
-        "column": task.column,
-        "columns": task.columns,
-        "method": task.methods,
-        "max-chars": task.max_chars,
-        **asdict(task.settings),
-    }
-    asked = {
+def _request(files: Sequence[Path], task: Task) -> dict[str, Any]:
+    """What makes two runs the same, as JSON represents it."""
+    names = ("column", "columns", "max_chars", "model_options", "region", "files")
+    options = {name.replace("_", "-"): getattr(task, name) for name in names}
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+        contents = list(threads.map(_fingerprint, files))
+    request = {
         "version": task.version,
-        "options": options,
+        "options": {**options, "method": task.methods, **asdict(task.settings)},
         "model": {"name": repr(task.opened()), "sha256": task.model_hash()},
-        "files": fingerprints(files),
+        "files": contents,
     }
-    return dict(json.loads(json.dumps(asked, default=str)))
+    return dict(json.loads(json.dumps(request, default=str)))
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What the run of a folder was asked, or None if there has been none."""
+    """The request of a folder, with the columns and the number of rows; None if no run has begun there."""
     pa = pyarrow()
     file = Path(folder) / MANIFEST
     if not file.exists():
@@ -169,68 +354,84 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
     try:
         return dict(json.loads((pa.parquet.read_schema(file).metadata or {})[METADATA]))
     except (pa.ArrowInvalid, OSError, KeyError, ValueError):
-        raise CorpusError(f"{file}: not the manifest of a corpus run; --restart begins anew") from None
+        raise RunError(f"{file}: not the manifest of a run; --restart begins anew") from None
 
 
-def _compare(folder: Path, earlier: Mapping[str, Any], asked: Mapping[str, Any], part_rows: int | None) -> None:
-    found = []
-    if earlier["version"] != asked["version"]:
-        found.append(f"it was made by version {earlier['version']}, this is {asked['version']}")
-    if earlier["model"]["sha256"] != asked["model"]["sha256"]:
-        found.append("the model is another one")
-    contents = {file["name"]: file["sha256"] for file in earlier["files"]}
-    if list(contents) != [file["name"] for file in asked["files"]]:
-        found.append("the input files are others")
-    for file in asked["files"]:
-        if contents.get(file["name"], file["sha256"]) != file["sha256"]:
-            found.append(f"{file['name']} has changed")
-    for name, value in asked["options"].items():
-        if (before := earlier["options"].get(name)) != value:
-            found.append(f"--{name} was {_shown(before)} and is {_shown(value)}")
+def _write_manifest(folder: Path, schema: Any, manifest: Mapping[str, Any]) -> None:
+    table = schema.with_metadata({METADATA: json.dumps(manifest).encode()}).empty_table()
+    with replacing(folder / MANIFEST, folder / WORK) as partial:
+        pyarrow().parquet.write_table(table, partial)
+
+
+def _begin(
+    files: list[Path], folder: Path, task: Task, request: dict[str, Any], part_rows: int | None, workers: int | None
+) -> dict[str, Any]:
+    """Read the schemas of all inputs, decide the columns, write the manifest."""
+    pa = pyarrow()
+    described = [_describe(_copied(file, n, folder / WORK), task.column) for n, file in enumerate(files)]
+    try:
+        merged = pa.unify_schemas([schema for _, schema in described], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise RunError(f"{files[0].parent}: the tables do not fit together ({error})") from None
+    names = [name for name in merged.names if name != task.column or _is_bag(files[0])]
+    for name in task.columns or ():
+        if name not in merged.names:
+            raise RunError(f"--columns: expected names among {', '.join(merged.names)}, got {name!r}")
+    results = result_columns(task)
+    columns = {
+        f"input_{name}" if name == "row" or name in results else name: name
+        for name in (names if task.columns is None else task.columns)
+    }
+    rows = [count for count, _ in described]
+    manifest = {
+        **request,
+        "files": [{**file, "rows": count} for file, count in zip(request["files"], rows, strict=True)],
+        "rows": sum(rows),
+        "part_rows": part_rows or size_of_parts(sum(rows), workers),
+        "columns": columns,
+    }
+    types = {new: merged.field(name).type for new, name in columns.items()}
+    _write_manifest(folder, pa.schema([("row", pa.int64()), *types.items(), *results.items()]), manifest)
+    return manifest
+
+
+def _resumed(
+    files: list[Path], folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], part_rows: int | None
+) -> dict[str, Any]:
+    """The manifest of an earlier run if the request is the same, with the bags that have come since."""
+    manifest, differences = dict(earlier), []
+    if earlier["version"] != request["version"]:
+        differences.append(f"it was made by version {earlier['version']}, this is {request['version']}")
+    if earlier["model"]["sha256"] != request["model"]["sha256"]:
+        differences.append("the model is another one")
+    bags = _is_bag(files[0])
+    names = [file["name"] for file in request["files"]]
+    if names[: len(earlier["files"]) if bags else None] != [file["name"] for file in earlier["files"]]:
+        differences.append("the input files are others")
+    elif bags:
+        manifest |= {"files": [{**file, "rows": 1} for file in request["files"]], "rows": len(files)}
+    for number, (before, file) in enumerate(zip(earlier["files"], request["files"], strict=False)):
+        retried = bags and not _is_done(_target(folder, number), bags)
+        if before["name"] == file["name"] and before["contents"] != file["contents"] and not retried:
+            differences.append(f"{file['name']} has changed")
+    for name, value in request["options"].items():
+        if (former := earlier["options"].get(name)) != value:
+            differences.append(f"--{name} was {_shown(former)} and is {_shown(value)}")
     if part_rows not in (None, earlier["part_rows"]):
-        found.append(f"--part-rows was {earlier['part_rows']} and is {part_rows}")
-    if found:
-        raise CorpusError(
-            f"{folder}: holds results of another run: {'; '.join(found)}. "
+        differences.append(f"--part-rows was {earlier['part_rows']} and is {part_rows}")
+    if differences:
+        raise RunError(
+            f"{folder}: holds results of another run: {'; '.join(differences)}. "
             "--restart removes them and begins anew; or choose another folder"
         )
+    if manifest != earlier:
+        schema = pyarrow().parquet.read_schema(folder / MANIFEST).remove_metadata()
+        _write_manifest(folder, schema, manifest)
+    return manifest
 
 
 def _shown(value: Any) -> str:
     return "the default" if value is None else ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _begin(
-    files: list[Path], folder: Path, task: Task, asked: dict[str, Any], part_rows: int | None, workers: int | None
-) -> dict[str, Any]:
-    """Read the schemas of all inputs, decide the columns, write the manifest."""
-    pa = pyarrow()
-    described = [describe(readable(file, n, folder / WORK), task.column) for n, file in enumerate(files)]
-    rows = [count for count, _ in described]
-    model = task.opened()
-    try:
-        merged = pa.unify_schemas([schema for _, schema in described], promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise CorpusError(f"{files[0].parent}: the tables do not fit together ({error})") from None
-    wanted = [name for name in merged.names if name != task.column] if task.columns is None else list(task.columns)
-    for name in wanted:
-        if name not in merged.names:
-            raise CorpusError(f"--columns: expected names among {', '.join(merged.names)}, got {name!r}")
-    taken = {"row", *own_columns(task, model)}
-    columns = {f"input_{name}" if name in taken else name: name for name in wanted}
-    schema = output_schema(task, model, {new: merged.field(name).type for new, name in columns.items()})
-    manifest = {
-        **asked,
-        "files": [{**file, "rows": count} for file, count in zip(asked["files"], rows, strict=True)],
-        "rows": sum(rows),
-        "part_rows": part_rows or size_of_parts(sum(rows), workers),
-        "columns": columns,
-        "outputs": list(model.outputs),
-    }
-    table = schema.with_metadata({METADATA: json.dumps(manifest).encode()}).empty_table()
-    with replacing(folder / MANIFEST, folder / WORK) as partial:
-        pa.parquet.write_table(table, partial)
-    return manifest
 
 
 def size_of_parts(rows: int, workers: int | None) -> int:
@@ -243,21 +444,30 @@ def size_of_parts(rows: int, workers: int | None) -> int:
     return min(most, max(LEAST_ROWS, -(-rows // (4 * (workers or CLUSTER_WORKERS)))))
 
 
-def _cut(files: list[Path], folder: Path, manifest: Mapping[str, Any]) -> Iterator[Part]:
+def _target(folder: Path, number: int) -> Path:
+    return (folder / f"part-{number:06d}.parquet").absolute()
+
+
+def _is_done(target: Path, bags: bool) -> bool:
+    """Whether a part is there; a bag that could not be explained is tried again."""
+    if not (bags and target.exists()):
+        return target.exists()
+    return bool(pyarrow().parquet.read_table(target, columns=["error"], partitioning=None)["error"].null_count)
+
+
+def _cut(files: Sequence[Path], folder: Path, manifest: Mapping[str, Any]) -> Iterator[Part]:
+    """The parts of all inputs, in order."""
     first = number = 0
     for n, (file, about) in enumerate(zip(files, manifest["files"], strict=True)):
-        table = file.resolve() if is_parquet(file) else (folder / WORK / f"input-{n}.arrow").resolve()
-        base = file.resolve() if file.is_dir() else file.resolve().parent
         for start in range(0, about["rows"], manifest["part_rows"]):
-            stop = min(start + manifest["part_rows"], about["rows"])
             yield Part(
-                source=str(table),
-                folder=str(base),
+                source=str(_readable(file, n, folder / WORK)),
+                folder=str(file.absolute().parent),
                 start=start,
-                stop=stop,
+                stop=min(start + manifest["part_rows"], about["rows"]),
                 first_row=first + start,
-                target=str((folder / f"part-{number:06d}.parquet").resolve()),
-                work=str((folder / WORK).resolve()),
+                target=str(_target(folder, number)),
+                work=str((folder / WORK).absolute()),
                 columns=manifest["columns"],
             )
             number += 1

@@ -1,13 +1,15 @@
-"""The words that matter most over a corpus, for each explained output: totals and means of a method's scores.
+"""Summaries of a run: the words that matter most for each explained output, and the table of all bags.
 
-Reads the parts one at a time; memory grows with the number of different words alone. A positive total says that a word
+Parts are read one at a time; memory grows only with the number of different words. A positive total means that a word
 supports the output in the documents where that output is explained: the predicted class, unless the run was given an
 output.
 """
 
 from __future__ import annotations
 
+import csv
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array
-from .inputs import OpenTable, pyarrow
+from ..files.atomic import replacing
 from .plan import read_manifest
-from .task import CorpusError
+from .task import BAG_COLUMNS, RunError, pyarrow
+
+BAG_TABLE = "bags.csv"
 
 
 class Word(NamedTuple):
@@ -32,12 +36,12 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """All words of a corpus with their sums; `top` ranks them.
+    """All words of a run with their sums; `top` ranks them.
 
     Attributes
     ----------
     method : whose scores
-    of : rows of the corpus; None where the folder has no manifest
+    of : rows of the whole run; None where the folder has no manifest
     failed : rows with an error
     outputs : the O outputs that were explained
     documents : (O,) rows explained for each output
@@ -56,13 +60,13 @@ class Summary:
 
     @property
     def rows(self) -> int:
-        """Rows that are there, with an explanation or an error."""
+        """Rows on disk, with an explanation or an error."""
         return int(self.documents.sum()) + self.failed
 
     def top(self, output: str, n: int = 20, by: str = "total", least_documents: int = 1) -> list[Word]:
         """The n strongest words of an output by |total| or |mean|, among those in at least some documents.
 
-        A mean over one document says little; `least_documents` keeps such words out of a ranking by mean.
+        A mean over a single document is hardly informative; `least_documents` excludes such words from a ranking.
         """
         if by not in ("total", "mean"):
             raise ValueError(f"by: expected 'total' or 'mean', got {by!r}")
@@ -83,86 +87,84 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
 
     A word that several players of a document share (`players="positions"`) counts once, with the sum of its scores.
     """
+    pa = pyarrow()
     parts = sorted(Path(folder).glob("part-*.parquet"))
     if not parts:
-        raise CorpusError(f"{folder}: expected the parts of a corpus run (part-000000.parquet, ...), found none")
-    methods = _methods(parts[0])
+        raise RunError(f"{folder}: expected the parts of a run (part-000000.parquet, ...), found none")
+    names = pa.parquet.read_schema(parts[0]).names
+    methods = [name for name in names if f"{name}_base" in names and f"{name}_error" in names]
     method = methods[0] if method is None else method
     if method not in methods:
-        raise CorpusError(f"{folder}: expected a method among {', '.join(methods)}, got {method!r}")
-    manifest = read_manifest(folder)
+        raise RunError(f"{folder}: expected a method among {', '.join(methods)}, got {method!r}")
     words: dict[str, int] = {}
     outputs: dict[str, int] = {}
     counts, sums = np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0))
     documents = np.zeros(0, dtype=np.int64)
     failed = 0
     for part in parts:
-        read = _read(part, method, words, outputs)
-        failed += read.failed
+        table = pa.parquet.read_table(part, columns=["labels", method, "output", "error"], partitioning=None)
+        good = table.filter(pa.compute.is_null(table["error"])).combine_chunks()
+        failed += table.num_rows - good.num_rows
+        word = _numbered(pa.compute.list_flatten(good["labels"]), words)  # of each player of the part
+        output = _numbered(good["output"], outputs)  # of each document
+        lengths = pa.compute.list_value_length(good["labels"]).to_numpy().astype(np.int64)
+        document = np.repeat(np.arange(len(lengths)), lengths)  # of each player
         grow = ((0, len(words) - counts.shape[0]), (0, len(outputs) - counts.shape[1]))
         counts, sums, documents = np.pad(counts, grow), np.pad(sums, grow), np.pad(documents, grow[1])
-        documents += np.bincount(read.outputs, minlength=len(outputs))
-        document = np.repeat(np.arange(len(read.lengths)), read.lengths)
-        np.add.at(sums, (read.words, read.outputs[document]), read.scores)
-        once = np.unique(np.stack([read.words, document]), axis=1)
-        np.add.at(counts, (once[0], read.outputs[once[1]]), 1)
+        documents += np.bincount(output, minlength=len(outputs))
+        np.add.at(sums, (word, output[document]), pa.compute.list_flatten(good[method]).to_numpy())
+        once = np.unique(np.stack([word, document]), axis=1)
+        np.add.at(counts, (once[0], output[once[1]]), 1)
+    manifest = read_manifest(folder)
     of = None if manifest is None else int(manifest["rows"])
     return Summary(method, of, failed, tuple(outputs), documents, tuple(words), counts, sums)
 
 
-def _methods(part: Path) -> list[str]:
-    with OpenTable(part) as table:
-        names = table.schema.names
-    return [name for name in names if f"{name}_base" in names and f"{name}_error" in names]
-
-
-class _Read(NamedTuple):
-    """Good rows of a part: ids of words and scores in one line each, players and output of each row; bad rows."""
-
-    words: NDArray[np.int64]
-    scores: Array
-    lengths: NDArray[np.int64]
-    outputs: NDArray[np.int64]
-    failed: int
-
-
-def _read(part: Path, method: str, words: dict[str, int], outputs: dict[str, int]) -> _Read:
-    pa = pyarrow()
-    table = pa.parquet.read_table(part, columns=["labels", method, "output", "error"], partitioning=None)
-    good = table.filter(pa.compute.is_null(table["error"])).combine_chunks()
-    lengths = pa.compute.list_value_length(good["labels"]).to_numpy().astype(np.int64)
-    scores = pa.compute.list_flatten(good[method]).to_numpy()
-    labels = _numbered(pa.compute.list_flatten(good["labels"]), words)
-    return _Read(labels, scores, lengths, _numbered(good["output"], outputs), table.num_rows - good.num_rows)
-
-
 def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
     """The number of each name; new ones are added, in order of first appearance."""
-    pa = pyarrow()
-    encoded = pa.concat_arrays(names.chunks).dictionary_encode() if names.num_chunks else None
+    encoded = pyarrow().concat_arrays(names.chunks).dictionary_encode() if names.num_chunks else None
     if encoded is None or not len(encoded):
         return np.zeros(0, dtype=np.int64)
     numbers = np.array([index.setdefault(name, len(index)) for name in encoded.dictionary.to_pylist()], dtype=np.int64)
     return numbers[encoded.indices.to_numpy()]
 
 
-def plot_summary(words: list[Word], title: str, by: str = "total", ax: Any = None) -> Any:
-    """Bars of what the words are ordered by, largest first; returns the Axes. Needs the `plots` extra."""
+def plot_words(words: Mapping[str, list[Word]], path: str | os.PathLike[str], method: str, by: str = "total") -> Any:
+    """Write a bar chart of the words of each output, one panel per output; returns the figure. Needs matplotlib."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise ImportError("plots need matplotlib: pip install 'attn-closed-form[plots]'") from None
+        raise ImportError("plots need matplotlib: pip install '.[plots]'") from None
     from ..show.palette import AGAINST, FOR
     from ..show.sanitize import visible
 
-    if ax is None:
-        _, ax = plt.subplots(figsize=(7, 0.6 + 0.26 * len(words)), layout="constrained")
-    place = np.arange(len(words))[::-1]
-    length = np.array([getattr(word, by) for word in words])
-    ax.barh(place, length, color=[np.divide(FOR if x > 0 else AGAINST, 255) for x in length])
-    ax.set_yticks(place, [f"{visible(word.word)}  ({word.documents:,})".replace("$", r"\$") for word in words])
-    ax.axvline(0, color="0.3", lw=0.8)
-    ax.set_xlabel(f"{by} over the documents that have the word (their number in brackets)")
-    ax.set_title(title, fontsize=10)
-    ax.margins(y=0.01)
-    return ax
+    heights = [0.9 + 0.26 * len(ranked) for ranked in words.values()]
+    figure, panels = plt.subplots(
+        len(words), figsize=(7, sum(heights)), layout="constrained", squeeze=False, height_ratios=heights
+    )
+    for (output, ranked), ax in zip(words.items(), panels[:, 0], strict=True):
+        place, length = np.arange(len(ranked))[::-1], np.array([getattr(word, by) for word in ranked])
+        ax.barh(place, length, color=[np.divide(FOR if x > 0 else AGAINST, 255) for x in length])
+        ax.set_yticks(place, [f"{visible(word.word)}  ({word.documents:,})".replace("$", r"\$") for word in ranked])
+        ax.axvline(0, color="0.3", lw=0.8)
+        ax.set_xlabel(f"{by} over the documents that have the word (their number in brackets)")
+        ax.set_title(f"{method}: words that support or oppose {visible(output)}".replace("$", r"\$"), fontsize=10)
+        ax.margins(y=0.01)
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=120)
+    plt.close(figure)
+    return figure
+
+
+def write_bag_table(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Write `bags.csv`, one row per bag in the order of their names; returns the rows."""
+    names = ("path", "output", "prediction", "probability", *BAG_COLUMNS, "error")
+    rows = []
+    for part in sorted(Path(folder).glob("part-*.parquet")):
+        rows += pyarrow().parquet.read_table(part, columns=list(names), partitioning=None).to_pylist()
+    rows = [{"bag": Path(row.pop("path")).stem, **row} for row in sorted(rows, key=lambda row: row["path"])]
+    with replacing(Path(folder) / BAG_TABLE) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, ("bag", *names[1:]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return rows

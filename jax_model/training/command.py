@@ -1,4 +1,6 @@
-"""The command line of the trainer, `attn-closed-form train DATA --out model.npz`: from a table to a model file.
+"""What `attn-closed-form train DATA --out model.npz` does: from a table to a model file.
+
+The options are in `attn_closed_form/cli/train.py`, which lists them without JAX.
 
 DATA is a table of texts and labels, a folder with a training part (and a held-out and a test part) of tables, or IMDB
 as its authors publish it. What is printed at the end, and kept in the file, are scores on texts that the model was not
@@ -19,30 +21,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from attn_closed_form.cli.main import program
 from attn_closed_form.files.labelled import Labelled, read_labelled, split_files
 from attn_closed_form.show.sanitize import elide, visible
 from attn_closed_form.show.terminal import scores_table
 
-from .config import AUTOMATIC, CHOICES, SETTLED_BY_TEXTS, Config, automatic
-from .devices import CHOICES as DEVICES
+from .config import AUTOMATIC, Config, automatic
 from .devices import device_mesh, join_cluster
 from .imdb import load_imdb, split_by_film
 from .split import Split, split_stratified
 from .train import Result, refit_checkpoint, train
-
-DESCRIPTION = """\
-Train a classifier on texts with labels and write it to one file, which explain, corpus, serve and model read.
-Part of the texts is held out: training stops when it no longer gets better on them, the best weights are kept, and
-the scores that are printed are those on them."""
-EXAMPLES = """\
-examples:
-  attn-closed-form train reviews.csv --out model.npz
-  attn-closed-form train tickets.parquet --text-column body --label-column team --class-weight balanced --out model.npz
-  attn-closed-form train news/ --out model.npz          # a folder with train.csv and test.csv
-  attn-closed-form train aclImdb_v1.tar.gz --out model.npz
-
-An interrupted run goes on with --resume, to the same model to the bit.
-"""
 
 
 class Data(NamedTuple):
@@ -51,44 +39,6 @@ class Data(NamedTuple):
     split: Split
     test: Labelled | None
     config: Config
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the trainer's arguments to a parser; `run` takes what it parses."""
-    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "data",
-        metavar="DATA",
-        help="CSV, TSV, Parquet, JSON Lines or fastText lines, gzipped or not; a folder with a train file (and a valid "
-        "and a test file) of these; or aclImdb_v1.tar.gz",
-    )
-    parser.add_argument("--out", required=True, metavar="FILE", help="model file to write, .npz or .safetensors")
-    parser.add_argument("--text-column", default="text", metavar="NAME", help="column of the texts (default: text)")
-    parser.add_argument("--label-column", default="label", metavar="NAME", help="column of the labels (default: label)")
-    parser.add_argument("--valid", metavar="FILE", help="a table to hold out, instead of a share of DATA")
-    parser.add_argument("--metrics", metavar="FILE", help="also write scores, settings and every epoch as JSON")
-    run_group = parser.add_argument_group("the run")
-    run_group.add_argument("--resume", action="store_true", help="go on from the checkpoint of an interrupted run")
-    run_group.add_argument("--checkpoint", metavar="FILE", help="state of the run (default: beside --out, .checkpoint)")
-    run_group.add_argument("--checkpoint-steps", type=int, metavar="N", help="also write it every N steps of an epoch")
-    run_group.add_argument("--device", choices=DEVICES, default="auto", help="default: whatever JAX finds")
-    run_group.add_argument("--coordinator", metavar="HOST:PORT", help="several hosts: where process 0 listens")
-    run_group.add_argument("--processes", type=int, metavar="N", help="several hosts: how many processes")
-    run_group.add_argument("--process-id", type=int, metavar="I", help="several hosts: which one this is, from 0")
-    settings = parser.add_argument_group(
-        "settings", "Defaults are for a table; for IMDB's archive they are those of the shipped model (MODEL_CARD.md)."
-    )
-    for field in fields(Config):
-        default = SETTLED_BY_TEXTS.get(field.name, AUTOMATIC.get(field.name, field.default))
-        settings.add_argument(
-            "--" + field.name.replace("_", "-").lower(),
-            dest=field.name,
-            type=type(field.default),
-            choices=CHOICES.get(field.name),
-            metavar=None if field.name in CHOICES else "X",
-            help=f"{field.metadata['help']} (default: {default})",
-        )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -164,5 +114,5 @@ def summary(result: Result, split: Split, out: Path) -> str:
         f"Wrote {visible(str(out))} ({size:.1f} MB). Probabilities: temperature {result.model.temperature:.2f}."
     )
     text = elide(visible(min(split.held_out.texts[:50], key=lambda text: abs(len(text) - 60))).strip(), 70)
-    command = f"attn-closed-form explain {shlex.quote(text)} --model {shlex.quote(str(out))} --html report.html"
+    command = f"{program()} explain {shlex.quote(text)} --model {shlex.quote(str(out))} --html report.html"
     return "\n".join([*lines, f"Next: {command}"])

@@ -2,6 +2,9 @@
 
 import csv
 import json
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,10 +12,9 @@ import pytest
 from attn_closed_form import BagClassifier, load_bag
 from attn_closed_form.cli import bag as command
 from attn_closed_form.cli.main import main
-from attn_closed_form.run.bags import BagTask, collect, plan_bags, run_bags
-from attn_closed_form.run.mappers import Processes, here
 from attn_closed_form.show.exports import KINDS
 from tests.bags import slide
+from tests.pages import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -119,43 +121,99 @@ def test_wrong_usage_is_one_line(folder, capsys, more, status, message):
     assert found == status and message in shown and "Traceback" not in shown
 
 
-def test_a_folder_goes_on_where_it_stopped(folder, tmp_path, capsys):
-    out = tmp_path / "results"
-    command = arguments(folder, "--out", str(out), "--files", "csv,geojson", "--workers", "1", bag="slides")
-    assert main(command) == 0
-    said = capsys.readouterr()
-    assert "worse: " in said.err and "3 bags, 3 now, 1 with an error" in said.out
+def test_a_map_never_replaces_the_thumbnail(folder, tmp_path, capsys):
+    thumbnail = tmp_path / "thumb.png"
+    thumbnail.write_bytes(b"a picture of the slide")
+    (tmp_path / "link.png").symlink_to(thumbnail)
+    for target in (thumbnail, tmp_path / "link.png"):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments(folder, "--thumbnail", str(thumbnail), "--map", str(target)))
+        assert stop.value.code == 2 and "--map: expected a file of its own" in capsys.readouterr().err
+    assert thumbnail.read_bytes() == b"a picture of the slide"
+
+
+def test_one_bag_needs_neither_the_runner_nor_the_web(folder, tmp_path):
+    script = (
+        "import sys; from attn_closed_form.cli.main import main; status = main(sys.argv[1:])\n"
+        "rooms = ('attn_closed_form.run', 'attn_closed_form.web', 'distributed', 'fastapi')\n"
+        "print(status, [name for name in sys.modules if name.startswith(rooms)], file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", script, *arguments(folder, "--csv", str(tmp_path / "x.csv"))]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stderr.splitlines()[-1] == "0 []"
+
+
+def bag_rows(out):
     with (out / "bags.csv").open(encoding="utf-8", newline="") as stream:
-        rows = {row["bag"]: row for row in csv.DictReader(stream)}
+        return {row["bag"]: row for row in csv.DictReader(stream)}
+
+
+def test_a_folder_resumes(folder, tmp_path, capsys):
+    pytest.importorskip("pyarrow", reason="needs the corpus extra")
+    slides = shutil.copytree(folder / "slides", tmp_path / "slides")
+    out = tmp_path / "results"
+    command = arguments(folder, "--out", str(out), "--files", "csv,geojson", "--workers", "1")
+    command[2] = str(slides)
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert "worse: " in printed.err and "3 bags, 3 now" in printed.out and "1 with an error" in printed.out
+    rows = bag_rows(out)
     assert list(rows) == ["slide0", "slide1", "worse"]
     assert float(rows["slide0"]["prediction"]) == pytest.approx(max(scores(folder).evidence.logits))
+    assert rows["slide0"]["instances"] == "12" and float(rows["slide0"]["error_bound"]) < 1e-9
     assert rows["worse"]["error"] and not rows["slide0"]["error"]
     assert sorted(path.name for path in out.glob("slide0*")) == ["slide0.csv", "slide0.geojson"]
-    (out / "rows" / "slide1.json").unlink()
-    kept = (out / "rows" / "slide0.json").stat().st_mtime_ns
+    (out / "part-000001.parquet").unlink()
+    first = (out / "part-000000.parquet").stat().st_mtime_ns
+    # The damaged bag is tried again, and is explained once it is repaired; a bag that is added is explained as well.
+    shutil.copy(slides / "slide0.npz", slides / "worse.npz")
+    shutil.copy(slides / "slide1.npz", slides / "added.npz")
     assert main(command) == 0
-    assert "1 of 3 bags are there already" in capsys.readouterr().err
-    assert (out / "rows" / "slide0.json").stat().st_mtime_ns == kept and (out / "rows" / "slide1.json").exists()
+    printed = capsys.readouterr()
+    assert "1 of 4 bags are there already" in printed.err and "4 bags, 3 now" in printed.out
+    assert (out / "part-000000.parquet").stat().st_mtime_ns == first
+    again = bag_rows(out)
+    assert list(again) == ["added", "slide0", "slide1", "worse"] and not any(row["error"] for row in again.values())
+    assert again["worse"]["prediction"] == rows["slide0"]["prediction"] and again["slide1"] == rows["slide1"]
+    # What is done is not mixed with anything else.
     assert main([*command, "--output", "normal"]) == 1
-    assert "holds results of another run, with another settings" in capsys.readouterr().err
+    assert "--output was the default and is normal" in capsys.readouterr().err
+    shutil.copy(slides / "slide1.npz", slides / "slide0.npz")
+    assert main(command) == 1
+    assert "slide0.npz has changed" in capsys.readouterr().err
+    (slides / "slide0.npz").unlink()
+    assert main(command) == 1
+    assert "the input files are others" in capsys.readouterr().err
 
 
-def test_any_mapper_gives_the_same_rows(folder, tmp_path):
-    task = BagTask(str(folder / "model.npz"), "xmil", ("normal", "tumour"), files=("csv",))
+def test_one_worker_and_two_give_the_same_table(folder, tmp_path):
+    pytest.importorskip("distributed", reason="needs the corpus extra")
     tables = []
-    for name, mapper in (("here", here), ("there", Processes(2))):
-        missing, done = plan_bags(folder / "slides", tmp_path / name, task)
-        assert len(missing) == 3 and not done
-        assert len(list(run_bags(task, missing, tmp_path / name, mapper))) == 3
-        tables.append(collect(tmp_path / name).read_text(encoding="utf-8"))
+    for workers in "12":
+        out = tmp_path / workers
+        assert main(arguments(folder, "--out", str(out), "--files", "csv", "--workers", workers, bag="slides")) == 0
+        tables.append([(out / name).read_bytes() for name in ("bags.csv", "slide0.csv", "slide1.csv")])
     assert tables[0] == tables[1]
+
+
+def test_status_1_if_no_bag_could_be_explained(folder, tmp_path, capsys):
+    pytest.importorskip("pyarrow", reason="needs the corpus extra")
+    (tmp_path / "slides").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "slides" / f"{name}.npz").write_bytes(b"no zip")
+    command = arguments(folder, "--out", str(tmp_path / "out"), "--workers", "1")
+    command[2] = str(tmp_path / "slides")
+    for _ in range(2):  # the second run tries both again
+        assert main(command) == 1
+        assert "2 bags, 2 now" in capsys.readouterr().out
+    assert all(row["error"] for row in bag_rows(tmp_path / "out").values())
 
 
 def test_a_folder_says_what_is_wrong_with_it(folder, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     base = ["bag", str(folder / "model.npz")]
     assert main([*base, str(tmp_path / "empty"), "--out", str(tmp_path / "o")]) == 1
-    assert "expected bags in files ending in" in capsys.readouterr().err
+    assert "bags (.h5, .hdf5" in capsys.readouterr().err
     (tmp_path / "two").mkdir()
     for suffix in (".npy", ".npz"):
         (tmp_path / "two" / f"a{suffix}").write_bytes(b"")
@@ -164,7 +222,7 @@ def test_a_folder_says_what_is_wrong_with_it(folder, tmp_path, capsys):
     for more, message in (
         ([], "--out: expected the folder for the results"),
         (["--out", "o", "--csv", "x.csv"], "--csv: is for one bag"),
-        (["--out", "o", "--workers", "0"], "--workers: expected at least 1, got 0"),
+        (["--out", "o", "--workers", "0"], "--workers: expected a number, at least 1, got '0'"),
     ):
         with pytest.raises(SystemExit) as stop:
             main([*base, str(folder / "slides"), *more])

@@ -15,7 +15,7 @@ import pytest
 import attn_closed_form as acf
 from attn_closed_form.__main__ import demo, shapley_by_enumeration
 from attn_closed_form.cli import COMMANDS
-from attn_closed_form.cli.main import PROG, main, make_parser
+from attn_closed_form.cli.main import PROG, main, program
 from attn_closed_form.show.figures import verdict
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
@@ -350,16 +350,6 @@ def test_numbers_fit_the_terminal(capsys, monkeypatch):
     assert all(name in blocks for name in acf.DEFAULT_METHODS)
 
 
-def test_train_hands_its_line_to_the_trainer(capsys, tmp_path):
-    pytest.importorskip("jax")
-    with pytest.raises(SystemExit) as stop:
-        main(["train", "--help"])
-    assert stop.value.code == 0 and "--epochs" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as stop:
-        main(["train"])
-    assert stop.value.code == 2 and "attn-closed-form train" in capsys.readouterr().err
-
-
 def test_check_hands_its_line_to_the_proofs(monkeypatch, capsys):
     import types
 
@@ -371,22 +361,75 @@ def test_check_hands_its_line_to_the_proofs(monkeypatch, capsys):
     assert main(["check"]) == 3
 
 
-@pytest.mark.parametrize(("module", "command", "extra"), [("jax_model.training.command", "train", "train")])
-def test_a_missing_part_names_its_extra(monkeypatch, capsys, module, command, extra):
-    monkeypatch.setitem(sys.modules, module, None)
-    assert main([command]) == 1
-    assert f"attn-closed-form[{extra}]" in capsys.readouterr().err
+def test_checks_that_are_not_installed_name_what_works_in_a_clone(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "proofs_check.__main__", None)
+    monkeypatch.chdir(ROOT)
+    assert main(["check"]) == 1
+    assert "run `python -m proofs_check` here" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert main(["check"]) == 1
+    assert "in a clone of the repository" in capsys.readouterr().err
 
 
-def test_every_command_has_help_that_fits_and_teaches(capsys):
-    for command in ([], *([name] for name in COMMANDS if name not in ("train", "check"))):
-        with pytest.raises(SystemExit) as stop:
-            main([*command, "--help"])
-        assert stop.value.code == 0
-    make_parser().parse_args(["explain", "film"])
+def test_a_missing_part_names_a_command_that_works_in_a_clone(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "jax_model.training.command", None)
+    assert main(["train", "reviews.csv", "--out", "model.npz"]) == 1
+    assert "pip install '.[train]'" in capsys.readouterr().err
+
+
+EXTRAS = ("jax", "optax", "sklearn", "pyarrow", "distributed", "dask", "h5py", "fastapi", "uvicorn", "pydantic",
+          "matplotlib", "rich", "torch", "transformers", "safetensors", "proofs_check")  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [*([name] for name in COMMANDS), [], ["corpus", "run"], ["corpus", "summary"]])
+def test_the_help_of_every_command_needs_no_extra(command):
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r}))\n"
+        "from attn_closed_form.cli.main import main; main(sys.argv[1:])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, *command, "--help"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith(" ".join(["usage: attn-closed-form", *command])) and "show this help" in run.stdout
+
+
+def test_one_command_builds_one_parser():
+    script = (
+        "import sys; from attn_closed_form.cli.main import main; main(['methods'])\n"
+        "print([name for name in ('bag', 'corpus', 'serve', 'train', 'explain')"
+        " if f'attn_closed_form.cli.{name}' in sys.modules], file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stderr == "[]\n"
+
+
+def test_the_help_teaches(capsys):
     with pytest.raises(SystemExit):
         main(["explain", "--help"])
     assert "attn-closed-form explain" in capsys.readouterr().out.split("examples:")[1]
+
+
+def test_both_spellings_of_a_method_are_one(capsys):
+    printed = []
+    for name in ("leave-one-out", "loo"):
+        assert main(["explain", REVIEW, "--json", "--method", name]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] and list(json.loads(printed[0])["methods"]) == ["leave-one-out"]
+
+
+def test_the_next_command_can_be_called(monkeypatch, tmp_path):
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    assert program() == PROG
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
+    assert program() == "python -m attn_closed_form"
+    script = tmp_path / ".venv" / "bin" / PROG
+    script.parent.mkdir(parents=True)
+    script.touch()
+    assert program() == str(script)
+    monkeypatch.chdir(tmp_path)
+    assert program() == str(Path(".venv", "bin", PROG))
 
 
 def test_a_plain_table_imports_numpy_alone():

@@ -13,7 +13,7 @@ from tests.pages import ROOT, commands, problem, run_python
 pytest.importorskip("jax")
 
 WORDS = {"Lob": ["schön", "großartig", "👍"], "Frage": ["wie", "wann", "warum"], "Ärger": ["kaputt", "müde", "🙁"]}
-SMALL = ["--d-e", "16", "--k", "2", "--d-att", "8", "--d-out", "8"]
+SMALL = ["--embedding-size", "16", "--heads", "2", "--key-size", "8", "--value-size", "8"]
 
 
 def tickets(n=90, seed=0):
@@ -52,7 +52,7 @@ def trained(tmp_path_factory):
 def test_three_commands_from_a_table_to_a_report(trained, capsys):
     folder, printed = trained
     assert "On 9 held-out texts, after training on 81:" in printed and "macro-F1" in printed
-    assert all(name in printed for name in WORDS) and "Next: attn-closed-form explain" in printed
+    assert all(name in printed for name in WORDS) and " explain " in printed.split("Next: ")[1]
     report = folder / "report.html"
     flags = ["--model", str(folder / "model.npz"), "--html", str(report)]
     assert main(["explain", "das Gerät ist kaputt 🙁", *flags]) == 0
@@ -126,7 +126,7 @@ ROWS = tickets(12)
         ("text,label\n" + "".join(f"w,{i}.5\n" for i in range(60)) * 2, [], "60 different fractions"),
         ("text,label\na,b,c\n", [], "line 2: expected 2 cells, got 3"),
         ("", [], "expected a column 'text'"),
-        ("text,label\n" + "a,x\nb,y\n" * 9, ["--k", "0"], "K: expected at least 1, got 0"),
+        ("text,label\n" + "a,x\nb,y\n" * 9, ["--heads", "0"], "--heads: expected at least 1, got 0"),
         ("text,label\n" + "a,x\nb,y\n" * 9, ["--batch-size", "64"], "at most the 16 training texts, got 64"),
         ("text,label\n" + "a,x\nb,y\n" * 9, ["--valid", "none.csv"], "none.csv: no such file"),
         ("text,label\n" + "a,x\nb,y\n" * 9, ["--out", "model.bin"], "--out: expected a file name ending in .npz"),

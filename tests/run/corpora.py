@@ -7,9 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attn_closed_form.run.mappers import here
 from attn_closed_form.run.plan import planned
-from attn_closed_form.run.run import run
+from attn_closed_form.run.runner import run
 from attn_closed_form.run.task import Task
 
 WORDS = ["the", "film", "was", "a", "slow", "but", "wonderful", "story", "with", "bad", "acting", "so", "dull", "fine"]
@@ -30,11 +29,11 @@ def read(folder):
     return pa.concat_tables([pq.read_table(part) for part in sorted(Path(folder).glob("part-*.parquet"))])
 
 
-def run_all(source, folder, task=None, part_rows=4, mapper=here, **options):
+def run_all(source, folder, task=None, part_rows=4, workers=1, cluster=None, **options):
     """Explain everything; returns the last progress, or None if nothing was to do."""
     task = task or Task()
     with planned(source, folder, task, part_rows, **options) as plan:
-        return [None, *run(task, plan.missing, mapper)][-1]
+        return [None, *run(task, plan.missing, workers, cluster)][-1]
 
 
 def part_bytes(folder):

@@ -1,4 +1,4 @@
-"""Where a command's text, model and settings come from."""
+"""Options that several commands share: the text, the model, the methods, the settings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..explanations.methods import METHODS, find_method
 from ..explanations.settings import Settings
-from ..files.open_model import open_model
-from ..models.protocol import Model
 
 # A single word that ends like this was meant as a file.
 FILE_LIKE = re.compile(r"\S+\.(?:txt|text|md|html?|csv|json|rst)", re.IGNORECASE)
@@ -25,9 +25,29 @@ def add_model_option(parser: Any) -> None:
     )
 
 
-def read_model(path: str | None) -> Model:
-    """The model of `--model`."""
-    return open_model(path)
+def method_names(value: str) -> list[str]:
+    """Method names of an option, separated by commas, in either spelling; `all` for every one."""
+    names = list(METHODS) if value == "all" else [name.strip() for name in value.split(",") if name.strip()]
+    methods = {name: find_method(name) for name in names}
+    for name, method in methods.items():
+        if method is None:
+            raise argparse.ArgumentTypeError(f"unknown method {name!r}; choose from {', '.join(METHODS)}")
+    return [method.name for method in methods.values() if method is not None]
+
+
+def at_least(least: int, what: str = "a number") -> Callable[[str], int]:
+    """The type of an option that counts something.
+
+    >>> at_least(1)("12")
+    12
+    """
+
+    def count(value: str) -> int:
+        if not (value.isascii() and value.isdigit()) or int(value) < least:
+            raise argparse.ArgumentTypeError(f"expected {what}, at least {least}, got {value!r}")
+        return int(value)
+
+    return count
 
 
 def add_settings_options(
@@ -64,7 +84,7 @@ def add_text_options(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT|FILE|-",
         help="a text; the name of an existing file is read as that file; - is standard input, as is nothing in a pipe",
     )
-    text.add_argument("--file", metavar="FILE", help="read this file, whatever its name")
+    text.add_argument("--file", metavar="FILE", help="read this file, no matter how it is called")
     text.add_argument("--text", dest="only_text", metavar="TEXT", help="explain this text, even if a file is called so")
 
 

@@ -1,0 +1,76 @@
+"""`attn-closed-form methods`, `model` and `check`: the methods, the card of a model, the claims of the papers."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+
+from ..explanations.methods import DEFAULT_METHODS, METHODS
+from ..files.open_model import load_demo_model, load_model
+from ..show.terminal import SIZES, methods_table, model_card
+
+
+def add_methods(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `methods`."""
+    parser.description = "List the methods, one per line."
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.set_defaults(run=list_methods)
+
+
+def list_methods(args: argparse.Namespace) -> int:
+    """Print the table of methods."""
+    if args.json:
+        fields = ("label", "alias", "family", "kind", "accuracy", "needs", "forecasts", "summary")
+        table = {m.name: {name: getattr(m, name) for name in fields} for m in METHODS.values()}
+        print(json.dumps(table, ensure_ascii=True))
+    else:
+        print(methods_table())
+        sampled = [name for name in METHODS if name not in DEFAULT_METHODS]
+        print(f"\nNot in the default set, because they sample: {', '.join(sampled)}.")
+    return 0
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `model`."""
+    parser.description = (
+        "Print a model card: classes, sizes, scores on held-out texts, temperature, settings, versions."
+    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a model file (default: the shipped sentiment model)")
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.set_defaults(run=show_model)
+
+
+def show_model(args: argparse.Namespace) -> int:
+    """Print the card."""
+    model = load_demo_model() if args.file is None else load_model(args.file)
+    if args.json:
+        sizes = {name: getattr(model.weights, name) for name in SIZES}
+        parameters = sum(array.size for array in model.weights.arrays().values())
+        about = {"classes": list(model.outputs), "temperature": model.temperature, "card": model.card or {}}
+        print(json.dumps({"model": args.file or "demo", **sizes, "parameters": parameters, **about}))
+    else:
+        print(model_card(model, args.file or "the shipped sentiment model (see MODEL_CARD.md)"))
+    return 0
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `check`, which are those of `python -m proofs_check`."""
+    parser.description = (
+        "Check every claim of the two papers by brute force.\n\nThis is `python -m proofs_check` in a clone of the "
+        "repository, and takes its options:\n--paper P1, --only TEXT, --verbose, --json."
+    )
+    parser.set_defaults(run=check_papers, passes_on=True)
+
+
+def check_papers(args: argparse.Namespace) -> int:
+    """Run the checks."""
+    try:
+        checks = importlib.import_module("proofs_check.__main__")
+    except ImportError as error:
+        place = "here" if Path("proofs_check", "__main__.py").exists() else "in a clone of the repository"
+        raise ImportError(
+            f"the checks come with the repository, not with the package ({error}): run `python -m proofs_check` {place}"
+        ) from None
+    return int(checks.main(args.passed_on) or 0)

@@ -1,0 +1,329 @@
+"""Explain the parts of a plan: in this process, or on Dask, in processes of this machine or on a cluster.
+
+Dask replaces workers that die and repeats their parts. A part that has cost several workers their lives fails with
+`KilledWorker`; it may be an innocent neighbor of the part that killed them. So blamed parts are set aside until all
+others are done, and then run again with nothing beside them, row by row: the row that kills its worker gets an error,
+and all other rows get their explanations.
+
+Parts are handed out a few thousand at a time, so a run of a million parts never becomes a million futures, and an
+adaptive cluster sees enough waiting work to grow. There is no time limit on a part. When the scheduler is lost, the run
+ends; the parts on disk stay, and the same command resumes.
+
+On a cluster every machine must see the same paths. Every part checks that its worker has the version of this package
+that the run was started with; Dask itself warns about other versions of Python and NumPy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import signal
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import __version__
+from ..files.atomic import replacing
+from .plan import MANIFEST, Part, source_stamp
+from .task import Outcome, RunError, Task, explain_input, pyarrow, result_table
+
+AHEAD = 1_000  # parts that are handed out at a time
+LOCAL_DEATHS = 2  # workers of this machine that a part may kill before it is blamed
+CONNECT_SECONDS = 10.0
+POLL = 0.5  # seconds between two looks at whether there are workers
+# Every worker computes with one thread, since the processes are the parallelism.
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+class Progress(NamedTuple):
+    """The state of a run.
+
+    Attributes
+    ----------
+    rows, failed : rows that this run has written, and how many of them have an error
+    lost : workers of this machine that died and were replaced
+    note : a message for the user, such as why rows are given up
+    """
+
+    rows: int = 0
+    failed: int = 0
+    lost: int = 0
+    note: str = ""
+
+
+class Counts(NamedTuple):
+    """Rows of a part, and how many of them have an error."""
+
+    rows: int
+    failed: int
+
+
+# A part that is finished, its rows, and more about the progress; None is progress without a finished part.
+_Step = tuple[Part | None, Counts, Progress]
+
+
+def explain_part(task: Task, part: Part) -> Counts:
+    """Explain the rows of a part and write its file.
+
+    The file depends on task and part alone, so any process may write it, and writing it twice is harmless. Rows are
+    read, explained and written in groups, so a large part needs no more memory than a small one.
+    """
+    if task.version != __version__:
+        raise RunError(f"this worker has attn-closed-form {__version__}, the run was started by {task.version}")
+    pa = pyarrow()
+    target = Path(part.target)
+    schema = pa.parquet.read_schema(target.with_name(MANIFEST)).remove_metadata()
+    rows = failed = 0
+    with (
+        replacing(target, part.work) as partial,
+        pa.parquet.ParquetWriter(partial, schema, compression="zstd") as writer,
+    ):
+        for table in part.read(task.column):
+            outcomes: list[Outcome] = []
+            for number, raw in enumerate(table[task.column].to_pylist(), rows):
+                refusal = part.refused.get(number)
+                outcomes.append(refusal or explain_input(task, raw, part.folder, str(target.parent)))
+            numbers = np.arange(part.first_row + rows, part.first_row + rows + len(outcomes))
+            columns = {
+                name: table[column].cast(kind) if column in table.column_names else pa.nulls(len(outcomes), kind)
+                for name, column in part.columns.items()
+                for kind in [schema.field(name).type]
+            }
+            writer.write_table(result_table(task, schema, numbers, columns, outcomes))
+            rows += len(outcomes)
+            failed += sum(isinstance(outcome, str) for outcome in outcomes)
+    return Counts(rows, failed)
+
+
+def run(
+    task: Task, parts: Sequence[Part], workers: int = 1, cluster: str | None = None
+) -> Generator[Progress, None, None]:
+    """Explain parts; yields the progress after every part.
+
+    Parameters
+    ----------
+    task, parts : as from `plan.planned`
+    workers : processes on this machine; 1 explains in this process
+    cluster : address of a Dask scheduler, such as "tcp://10.0.0.5:8786", to use instead
+
+    Raises
+    ------
+    RunError
+        an input that changes during the run, a part that cannot be written, or a scheduler that does not answer
+
+    Notes
+    -----
+    Closing the iterator, or any exception in it, ends the workers of this machine at once. A script that uses several
+    workers needs the usual `if __name__ == "__main__":`.
+    """
+    if workers < 1:
+        raise ValueError(f"workers: expected a positive number, got {workers}")
+    steps: Iterator[_Step]
+    if cluster is None and workers == 1:
+        steps = ((part, explain_part(task, part), Progress()) for part in parts)
+    else:
+        steps = _on_dask(task, parts, workers, cluster)
+    rows = failed = 0
+    for part, counts, progress in steps:
+        if part is not None:
+            if source_stamp(part.source) != part.stamp:
+                Path(part.target).unlink(missing_ok=True)
+                raise RunError(f"{part.source}: changed while the run was at work")
+            rows, failed = rows + counts.rows, failed + counts.failed
+        yield progress._replace(rows=rows, failed=failed)
+
+
+def _on_dask(task: Task, parts: Sequence[Part], workers: int, address: str | None) -> Iterator[_Step]:
+    if not parts:
+        return
+    with _dask(workers, address, parts[0].work) as dask:
+        if not dask.client.nthreads():
+            yield None, Counts(0, 0), Progress(note=f"scheduler {address}: no workers yet; waiting for them")
+        blamed = []
+        for part, counts in dask.explained(task, parts):
+            if counts is None:
+                blamed.append(part)
+            else:
+                yield part, counts, Progress(lost=dask.lost())
+        for part in blamed:
+            counts, note = dask.alone(task, part)
+            yield part, counts, Progress(lost=dask.lost(), note=note)
+
+
+class _Dask:
+    """A client of a scheduler, with the cluster if it is one of this machine."""
+
+    def __init__(self, client: Any, address: str | None, cluster: Any = None) -> None:
+        self.client, self.address, self.cluster = client, address or "of this machine", cluster
+        self.seen: set[str] = set()
+        self.done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.lost()  # remember the workers of the beginning
+
+    def lost(self) -> int:
+        """Workers of this machine that died so far: a worker that is replaced has another address."""
+        if self.cluster is None:
+            return 0
+        self.seen |= set(self.cluster.scheduler.workers)
+        return max(0, len(self.seen) - len(self.cluster.workers))
+
+    def submit(self, function: Any, *arguments: Any) -> Any:
+        """Hand out work; the future goes to the queue when it is done."""
+        future = self.client.submit(function, *arguments, pure=False)
+        future.add_done_callback(self.done.put)
+        return future
+
+    def wait(self) -> Any:
+        """The next future that is done."""
+        from distributed.core import Status
+
+        while True:
+            with suppress(queue.Empty):
+                return self.done.get(timeout=POLL)
+            gone = (Status.closing, Status.closed, Status.failed)
+            if self.cluster is not None and all(nanny.status in gone for nanny in self.cluster.workers.values()):
+                raise RunError("all workers died and could not be started again")
+
+    def explained(self, task: Task, parts: Sequence[Part]) -> Iterator[tuple[Part, Counts | None]]:
+        """Parts as they are finished, in any order; None for a part that is blamed for the death of its workers."""
+        waiting = iter(parts)
+        running: dict[str, tuple[Any, Part]] = {}  # Dask drops the work of a future that nobody holds
+        while True:
+            for part in islice(waiting, AHEAD - len(running)):
+                future = self.submit(explain_part, task, part)
+                running[future.key] = future, part
+            if not running:
+                return
+            future = self.wait()
+            yield running.pop(future.key)[1], self.result(future)
+
+    def result(self, future: Any) -> Any:
+        """The result of a future, awaited without a time limit; None if it has killed its workers."""
+        from distributed import KilledWorker
+
+        try:
+            return future.result()
+        except KilledWorker:
+            return None
+        except Exception as error:
+            if future.status == "error":
+                raise RunError(f"a worker failed: {_one_line(error)}") from None
+            # A finished future without a result: the connection has broken, even if the client has not noticed yet.
+            raise RunError(f"scheduler {self.address}: lost during the run ({_one_line(error)})") from None
+
+    def alone(self, task: Task, part: Part) -> tuple[Counts, str]:
+        """Explain a part that was blamed, with nothing beside it; the rows that kill their worker get an error."""
+        refused: dict[int, str] = {}
+        reason = "expected explanations, got a worker that died at this row every time, as when memory runs out"
+        for number in range(part.rows):
+            self.submit(_explain_one, task, part, number)
+            if self.result(self.wait()) is None:
+                refused[number] = reason
+        self.submit(explain_part, task, replace(part, refused=refused))
+        counts = self.result(self.wait())
+        if counts is None:  # rows that are harmless one by one, but not together
+            refused = dict.fromkeys(range(part.rows), reason.replace("row", "part"))
+            counts = explain_part(task, replace(part, refused=refused))
+        rows = ", ".join(str(part.first_row + number) for number in refused)
+        return counts, f"given up because their workers died: rows {rows}" if refused else ""
+
+
+def _explain_one(task: Task, part: Part, number: int) -> bool:
+    """Explain one row and drop the result; True says that the worker survives it."""
+    row = replace(part, start=part.start + number, stop=part.start + number + 1)
+    for table in row.read(task.column):
+        explain_input(task, table[task.column].to_pylist()[0], part.folder)
+    return True
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+@contextmanager
+def _dask(workers: int, address: str | None, work: str) -> Iterator[_Dask]:
+    try:
+        from distributed import Client
+        from distributed.utils import silence_logging_cmgr
+    except ImportError:
+        raise ImportError("several workers need distributed: pip install '.[corpus]'; or use --workers 1") from None
+    with silence_logging_cmgr(logging.CRITICAL):  # what goes wrong is reported here, in one line
+        if address is None:
+            with _local_cluster(workers, work) as cluster, Client(cluster, set_as_default=False) as client:
+                yield _Dask(client, None, cluster)
+            return
+        try:
+            client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            expected = "expected the address of a Dask scheduler that answers, such as tcp://10.0.0.5:8786"
+            raise RunError(f"--cluster {address}: {expected} ({_one_line(error)})") from None
+        try:
+            yield _Dask(client, address)
+        finally:
+            with suppress(Exception):
+                client.close(timeout=1)
+
+
+@contextmanager
+def _local_cluster(workers: int, work: str) -> Iterator[Any]:
+    """Processes of this machine, which end with the block or with this process, even if it is killed."""
+    import dask
+    from distributed import LocalCluster
+
+    settings = {
+        # One part at a time on each worker, so that a death is blamed on the part that caused it.
+        "distributed.scheduler.worker-saturation": 1.0,
+        # A busy machine may take long to replace a worker; by default the cluster then forgets it.
+        "distributed.deploy.lost-worker-timeout": "1000 days",
+    }
+    with dask.config.set(settings):
+        try:
+            with _interrupts_blocked():
+                cluster = LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    memory_limit=0,
+                    local_directory=work,
+                    silence_logs=logging.CRITICAL,
+                    scheduler_kwargs={"allowed_failures": LOCAL_DEATHS - 1, "dashboard": False},
+                    env=dict.fromkeys(THREADS, "1"),
+                )
+        except Exception as error:
+            raise RunError(f"the workers cannot start: {_one_line(error)}") from None
+        try:
+            yield cluster
+        finally:
+            with suppress(Exception):
+                cluster.sync(_end_workers, cluster, callback_timeout=5)
+                cluster.close(timeout=5)
+
+
+async def _end_workers(cluster: Any) -> None:
+    """End the workers now; when a cluster is closed, they may finish their parts first."""
+    ends = [nanny.close(timeout=0.2) for nanny in cluster.workers.values()]
+    await asyncio.gather(*ends, return_exceptions=True)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Threads and processes that are started inside leave Ctrl-C to this thread, since they inherit its mask."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing.resource_tracker import ensure_running
+
+    ensure_running()  # it unblocks interrupts in the thread that starts it, so not in the block
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
