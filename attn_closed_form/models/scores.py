@@ -59,16 +59,16 @@ class PooledScores:
 
     def __post_init__(self) -> None:
         (H, n), R, C = self.s.shape, len(self.v), self.bias.size
-        defaults = {
-            "head": np.zeros(R, dtype=np.intp),
-            "output": np.arange(R),
-            "s_background": np.full(H, -np.inf),
-            "v_background": np.zeros(R),
-            "empty_value": self.bias,
-        }
-        for name, default in defaults.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, default)
+        if self.head is None:
+            object.__setattr__(self, "head", np.zeros(R, dtype=np.intp))
+        if self.output is None:
+            object.__setattr__(self, "output", np.arange(R))
+        if self.s_background is None:
+            object.__setattr__(self, "s_background", np.full(H, -np.inf))
+        if self.v_background is None:
+            object.__setattr__(self, "v_background", np.zeros(R))
+        if self.empty_value is None:
+            object.__setattr__(self, "empty_value", self.bias)
         shapes = {"v": (R, n), "s_absent": (H, n), "v_absent": (R, n), "s_background": (H,), "v_background": (R,)}
         for name, shape in {**shapes, "head": (R,), "output": (R,), "empty_value": (C,)}.items():
             if (array := getattr(self, name)) is not None and array.shape != shape:
@@ -88,9 +88,11 @@ class PooledScores:
         """
         weight = np.asarray(coefficients, dtype=np.float64)[self.output]
         rows = np.flatnonzero(weight)
-        heads, place = np.unique(self.head[rows], return_inverse=True)
+        needed = np.zeros(len(self.s), dtype=bool)
+        needed[self.head[rows]] = True
+        heads, place = np.flatnonzero(needed), np.cumsum(needed) - 1
         mixture = np.zeros((heads.size, rows.size))
-        mixture[place.reshape(-1), np.arange(rows.size)] = weight[rows]
+        mixture[place[self.head[rows]], np.arange(rows.size)] = weight[rows]
         return heads, rows, mixture
 
     def shares(self) -> tuple[Array, Array]:

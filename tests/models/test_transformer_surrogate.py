@@ -114,7 +114,7 @@ def test_every_view_says_whose_scores_they_are():
     assert "fitted SLALOM, not of the model itself" in said and f"{found.evidence.fit.error:.2g}" in said
     page, text = found.report(), " ".join(answer(found).split())
     assert said in page.replace("&#x27;", "'") and said in text
-    assert "Of the fitted SLALOM:" in text and "proved of the fitted SLALOM, not of the model" in page
+    assert "Of the fitted SLALOM:" in text and "of the fitted SLALOM and not of the model" in page
     rows = " ".join(table(found, 200).split())
     assert "Shapley of the fitted SLALOM" in rows and "Shapley (sampled) of the model:" in rows
     assert "model calls, standard errors up to" in rows and "nothing sampled" in rows
@@ -128,7 +128,7 @@ def test_every_view_says_whose_scores_they_are():
 
 def test_the_waterfall_ends_at_the_model_with_what_the_fit_misses():
     e = explained()["shapley"]
-    steps = waterfall(e, most=4)
+    steps = waterfall(e, top=4).steps
     assert [step.label for step in steps[-2:]] == ["what the fit misses", e.output]
     assert all(a.end == pytest.approx(b.start) for a, b in itertools.pairwise(steps))
     assert steps[-1].end == e.prediction
@@ -142,7 +142,7 @@ def test_tables_and_figures(tmp_path):
     assert [row["player"] for row in rows] == list(found.evidence.labels)
     assert float(rows[0]["lime-sampled_standard_error"]) == found["lime-sampled"].standard_error[0]
     pytest.importorskip("matplotlib", reason="the figures need matplotlib")
-    for figure in ("table", "text", "waterfall", "slalom", "interactions"):
+    for figure in ("table", "waterfall", "slalom", "interactions"):
         found.plot(tmp_path / f"{figure}.png", figure)
     with pytest.raises(ValueError, match="attention"):
         found.plot(tmp_path / "attention.png", "attention")
