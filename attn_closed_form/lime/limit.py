@@ -99,8 +99,8 @@ def lime_limit(
     if game.d == 1:
         coef[0], intercept = _single_player(game, settings, tol)
         return LimeCoefficients(coef, intercept)
-    found = regression(game.d, settings, chosen.size)
-    coef[chosen], intercept = found.solve(find_moments(game, found, settings, tol), chosen)
+    fit = regression(game.d, settings, chosen.size)
+    coef[chosen], intercept = fit.solve(find_moments(game, fit, settings, tol), chosen)
     return LimeCoefficients(coef, intercept)
 
 

@@ -49,43 +49,43 @@ GROUP_ELEMENTS = 6_000
 NARROWEST = -25.0
 
 
-def find_moments(game: PooledGame, found: Regression, settings: Settings, tol: float) -> Moments:
+def find_moments(game: PooledGame, fit: Regression, settings: Settings, tol: float) -> Moments:
     """The moments, good enough for `tol`, by the cheapest way that is."""
     try:
-        return moments_by_rule(game, found, settings, tol)
+        return moments_by_rule(game, fit, settings, tol)
     except (NoRuleError, ToleranceError):
-        return moments_by_recursion(game, found, tol)
+        return moments_by_recursion(game, fit, tol)
 
 
-def moments_by_recursion(game: PooledGame, found: Regression, tol: float) -> Moments:
-    """The moments by the recursion over sizes: O(L d^2), whatever the kernel."""
-    weights = np.stack([found.drawn, found.drawn * found.deviation])
+def moments_by_recursion(game: PooledGame, fit: Regression, tol: float) -> Moments:
+    """The moments by the recursion over sizes: O(L d^2), for any kernel."""
+    weights = np.stack([fit.drawn, fit.drawn * fit.deviation])
     deviation = float(np.abs(weights[1]).sum())
-    factor = max(found.value_factor(), found.rounding_factor(found.level, deviation, 2 * found.level))
-    goal = _budget(game, found, tol, factor, 0.0, plain=True)
+    factor = max(fit.value_factor(), fit.rounding_factor(fit.level, deviation, 2 * fit.level))
+    goal = _budget(game, fit, tol, factor, 0.0, plain=True)
     if game.d >= WARN_FROM:
         _warn(game, goal)
     known = known_of(game)
     mean, present = (np.ldexp(x, game.exponent - known.exponent) for x in centred_moments(game, weights, goal))
-    mean += weights[:, -1] * known.nobody - np.array([found.level, found.balance]) * known.above
+    mean += weights[:, -1] * known.nobody - np.array([fit.level, fit.balance]) * known.above
     # E[pi W_j f] = E[pi f] - E[pi Z_j f], and what all players have in common drops out of `individual`.
     return Moments(float(mean[0]), float(mean[1]), present.mean() - present, known)
 
 
-def moments_by_rule(game: PooledGame, found: Regression, settings: Settings, tol: float) -> Moments:
+def moments_by_rule(game: PooledGame, fit: Regression, settings: Settings, tol: float) -> Moments:
     """The moments by rules in p: O(L m d). NoRuleError if one is missing."""
-    if found.log_unit < NARROWEST:
+    if fit.log_unit < NARROWEST:
         raise NoRuleError
-    unit = game.d * math.exp(-found.log_unit)  # from weights kernel(s) / d to those in units of pi(1)
-    goal = _rule_budget(game, found, settings, tol)
+    unit = game.d * math.exp(-fit.log_unit)  # from weights kernel(s) / d to those in units of pi(1)
+    goal = _rule_budget(game, fit, settings, tol)
     # In units of the rule's weights: what the moments may be wrong by.
-    allowed = goal.p_error * goal.amplification / (unit * found.moment_factor())
+    allowed = goal.p_error * goal.amplification / (unit * fit.moment_factor())
     law = KernelLaw(game.d, settings.kernel_width)
-    parts = batch_sums(game, goal._replace(p_error=allowed), law, partial(rule_sums, found.absent_share))
+    parts = batch_sums(game, goal._replace(p_error=allowed), law, partial(rule_sums, fit.absent_share))
     sums = sum_in_pairs(parts, np.zeros(2 + game.d))
     known = known_of(game)
     sums = np.ldexp(unit * sums, game.exponent - known.exponent)
-    return finish(found, sums[:2], sums[2:], known)
+    return finish(fit, sums[:2], sums[2:], known)
 
 
 def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) -> Array:
@@ -102,14 +102,14 @@ def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) ->
 
 
 def known_of(game: PooledGame) -> Known:
-    """F of everyone and of nobody, in units in which neither is above 1."""
+    """Values of everyone and of nobody, in units in which neither is above 1."""
     excess = game.empty_excess
     exponent = max(game.exponent, math.frexp(excess)[1]) if excess else game.exponent
     above = math.ldexp(float(game.everyone_means.sum()), game.exponent - exponent)
     return Known(above, math.ldexp(excess, -exponent), game.base, exponent)
 
 
-def finish(found: Regression, total: Array, delta: Array, known: Known) -> Moments:
+def finish(fit: Regression, total: Array, delta: Array, known: Known) -> Moments:
     """Moments from the sums of a rule, with what is known of everyone and nobody put right.
 
     Parameters
@@ -118,12 +118,12 @@ def finish(found: Regression, total: Array, delta: Array, known: Known) -> Momen
     delta : (d,) sum of Delta_j(p) with the weights w p (1 - p)
     known : in whose units the sums are
     """
-    above, at_all, w = known.above, math.exp(-found.log_unit), found.absent_share
-    nobody = float(found.drawn[-1]) * known.nobody
+    above, at_all, w = known.above, math.exp(-fit.log_unit), fit.absent_share
+    nobody = float(fit.drawn[-1]) * known.nobody
     middle = float(delta.mean())
-    off = w * at_all - found.balance
+    off = w * at_all - fit.balance
     return Moments(
-        mean=float(total[0]) + nobody - above * (at_all + found.level),
+        mean=float(total[0]) + nobody - above * (at_all + fit.level),
         shared=float(total[1]) - middle + (1 - w) * nobody + above * off,
         individual=middle - delta,
         known=known,
@@ -137,43 +137,41 @@ def _kernel_moments(d: int, width: float) -> tuple[Array, Array]:
     return q, q * (s * (d - s) / (d * max(d - 1, 1)))
 
 
-def rule_factor(found: Regression, settings: Settings) -> float:
+def rule_factor(fit: Regression, settings: Settings) -> float:
     """What errors of f are multiplied by in sums by a rule in p with the weights kernel(s) / d."""
-    return max(_rule_factors(found.d, settings, found.k))
+    return max(_rule_factors(fit.d, settings, fit.k))
 
 
-def _rule_budget(game: PooledGame, found: Regression, settings: Settings, tol: float) -> Budget:
+def _rule_budget(game: PooledGame, fit: Regression, settings: Settings, tol: float) -> Budget:
     """The budget of `rule_factor`, or one with more of the error for 1/D, since rounding takes little of it."""
-    values, sums = _rule_factors(found.d, settings, found.k)
-    at_all = math.exp(-found.log_unit)
+    values, sums = _rule_factors(fit.d, settings, fit.k)
+    at_all = math.exp(-fit.log_unit)
     if sums > values:
-        goal = _budget(game, found, tol, values, at_all)
+        goal = _budget(game, fit, tol, values, at_all)
         rounding = ULP * (PRECISE + (0.0 if goal.precise else FACTOR * game.d))
         eps = goal.eps - (sums / values - 1) * rounding
         if eps > goal.eps / 2 and goal.spread > 0:
             return goal._replace(eps=eps)
-    return _budget(game, found, tol, max(values, sums), at_all)
+    return _budget(game, fit, tol, max(values, sums), at_all)
 
 
 @lru_cache(maxsize=512)
 def _rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
     """What a relative error of f, and one of the sums over nodes, is multiplied by."""
-    found = regression(d, settings, k)
-    unit = d * math.exp(-found.log_unit)
+    fit = regression(d, settings, k)
+    unit = d * math.exp(-fit.log_unit)
     q, mixed = _kernel_moments(d, settings.kernel_width)
     # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of |s/d - w| at most.
     level, difference = float(q.sum()), 2 * float(mixed.sum())
-    spread = math.sqrt(level * float(q @ found.deviation**2))
-    rounding = MIXED_SIGNS * found.rounding_factor(level, spread + difference, 2 * difference)
-    return unit * found.value_factor(q), unit * rounding
+    spread = math.sqrt(level * float(q @ fit.deviation**2))
+    rounding = MIXED_SIGNS * fit.rounding_factor(level, spread + difference, 2 * difference)
+    return unit * fit.value_factor(q), unit * rounding
 
 
-def _budget(
-    game: PooledGame, found: Regression, tol: float, factor: float, at_all: float, plain: bool = False
-) -> Budget:
+def _budget(game: PooledGame, fit: Regression, tol: float, factor: float, at_all: float, plain: bool = False) -> Budget:
     """The budget where errors of f are multiplied by `factor`: `budget` reckons with twice the error of f."""
-    nobody = 8 * found.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
-    return budget(game, tol, factor / 2, plain, found.doubt(factor, at_all), nobody)
+    nobody = 8 * fit.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
+    return budget(game, tol, factor / 2, plain, fit.doubt(factor, at_all), nobody)
 
 
 @dataclass(frozen=True)

@@ -159,10 +159,10 @@ def size_rule(d: int, kernel_width: float, m: int) -> SizeRule | None:
     plain = nu.astype(np.float64)
     gauss = _gauss(plain, m) if 2 * m <= nu.size else None
     exact = 2 * m if gauss else m
-    found = gauss or (_interpolatory(plain, m) if m <= nu.size else None)
-    if found is None:
+    nodes = gauss or (_interpolatory(plain, m) if m <= nu.size else None)
+    if nodes is None:
         return None
-    p, weights = _polish(nu, *found, exact)
+    p, weights = _polish(nu, *nodes, exact)
     rule = SizeRule(p, weights, *_errors(d, kernel_width, p, weights, exact))
     for array in rule[:3]:
         array.flags.writeable = False
@@ -180,12 +180,12 @@ class Ladder(NamedTuple):
     total: float  # the largest sum of a rule's |weights|
 
     def choose(self, log_bound: Array, B: Array, allowed: float) -> tuple[Ids, Array]:
-        """For every row the shortest rule with an error below `allowed`, or else the best one; and its error.
+        """For every term the shortest rule with an error below `allowed`, or else the best one; and its error.
 
         Parameters
         ----------
-        log_bound : (rows, len(THETA)), of `game/terms.py`
-        B : (rows,) bound on [0, 1]
+        log_bound : (r, len(THETA)), of `game/terms.py`
+        B : (r,) bound on [0, 1]
         """
         shifted = log_bound + LOG_PRESENT
         # The thetas are the first axis here: a minimum over a short last axis takes five times as long.
@@ -233,8 +233,8 @@ def _gauss(nu: Array, m: int) -> tuple[Array, Array] | None:
     n = np.arange(1.0, 2 * m)
     leading = np.concatenate([[1.0], np.cumprod((2 * n - 1) / n)])  # of P_n
     product = np.concatenate([[0.0], n**2 / (4 * n**2 - 1)])
-    found = gauss_rule(nu[: 2 * m] / leading, np.zeros(2 * m), product, m)
-    return found if found and np.abs(found[0]).max() <= 1 else None
+    rule = gauss_rule(nu[: 2 * m] / leading, np.zeros(2 * m), product, m)
+    return rule if rule and np.abs(rule[0]).max() <= 1 else None
 
 
 def _interpolatory(nu: Array, m: int) -> tuple[Array, Array]:
@@ -333,8 +333,8 @@ class SizeMoments(NamedTuple):
 def size_moments(d: int, kernel_width: float) -> SizeMoments:
     """Moments of q_s = kernel(s) / d, s = 0..d.
 
-    >>> found = size_moments(6, np.inf)       # constant weights have no component but the first
-    >>> [abs(round(float(x), 12)) for x in found.nu]
+    >>> moments = size_moments(6, np.inf)       # constant weights have no component but the first
+    >>> [abs(round(float(x), 12)) for x in moments.nu]
     [1.166666666667, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
     k = np.arange(1, d + 1)
@@ -523,8 +523,8 @@ def _log_majorant(term: TiltedTerm, rho: Array, d: int) -> Array:
     growth = term.S * rho**2 / 2 + 4 * d * ULP * (1 + term.largest) * rho
     mass = term.background + (1 + rho) * term.light + rho * term.heavy / term.t
     with np.errstate(divide="ignore"):
-        found: Array = np.log(2 * term.B) + 1 + growth + np.log(mass) + np.log(np.maximum(1.0, rho * term.largest))
-    return found
+        majorant: Array = np.log(2 * term.B) + 1 + growth + np.log(mass) + np.log(np.maximum(1.0, rho * term.largest))
+    return majorant
 
 
 def _log_taylor(term: TiltedTerm, count: int, d: int) -> Array:
@@ -544,16 +544,16 @@ def _error(d: int, mu: Array, taylor: Array, term: TiltedTerm, p: Array, omega: 
     powers = p[:, None] ** k
     sums, sizes = omega @ powers, np.abs(omega) @ powers
     rounding = ULP * ((3 * k + 4 + 20) * mu + (k + p.size + 2) * sizes)
-    found = float(taylor @ (np.abs(mu - sums) + rounding))
+    error = float(taylor @ (np.abs(mu - sums) + rounding))
     if not (sizes[:3] <= MIXED_SIGNS * sums[:3]).all():
-        found += ULP * (PRECISE + FACTOR * d) * float(taylor @ sizes)  # the rounding of terms that cancel
+        error += ULP * (PRECISE + FACTOR * d) * float(taylor @ sizes)  # the rounding of terms that cancel
     # Beyond the last coefficient the terms fall at least geometrically.
     rho = float(_radius(term, k[-1:])[0])
     top = float(p.max()) / rho
     ratio = last / rho if mu[-1] > 0 else 0.0
     if not max(top, ratio) < 1:
         return np.inf
-    return found + float(taylor[-1] * (mu[-1] * ratio / (1 - ratio) + sizes[-1] * top / (1 - top)))
+    return error + float(taylor[-1] * (mu[-1] * ratio / (1 - ratio) + sizes[-1] * top / (1 - top)))
 
 
 def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Array]]:
@@ -572,9 +572,9 @@ def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Ar
     centre, product = up + down, np.concatenate([[0.0], up[:-1] * down[1:]])
     monic = nu * np.concatenate([[1.0], np.cumprod(-up[: count - 1])])
     for N in range(first, min(first + 2, count // 2) + 1):
-        found = gauss_rule(monic, centre, product, N)
-        if found is not None:
-            yield found
+        rule = gauss_rule(monic, centre, product, N)
+        if rule is not None:
+            yield rule
     for N in (degree + more for more in MORE_NODES if degree + more <= min(count, MOST_TILTED_NODES)):
         side = np.sqrt(product[1:N])
         p, V = np.linalg.eigh(np.diag(centre[:N]) - np.diag(side, 1) - np.diag(side, -1))

@@ -161,8 +161,8 @@ def lime_samples_needed(
     largest = float(np.abs(limit.coef).max())
     if largest == 0:
         return 2
-    found = regression(game.d, check_settings(kernel_width, ridge, None), game.d)
-    root = _sandwich_root(game, limit.coef, limit.intercept, found, kernel_width, rng)
+    fit = regression(game.d, check_settings(kernel_width, ridge, None), game.d)
+    root = _sandwich_root(game, limit.coef, limit.intercept, fit, kernel_width, rng)
     # Rows of `root` are independent contributions: V = root^T root.
     deviations = np.abs(rng.normal(size=(GAUSSIAN_DRAWS, len(root))) @ root).max(axis=1)
     return max(2, int(np.ceil((deviations.mean() / (accuracy * largest)) ** 2)))
@@ -172,7 +172,7 @@ def _sandwich_root(
     game: PooledGame,
     beta: Array,
     intercept: float,
-    found: Regression,
+    fit: Regression,
     kernel_width: float,
     rng: np.random.Generator,
 ) -> Array:
@@ -181,15 +181,13 @@ def _sandwich_root(
     count = max(PILOT_SAMPLES, PILOT_SAMPLES_PER_PLAYER * d)
     masks, sizes = _draw(rng, count, d)
     masks, sizes = masks[1:], sizes[1:]  # no row for the document: its share vanishes
-    pull = (
-        kernel(d, kernel_width)[sizes] * (d / np.exp(found.log_unit)) * (game.value(masks) - intercept - masks @ beta)
-    )
+    pull = kernel(d, kernel_width)[sizes] * (d / np.exp(fit.log_unit)) * (game.value(masks) - intercept - masks @ beta)
     middle = np.zeros((d, d))
     for rows in _blocks(masks):
-        scores = (masks[rows] - (1 - found.absent_share)) * pull[rows, None]
+        scores = (masks[rows] - (1 - fit.absent_share)) * pull[rows, None]
         # S has an eigenvalue for what is common to all players, and one for the rest.
         mean = scores.mean(axis=1, keepdims=True)
-        influence = (scores - mean) / found.individual_denominator + mean / found.shared_denominator
+        influence = (scores - mean) / fit.individual_denominator + mean / fit.shared_denominator
         middle += influence.T @ influence
     values, vectors = np.linalg.eigh(middle / len(masks))
     return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
