@@ -60,6 +60,6 @@ def run(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "starlette", "pydantic", "uvicorn", "anyio"):
             raise
-        raise ImportError(f"serve needs {error.name}: pip install 'attn-closed-form[web]'") from None
+        raise ImportError(f"serve needs {error.name}: pip install '.[web]'") from None
     limits = Limits(queue=args.queue, seconds=args.timeout)
     return serve(args.model, args.host, args.port, args.workers, args.token, limits)

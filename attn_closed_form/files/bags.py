@@ -99,7 +99,7 @@ def _read_h5(path: Path, features: str | None) -> tuple[dict[str, Any], dict[str
     try:
         import h5py
     except ImportError:
-        raise ImportError(f"{path}: HDF5 files need the h5py package: pip install 'attn-closed-form[bags]'") from None
+        raise ImportError(f"{path}: HDF5 files need the h5py package: pip install '.[bags]'") from None
     wanted = {*FEATURE_NAMES, *COORDINATE_NAMES, *REGION_NAMES, *ID_NAMES, features or "features"}
     try:
         with h5py.File(path, "r") as file:

@@ -242,7 +242,7 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
         import pyarrow
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        raise ImportError(f"{path}: Parquet needs pyarrow: pip install 'attn-closed-form[corpus]'") from None
+        raise ImportError(f"{path}: Parquet needs pyarrow: pip install '.[corpus]'") from None
     try:
         file = ParquetFile(path)
     except pyarrow.ArrowInvalid as error:

@@ -178,7 +178,7 @@ def require_torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise ImportError(f"transformers need torch ({error}): pip install 'attn-closed-form[transformers]'") from None
+        raise ImportError(f"transformers need torch ({error}): pip install '.[transformers]'") from None
     return torch
 
 
@@ -320,7 +320,7 @@ def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
     except ImportError as error:
         raise ImportError(
             f"a folder of a transformer needs the package transformers ({error}): "
-            "pip install 'attn-closed-form[transformers]'"
+            "pip install '.[transformers]'"
         ) from None
     options = {"local_files_only": True, "trust_remote_code": False}
     with _quiet():

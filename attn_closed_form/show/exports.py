@@ -49,7 +49,7 @@ def _package(name: str, extra: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
-        message = f"{package} could not be imported ({error}); install it with: pip install 'attn-closed-form[{extra}]'"
+        message = f"{package} could not be imported ({error}); install it with: pip install '.[{extra}]'"
         raise ImportError(message) from None
 
 

@@ -54,7 +54,7 @@ def import_matplotlib(module: str) -> Any:
     try:
         return importlib.import_module(f"matplotlib.{module}")
     except ImportError as error:
-        raise ImportError(f"plots need matplotlib ({error}): pip install 'attn-closed-form[plots]'") from None
+        raise ImportError(f"plots need matplotlib ({error}): pip install '.[plots]'") from None
 
 
 def _axes(ax: Any, width: float, height: float) -> Any:
