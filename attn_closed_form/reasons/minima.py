@@ -210,13 +210,13 @@ class _Masses:
         top = np.where(empty, 0.0, top)
         masses = np.exp(log_mass - top[..., None])
         off = np.where(flipped, self.v_flip, self.v_base) - theta[..., None]
-        mass = np.where(empty, 1.0, masses.sum(axis=-1))
-        size = np.abs(masses * off).sum(axis=-1)
+        mass, terms = np.where(empty, 1.0, masses.sum(axis=-1)), masses * off
+        size = np.abs(terms).sum(axis=-1)
         with np.errstate(over="ignore"):
             slip = np.exp(log_slip - top)
         lost = LOST * np.abs(off).max(axis=-1)
         margin = np.where(empty, 0.0, 2 * relative_error(flipped.shape[-1]) * size + lost + slip)
-        excess = (masses * off).sum(axis=-1) / mass
+        excess = terms.sum(axis=-1) / mass
         return np.where(empty, np.inf, theta + excess), excess, margin / mass
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from .._types import Array, Ids, Masks
 from ..game.pooled_game import PooledGame
 from .bounds import ENUMERATED, all_coalitions, lowest
-from .minima import head_minima, mirrored, proved_above, slopes, total, value_error
+from .minima import HeadMinima, head_minima, mirrored, proved_above, slopes, total, value_error
 
 # How often the order of the players is taken anew from the coalition that the last one led to.
 ROUNDS = 4
@@ -162,6 +162,17 @@ class SufficientSearch(Search):
         k = _smallest(masks, least > self.theta, least)
         return Smallest(masks[k], float(least[k]), int(masks[possible].sum(axis=1).min()))
 
+    @cached_property
+    def _heads(self) -> dict[bytes, HeadMinima]:
+        return {}
+
+    def heads(self, chosen: Masks) -> HeadMinima:
+        """The heads' minima over the coalitions that contain the set, computed once per set."""
+        key = chosen.tobytes()
+        if key not in self._heads:
+            self._heads[key] = head_minima(self.game, self.all[None], ~chosen[None])
+        return self._heads[key]
+
     def worst(self, chosen: Masks, bound: Array | None = None) -> Array:
         """(n,) proved lower bounds of all coalitions that contain the sets (n, d); `bound` are the heads' if known."""
         if bound is None:
@@ -174,7 +185,7 @@ class SufficientSearch(Search):
 
     def suffices(self, chosen: Masks) -> bool:
         """Whether the set is proved to suffice."""
-        bound = head_minima(self.game, self.all[None], ~chosen[None]).bound
+        bound = self.heads(chosen).bound
         if self.worst(chosen[None], bound)[0] > self.theta:
             return True
         if self.game.can_be_empty and not chosen.any() and self.game.empty_value <= self.theta:
@@ -183,13 +194,13 @@ class SufficientSearch(Search):
 
     def effects(self, chosen: Masks) -> Array:
         """(H, d) effects of the players at the heads' worst coalitions that contain the set, at the threshold."""
-        heads = head_minima(self.game, self.all[None], ~chosen[None])
+        heads = self.heads(chosen)
         theta = heads.bound[0] + (self.theta - self.game.bias - heads.bound[0].sum()) / self.game.H
         return slopes(self.game, heads.present[0], theta)
 
     def guaranteed(self, chosen: Masks) -> float:
         """The greatest value that a few bisections prove for every coalition that contains a set that suffices."""
-        heads = head_minima(self.game, self.all[None], ~chosen[None])
+        heads = self.heads(chosen)
         proved = max(float(self.worst(chosen[None], heads.bound)[0]), float(np.nextafter(self.theta, np.inf)))
         attained = heads.present[0] | chosen
         if self.game.can_be_empty:

@@ -25,6 +25,7 @@ from .._types import Ids
 from ..explanations.explain import for_output
 from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
+from ..models.sentences import sentence_numbers
 from .figures import (
     MOST_CLASSES,
     AttentionStrips,
@@ -294,15 +295,15 @@ def _why(explanations: Explanations) -> str:
     fit = explanations.evidence.fit
     of = "" if fit is None else f", of the {fit.name} and not of the model"
     parts = [f'<h2>Certified reasons{escape(of)}</h2><ul class="reasons">{reasons}</ul>']
-    if explanations.evidence.units.text is not None:
+    units = explanations.evidence.units
+    if units.text is not None and 1 < len(sentence_numbers(units.text, units.spans or ())[1]) <= MOST_SENTENCES:
         sentences = explanations.sentences()
-        if 1 < len(sentences.labels) <= MOST_SENTENCES:
-            rows = "".join(
-                f"<tr><td>{score:+.4f}</td><td dir=auto>{escape(label, LONGEST_REASON)}</td></tr>"
-                for label, score in zip(sentences.labels, sentences.scores, strict=True)
-            )
-            note = "Owen values: the words of a sentence come and go together, and add up to its score."
-            parts.append(f'<h2>Sentences</h2><p class="note">{note}</p><table class="s"><tbody>{rows}</tbody></table>')
+        rows = "".join(
+            f"<tr><td>{score:+.4f}</td><td dir=auto>{escape(label, LONGEST_REASON)}</td></tr>"
+            for label, score in zip(sentences.labels, sentences.scores, strict=True)
+        )
+        note = "Owen values: the words of a sentence come and go together, and add up to its score."
+        parts.append(f'<h2>Sentences</h2><p class="note">{note}</p><table class="s"><tbody>{rows}</tbody></table>')
     return "".join(parts)
 
 

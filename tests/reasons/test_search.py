@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
-from attn_closed_form.reasons.minima import _Masses, _parts, relative_error
+from attn_closed_form.reasons.minima import _Masses, _parts, head_minima, relative_error
 from attn_closed_form.reasons.search import Search
 from tests.problems import random_game
 
@@ -55,3 +55,15 @@ def test_with_one_head_the_smallest_reason_is_found_and_proved(reason):
     results = [reason(random_game(seed, 20, 1, "replaced+background")) for seed in range(8)]
     assert all(result.minimal for result in results)
     assert sum(result.players is not None and result.size > 1 for result in results) >= 2
+
+
+def test_the_minima_over_a_set_are_computed_once(monkeypatch):
+    rng, sets = np.random.default_rng(2), []
+
+    def counted(game, base, movable, limit=None):
+        sets.extend([] if limit is not None or len(base) > 1 else [movable.tobytes()])
+        return head_minima(game, base, movable, limit)
+
+    monkeypatch.setattr("attn_closed_form.reasons.search.head_minima", counted)
+    sufficient_reason(PooledGame.from_scores(rng.normal(size=(4, 30)), rng.normal(size=(4, 30)) + 0.3))
+    assert len(sets) == len(set(sets)) > 3

@@ -187,6 +187,13 @@ def test_reasons_and_sentences_are_said():
         assert f"{score:+.4f}" in text
 
 
+def test_a_single_sentence_costs_no_owen_values(monkeypatch):
+    monkeypatch.setattr("attn_closed_form.explanations.answers.owen", None)
+    report(explain(model_for(REVIEW), "A fine film", "shapley"))
+    with pytest.raises(TypeError):
+        report(explain(model_for(REVIEW), "A fine film. A dull end.", "shapley"))
+
+
 def test_a_report_of_a_hundred_words_is_light():
     text = long_text(100)
     assert len(report(explain(model_for(text, T_max=128, K=6), text)).encode()) < 100_000
