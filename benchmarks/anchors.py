@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form import PooledGame, TextClassifier, pooled_game, sufficient_reason
+from attn_closed_form import PooledGame, TextClassifier, sufficient_reason
 from attn_closed_form._types import Array
+from attn_closed_form.models.classifier import pooled_game
 
 # A word that no vocabulary has.
 MASK = "zqzqzqzq"

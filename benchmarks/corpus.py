@@ -32,7 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form import TruncationWarning, load_demo_model, predict_many
+from attn_closed_form import TruncationWarning, load_demo_model
+from attn_closed_form.models.classifier import predict_many
 from attn_closed_form.run.plan import planned, size_of_parts
 from attn_closed_form.run.reporter import Meter, reported
 from attn_closed_form.run.runner import THREADS, Progress, run

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_closed_form as acf
+from attn_closed_form.models.classifier import pooled_game, predict_many
 from attn_closed_form.models.classifier.predict import pad
 from jax_model import params_from_weights
 from jax_model.device import documents as batched
@@ -116,11 +117,11 @@ def core_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
     """The NumPy core, a document at a time."""
     weights, _ = benchmark_model(SEED)
     tasks: dict[str, Callable[[], Any]] = {
-        "prediction": lambda: acf.predict_many(weights, documents),
+        "prediction": lambda: predict_many(weights, documents),
         "gradient": lambda: [acf.gradient(weights, d)[0, 0] for d in documents],
         "gradient, kept": lambda: np.stack([acf.gradient(weights, d) for d in documents]),
-        "Shapley": lambda: [acf.shapley(acf.pooled_game(weights, d, "words")) for d in documents],
-        "LIME": lambda: [acf.lime_limit(acf.pooled_game(weights, d, "words")) for d in documents],
+        "Shapley": lambda: [acf.shapley(pooled_game(weights, d, "words")) for d in documents],
+        "LIME": lambda: [acf.lime_limit(pooled_game(weights, d, "words")) for d in documents],
     }
     rows = []
     for task, run in tasks.items():
@@ -148,7 +149,7 @@ def peer_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
 
     def shap_values() -> None:
         for document in few:
-            game = acf.pooled_game(weights, document, "words")
+            game = pooled_game(weights, document, "words")
             kernel_shap(partial(_present, game), game.d, 20_000)
 
     def lime_values() -> None:
@@ -156,7 +157,7 @@ def peer_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
         for document in few:
 
             def classify(texts: list[str]) -> NDArray[np.float64]:
-                f = acf.predict_many(weights, [[int(i) for i in text.split()] for text in texts])
+                f = predict_many(weights, [[int(i) for i in text.split()] for text in texts])
                 return np.concatenate([-f, f], axis=1)
 
             text = " ".join(map(str, document))

@@ -10,16 +10,15 @@ import numpy as np
 from attn_closed_form import (
     PooledGame,
     banzhaf,
-    beta_shapley,
     expected_value_by_size,
     interactions,
     lime_limit,
     owen,
     semivalue,
     shapley,
-    weighted_banzhaf,
 )
 from attn_closed_form._types import Array
+from attn_closed_form.game import beta_shapley, weighted_banzhaf
 
 # How the games are shared out, in percent.
 SHARES = {

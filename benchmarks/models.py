@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_closed_form
-from attn_closed_form import AttentionWeights, random_weights
+from attn_closed_form import AttentionWeights
+from attn_closed_form.models.classifier import random_weights
 
 # The paper's sizes (P1, appendix F).
 SIZES = {"D": 20_000, "K": 6, "T_max": 256, "d_e": 128, "d_att": 64, "d_out": 64}

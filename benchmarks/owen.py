@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form import PooledGame, beta_shapley, owen, pooled_game, shapley, weighted_banzhaf
+from attn_closed_form import PooledGame, owen, shapley
 from attn_closed_form._types import Array, Ids
+from attn_closed_form.game import beta_shapley, weighted_banzhaf
+from attn_closed_form.models.classifier import pooled_game
 
 from .harness import Bar, best_of, relative_error, report
 from .models import benchmark_model, random_document

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attn_closed_form import METHODS as METHOD_TABLE
-from attn_closed_form import AttentionWeights, alpha_avg, alpha_max, attention, pooled_game, shapley
+from attn_closed_form import AttentionWeights, attention, shapley
 from attn_closed_form._types import Array
+from attn_closed_form.models.classifier import alpha_avg, alpha_max, pooled_game
 from attn_closed_form.models.text_classifier import TextClassifier
 from attn_closed_form.show.plots import plot_attention_matrices, plot_table
 from jax_model.training.imdb import load_imdb

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form import alpha_avg, gradient, lime_limit, load_demo_model, pooled_game, predict
+from attn_closed_form import gradient, lime_limit, load_demo_model, predict
 from attn_closed_form._types import Array
+from attn_closed_form.models.classifier import alpha_avg, pooled_game
 from jax_model.training.batches import encode_documents
 from jax_model.training.imdb import load_imdb
 from jax_model.transformers.transformer import PAD, Config, Tree

@@ -17,20 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form import (
-    AttentionWeights,
-    attention,
-    lime_first_order,
-    lime_limit,
-    lime_mean_field,
-    lime_sample,
-    lime_theorem_5_1,
-    load_demo_model,
-    pooled_game,
-    predict_many,
-)
+from attn_closed_form import AttentionWeights, attention, lime_limit, lime_sample, load_demo_model
 from attn_closed_form._types import Array
 from attn_closed_form.game.pooled_game import PooledGame
+from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_theorem_5_1
+from attn_closed_form.models.classifier import pooled_game, predict_many
 from jax_model.training.imdb import load_imdb
 
 from .harness import Bar

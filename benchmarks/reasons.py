@@ -18,17 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form import (
-    ContrastiveReason,
-    PooledGame,
-    SufficientReason,
-    TextClassifier,
-    bounds,
-    contrastive_reason,
-    load_demo_model,
-    pooled_game,
-    sufficient_reason,
-)
+from attn_closed_form import PooledGame, TextClassifier, bounds, contrastive_reason, load_demo_model, sufficient_reason
+from attn_closed_form.models.classifier import pooled_game
+from attn_closed_form.reasons import ContrastiveReason, SufficientReason
 from jax_model.training.imdb import load_imdb
 
 from . import anchors

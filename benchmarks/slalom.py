@@ -30,7 +30,8 @@ from slalom_explanations import SLALOMLocalExplanantions
 from slalom_explanations.slalom_helpers import MyLittleSLALOM, SLALOMModelWrapper, fit_iter_rand
 
 import attn_closed_form
-from attn_closed_form import Slalom, fit_slalom, predict_many
+from attn_closed_form import Slalom, fit_slalom
+from attn_closed_form.models.classifier import predict_many
 from attn_closed_form.slalom import slalom_from_weights
 
 from .harness import Bar, report

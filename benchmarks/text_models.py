@@ -16,17 +16,17 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form import (
-    AttentionWeights,
-    Vocabulary,
+from attn_closed_form import AttentionWeights
+from attn_closed_form._types import Array
+from attn_closed_form.game.pooled_game import PooledGame
+from attn_closed_form.models.classifier import (
     classifier_lrp,
     gradient_mean,
     integrated_gradients,
     pooled_game,
     predict_many,
 )
-from attn_closed_form._types import Array
-from attn_closed_form.game.pooled_game import PooledGame
+from attn_closed_form.models.text import Vocabulary
 from jax_model.training.batches import Documents, encode_documents, pad_rows
 from jax_model.training.imdb import Reviews
 from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attn_closed_form import Bag, heat_map
+from attn_closed_form import Bag
+from attn_closed_form.show.plots import heat_map
 from benchmarks.bag_faithfulness import digit_slides
 from jax_model import AttentionBagClassifier
 

@@ -23,6 +23,17 @@ PROGRAMS = (PROG, "make", "pip", "python", "python3")
 HANDED_ON = {"check"}  # its options belong to another parser
 
 
+def build_site(name):
+    """A module of docs/build_site, which is a folder of MkDocs hooks and not a package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "build_site" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+REFERENCE = build_site("reference")
+
+
 def name_of(path):
     return path.relative_to(ROOT).as_posix()
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from attn_closed_form import AttentionWeights, sinusoidal_positions
+from attn_closed_form import AttentionWeights
+from attn_closed_form.models.classifier import sinusoidal_positions
 
 
 class Shape(NamedTuple):

@@ -1,6 +1,9 @@
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.pages import REFERENCE
 
 ROOT = Path(__file__).parent.parent
 
@@ -20,8 +23,8 @@ def test_the_core_imports_nothing_but_numpy():
 
 
 def test_every_exported_name_exists():
-    import attn_closed_form
-
-    assert len(set(attn_closed_form.__all__)) == len(attn_closed_form.__all__)
-    for name in attn_closed_form.__all__:
-        assert hasattr(attn_closed_form, name), name
+    for room in REFERENCE.ROOMS:
+        module = importlib.import_module(f"attn_closed_form{room}")
+        assert len(set(module.__all__)) == len(module.__all__)
+        for name in module.__all__:
+            assert hasattr(module, name), name

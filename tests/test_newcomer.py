@@ -73,7 +73,3 @@ def test_own_data_in_at_most_three_commands(task, tmp_path, monkeypatch, capsys)
         assert "liked" in said
     if task in ("CSV", "transformer"):
         assert (tmp_path / "report.html").is_file()
-
-
-def test_the_readme_fits_two_screens():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120

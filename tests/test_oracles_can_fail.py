@@ -3,17 +3,14 @@
 import numpy as np
 import pytest
 
-from attn_closed_form import (
-    AttentionWeights,
-    attention,
+from attn_closed_form import AttentionWeights, attention, gradient, predict
+from attn_closed_form.models.classifier import (
     attention_matrices,
-    gradient,
     gradient_l1,
     gradient_l2,
     gradient_mean,
     gradient_times_input,
     integrated_gradients,
-    predict,
 )
 from tests import comparisons
 from tests.strategies import PRIMES, make_weights

@@ -13,7 +13,12 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 OWN = {"attn_closed_form", "jax_model", "proofs_check", "benchmarks", "tests"}
 #: Packages whose name to import is not the name to install.
-INSTALLED_AS = {"sklearn": "scikit-learn", "flint": "python-flint", "fasttext": "fasttext-wheel"}
+INSTALLED_AS = {
+    "sklearn": "scikit-learn",
+    "flint": "python-flint",
+    "fasttext": "fasttext-wheel",
+    "pydantic_core": "pydantic",
+}
 #: What tests skip, with a reason, where it is missing.
 SKIPPED_WITHOUT = {"torch", "transformers", "tokenizers", "fasttext", "pandas", "polars", "duckdb", "psutil"}
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from attn_closed_form import TextClassifier, Vocabulary, random_weights, tokenize
+from attn_closed_form import TextClassifier
+from attn_closed_form.models.classifier import random_weights
+from attn_closed_form.models.text import Vocabulary, tokenize
 
 REVIEW = "A slow start, but a wonderful film. Not perfect: the music is awful! 8/10"
 

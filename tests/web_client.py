@@ -4,7 +4,9 @@ import asyncio
 
 import httpx
 
-from attn_closed_form import TextClassifier, Vocabulary, random_weights
+from attn_closed_form import TextClassifier
+from attn_closed_form.models.classifier import random_weights
+from attn_closed_form.models.text import Vocabulary
 from attn_closed_form.web.app import make_app
 
 WORDS = ["[CLS]", "[UNK]", "a", "fine", "dull", "film", "with", "songs", "and", "tears", "👍"]

@@ -108,7 +108,7 @@ def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DType
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> model = TextClassifier(random_weights(seed=0, D=3, C=2), Vocabulary(["[CLS]", "[UNK]", "fine"]), ("no", "yes"))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "model.npz"
@@ -189,7 +189,7 @@ def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> Non
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "model.npz"
     ...     save_weights(random_weights(seed=0), path)

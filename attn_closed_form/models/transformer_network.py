@@ -319,8 +319,7 @@ def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
     except ImportError as error:
         raise ImportError(
-            f"a folder of a transformer needs the package transformers ({error}): "
-            "pip install '.[transformers]'"
+            f"a folder of a transformer needs the package transformers ({error}): pip install '.[transformers]'"
         ) from None
     options = {"local_files_only": True, "trust_remote_code": False}
     with _quiet():

@@ -23,20 +23,26 @@ def on_page_markdown(markdown: str, **others: Any) -> str:
     return NAMES.sub(lambda match: "\n".join(f"::: {name}\n" for name in public(match[1])), markdown)
 
 
-def public(modules: str, package: str = "attn_closed_form") -> list[str]:
-    """Public names of the package that were made in one of the modules, classes first."""
-    library = importlib.import_module(package)
-    wanted = [name.strip() for name in modules.split(",")]
-    found = [
-        name
-        for name in library.__all__
-        if f"{getattr(getattr(library, name), '__module__', '')}.".startswith(tuple(f"{prefix}." for prefix in wanted))
-    ]
-    if not found:
+#: Packages whose `__all__` is the public interface.
+ROOMS = ("", ".game", ".lime", ".reasons", ".slalom", ".models.classifier")
+
+
+def public_objects() -> dict[str, Any]:
+    """Every public name of the library and its rooms, with what it names."""
+    rooms = [importlib.import_module(f"attn_closed_form{room}") for room in ROOMS]
+    return {name: getattr(room, name) for room in rooms for name in room.__all__}
+
+
+def public(modules: str) -> list[str]:
+    """Public names that were made in one of the modules, classes first."""
+    prefixes = tuple(f"{name.strip()}." for name in modules.split(","))
+    objects = public_objects()
+    names = [name for name, thing in objects.items() if f"{getattr(thing, '__module__', '')}.".startswith(prefixes)]
+    if not names:
         raise ValueError(f"expected modules with public names, got {modules!r}")
-    found.sort(key=lambda name: (not name[0].isupper(), name.endswith(("Error", "Warning")), name))
+    names.sort(key=lambda name: (not name[0].isupper(), name.endswith(("Error", "Warning")), name))
     # Griffe finds a name where it is made; the heading shows the name alone.
-    return [f"{getattr(library, name).__module__}.{name}" for name in found]
+    return [f"{objects[name].__module__}.{name}" for name in names]
 
 
 def commands() -> str:
@@ -50,5 +56,7 @@ def commands() -> str:
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
             main([name, "--help"])
+        if not said.getvalue().strip():
+            raise ValueError(f"expected the help of the command {name!r}, got nothing")
         sections.append(f"## {name}\n\n```text\n{said.getvalue().strip()}\n```\n")
     return "\n".join(sections)

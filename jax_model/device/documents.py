@@ -25,9 +25,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
 
 import attn_closed_form as acf
-from attn_closed_form import AttentionWeights, LimeCoefficients, PooledGame, ToleranceError, pooled_game
+from attn_closed_form import AttentionWeights, PooledGame, ToleranceError
 from attn_closed_form._arrays import numbered
 from attn_closed_form._types import Tokens
+from attn_closed_form.lime import LimeCoefficients
+from attn_closed_form.models.classifier import pooled_game
 from attn_closed_form.models.classifier.predict import as_output, as_tokens, pad
 
 from . import values
@@ -64,7 +66,7 @@ class Tables(NamedTuple):
 def device_tables(weights: AttentionWeights, dtype: Any = None, mesh: Mesh | None = None) -> Tables:
     """Tables of `weights` in a floating type, JAX's default by default; whole on every device of a mesh.
 
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> device_tables(random_weights(seed=0)).s_tok.shape
     (50, 2)
     """
@@ -158,7 +160,7 @@ def gradient_blocks(
 
     Examples
     --------
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
     >>> [float(abs(block).max()) > 0 for block in gradient_blocks(weights, [[2, 3], [4], [5]], batch=2)]
     [True, True]
@@ -315,7 +317,7 @@ def shapley(
     """Exact Shapley values of every document, one (d,) array each, as `shapley(pooled_game(...))` of the core.
 
     >>> jax.config.update("jax_enable_x64", True)
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> [phi.shape for phi in shapley(random_weights(seed=0), [[5, 7, 5], [4]]).values]
     [(2,), (1,)]
     """
@@ -348,7 +350,7 @@ def lime(
     """LIME's limit for every document, as `lime_limit(pooled_game(...), **options)` of the core.
 
     >>> jax.config.update("jax_enable_x64", True)
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> [limit.coef.shape for limit in lime(random_weights(seed=0), [[5, 7, 5], [4]]).values]
     [(2,), (1,)]
     """

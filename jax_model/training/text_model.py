@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
 
-from attn_closed_form import sinusoidal_positions
+from attn_closed_form.models.classifier import sinusoidal_positions
 
 from ..witness.params import Params
 from .batches import Documents, pad_rows
@@ -105,7 +105,7 @@ def all_logits(
 def collapsed_forward(params: Params, ids: jax.Array, cls: Any = 0) -> jax.Array:
     """Model outputs of many documents: (B, T_max) padded ids -> (B, C).
 
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> from jax_model import params_from_weights
     >>> params = params_from_weights(random_weights(seed=0, T_max=5, C=3))
     >>> jax.jit(collapsed_forward)(params, jnp.array([[0, 4, 9, 1, 1], [0, 2, 2, 3, 10]])).shape

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from attn_closed_form import PooledGame, Slalom, pooled_game, predict, random_weights, shapley
+from attn_closed_form import PooledGame, Slalom, predict, shapley
 from attn_closed_form._arrays import ranks, spearman
+from attn_closed_form.models.classifier import pooled_game, random_weights
 from benchmarks.correlations import auroc
 from benchmarks.faithfulness import (
     aopc,

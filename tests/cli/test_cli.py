@@ -16,6 +16,7 @@ import attn_closed_form as acf
 from attn_closed_form.__main__ import demo, shapley_by_enumeration
 from attn_closed_form.cli import COMMANDS
 from attn_closed_form.cli.main import PROG, main, program
+from attn_closed_form.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.show.figures import verdict
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
@@ -310,7 +311,7 @@ def test_one_text_is_read_once_played_once_and_each_method_runs_once(monkeypatch
         monkeypatch.setitem(acf.METHODS, name, dataclasses.replace(method, score=score))
     files = ["--html", str(tmp_path / "r.html"), "--plot", str(tmp_path / "f.png"), "--figure", "lime"]
     assert main(["explain", REVIEW, *files]) == 0
-    assert counts == Counter(["read", "logits", "game of words", "game of positions", *acf.DEFAULT_METHODS])
+    assert counts == Counter(["read", "logits", "game of words", "game of positions", *DEFAULT_METHODS])
 
 
 def test_the_input_is_not_overwritten(capsys, tmp_path):
@@ -347,7 +348,7 @@ def test_numbers_fit_the_terminal(capsys, monkeypatch):
     main(["explain", REVIEW, "--top", "3"])
     blocks = capsys.readouterr().out.split("other methods")[1]
     assert max(map(len, blocks.splitlines())) <= 70
-    assert all(name in blocks for name in acf.DEFAULT_METHODS)
+    assert all(name in blocks for name in DEFAULT_METHODS)
 
 
 def test_check_hands_its_line_to_the_proofs(monkeypatch, capsys):

@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from attn_closed_form import load_model, load_weights
+from attn_closed_form import load_model
 from attn_closed_form.cli.main import main
 from attn_closed_form.files.arrays import read_arrays, write_arrays
+from attn_closed_form.files.open_model import load_weights
 from tests.pages import ROOT, commands, problem, run_python
 
 pytest.importorskip("jax")

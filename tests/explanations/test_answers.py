@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attn_closed_form import TextClassifier, Vocabulary, explain, load_demo_model, random_weights, shapley
+from attn_closed_form import TextClassifier, explain, load_demo_model, shapley
 from attn_closed_form.cli.main import main
+from attn_closed_form.models.classifier import random_weights
 from attn_closed_form.models.score_table import ScoreTable
+from attn_closed_form.models.text import Vocabulary
 from attn_closed_form.show.terminal import reasons_text
 
 REVIEW = "A slow start, but a wonderful film. I liked the actors. The end was dull."

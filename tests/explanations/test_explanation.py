@@ -9,22 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attn_closed_form as acf
-from attn_closed_form import DEFAULT_METHODS, METHODS, TruncationWarning, explain, load_demo_model, tokenize
+from attn_closed_form import METHODS, TruncationWarning, explain, load_demo_model
+from attn_closed_form.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.game.sampled import shapley_sample
+from attn_closed_form.models.classifier import (
+    alpha_avg,
+    alpha_max,
+    classifier_lrp,
+    gradient_l1,
+    gradient_l2,
+    gradient_mean,
+    gradient_times_input,
+    integrated_gradients,
+    pooled_game,
+)
 from attn_closed_form.models.classifier.readoff import slalom_from_weights
+from attn_closed_form.models.text import tokenize
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 from tests.tolerances import assert_algebraic, assert_difference
 
 POSITION_METHODS = {
-    "alpha-mean": acf.alpha_avg,
-    "alpha-max": acf.alpha_max,
-    "gradient-mean": acf.gradient_mean,
-    "gradient-l1": acf.gradient_l1,
-    "gradient-l2": acf.gradient_l2,
-    "gradient-x-input": acf.gradient_times_input,
-    "integrated-gradients": acf.integrated_gradients,
-    "lrp": acf.classifier_lrp,
+    "alpha-mean": alpha_avg,
+    "alpha-max": alpha_max,
+    "gradient-mean": gradient_mean,
+    "gradient-l1": gradient_l1,
+    "gradient-l2": gradient_l2,
+    "gradient-x-input": gradient_times_input,
+    "integrated-gradients": integrated_gradients,
+    "lrp": classifier_lrp,
 }
 GAME_METHODS = {
     "shapley": acf.shapley,
@@ -80,7 +93,7 @@ def test_scores_of_games_are_those_of_the_game(name, players, absent):
     weights = model.weights
     vocabulary = model.vocabulary
     e = explain(model, REVIEW, name, players=players, absent=absent, output=2)[name]
-    game = acf.pooled_game(weights, vocabulary.encode(REVIEW), players, absent, output=2)
+    game = pooled_game(weights, vocabulary.encode(REVIEW), players, absent, output=2)
     assert np.array_equal(e.scores, GAME_METHODS[name](game))
     assert_algebraic(e.prediction, acf.predict(weights, vocabulary.encode(REVIEW))[2], scale=4.0)
 

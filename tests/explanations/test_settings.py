@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from attn_closed_form import Settings, TextClassifier, Vocabulary, load_demo_model, random_weights
+from attn_closed_form import Settings, TextClassifier, load_demo_model
 from attn_closed_form.explanations.settings import choose_output
+from attn_closed_form.models.classifier import random_weights
+from attn_closed_form.models.text import Vocabulary
 
 CLASSES = ("sport", "trade", "crops")
 LOGITS = np.array([0.1, 2.0, -1.0])

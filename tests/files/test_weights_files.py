@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from attn_closed_form import from_torch_state_dict, load_weights, predict, save_weights, sinusoidal_positions
+from attn_closed_form import predict
 from attn_closed_form.files import open_model
 from attn_closed_form.files.arrays import write_arrays
+from attn_closed_form.files.open_model import from_torch_state_dict, load_weights, save_weights
+from attn_closed_form.models.classifier import sinusoidal_positions
 from attn_closed_form.models.classifier.weights import AXES, BIASES
 from tests.strategies import PRIMES, make_weights
 from tests.tolerances import assert_algebraic

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_closed_form import PooledGame, TruncationWarning, merge_tokens, pooled_game, predict
+from attn_closed_form import PooledGame, TruncationWarning, predict
+from attn_closed_form.game import merge_tokens
 from attn_closed_form.game import pooled_game as game
+from attn_closed_form.models.classifier import pooled_game
 from attn_closed_form.models.classifier.predict import scores
 from tests.comparisons import magnitudes
 from tests.strategies import PRIMES, make_weights, problems

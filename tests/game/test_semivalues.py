@@ -7,17 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_closed_form import (
-    PooledGame,
-    ToleranceError,
-    banzhaf,
-    beta_shapley,
-    leave_one_out,
-    semivalue,
-    shapley,
-    weighted_banzhaf,
-)
-from attn_closed_form.game import laws, values
+from attn_closed_form import PooledGame, ToleranceError, banzhaf, leave_one_out, semivalue, shapley
+from attn_closed_form.game import beta_shapley, laws, values, weighted_banzhaf
 from attn_closed_form.game.evaluate import FIRST, evaluate
 from attn_closed_form.game.laws import legendre_rule
 from attn_closed_form.game.values import single_changes

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attn_closed_form import Vocabulary
+from attn_closed_form.models.text import Vocabulary
 from jax_model.training.batches import Batches, encode_documents, pad_rows
 
 

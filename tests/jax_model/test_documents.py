@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 import attn_closed_form as acf
+from attn_closed_form.models.classifier import pooled_game, predict_many, random_weights
 from jax_model.device import documents as batched
 
-MODEL = acf.random_weights(3, D=31, d_e=7, T_max=41, K=3, d_att=5, d_out=2, C=2, score_scale=2.0, biases=True)
+MODEL = random_weights(3, D=31, d_e=7, T_max=41, K=3, d_att=5, d_out=2, C=2, score_scale=2.0, biases=True)
 RNG = np.random.default_rng(0)
 DOCUMENTS = [RNG.integers(0, MODEL.D, size=n).tolist() for n in (1, 7, 40, 35, 12, 33, 2)]
 FLOAT64, FLOAT32 = 1e-10, 2e-5
@@ -20,7 +21,7 @@ def worst(ours, core):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, FLOAT64), (jnp.float32, FLOAT32)])
 def test_predictions_and_gradients(dtype, tolerance):
     options = {"dtype": dtype, "batch": 3}
-    assert worst(batched.predict(MODEL, DOCUMENTS, **options), acf.predict_many(MODEL, DOCUMENTS)) <= tolerance
+    assert worst(batched.predict(MODEL, DOCUMENTS, **options), predict_many(MODEL, DOCUMENTS)) <= tolerance
     core = [acf.gradient(MODEL, d, output=1) for d in DOCUMENTS]
     assert worst(batched.gradient(MODEL, DOCUMENTS, output=1, **options), core) <= tolerance
 
@@ -32,7 +33,7 @@ def test_games(players, absent):
     for bucket in batched.game_buckets(MODEL, DOCUMENTS, players, absent, output=1, batch=2):
         assert bucket.games.s.shape[-1] % batched.BUCKET == 0
         for row, (place, count) in enumerate(zip(bucket.places, bucket.players, strict=True)):
-            core = acf.pooled_game(MODEL, DOCUMENTS[place], players, absent, output=1)
+            core = pooled_game(MODEL, DOCUMENTS[place], players, absent, output=1)
             assert core.d == count == bucket.games.players[row]
             for name in ("s", "v", "s_absent", "v_absent"):
                 ours = np.asarray(getattr(bucket.games, name)[row])[:, :count]
@@ -49,7 +50,7 @@ def test_games(players, absent):
 def test_shapley(players, absent):
     ours, problems = batched.shapley(MODEL, DOCUMENTS, players, absent, batch=4)
     assert not problems
-    core = [acf.shapley(acf.pooled_game(MODEL, d, players, absent)) for d in DOCUMENTS]
+    core = [acf.shapley(pooled_game(MODEL, d, players, absent)) for d in DOCUMENTS]
     assert worst(ours, core) <= 3e-10 * np.abs(MODEL.collapse.u_tok).max()
 
 
@@ -60,7 +61,7 @@ def test_shapley(players, absent):
 def test_lime(players, absent, options):
     ours, problems = batched.lime(MODEL, DOCUMENTS, players, absent, batch=4, **options)
     assert not problems
-    core = [acf.lime_limit(acf.pooled_game(MODEL, d, players, absent), **options) for d in DOCUMENTS]
+    core = [acf.lime_limit(pooled_game(MODEL, d, players, absent), **options) for d in DOCUMENTS]
     size = np.abs(MODEL.collapse.u_tok).max()
     assert worst([found.coef for found in ours], [found.coef for found in core]) <= 3e-10 * size
     assert worst([[found.intercept] for found in ours], [[found.intercept] for found in core]) <= 3e-10 * size
@@ -70,7 +71,7 @@ def test_shapley_float32():
     tol = 5e-3
     ours, problems = batched.shapley(MODEL, DOCUMENTS, tol=tol, dtype=jnp.float32)
     assert not problems
-    games = [acf.pooled_game(MODEL, d, "words") for d in DOCUMENTS]
+    games = [pooled_game(MODEL, d, "words") for d in DOCUMENTS]
     for row, game in zip(ours, games, strict=True):
         largest = np.abs(game.value(np.random.default_rng(0).random((500, game.d)) < 0.5)).max()
         assert np.abs(row - acf.shapley(game)).max() <= tol * largest

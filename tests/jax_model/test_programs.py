@@ -14,6 +14,7 @@ import pytest
 from jax import export
 
 import attn_closed_form as acf
+from attn_closed_form.models.classifier import pooled_game, predict_many, random_weights
 from attn_closed_form.models.classifier.predict import pad
 from jax_model.device import budgets, games, values
 from jax_model.device import documents as batched
@@ -21,7 +22,7 @@ from jax_model.training.config import Config
 from jax_model.training.loop import Optimizer, State, take_step
 from jax_model.training.text_model import start_arrays, text_loss
 
-MODEL = acf.random_weights(3, D=31, d_e=7, T_max=41, K=3, d_att=5, d_out=2, C=2, score_scale=2.0, biases=True)
+MODEL = random_weights(3, D=31, d_e=7, T_max=41, K=3, d_att=5, d_out=2, C=2, score_scale=2.0, biases=True)
 RNG = np.random.default_rng(0)
 DOCUMENTS = [RNG.integers(0, MODEL.D, size=n).tolist() for n in (1, 7, 30, 12, 33, 2, 20, 9, 40)]
 PLATFORMS = ("cuda", "tpu")
@@ -130,10 +131,10 @@ def test_four_devices_give_what_one_and_the_core_give():
     run = subprocess.run([sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     one, four = json.loads(run.stdout)
-    games = [acf.pooled_game(MODEL, text, "words") for text in FEW]
+    games = [pooled_game(MODEL, text, "words") for text in FEW]
     limits = [acf.lime_limit(game) for game in games]
     core = {
-        "prediction": acf.predict_many(MODEL, FEW),
+        "prediction": predict_many(MODEL, FEW),
         "gradient": [acf.gradient(MODEL, text) for text in FEW],
         "Shapley": [acf.shapley(game) for game in games],
         "LIME": [[*limit.coef, limit.intercept] for limit in limits],

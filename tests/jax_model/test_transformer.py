@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from attn_closed_form import random_weights
+from attn_closed_form.models.classifier import random_weights
 from attn_closed_form.models.classifier.gradient import classifier_lrp, gradient_times_input
 from jax_model.training.loop import Optimizer, cross_entropy, fit
 from jax_model.transformers.lrp import (

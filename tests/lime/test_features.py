@@ -6,8 +6,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from attn_closed_form import PooledGame, lime_features, lime_limit
-from attn_closed_form.lime import limit
+from attn_closed_form import PooledGame, lime_limit
+from attn_closed_form.lime import lime_features, limit
 from attn_closed_form.lime.kernel import kernel
 from tests.lime_games import score_game
 

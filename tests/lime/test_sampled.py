@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from attn_closed_form import PooledGame, lime_limit, lime_sample, lime_samples_needed
+from attn_closed_form import PooledGame, lime_limit, lime_sample
+from attn_closed_form.lime import lime_samples_needed
 from attn_closed_form.lime.kernel import kernel
 from attn_closed_form.lime.sampled import _draw, _standard_error
 from tests.lime_games import score_game

@@ -5,18 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_closed_form import (
-    TextClassifier,
-    Vocabulary,
-    load_demo_model,
-    load_model,
-    load_weights,
-    random_weights,
-    save_model,
-    save_weights,
-    tokenize,
-)
+from attn_closed_form import TextClassifier, load_demo_model, load_model, save_model
 from attn_closed_form.files.arrays import read_arrays, write_arrays
+from attn_closed_form.files.open_model import load_weights, save_weights
+from attn_closed_form.models.classifier import random_weights
+from attn_closed_form.models.text import Vocabulary, tokenize
 
 WORDS = ["[CLS]", "[UNK]", "don't", "café", "10/10", "!", "映画", "straße"]
 

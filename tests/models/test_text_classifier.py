@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from attn_closed_form import TextClassifier, Vocabulary, explain, load_demo_model, load_model, predict, random_weights
-from attn_closed_form.models.text import Token
+from attn_closed_form import TextClassifier, explain, load_demo_model, load_model, predict
+from attn_closed_form.models.classifier import random_weights
+from attn_closed_form.models.text import Token, Vocabulary
 
 WORDS = ["[CLS]", "[UNK]", "a", "fine", "film"]
 WEIGHTS = random_weights(seed=0, D=5, C=3)

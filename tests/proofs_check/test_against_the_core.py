@@ -11,6 +11,7 @@ import pytest
 
 import attn_closed_form as acf
 from attn_closed_form import PooledGame
+from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_theorem_5_1
 from proofs_check import brute_force as bf
 from proofs_check import long_documents
 
@@ -130,9 +131,9 @@ def long_game():
     ("library", "oracle", "tolerance"),
     [
         (lambda g: acf.lime_limit(g, np.inf, num_samples=None).coef, long_documents.lime_limit, GUARANTEED),
-        (acf.lime_first_order, long_documents.first_order, ROUNDING),
-        (acf.lime_mean_field, long_documents.integral_form, ROUNDING),
-        (acf.lime_theorem_5_1, long_documents.printed_theorem, ROUNDING),
+        (lime_first_order, long_documents.first_order, ROUNDING),
+        (lime_mean_field, long_documents.integral_form, ROUNDING),
+        (lime_theorem_5_1, long_documents.printed_theorem, ROUNDING),
     ],
     ids=["exact limit", "first order", "mean field", "as printed"],
 )

@@ -7,8 +7,10 @@ import pytest
 
 pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
 
-from attn_closed_form import Settings, TextClassifier, Vocabulary, random_weights  # noqa: E402
+from attn_closed_form import Settings, TextClassifier  # noqa: E402
 from attn_closed_form.cli.main import main  # noqa: E402
+from attn_closed_form.models.classifier import random_weights  # noqa: E402
+from attn_closed_form.models.text import Vocabulary  # noqa: E402
 from attn_closed_form.run.plan import planned  # noqa: E402
 from attn_closed_form.run.reporter import Meter, reported  # noqa: E402
 from attn_closed_form.run.runner import Progress, run  # noqa: E402

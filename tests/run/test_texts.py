@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs the corpus extra")
 
-from attn_closed_form import MeanPooledText, PooledGame, Units
-from attn_closed_form.models.protocol import Model
+from attn_closed_form import MeanPooledText, PooledGame
+from attn_closed_form.models.protocol import Model, Units
 from attn_closed_form.run.task import Task
 from tests.run.corpora import read, run_all, write
 

@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from attn_closed_form import DEFAULT_METHODS, METHODS, explain, load_demo_model
+from attn_closed_form import METHODS, explain, load_demo_model
+from attn_closed_form.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.show.html import fragment, report
 from attn_closed_form.show.sanitize import visible
 from tests.texts import HOSTILE, REVIEW, long_text, model_for

@@ -8,6 +8,8 @@ import pytest
 
 import attn_closed_form as acf
 from attn_closed_form import explain
+from attn_closed_form.lime import lime_theorem_5_1
+from attn_closed_form.models.classifier import attention_matrices, pooled_game
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
@@ -40,7 +42,7 @@ def test_attention_matrices_stand_in_their_panels(model):
     axes = plots.plot_attention_matrices(found)
     assert axes.shape == (weights.K,)
     ids = vocabulary.encode(REVIEW)
-    A = acf.attention_matrices(weights, ids)
+    A = attention_matrices(weights, ids)
     for i, ax in enumerate(axes):
         assert np.array_equal(ax.images[0].get_array(), A[i, : ids.size + 1, : ids.size + 1])
         assert labels(ax.xaxis)[:2] == ["[CLS]", "A"]
@@ -71,12 +73,12 @@ def test_the_gradient_map_is_the_gradient(model):
 def test_lime_boxes_crosses_and_the_printed_theorem(model):
     weights, vocabulary = model.weights, model.vocabulary
     ax = plots.plot_lime(explain(model, REVIEW, "lime", output=0), runs=3, top=6)
-    game = acf.pooled_game(weights, vocabulary.encode(REVIEW), "words")
+    game = pooled_game(weights, vocabulary.encode(REVIEW), "words")
     exact = acf.lime_limit(game).coef
     order = np.argsort(-np.abs(exact), kind="stable")[:6]
     by_label = {line.get_label(): line.get_ydata() for line in ax.lines}
     assert np.allclose(by_label["exact limit"], exact[order])
-    assert np.allclose(by_label["Theorem 5.1 as printed"], acf.lime_theorem_5_1(game)[order])
+    assert np.allclose(by_label["Theorem 5.1 as printed"], lime_theorem_5_1(game)[order])
     runs = np.stack([acf.lime_sample(game, seed=run).coef for run in range(3)])[:, order]
     medians = [line.get_ydata()[0] for line in ax.lines if len(line.get_xdata()) == 2 and line.get_color() != "0.7"]
     assert set(np.round(np.median(runs, axis=0), 12)) <= set(np.round(medians, 12))

@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model, predict_many, random_weights, shapley
+from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model, shapley
+from attn_closed_form.models.classifier import predict_many, random_weights
 from attn_closed_form.slalom import Optimum, SlalomFit
 from attn_closed_form.slalom.fit import MATTERS, _warn_undetermined
 from benchmarks.p2_solvers import Alternation

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attn_closed_form import Slalom, predict, predict_many, random_weights
+from attn_closed_form import Slalom, predict
+from attn_closed_form.models.classifier import predict_many, random_weights
 from attn_closed_form.slalom import slalom_from_weights, slalom_linearized, slalom_recover, slalom_to_weights
 
 ALGEBRA = 1e-12  # equal but for rounding

@@ -7,20 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attn_closed_form import (
-    DEFAULT_METHODS,
-    METHODS,
-    MeanPooledText,
-    ScoreTable,
-    TextClassifier,
-    Vocabulary,
-    explain,
-    interactions,
-    load_demo_model,
-    pooled_game,
-    random_weights,
-)
+from attn_closed_form import METHODS, MeanPooledText, ScoreTable, TextClassifier, explain, interactions, load_demo_model
+from attn_closed_form.explanations.methods import DEFAULT_METHODS
+from attn_closed_form.models.classifier import pooled_game, random_weights
 from attn_closed_form.models.mean_text import VocabularyReader
+from attn_closed_form.models.text import Vocabulary
 from attn_closed_form.web.app import example_text, make_app
 from attn_closed_form.web.schema import ExplainAnswer, InteractionsAnswer, WhyAnswer
 from tests.tolerances import QUADRATURE, assert_algebraic

@@ -9,7 +9,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from attn_closed_form import TextClassifier, Vocabulary, random_weights
+from attn_closed_form import TextClassifier
+from attn_closed_form.models.classifier import random_weights
+from attn_closed_form.models.text import Vocabulary
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-secret-of-24-characters"

@@ -1,1 +1,38 @@
-"""The classifier of Lopardo et al. 2024: weights, files, predictions, attention, gradients, documents as games."""
+"""The classifier of Lopardo et al. 2024: weights, predictions, attention, gradients, LRP, documents as games."""
+
+from .attention import alpha_avg, alpha_max, attention, attention_matrices
+from .gradient import (
+    IntegratedGradients,
+    classifier_lrp,
+    gradient,
+    gradient_l1,
+    gradient_l2,
+    gradient_mean,
+    gradient_times_input,
+    integrated_gradients,
+    integrated_gradients_report,
+)
+from .predict import pooled_game, predict, predict_many, random_weights
+from .weights import AttentionWeights, sinusoidal_positions
+
+__all__ = [
+    "AttentionWeights",
+    "IntegratedGradients",
+    "alpha_avg",
+    "alpha_max",
+    "attention",
+    "attention_matrices",
+    "classifier_lrp",
+    "gradient",
+    "gradient_l1",
+    "gradient_l2",
+    "gradient_mean",
+    "gradient_times_input",
+    "integrated_gradients",
+    "integrated_gradients_report",
+    "pooled_game",
+    "predict",
+    "predict_many",
+    "random_weights",
+    "sinusoidal_positions",
+]

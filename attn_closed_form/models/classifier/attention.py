@@ -23,7 +23,7 @@ def attention(weights: AttentionWeights, tokens: Tokens) -> Array:
 
     Examples
     --------
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> attention(random_weights(seed=0), [2, 3, 5]).sum(axis=1)
     array([1., 1.])
     """
@@ -39,7 +39,7 @@ def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
 
     Examples
     --------
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
     >>> A = attention_matrices(weights, [2, 3, 5])
     >>> bool(np.allclose(A[:, 0], attention(weights, [2, 3, 5])))
@@ -55,7 +55,7 @@ def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
 def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Mean attention over heads, P1 Eq. 10: (T,), for the document's own tokens.
 
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> alpha_avg(random_weights(seed=0), [2, 3, 5]).shape
     (3,)
     """
@@ -65,7 +65,7 @@ def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
 def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Largest attention over heads, P1 Eq. 11: (T,), for the document's own tokens.
 
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
     >>> bool((alpha_max(weights, [2, 3]) >= alpha_avg(weights, [2, 3])).all())
     True

@@ -92,7 +92,7 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Arra
 
     Examples
     --------
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
     >>> gradient(weights, [2, 3, 5]).shape == (weights.T_max, weights.d_e)
     True
@@ -110,7 +110,7 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Arra
 def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
     """G-avg, P1 section 4.1: mean of the gradient's coordinates, (T,).
 
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
     >>> bool(np.allclose(gradient_mean(weights, [2, 3]), gradient(weights, [2, 3])[1:3].mean(axis=1)))
     True
@@ -124,7 +124,7 @@ def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: int = 0) ->
 def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
     """G-l1, P1 section 4.1: L1 norm of the gradient, (T,).
 
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> bool((gradient_l1(random_weights(seed=0), [2, 3]) >= 0).all())
     True
     """
@@ -137,7 +137,7 @@ def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> A
 def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
     """G-l2, P1 section 4.1: L2 norm of the gradient, (T,).
 
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
     >>> norm = np.linalg.norm(gradient(weights, [2, 3])[1:3], axis=1)
     >>> bool(np.allclose(gradient_l2(weights, [2, 3]), norm))
@@ -154,7 +154,7 @@ def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> A
 def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
     """G x I, P1 section 4.1: e_t . grad_t, (T,). Needs s and u alone.
 
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> gradient_times_input(random_weights(seed=0), [2, 3]).shape
     (2,)
     """
@@ -166,7 +166,7 @@ def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: int 
 def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
     """Relevance of each token of the document, (T,); see the module docstring.
 
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> classifier_lrp(random_weights(seed=0), [2, 3]).shape
     (2,)
     """
@@ -189,7 +189,8 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: int 
     two Gauss-Legendre rules agree to `tol` (relative to the size of f on the path) in every token: an error estimate,
     not a bound. `integrated_gradients_report` also returns the completeness error.
 
-    >>> from attn_closed_form import predict, random_weights
+    >>> from attn_closed_form import predict
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> weights, document = random_weights(seed=0), [2, 3, 5]
     >>> change = predict(weights, document) - predict(weights, [weights.unk] * 3)
     >>> bool(np.isclose(integrated_gradients(weights, document).sum(), change[0]))
@@ -203,7 +204,7 @@ def integrated_gradients_report(
 ) -> IntegratedGradients:
     """`integrated_gradients` with its completeness error: the scores should add up to f(document) - f([UNK]s).
 
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> integrated_gradients_report(random_weights(seed=0), [2, 3]).completeness_error < 1e-12
     True
     """

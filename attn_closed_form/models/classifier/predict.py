@@ -141,7 +141,7 @@ def pad(weights: AttentionWeights, documents: Iterable[Ids]) -> Ids:
 def scores(weights: AttentionWeights, tokens: Tokens, output: int) -> tuple[Array, Array]:
     """Attention logits s and values u of one document, each (K, T_max), for one output.
 
-    >>> from attn_closed_form import random_weights
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> s, u = scores(random_weights(seed=0), [2, 3], output=0)
     >>> s.shape == u.shape
     True
@@ -303,7 +303,8 @@ def pooled_game(
 
     Examples
     --------
-    >>> from attn_closed_form import predict, random_weights
+    >>> from attn_closed_form import predict
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> weights, tokens = random_weights(seed=0), [5, 7, 5]
     >>> game = pooled_game(weights, tokens, players="words")
     >>> game.d, game.labels

@@ -103,7 +103,8 @@ def slalom_from_weights(
     Examples
     --------
     >>> import dataclasses
-    >>> from attn_closed_form import predict, random_weights
+    >>> from attn_closed_form import predict
+    >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0, K=1)
     >>> weights = dataclasses.replace(weights, W_p=0 * weights.W_p)
     >>> readoff = slalom_from_weights(weights)

@@ -164,7 +164,8 @@ class AttentionWeights:
     def project(self, coefficients: Sequence[float]) -> AttentionWeights:
         """The same model with one output, the combination `coefficients` (C,) of its C outputs.
 
-        >>> from attn_closed_form import predict, random_weights
+        >>> from attn_closed_form import predict
+        >>> from attn_closed_form.models.classifier import random_weights
         >>> weights = random_weights(seed=0, C=3)
         >>> margin = predict(weights.project([1.0, -1.0, 0.0]), [2, 3])
         >>> bool(np.isclose(margin[0], predict(weights, [2, 3]) @ [1.0, -1.0, 0.0]))

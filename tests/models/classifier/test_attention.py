@@ -3,15 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_closed_form import (
-    AttentionWeights,
-    TruncationWarning,
-    alpha_avg,
-    alpha_max,
-    attention,
-    attention_matrices,
-    predict,
-)
+from attn_closed_form import AttentionWeights, TruncationWarning, attention, predict
+from attn_closed_form.models.classifier import alpha_avg, alpha_max, attention_matrices
 from tests.comparisons import check_attention, check_attention_matrices, magnitudes
 from tests.strategies import PRIMES, long_documents, make_weights, problems, weights
 from tests.tolerances import assert_algebraic

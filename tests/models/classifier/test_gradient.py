@@ -3,19 +3,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attn_closed_form import (
-    AttentionWeights,
-    TruncationWarning,
-    gradient,
+from attn_closed_form import AttentionWeights, TruncationWarning, gradient, predict
+from attn_closed_form._arrays import softmax
+from attn_closed_form.models.classifier import (
     gradient_l1,
     gradient_l2,
     gradient_mean,
     gradient_times_input,
     integrated_gradients,
     integrated_gradients_report,
-    predict,
 )
-from attn_closed_form._arrays import softmax
 from attn_closed_form.models.classifier.predict import scores
 from tests import comparisons
 from tests.comparisons import magnitudes

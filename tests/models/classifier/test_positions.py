@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from attn_closed_form import sinusoidal_positions
+from attn_closed_form.models.classifier import sinusoidal_positions
 from tests.tolerances import assert_algebraic
 
 

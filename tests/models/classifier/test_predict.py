@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_closed_form import AttentionWeights, TruncationWarning, predict, predict_many, random_weights
+from attn_closed_form import AttentionWeights, TruncationWarning, predict
 from attn_closed_form.models.classifier import predict as model_module
+from attn_closed_form.models.classifier import predict_many, random_weights
 from attn_closed_form.models.classifier.predict import scores
 from tests.comparisons import check_value, magnitudes
 from tests.strategies import PRIMES, documents, long_documents, make_weights, problems, weights
