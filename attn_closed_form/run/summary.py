@@ -135,7 +135,7 @@ def plot_words(words: Mapping[str, list[Word]], path: str | os.PathLike[str], me
         import matplotlib.pyplot as plt
     except ImportError:
         raise ImportError("plots need matplotlib: pip install '.[plots]'") from None
-    from ..show.palette import AGAINST, FOR
+    from ..show.figures import AGAINST, FOR
     from ..show.sanitize import visible
 
     heights = [0.9 + 0.26 * len(ranked) for ranked in words.values()]

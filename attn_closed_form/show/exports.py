@@ -24,7 +24,7 @@ from .._types import Array
 from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from ..game.interactions import constant_of, interactions
-from .figures import leader
+from .figures import AGAINST, FOR, leader
 from .html import report, write_page
 from .maps import (
     ATTENTION,
@@ -38,7 +38,6 @@ from .maps import (
     scale_end,
     tile_scores,
 )
-from .palette import AGAINST, FOR
 from .plots import heat_map
 from .sanitize import elide, visible
 

@@ -1,26 +1,34 @@
 """The data of every figure, computed once from what `explain` returned; terminal, HTML, matplotlib and page only draw.
 
-A figure is a frozen dataclass with `to_dict()` for JSON. Places are unit coordinates: x from 0 at the left to 1 at the
-right, y from 0 at the bottom to 1 at the top. Names of players are safe to show on one line (`sanitize.visible`); the
-pieces of a text are the text as it was given, which each view escapes. Maps of bags are in `maps.py`.
+A figure is a named tuple; `plain` turns it into lists and dicts for JSON. Places are unit coordinates: x from 0 at the
+left to 1 at the right, y from 0 at the bottom to 1 at the top. Names of players are safe to show on one line
+(`sanitize.visible`); the pieces of a text are the text as it was given, which each view escapes. Maps of bags are in
+`maps.py`.
+
+All views share one color scale. Vermilion raises the prediction and blue lowers it, as in shap and lime; gray has no
+sign. The two are Okabe and Ito's, which stay apart for every common kind of color blindness. Strengths are cut into
+five levels, so that players can also be marked without any color: +, ++, +++, ++++.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from .._types import Ids
+from .._types import Array, Ids
 from ..explanations.evidence import Evidence
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import FAMILIES, METHODS
-from .palette import levels
 from .sanitize import elide, visible
 
+# Red, green, blue of full strength.
+FOR = (213, 94, 0)
+AGAINST = (0, 114, 178)
+UNSIGNED = (110, 110, 110)
+# A strength at or above LEVELS[i] has level i + 1. Below 1/8 of the strongest word a word is left plain.
+LEVELS = (0.125, 0.3, 0.5, 0.75)
 # Players by name in a waterfall, classes with a bar, rows of a table of numbers, and labels in the SLALOM plane.
 MOST_STEPS = 10
 MOST_CLASSES = 6
@@ -28,60 +36,61 @@ MOST_ROWS = 12
 MOST_LABELS = 26
 
 
-class Figure:
-    """What all figures share: plain lists and numbers for JSON."""
+def levels(strength: Array) -> NDArray[np.int_]:
+    """Level -4..4 of each strength in [-1, 1].
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for `json.dumps`."""
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+    >>> levels(np.array([0.05, 0.2, -0.6, -1.0]))
+    array([ 0,  1, -3, -4])
+    """
+    return np.sign(strength).astype(int) * np.searchsorted(LEVELS, np.abs(strength), side="right")
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Figure):
-        return value.to_dict()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
+def plain(value: Any) -> Any:
+    """A figure as lists, dicts and numbers, ready for `json.dumps`."""
     if hasattr(value, "_asdict"):
-        return {name: _plain(part) for name, part in value._asdict().items()}
-    return [_plain(part) for part in value] if isinstance(value, tuple) else value
+        return {name: plain(part) for name, part in value._asdict().items()}
+    return [plain(part) for part in value] if isinstance(value, tuple) else value
 
 
-@dataclass(frozen=True)
-class Scale(Figure):
+class Tick(NamedTuple):
+    """A number at an axis."""
+
+    at: float
+    number: float
+
+
+class Scale(NamedTuple):
     """A range of numbers that is drawn from 0 to 1, with round numbers to write at it."""
 
     low: float
     high: float
-    ticks: tuple[float, ...] = ()
+    ticks: tuple[Tick, ...] = ()
 
     @classmethod
     def around(cls, values: ArrayLike, margin: float = 0.0) -> Scale:
         """The scale that holds the values, with a share of its length as room on both sides.
 
-        >>> Scale.around([-0.7, 2.2]).ticks
-        (-0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
+        >>> [tick.number for tick in Scale.around([-0.7, 2.2]).ticks]
+        [-0.5, 0.0, 0.5, 1.0, 1.5, 2.0]
         """
         values = np.asarray(values, dtype=np.float64)
         low, high = float(values.min()), float(values.max())
         if low == high:
             margin, low, high = 0.0, low - max(abs(high), 1.0) / 2, high + max(abs(high), 1.0) / 2
         room = margin * (high - low)
-        return cls(low - room, high + room, _ticks(low - room, high + room))
+        scale = cls(low - room, high + room)
+        raw = (scale.high - scale.low) / 7
+        if not np.isfinite(raw) or raw <= 0:
+            return scale
+        unit = 10.0 ** np.floor(np.log10(raw))
+        step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= raw * 0.999)
+        first, last = int(np.ceil(scale.low / step - 1e-9)), int(np.floor(scale.high / step + 1e-9))
+        numbers = [float(f"{k * step:.12g}") for k in range(first, last + 1)]
+        return scale._replace(ticks=tuple(Tick(scale.unit(number), number) for number in numbers))
 
     def unit(self, value: Any) -> Any:
         """Where a value is drawn, from 0 to 1."""
         return (value - self.low) / (self.high - self.low)
-
-
-def _ticks(low: float, high: float, about: int = 7) -> tuple[float, ...]:
-    """Round numbers between low and high."""
-    raw = (high - low) / about
-    if not np.isfinite(raw) or raw <= 0:
-        return (low,)
-    unit = 10.0 ** np.floor(np.log10(raw))
-    step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= raw * 0.999)
-    first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
-    return tuple(float(f"{k * step:.12g}") for k in range(first, last + 1))
 
 
 def leader(explanations: Explanations, method: str | None = None) -> Explanation:
@@ -120,8 +129,7 @@ def sampling(e: Explanation) -> str:
     return f"{e.title}: {e.model_calls:,} model calls, {error}"
 
 
-@dataclass(frozen=True)
-class Verdict(Figure):
+class Verdict(NamedTuple):
     """What the model predicts: the most probable class, its probability, and what is explained."""
 
     name: str
@@ -159,23 +167,14 @@ class Bar(NamedTuple):
     classes: int
 
 
-@dataclass(frozen=True)
-class ClassBars(Figure):
-    """The probabilities of the classes, the most probable first, those beyond `MOST_CLASSES` together."""
-
-    bars: tuple[Bar, ...]
-
-
-def class_bars(explanations: Explanations) -> ClassBars | None:
-    """The bars of the classes; None for a model with one output."""
-    if not explanations.probabilities:
-        return None
-    ranked = sorted(explanations.probabilities.items(), key=lambda item: -item[1])
+def class_bars(explanations: Explanations) -> tuple[Bar, ...]:
+    """The classes, the most probable first, those beyond `MOST_CLASSES` together; none for a model with one output."""
+    ranked = sorted((explanations.probabilities or {}).items(), key=lambda item: -item[1])
     bars = [Bar(visible(name), chance, 1) for name, chance in ranked[:MOST_CLASSES]]
     others = [chance for _, chance in ranked[MOST_CLASSES:]]
     if others:
         bars.append(Bar(f"{len(others)} others", sum(others), len(others)))
-    return ClassBars(tuple(bars))
+    return tuple(bars)
 
 
 class Step(NamedTuple):
@@ -198,13 +197,11 @@ class Step(NamedTuple):
         return self.end - self.start
 
 
-@dataclass(frozen=True)
-class Waterfall(Figure):
+class Waterfall(NamedTuple):
     """How scores add up from the prediction with every player absent to the prediction."""
 
     output: str
     steps: tuple[Step, ...]
-    scale: Scale
     players: int
 
 
@@ -235,7 +232,7 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> Waterfall:
     for (label, count), start, end in zip(bars, starts, ends, strict=True):
         left, right = sorted((scale.unit(start), scale.unit(end)))
         steps.append(Step(label, start, end, count, left, right, end - start if count else end))
-    return Waterfall(visible(e.output), tuple(steps), scale, len(e.scores))
+    return Waterfall(visible(e.output), tuple(steps), len(e.scores))
 
 
 class Piece(NamedTuple):
@@ -245,8 +242,7 @@ class Piece(NamedTuple):
     player: int | None
 
 
-@dataclass(frozen=True)
-class ColoredText(Figure):
+class ColoredText(NamedTuple):
     """A text with its words colored by one method.
 
     Attributes
@@ -308,14 +304,7 @@ class MethodFamily(NamedTuple):
     rows: tuple[MethodRow, ...]
 
 
-@dataclass(frozen=True)
-class MethodRows(Figure):
-    """All methods by family; methods that look the same share a row."""
-
-    families: tuple[MethodFamily, ...]
-
-
-def method_rows(explanations: Explanations) -> MethodRows:
+def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
     """The explanations by family, those that agree to the eye (the same level for every player) in one row."""
     families = []
     for family, (title, meaning) in FAMILIES.items():
@@ -330,7 +319,7 @@ def method_rows(explanations: Explanations) -> MethodRows:
             rows.append(MethodRow(methods, title_of_row, summary, kind == "signed", level))
         if rows:
             families.append(MethodFamily(title, meaning, tuple(rows)))
-    return MethodRows(tuple(families))
+    return tuple(families)
 
 
 def strongest_players(explanations: Explanations, top: int = MOST_ROWS) -> tuple[int, ...]:
@@ -348,13 +337,6 @@ class Point(NamedTuple):
     value: float
 
 
-class Tick(NamedTuple):
-    """A number at an axis."""
-
-    at: float
-    number: float
-
-
 class PlacedLabel(NamedTuple):
     """The label of a point, in unit coordinates; `anchor` is the end of the text that lies at (x, y)."""
 
@@ -365,8 +347,7 @@ class PlacedLabel(NamedTuple):
     anchor: str
 
 
-@dataclass(frozen=True)
-class SlalomPlane(Figure):
+class SlalomPlane(NamedTuple):
     """Each player at (importance, value), as Figure 5 of Leemann et al. 2025; the decisive players are labeled.
 
     `zero` is the height of the value 0, `x` and `y` are the scales behind the unit coordinates.
@@ -375,8 +356,6 @@ class SlalomPlane(Figure):
     points: tuple[Point, ...]
     x: Scale
     y: Scale
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
     zero: float
     labels: tuple[PlacedLabel, ...]
 
@@ -392,9 +371,8 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     x, y = Scale.around(importance, 0.07), Scale.around(np.append(value, 0.0), 0.07)
     columns = (column.tolist() for column in (x.unit(importance), y.unit(value), importance, value))
     points = tuple(map(Point, names(explanations.evidence), *columns))
-    x_ticks, y_ticks = (tuple(Tick(float(axis.unit(tick)), tick) for tick in axis.ticks) for axis in (x, y))
     labels = _placed(points, np.argsort(-np.abs(linear), kind="stable"), top)
-    return SlalomPlane(points, x, y, x_ticks, y_ticks, float(y.unit(0.0)), labels)
+    return SlalomPlane(points, x, y, float(y.unit(0.0)), labels)
 
 
 # Labels are placed in a plane of 428 x 298 dots: half a point, a letter, a line, and where a label may lie beside its
@@ -440,8 +418,7 @@ class SpreadRow(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True)
-class LimeSpread(Figure):
+class LimeSpread(NamedTuple):
     """Exact LIME coefficients beside sampled ones, as Figure 4 of Lopardo et al. 2024; the strongest player first.
 
     `off` is the largest distance of a run from the exact coefficient, as a share of the largest coefficient.
@@ -449,7 +426,6 @@ class LimeSpread(Figure):
 
     rows: tuple[SpreadRow, ...]
     scale: Scale
-    runs: int
     off: float
 
 
@@ -469,38 +445,30 @@ def lime_spread(explanations: Explanations, runs: int, top: int = 30) -> LimeSpr
     ends = np.concatenate([low[order], high[order], exact[order], [0.0]])
     largest = float(np.abs(exact).max())
     off = float(np.abs(drawn - exact).max()) / largest if largest else 0.0
-    return LimeSpread(rows, Scale.around(ends, 0.04), runs, off)
+    return LimeSpread(rows, Scale.around(ends, 0.04), off)
 
 
 class Strip(NamedTuple):
-    """The attention of one head: a shade from 0 to 8 per unit, the strongest units, the background's share."""
+    """The attention of one head (Lopardo et al. 2024, Eq. 8): a shade from 0 to 8 per unit, which is a square root, the
+    strongest units, and the background's share.
+    """
 
     shades: tuple[int, ...]
     strongest: tuple[tuple[str, float], ...]
     background: float
 
 
-@dataclass(frozen=True)
-class AttentionStrips(Figure):
-    """Where each head looks, one strip per head (Lopardo et al. 2024, Eq. 8); shades are square roots."""
-
-    strips: tuple[Strip, ...]
-
-
-def attention_strips(explanations: Explanations) -> AttentionStrips | None:
-    """The strips of the heads; None where the model shows no heads."""
+def attention_strips(explanations: Explanations) -> tuple[Strip, ...]:
+    """Where each head looks, one strip per head; none where the model shows no heads."""
     alpha = explanations.evidence.inside("attention-heads")
-    if alpha is None:
-        return None
-    words = unit_names(explanations.evidence)
-    strips = []
-    for head in np.asarray(alpha):
+    words, strips = unit_names(explanations.evidence), []
+    for head in () if alpha is None else np.asarray(alpha):
         shades = np.ceil(8 * np.sqrt(head / max(head.max(), np.finfo(float).tiny)) - 0.5).astype(int)
         top = np.argsort(-head, kind="stable")[:3].tolist()
         strips.append(
             Strip(tuple(shades.tolist()), tuple((words[t], float(head[t])) for t in top), 1.0 - float(head.sum()))
         )
-    return AttentionStrips(tuple(strips))
+    return tuple(strips)
 
 
 def unit_names(evidence: Evidence) -> list[str]:
@@ -517,8 +485,7 @@ class Forecast(NamedTuple):
     error: float
 
 
-@dataclass(frozen=True)
-class Removal(Figure):
+class Removal(NamedTuple):
     """What removing players does to the prediction, and what each method forecasts: minus the sum of their scores.
 
     `largest` is the largest magnitude among all changes, so that all bars share one scale.
@@ -565,8 +532,7 @@ class Partner(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True)
-class Partners(Figure):
+class Partners(NamedTuple):
     """The strongest interactions of one player, strongest first; `largest` is the largest magnitude."""
 
     player: int
@@ -575,15 +541,7 @@ class Partners(Figure):
 
 
 def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> Partners:
-    """The strongest entries of one row of the matrix of interactions, without the player itself.
-
-    Parameters
-    ----------
-    evidence : of an explanation
-    player : whose row it is
-    row : (d,) interactions of the player with every other one
-    top : how many partners at most
-    """
+    """The strongest entries of the player's `row` (d,) of the matrix of interactions, without the player itself."""
     values, shown = np.asarray(row, dtype=np.float64), names(evidence)
     order = [j for j in np.argsort(-np.abs(values), kind="stable").tolist() if j != player][:top]
     strongest = tuple(Partner(j, shown[j], float(values[j])) for j in order)
@@ -600,18 +558,15 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
     >>> figures["headline"], figures["leader"], figures["names"][figures["strongest"][0]]
     ('positive, 65 % (logit +0.6245)', 'shapley', 'fine')
     """
-    said = verdict(explanations)
-    bars, plane = class_bars(explanations), slalom_plane(explanations)
-    text = colored_text(leader(explanations)) if explanations else None
+    lead = leader(explanations) if explanations else None
     return {
-        "headline": said.sentence(),
-        "verdict": said.to_dict(),
-        "classes": None if bars is None else bars.to_dict(),
+        "headline": verdict(explanations).sentence(),
+        "classes": plain(class_bars(explanations)),
         "names": list(names(explanations.evidence)),
-        "leader": leader(explanations).method if explanations else None,
-        "text": None if text is None else text.to_dict(),
+        "leader": None if lead is None else lead.method,
+        "text": None if lead is None else plain(colored_text(lead)),
         "strongest": list(strongest_players(explanations)) if explanations else [],
-        "waterfall": waterfall(explanations["shapley"]).to_dict() if "shapley" in explanations else None,
-        "methods": method_rows(explanations).to_dict(),
-        "slalom_plane": None if plane is None else plane.to_dict(),
+        "waterfall": plain(waterfall(explanations["shapley"])) if "shapley" in explanations else None,
+        "methods": plain(method_rows(explanations)),
+        "slalom_plane": plain(slalom_plane(explanations)),
     }

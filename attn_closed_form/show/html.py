@@ -27,10 +27,13 @@ from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from ..models.sentences import sentence_numbers
 from .figures import (
+    AGAINST,
+    FOR,
     MOST_CLASSES,
-    AttentionStrips,
+    UNSIGNED,
     LimeSpread,
     SlalomPlane,
+    Strip,
     Waterfall,
     attention_strips,
     class_bars,
@@ -46,9 +49,10 @@ from .figures import (
     waterfall,
 )
 from .maps import ZERO, HeatMap, bag_name, disagreement, heat_maps, player_attention, player_places, strongest
-from .palette import AGAINST, FOR, OPACITY, UNSIGNED, css
 from .sanitize import elide, escape, script_json
 
+# Opacity over the page of the levels 0 to 4.
+OPACITY = (0.0, 0.16, 0.30, 0.45, 0.62)
 # Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
 LONGEST_WORD = 60
 LONGEST_GAP = 48
@@ -64,6 +68,16 @@ REFERENCES = (
     "Leemann, Fastowski, Pfeiffer, Kasneci: Attention Mechanisms Don't Learn Additive Models, 2025 (arXiv 2405.13536)",
     "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017 (arXiv 1703.01365)",
 )
+
+
+def css(color: tuple[int, int, int], opacity: float | None = None) -> str:
+    """A color as CSS writes it.
+
+    >>> css((0, 114, 178)), css((0, 114, 178), 0.5)
+    ('rgb(0,114,178)', 'rgba(0,114,178,0.5)')
+    """
+    red, green, blue = color
+    return f"rgb({red},{green},{blue})" if opacity is None else f"rgba({red},{green},{blue},{opacity:g})"
 
 
 def _static(name: str) -> str:
@@ -261,17 +275,14 @@ def _words_table(rows: Iterable[tuple[str, str, Explanation]], hover: bool) -> s
 
 def _classes(explanations: Explanations) -> str:
     """A bar per class, the most probable first."""
-    figure = class_bars(explanations)
-    if figure is None:
-        return ""
     rows = []
-    for bar in figure.bars:
+    for bar in class_bars(explanations):
         tag, share = "b" if bar.classes == 1 else "span", f"{100 * bar.probability:.1f}"
         rows.append(
             f'<{tag}>{escape(bar.name, 30)}</{tag}><div><span style="width:{share}%"></span></div>'
             f'<span class="v">{share} %</span>'
         )
-    return f'<div class="classes">{"".join(rows)}</div>'
+    return f'<div class="classes">{"".join(rows)}</div>' if rows else ""
 
 
 def _other_classes(explanations: Explanations) -> str:
@@ -309,7 +320,7 @@ def _why(explanations: Explanations) -> str:
 
 def _methods(explanations: Explanations) -> str:
     parts = []
-    for family in method_rows(explanations).families:
+    for family in method_rows(explanations):
         rows = ((row.title, row.summary, explanations[row.methods[0]]) for row in family.rows)
         table = f'<div class="live">{_words_table(rows, hover=False)}</div>'
         parts.append(_section(family.title, family.meaning, table))
@@ -341,8 +352,8 @@ def _figures(explanations: Explanations) -> str:
         )
         sections.append(_section("LIME: exact and sampled", note, _lime_spread(spread)))
     parts = [_details("Figures", f'<div class="two">{"".join(sections)}</div>')] if sections else []
-    strips = attention_strips(explanations) if {"alpha-mean", "alpha-max"} & set(explanations) else None
-    if strips is not None:
+    strips = attention_strips(explanations) if {"alpha-mean", "alpha-max"} & set(explanations) else ()
+    if strips:
         note = "Where each head looks, from the first unit to the last; shades are square roots."
         parts.append(_details("Attention heads", f'<p class="note">{note}</p>{_attention_strips(strips)}'))
     return "".join(parts)
@@ -432,8 +443,8 @@ def _slalom_plane(figure: SlalomPlane) -> str:
     box = _Box(480, 340, 44, 8, 8, 34)
     axes = f"M{box.left} {box.y(figure.zero):.1f}H{box.right}M{box.left} {box.top}V{box.bottom}H{box.right}"
     body = [f'<path class="a" d="{axes}"/>']
-    body += [_text(box.x(tick.at), box.bottom + 14, f"{tick.number:g}", "middle") for tick in figure.x_ticks]
-    body += [_text(box.left - 5, box.y(tick.at) + 4, f"{tick.number:g}", "end") for tick in figure.y_ticks]
+    body += [_text(box.x(tick.at), box.bottom + 14, f"{tick.number:g}", "middle") for tick in figure.x.ticks]
+    body += [_text(box.left - 5, box.y(tick.at) + 4, f"{tick.number:g}", "end") for tick in figure.y.ticks]
     body.append(_text((box.left + box.width) / 2, box.height - 4, "importance s (log weight)", "middle"))
     body.append(f'<text transform="translate(10 {box.height / 2}) rotate(-90)" text-anchor="middle">value v</text>')
     for positive, color in ((True, FOR), (False, AGAINST)):
@@ -457,7 +468,7 @@ def _lime_spread(figure: LimeSpread) -> str:
         return f"{box.x(scale.unit(value)):.1f}"
 
     body = [f'<path class="a" d="M{at(0)} {box.top}V{box.bottom}M{box.left} {box.bottom}H{box.right}"/>']
-    body += [_text(box.x(scale.unit(tick)), box.bottom + 14, f"{tick:g}", "middle") for tick in scale.ticks]
+    body += [_text(box.x(tick.at), box.bottom + 14, f"{tick.number:g}", "middle") for tick in scale.ticks]
     ranges, dots, crosses = [], [], []
     for i, player in enumerate(figure.rows):
         y = box.top + row * i + row / 2
@@ -475,9 +486,9 @@ def _lime_spread(figure: LimeSpread) -> str:
     return box.svg(body, "Exact LIME coefficients over the spread of sampled ones")
 
 
-def _attention_strips(figure: AttentionStrips) -> str:
+def _attention_strips(strips: Iterable[Strip]) -> str:
     out = []
-    for i, strip in enumerate(figure.strips, 1):
+    for i, strip in enumerate(strips, 1):
         shades, paths = np.array(strip.shades), []
         for level in range(1, 9):
             cells = "".join(f"M{t} 0h1v1h-1z" for t in np.flatnonzero(shades == level))
@@ -502,8 +513,7 @@ def _bag_body(explanations: Explanations, method: str | None) -> str:
     e, evidence = leader(explanations, method), explanations.evidence
     parts = [f"<h1>{escape(bag_name(explanations), 80)}</h1>", f'<p class="verdict">{escape(_bag_verdict(e))}</p>']
     facts = {f"explained: {e.output}": f"{e.prediction:+.4f}"}
-    bars = class_bars(explanations)
-    facts |= {f"probability of {bar.name}": f"{bar.probability:.1%}" for bar in ([] if bars is None else bars.bars)}
+    facts |= {f"probability of {bar.name}": f"{bar.probability:.1%}" for bar in class_bars(explanations)}
     facts |= {
         "for the empty bag": f"{evidence.absent_value:+.4f}",
         "instances": f"{len(evidence.units.labels):,}",

@@ -21,11 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import spearman
 from .._types import Array, Ids
 from ..explanations.explanation import Explanation, Explanations
-from .figures import Figure, leader
-from .palette import AGAINST, FOR, UNSIGNED
+from .figures import AGAINST, FOR, UNSIGNED, leader
 
 ATTENTION = "alpha-mean"
-# Color of a score of zero: grey enough to be told from the page, where there is no tile.
+# Color of a score of zero: gray enough to be told from the page, where there is no tile.
 ZERO = (236, 236, 236)
 # The scale ends at this quantile of the magnitudes, so that one extreme tile does not wash out all the others.
 QUANTILE = 0.995
@@ -191,7 +190,7 @@ def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
 
 
 def colors(scores: ArrayLike, end: float, signed: bool = True) -> Pixels:
-    """Red, green and blue of scores: the colors for and against with zero in between; from grey up without a sign.
+    """Red, green and blue of scores: the colors for and against with zero in between; from gray up without a sign.
 
     >>> colors([0.0, 5.0], end=2.0).tolist() == [list(ZERO), list(FOR)]
     True
@@ -226,7 +225,7 @@ def png(pixels: Pixels) -> bytes:
 
 
 @dataclass(frozen=True, eq=False)
-class HeatMap(Figure):
+class HeatMap:
     """The map of one output, or of the attention: cells, where they lie, and the score at which the colors end."""
 
     title: str

@@ -29,9 +29,20 @@ from .._types import Array, Ids
 from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from ..lime.theory import lime_theorem_5_1
-from .figures import SLALOM, leader, lime_spread, names, slalom_plane, unit_names, verdict, waterfall
+from .figures import (
+    AGAINST,
+    FOR,
+    SLALOM,
+    UNSIGNED,
+    leader,
+    lime_spread,
+    names,
+    slalom_plane,
+    unit_names,
+    verdict,
+    waterfall,
+)
 from .maps import ZERO, HeatMap, bag_name, heat_maps, place
-from .palette import AGAINST, FOR, UNSIGNED
 from .sanitize import elide, visible
 
 # Millimeters of a column of a journal and of the page, in inches.

@@ -15,7 +15,6 @@ from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
 from ..models.text_classifier import TextClassifier
 from .figures import colored_text, leader, method_rows, names, sampling, strongest_players, verdict, waterfall
-from .palette import TERMINAL
 from .sanitize import elide, visible, width
 
 RESET = "\x1b[0m"
@@ -24,6 +23,8 @@ LONGEST_WORD = 40
 NUMBER_COLUMNS = 20
 NARROWEST = 36
 BAR = "█"
+# The levels 1 to 4 among the 256 colors of a terminal, from light to strong; black text reads on each.
+TERMINAL = {"for": (223, 216, 209, 202), "against": (195, 153, 111, 75), "unsigned": (254, 251, 248, 245)}
 
 Printed = tuple[str, int]  # a word as it is printed, and the columns that it takes
 
@@ -92,7 +93,7 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
     Shapley, Banzhaf
                      x++ y----
     """
-    families = method_rows(explanations).families
+    families = method_rows(explanations)
     blocks = []
     for family in families:
         lines = _prose(f"{family.title}. {family.meaning}", columns) if len(families) > 1 else []

@@ -32,8 +32,8 @@ def test_wrong_settings_are_named(options, message):
 
 
 def test_an_unknown_setting_is_an_error():
-    with pytest.raises(TypeError, match="colour: expected settings among players, absent, output"):
-        load_demo_model().explain("film", colour="red")
+    with pytest.raises(TypeError, match="color: expected settings among players, absent, output"):
+        load_demo_model().explain("film", color="red")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from attn_closed_form import Bag
 from attn_closed_form.show.exports import columns, write_csv, write_geojson, write_h5, write_parquet
+from attn_closed_form.show.figures import AGAINST, FOR
 from attn_closed_form.show.maps import disagreement, strongest
-from attn_closed_form.show.palette import AGAINST, FOR
 from tests.bags import bag_model, slide
 
 

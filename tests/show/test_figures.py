@@ -18,6 +18,7 @@ from attn_closed_form.show.figures import (
     class_bars,
     colored_text,
     figures_of,
+    levels,
     lime_spread,
     method_rows,
     names,
@@ -27,7 +28,6 @@ from attn_closed_form.show.figures import (
     strongest_players,
     waterfall,
 )
-from attn_closed_form.show.palette import levels
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
 
@@ -40,8 +40,10 @@ def test_scales_hold_their_values_and_their_ticks_are_round_and_inside():
     for low, high in [(-1e-9, 3e-9), (0.0, 1.0), (-123.0, 4567.0), (1.0, 1.0), (0.0, 0.0)]:
         scale = Scale.around([low, high], 0.07)
         assert scale.low < low and scale.high > high and 0 < scale.unit(low) <= scale.unit(high) < 1
-        assert 1 <= len(scale.ticks) <= 9 and all(scale.low - 1e-12 <= tick <= scale.high for tick in scale.ticks)
-    assert Scale.around([-0.7, 2.2]).ticks == (-0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
+        assert 1 <= len(scale.ticks) <= 9 and all(
+            scale.low - 1e-12 <= tick.number <= scale.high for tick in scale.ticks
+        )
+    assert [tick.number for tick in Scale.around([-0.7, 2.2]).ticks] == [-0.5, 0.0, 0.5, 1.0, 1.5, 2.0]
 
 
 @pytest.mark.parametrize("top", [1, 3, 10, 100])
@@ -95,8 +97,8 @@ def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards(found):
     assert np.corrcoef(x, importance)[0, 1] > 1 - 1e-12 and np.corrcoef(y, value)[0, 1] > 1 - 1e-12
     assert 0 < x.min() < x.max() < 1 and 0 < y.min() < y.max() < 1
     assert ((y > plane.zero) == (value > 0)).all()
-    for scale, ticks in ((plane.x, plane.x_ticks), (plane.y, plane.y_ticks)):
-        assert [tick.at for tick in ticks] == pytest.approx([scale.unit(tick.number) for tick in ticks])
+    for scale in (plane.x, plane.y):
+        assert [tick.at for tick in scale.ticks] == pytest.approx([scale.unit(tick.number) for tick in scale.ticks])
     assert slalom_plane(explain(model_for(REVIEW), REVIEW, "shapley")) is None
 
 
@@ -123,7 +125,7 @@ def test_labels_of_the_plane_cover_no_label_and_no_point():
 
 def test_classes_are_ranked_and_the_others_are_summed():
     found = explain(model_for(REVIEW, C=9), REVIEW, "loo")
-    bars = class_bars(found).bars
+    bars = class_bars(found)
     chances = sorted(found.probabilities.values(), reverse=True)
     assert [bar.probability for bar in bars[:6]] == chances[:6]
     assert bars[6].name == "3 others" and bars[6].probability == pytest.approx(sum(chances[6:]))
@@ -146,14 +148,14 @@ def test_lime_rows_are_the_limit_beside_its_samples(found):
 
 def test_strips_shade_square_roots_and_name_the_background(found):
     alpha = found.evidence.inside("attention-heads")
-    for strip, head in zip(attention_strips(found).strips, alpha, strict=True):
+    for strip, head in zip(attention_strips(found), alpha, strict=True):
         assert np.argmax(strip.shades) == np.argmax(head) and max(strip.shades) == 8
         assert np.allclose(np.array(strip.shades) / 8, np.sqrt(head / head.max()), atol=0.0626)
         assert strip.strongest[0][1] == head.max() and strip.background == pytest.approx(1 - head.sum())
 
 
 def test_rows_hold_every_method_once_and_share_only_equal_levels(found):
-    rows = [row for family in method_rows(found).families for row in family.rows]
+    rows = [row for family in method_rows(found) for row in family.rows]
     assert sorted(name for row in rows for name in row.methods) == sorted(found)
     for row in rows:
         for name in row.methods:

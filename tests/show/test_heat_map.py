@@ -5,8 +5,8 @@ import pytest
 
 from attn_closed_form import Bag
 from attn_closed_form.explanations.explain import explain_outputs
+from attn_closed_form.show.figures import AGAINST, FOR
 from attn_closed_form.show.maps import colors
-from attn_closed_form.show.palette import AGAINST, FOR
 from tests.bags import bag_model, slide
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")

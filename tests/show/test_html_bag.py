@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag
+from attn_closed_form.show.figures import FOR
 from attn_closed_form.show.html import report
-from attn_closed_form.show.palette import FOR
 from tests.bags import bag_model, slide
 from tests.texts import HOSTILE
 

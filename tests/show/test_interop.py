@@ -149,5 +149,5 @@ def test_a_missing_package_is_an_error_that_names_the_extra(monkeypatch, package
         return real(name, *rest)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    with pytest.raises(ImportError, match=rf"{package} could not be imported.*attn-closed-form\[interop\]"):
+    with pytest.raises(ImportError, match=rf"{package} could not be imported.*pip install .*\[interop\]"):
         getattr(explained(), f"to_{package}")()

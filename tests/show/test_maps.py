@@ -5,8 +5,8 @@ import io
 import numpy as np
 import pytest
 
+from attn_closed_form.show.figures import AGAINST, FOR, UNSIGNED
 from attn_closed_form.show.maps import MOST_CELLS, ZERO, colors, picture, png, rasterize, scale_end
-from attn_closed_form.show.palette import AGAINST, FOR, UNSIGNED
 
 
 def test_tiles_on_a_grid_get_one_cell_each():

@@ -9,8 +9,7 @@ import pytest
 
 from attn_closed_form import METHODS, explain
 from attn_closed_form.explanations.methods import FAMILIES
-from attn_closed_form.show.figures import verdict
-from attn_closed_form.show.palette import levels
+from attn_closed_form.show.figures import levels, verdict
 from attn_closed_form.show.sanitize import escape, visible, width
 from attn_closed_form.show.terminal import answer, mark, numbers, table, use_color
 from tests.texts import HOSTILE, REVIEW, long_text, model_for

@@ -9,7 +9,7 @@ import pytest
 from attn_closed_form import METHODS, TextClassifier, explain
 from attn_closed_form.models.classifier import random_weights
 from attn_closed_form.models.text import Vocabulary
-from attn_closed_form.show.palette import AGAINST, FOR, UNSIGNED
+from attn_closed_form.show.figures import AGAINST, FOR, UNSIGNED
 from attn_closed_form.web import app as web_app
 from attn_closed_form.web.app import COOKIE, FILES, Limits, make_app
 from attn_closed_form.web.schema import MAX_BYTES, MAX_CHARACTERS

@@ -71,7 +71,7 @@ def check_table(page, answer):
     )
     assert sorted(name for names, _, _ in rows for name in names.split()) == sorted(answer["methods"])
     occurrences = sorted((*span, player) for player, spans in enumerate(answer["spans"]) for span in spans)
-    drawn = {" ".join(row["methods"]): row for f in answer["figures"]["methods"]["families"] for row in f["rows"]}
+    drawn = {" ".join(row["methods"]): row for f in answer["figures"]["methods"] for row in f["rows"]}
     for names, label, words in rows:
         assert label == ", ".join(answer["methods"][name]["label"] for name in names.split())
         method = answer["methods"][names.split()[0]]

@@ -21,8 +21,8 @@ export function drawPlane(place, answer, removed) {
   const label = "Value of each word against its importance; the same numbers are in the table of the strongest words";
   const picture = svg("svg", { viewBox: "0 0 480 340", role: "img", "aria-label": label });
   picture.append(svg("path", { class: "axis", d: `M${left} ${y(plane.zero)}h${width}M${left} ${top}v${height}h${width}` }));
-  for (const { at, number } of plane.x_ticks) picture.append(text(digits(number, false), x(at), y(0) + 14, "middle"));
-  for (const { at, number } of plane.y_ticks) picture.append(text(digits(number, false), left - 5, y(at) + 4, "end"));
+  for (const { at, number } of plane.x.ticks) picture.append(text(digits(number, false), x(at), y(0) + 14, "middle"));
+  for (const { at, number } of plane.y.ticks) picture.append(text(digits(number, false), left - 5, y(at) + 4, "end"));
   picture.append(text("importance (log weight)", x(0.5), 336, "middle"));
   picture.append(svg("text", { transform: `translate(10 ${y(0.5)}) rotate(-90)`, "text-anchor": "middle" }, "value"));
   plane.points.forEach((point, player) => {
@@ -80,7 +80,7 @@ export function drawPairs(place, { partners, largest }) {
 
 // The probability of each class, the most probable first.
 export function drawClasses(place, answer) {
-  const rows = (answer.figures.classes?.bars ?? []).flatMap(({ name, probability }) => {
+  const rows = answer.figures.classes.flatMap(({ name, probability }) => {
     const meter = element("meter", { min: 0, max: 1, value: probability });
     meter.setAttribute("aria-label", `probability of ${name}`);
     return [element("strong", { textContent: elide(name, 30) }), meter, element("span", { textContent: `${(100 * probability).toFixed(1)} %` })];

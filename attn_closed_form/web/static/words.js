@@ -57,7 +57,7 @@ export function drawStrip(strip, answer, removed) {
 // One row per method, by family; methods whose colors are the same share a row.
 export function drawFigure(body, answer, removed) {
   const rows = [];
-  for (const family of answer.figures.methods.families) {
+  for (const family of answer.figures.methods) {
     const note = element("td", { colSpan: 2, className: "family" }, element("strong", { textContent: family.title }), ` ${family.meaning}`);
     rows.push(element("tr", {}, note), ...family.rows.map((row) => methodRow(row, answer, removed)));
   }
