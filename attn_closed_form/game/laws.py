@@ -127,8 +127,10 @@ class Density:
     @property
     def rounding(self) -> float:
         """Of a rounded p and of powers of p and 1 - p, relative to the sum of the moduli of the powers' integrals."""
+        if self.degree == 0:
+            return 0.0
         moduli = Density(tuple((abs(c), a, b) for c, a, b in self.powers)).alone(0)
-        return 4.0 * (self.degree + 4) * moduli / self.total if self.degree else 0.0
+        return 4.0 * (self.degree + 4) * moduli / self.total
 
     def alone(self, n: int) -> float:
         """Int rho (1 - p)^n dp, from int p^a (1-p)^b dp = 1 / ((a + b + 1) C(a + b, a)) in whole numbers."""
