@@ -36,8 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import TextClassifier
-from attn_closed_form.files.labelled import Labelled
-from attn_closed_form.files.tables import read_rows
+from attn_closed_form.files.tables import Labelled, read_rows
 from attn_closed_form.models.text import tokenize
 from jax_model.training.config import AUTOMATIC, Config, automatic
 from jax_model.training.imdb import SENTIMENTS, load_imdb, split_by_film

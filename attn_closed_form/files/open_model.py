@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from .._arrays import as_array
 from ..models.bag_classifier import BagClassifier
-from ..models.classifier.weights import AXES, BIASES, AttentionWeights, as_numpy, sinusoidal_positions
+from ..models.classifier.weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
 from ..models.mean_text import MeanPooledText, Piece
 from ..models.protocol import Model
 from ..models.score_table import ScoreTable
@@ -154,30 +155,23 @@ def _text_model(arrays: Arrays, source: str) -> TextClassifier:
             f"{source}: expected an array 'vocabulary', got only {sorted(arrays)}; load_weights reads bare weights"
         )
     weights = weights_from_arrays(arrays, source)
+    about: Any = {"outputs": [], "temperature": 1.0, "special_words": [CLS, UNK], "card": {}}
     try:
-        about = _about(arrays.get("about"))
+        if "about" in arrays:
+            try:
+                stored = json.loads(arrays["about"].astype(np.uint8).tobytes())
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"about: expected JSON in UTF-8, got {error}") from None
+            if not isinstance(stored, dict):
+                raise ValueError(f"about: expected a JSON object, got {type(stored).__name__}")
+            about |= {key: stored[key] for key in about if key in stored}
+        if not isinstance(about["outputs"], list) or not isinstance(about["special_words"], list):
+            raise ValueError("about: expected lists of class names and special words")
         vocabulary = Vocabulary.from_array(arrays["vocabulary"], *about["special_words"])
-        return TextClassifier(
-            weights, vocabulary, tuple(about["outputs"]), float(about["temperature"]), card=about["card"]
-        )
+        outputs, temperature = tuple(about["outputs"]), float(about["temperature"])
+        return TextClassifier(weights, vocabulary, outputs, temperature, card=about["card"])
     except (ValueError, TypeError) as error:
         raise ValueError(f"{source}: {error}") from None
-
-
-def _about(array: NDArray[Any] | None) -> dict[str, Any]:
-    about: dict[str, Any] = {"outputs": [], "temperature": 1.0, "special_words": [CLS, UNK], "card": {}}
-    if array is None:
-        return about
-    try:
-        stored = json.loads(array.astype(np.uint8).tobytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"about: expected JSON in UTF-8, got {error}") from None
-    if not isinstance(stored, dict):
-        raise ValueError(f"about: expected a JSON object, got {type(stored).__name__}")
-    about.update({key: stored[key] for key in about if key in stored})
-    if not isinstance(about["outputs"], list) or not isinstance(about["special_words"], list):
-        raise ValueError("about: expected lists of class names and special words")
-    return about
 
 
 def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> None:
@@ -217,19 +211,17 @@ def weights_to_arrays(weights: AttentionWeights) -> Arrays:
 
 def weights_from_arrays(arrays: Arrays, source: str) -> AttentionWeights:
     """Weights from named arrays; `source` names them in errors."""
-    for name in (*AXES, *IDS):
-        if name not in arrays and name not in OPTIONAL:
-            raise ValueError(f"{source}: expected an array {name!r}, got only {sorted(arrays)}")
-    for name in arrays:
-        if name not in (*AXES, *IDS, *OPTIONAL):
-            raise ValueError(f"{source}: unexpected array {name!r}; expected {sorted((*AXES, *IDS))}")
+    names = (*AXES, *IDS)
+    if missing := [name for name in names if name not in arrays and name not in OPTIONAL]:
+        raise ValueError(f"{source}: expected an array {missing[0]!r}, got only {sorted(arrays)}")
+    if unknown := [name for name in arrays if name not in (*names, *OPTIONAL)]:
+        raise ValueError(f"{source}: unexpected array {unknown[0]!r}; expected {sorted(names)}")
     fields: dict[str, Any] = {name: arrays[name] for name in AXES if name in arrays}
     for name in IDS:
-        if arrays[name].shape != () or arrays[name].dtype.kind not in "iu":
-            raise ValueError(
-                f"{source}: {name}: expected one integer, got {arrays[name].dtype} of shape {arrays[name].shape}"
-            )
-        fields[name] = int(arrays[name])
+        array = arrays[name]
+        if array.shape != () or array.dtype.kind not in "iu":
+            raise ValueError(f"{source}: {name}: expected one integer, got {array.dtype} of shape {array.shape}")
+        fields[name] = int(array)
     try:
         return AttentionWeights(**fields)
     except ValueError as error:
@@ -282,13 +274,11 @@ def from_torch_state_dict(
     """
     fields = _fields(state)
     if not scale:
-        for name in ("W_q", "b_q"):
-            if name in fields:
-                fields[name] = fields[name] * np.sqrt(fields["W_q"].shape[1])
+        fields |= {name: fields[name] * np.sqrt(fields["W_q"].shape[1]) for name in ("W_q", "b_q") if name in fields}
     d_e = fields["W_e"].shape[-1]
     if W_p is None:
         W_p = sinusoidal_positions(T_MAX if T_max is None else T_max, d_e, base)
-    W_p = np.asarray(as_numpy(W_p))
+    W_p = as_array(W_p)
     if W_p.ndim != 2:
         raise ValueError(f"W_p: expected shape (T_max, {d_e}), got {W_p.shape}")
     if T_max is not None and T_max != len(W_p):
@@ -313,7 +303,7 @@ def _fields(state: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(state, str | bytes) or hasattr(state, "__fspath__"):
             hint = "; read the file first, with torch.load(path, weights_only=True)"
         raise TypeError(f"state: expected a mapping from names to tensors, got {type(state).__name__}{hint}")
-    arrays = {name: np.asarray(as_numpy(value)) for name, value in state.items()}
+    arrays = {name: as_array(value) for name, value in state.items()}
     for name, array in arrays.items():
         if array.dtype.kind not in "fiu":
             raise ValueError(f"state: {name}: expected an array of numbers, got {type(state[name]).__name__}")
@@ -331,22 +321,18 @@ def _fields(state: Mapping[str, Any]) -> dict[str, Any]:
     for name, letter in LETTERS.items():
         for kind, prefix in (("weight", "W"), ("bias", "b")):
             keys = [f"heads.{i}.{name}.{kind}" for i in range(K)]
-            if kind == "weight" or any(key in arrays for key in keys):
-                fields[f"{prefix}_{letter}"] = _stack(arrays, keys)
+            if kind == "bias" and not any(key in arrays for key in keys):
+                continue
+            for key in keys:
+                if key not in arrays:
+                    raise ValueError(f"state: expected a key {key!r}, got only {sorted(arrays)}")
+                shape = arrays[keys[0]].shape
+                if arrays[key].shape != shape:
+                    raise ValueError(f"state: {key}: expected shape {shape} as in {keys[0]}, got {arrays[key].shape}")
+            fields[f"{prefix}_{letter}"] = np.stack([arrays[key] for key in keys])
     if "b_l" in fields:
         fields["b_l"] = fields["b_l"].mean(axis=0)  # the output is the mean over heads, biases included
     return fields
-
-
-def _stack(arrays: Arrays, names: list[str]) -> NDArray[Any]:
-    for name in names:
-        if name not in arrays:
-            raise ValueError(f"state: expected a key {name!r}, got only {sorted(arrays)}")
-        if arrays[name].shape != arrays[names[0]].shape:
-            raise ValueError(
-                f"state: {name}: expected shape {arrays[names[0]].shape} as in {names[0]}, got {arrays[name].shape}"
-            )
-    return np.stack([arrays[name] for name in names])
 
 
 # fastText
@@ -363,20 +349,14 @@ class FastTextReader:
         """FastText's model, loaded on first use (and again in another process)."""
         return _load(self.path)
 
-    @functools.cached_property
-    def prefix(self) -> str:
-        """What labels start with."""
-        return str(self.model.f.getArgs().label)
-
     def __call__(self, text: str) -> list[Piece]:
-        """Words of a text with the rows of their vectors; words without any are left out."""
+        """Words of a text with the rows of their vectors; labels and words without any are left out."""
+        label = str(self.model.f.getArgs().label)
         pieces = []
         for match in WORDS.finditer(text):
             word = match[0]
-            if word.startswith(self.prefix) or word == END_OF_LINE:
-                continue
             rows = tuple(int(row) for row in self.model.get_subwords(word)[1])
-            if rows:
+            if rows and not word.startswith(label) and word != END_OF_LINE:
                 pieces.append(Piece(word, match.start(), match.end(), rows))
         return pieces
 

@@ -10,6 +10,10 @@ streamed, so memory is that of one row (of one batch for Parquet).
 - **Delimiter.** Commas, semicolons and tabs are detected from the header of a CSV file; spreadsheets saved in much of
   Europe have semicolons. Quoted cells may hold delimiters and line breaks; lines may end in CRLF and have any length.
 - **fastText.** A line `__label__sport the text` is a row with the columns `label` and `text`.
+- **Labels.** `read_labelled` leaves out rows without a text or a label, with one `TableWarning` that counts them. Whole
+  numbers that a spreadsheet made floats (1.0, 2.0) become whole again. One class only, a column of measurements (more
+  than 20 different fractions) and a column where more than half of the labels differ (an identifier or the text) are
+  errors. Classes are in the order of their names, or of their numbers if all of them are whole numbers.
 
 Only Parquet needs a package (pyarrow, extra `corpus`); it is imported when such a file is opened.
 """
@@ -21,12 +25,18 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
+import re
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .atomic import regular_file
 
@@ -39,6 +49,8 @@ LABEL_PREFIX = "__label__"
 # The csv module refuses cells above 128 KB unless told otherwise; this is the largest C long of every platform.
 CELL_LIMIT = 2**31 - 1
 _BLOCK = 1 << 20
+MAX_FRACTIONS = 20
+_SPLITS = {"train": "train|training", "valid": "valid|validation|val|dev", "test": "test|testing"}
 
 
 class MissingColumn(ValueError):
@@ -96,13 +108,7 @@ def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
 
 
 def table_format(path: str | os.PathLike[str]) -> str:
-    """The format of a file: "csv", "tsv", "parquet", "jsonl" or "fasttext".
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        there is no such file, or it is of no known format
-    """
+    """The format of a file: "csv", "tsv", "parquet", "jsonl" or "fasttext"; a ValueError if it is of none of them."""
     path = regular_file(path, EXPECTED)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
@@ -200,26 +206,22 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
 
 
 def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-    checked = False
-    for number, row in _json_values(path):
-        if not isinstance(row, dict):
-            raise ValueError(f"{path}: line {number}: expected a JSON object, got {type(row).__name__}")
-        if not checked:
-            check_columns(path, list(row), columns or ())
-            checked = True
-        yield row if columns is None else {name: row.get(name) for name in columns}
-
-
-def _json_values(path: Path) -> Iterator[tuple[int, Any]]:
-    """Values of a file with the number of their line: one value per line, or one array over the whole file."""
-    number = 0
+    """One object per line, or one array of objects over the whole file."""
+    number, checked = 0, False
     try:
         for number, line in _lines(path):
-            if number == 1 and line.startswith("["):
-                with _text_stream(path) as stream:
-                    yield from ((1, value) for value in json.load(stream))
+            whole = number == 1 and line.startswith("[")
+            with _text_stream(path) if whole else io.StringIO(line) as stream:
+                rows = json.load(stream) if whole else [json.load(stream)]
+            for row in rows:
+                if not isinstance(row, dict):
+                    raise ValueError(f"{path}: line {number}: expected a JSON object, got {type(row).__name__}")
+                if not checked:
+                    check_columns(path, list(row), columns or ())
+                    checked = True
+                yield row if columns is None else {name: row.get(name) for name in columns}
+            if whole:
                 return
-            yield number, json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: line {number}: expected JSON, got {error}") from None
 
@@ -250,3 +252,148 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
     check_columns(path, file.schema_arrow.names, columns or ())
     for batch in file.iter_batches(batch_size=1024, columns=None if columns is None else list(columns)):
         yield from batch.to_pylist()
+
+
+# Texts with class names
+
+
+class Labelled(NamedTuple):
+    """n texts and the number of each one's class: `classes[labels[i]]` is the name of the class of `texts[i]`."""
+
+    texts: list[str]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+    def take(self, rows: NDArray[np.intp]) -> Labelled:
+        """Some of the rows; the classes stay all of them."""
+        return Labelled([self.texts[i] for i in rows], self.labels[rows], self.classes)
+
+
+def read_labelled(
+    paths: str | os.PathLike[str] | Sequence[Path],
+    text_column: str = "text",
+    label_column: str = "label",
+    classes: Sequence[str] | None = None,
+) -> Labelled:
+    r"""Texts and classes of one table, or of several parts of one.
+
+    Parameters
+    ----------
+    paths : a file that `tables.read_rows` reads, or several
+    text_column, label_column : names of the columns
+    classes : the classes of the training part, for a part to score on: another class is then an error. None collects
+        them from the labels.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "reviews.txt"
+    ...     _ = path.write_text("__label__good A fine film\n__label__bad Dull\n__label__bad Awful\n")
+    ...     read_labelled(path)
+    Labelled(texts=['A fine film', 'Dull', 'Awful'], labels=array([1, 0, 0]), classes=('bad', 'good'))
+    """
+    files = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    texts, raw = [], []
+    left_out = 0
+
+    def absent(value: Any) -> bool:
+        return value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
+
+    for file in files:
+        try:
+            for row in read_rows(file, (text_column, label_column)):
+                text, label = row[text_column], row[label_column]
+                if isinstance(text, (list, tuple, dict, bytes)):
+                    raise ValueError(f"{file}: column {text_column!r}: expected texts, got a {type(text).__name__}")
+                if absent(text) or absent(label):
+                    left_out += 1
+                else:
+                    texts.append(str(text))
+                    raw.append(label)
+        except MissingColumn as error:
+            raise MissingColumn(f"{error}; --text-column and --label-column name others") from None
+    if left_out:
+        shown = f"{source}: left out {left_out:,} of {left_out + len(texts):,} rows without a text or a label"
+        warnings.warn(shown, TableWarning, stacklevel=2)
+    if not texts:
+        raise ValueError(f"{source}: expected rows with a text and a label, got none")
+    names = class_names(raw, f"{source}: column {label_column!r}")
+    if classes is None:
+        classes = _classes(names, source)
+    index = {name: i for i, name in enumerate(classes)}
+    unknown = Counter(name for name in names if name not in index)
+    if unknown:
+        name, count = unknown.most_common(1)[0]
+        raise ValueError(f"{source}: expected only classes of the training part, got {name[:40]!r} in {count:,} rows")
+    return Labelled(texts, np.array([index[name] for name in names], dtype=np.int64), tuple(classes))
+
+
+def _classes(names: list[str], source: str) -> list[str]:
+    """The distinct names in order."""
+    distinct = set(names)
+    if len(distinct) == 1:
+        raise ValueError(f"{source}: expected at least two classes, got only {names[0]!r} in {len(names):,} rows")
+    if len(distinct) > max(2, len(names) / 2):
+        raise ValueError(
+            f"{source}: expected labels that repeat, got {len(distinct):,} different ones in {len(names):,} rows; "
+            "is this the column of the labels?"
+        )
+    whole = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in distinct)
+    return sorted(distinct, key=(lambda name: (int(name), name)) if whole else None)
+
+
+def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
+    """Labels of any kind as names; the head of the module describes what becomes of numbers.
+
+    >>> class_names([2.0, 10.0, 2.0]), class_names(["ham", "spam"]), class_names([True, False])
+    (['2', '10', '2'], ['ham', 'spam'], ['true', 'false'])
+    """
+    for label in labels:
+        if isinstance(label, (list, tuple, dict, set)):
+            raise ValueError(
+                f"{source}: expected one label per row, got {str(label)[:40]!r}; several are not supported"
+            )
+    names = [str(label).lower() if isinstance(label, bool) else str(label).strip() for label in labels]
+    if any("." in name or "e" in name.lower() for name in names):
+        try:
+            numbers = [float(name) for name in set(names)]
+        except ValueError:
+            return names
+        if all(number.is_integer() for number in numbers):
+            return [str(int(float(name))) for name in names]
+        if len(numbers) > MAX_FRACTIONS and np.isfinite(numbers).all():
+            raise ValueError(
+                f"{source}: expected classes, got {len(numbers):,} different fractions such as "
+                f"{next(name for name in names if '.' in name)!r}; cut them into classes first"
+            )
+    return names
+
+
+def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
+    """The tables of a folder by the part that their name says: "train" (there must be one), "valid" and "test".
+
+    `train.csv`, `reviews-train.csv.gz` and `train-00000-of-00002.parquet` are training parts; several are read one
+    after the other.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("news_train.csv", "news_test.csv", "README.md"):
+    ...         (pathlib.Path(folder) / name).touch()
+    ...     {part: [file.name for file in files] for part, files in split_files(folder).items()}
+    {'train': ['news_train.csv'], 'test': ['news_test.csv']}
+    """
+    parts: dict[str, list[Path]] = {}
+    for file in sorted(Path(folder).iterdir()):
+        stem = file.name.lower().removesuffix(".gz")
+        if file.is_file() and (Path(stem).suffix in FORMATS or Path(stem).suffix in (".txt", "")):
+            for part, pattern in _SPLITS.items():
+                if re.search(rf"(?:^|[-_. ])(?:{pattern})(?:$|[-_. ])", stem):
+                    parts.setdefault(part, []).append(file)
+                    break
+    if "train" not in parts:
+        raise FileNotFoundError(f"{folder}: expected a file such as train.csv (and test.csv) in this folder, got none")
+    return {part: parts[part] for part in _SPLITS if part in parts}

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._arrays import as_array
 from .._progress import Report
 from .._types import Array, Ids, Masks, Tokens
 from .slalom import Slalom, as_ids
@@ -165,10 +166,7 @@ def ask(f: BlackBox, sequences: Sequence[Ids], batch_size: int = BATCH, report: 
         if report is not None:
             report("model", start, len(sequences))
         batch = list(sequences[start : start + batch_size])
-        raw = f(batch)
-        if hasattr(raw, "detach"):
-            raw = raw.detach().cpu().double().numpy()
-        outputs = np.asarray(raw)
+        outputs = as_array(f(batch))
         if outputs.ndim not in (1, 2) or len(outputs) != len(batch) or outputs.size == 0:
             raise ValueError(f"f: expected ({len(batch)},) or ({len(batch)}, C) outputs, got shape {outputs.shape}")
         if outputs.dtype.kind not in "fiub":

@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from attn_closed_form.cli.main import program
-from attn_closed_form.files.labelled import Labelled, read_labelled, split_files
+from attn_closed_form.files.tables import Labelled, read_labelled, split_files
 from attn_closed_form.show.sanitize import elide, visible
 from attn_closed_form.show.terminal import scores_table
 

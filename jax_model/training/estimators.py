@@ -25,7 +25,7 @@ from attn_closed_form import BagClassifier
 from attn_closed_form.explanations.explanation import Explanations
 from attn_closed_form.explanations.settings import MARGIN
 from attn_closed_form.files.arrays import write_arrays
-from attn_closed_form.files.labelled import Labelled
+from attn_closed_form.files.tables import Labelled
 
 from .bags import BagConfig, BagTraining, fit_bags, predict_bags, state_dict
 from .config import Config, automatic

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form.files.labelled import Labelled
-from attn_closed_form.files.tables import TableWarning
+from attn_closed_form.files.tables import Labelled, TableWarning
 
 
 class Split(NamedTuple):

@@ -30,7 +30,7 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from attn_closed_form import __version__
-from attn_closed_form.files.labelled import Labelled
+from attn_closed_form.files.tables import Labelled
 from attn_closed_form.models.text import Vocabulary
 from attn_closed_form.models.text_classifier import TextClassifier
 

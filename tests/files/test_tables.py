@@ -7,8 +7,15 @@ import warnings
 import numpy as np
 import pytest
 
-from attn_closed_form.files.labelled import class_names, read_labelled, split_files
-from attn_closed_form.files.tables import TableWarning, read_columns, read_rows, table_format
+from attn_closed_form.files.tables import (
+    TableWarning,
+    class_names,
+    read_columns,
+    read_labelled,
+    read_rows,
+    split_files,
+    table_format,
+)
 
 ROWS = [
     {"text": 'A "fine", odd\nfilm', "label": "good"},

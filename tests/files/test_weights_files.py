@@ -261,12 +261,12 @@ class Tensor:
     """The part of a torch tensor that the loader touches."""
 
     def __init__(self, array):
-        self.array = array
+        self.array, self.dtype = array, "torch.float64"
 
     def detach(self):
         return self
 
-    cpu = double = detach
+    cpu = detach
 
     def numpy(self):
         return self.array

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import load_model
-from attn_closed_form.files.labelled import Labelled
+from attn_closed_form.files.tables import Labelled
 from jax_model.training.config import Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster
 from jax_model.training.imdb import Reviews, load_imdb, review_numbers, split_by_film

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..._arrays import as_array
 from ..._types import Array
 
 if TYPE_CHECKING:
@@ -188,17 +189,10 @@ class AttentionWeights:
         return {name: value for name, value in self.__dict__.items() if name not in ("collapse", "blank")}
 
 
-def as_numpy(value: Any) -> Any:
-    """A torch tensor as an array, whatever its device, type or gradient; anything else as it is."""
-    if hasattr(value, "detach"):
-        return value.detach().cpu().double().numpy()  # NumPy knows no bfloat16; float64 holds every type exactly
-    return value
-
-
 def _as_float64(name: str, value: ArrayLike) -> Array:
     """C-contiguous float64 copy of `value`, finite."""
     try:
-        raw = np.asarray(as_numpy(value))
+        raw = as_array(value)
     except ValueError as error:
         raise ValueError(f"{name}: expected an array of real numbers, got nested lists ({error})") from None
     if raw.dtype.kind not in "fiub":
