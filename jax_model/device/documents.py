@@ -32,9 +32,10 @@ from attn_closed_form.lime import LimeCoefficients
 from attn_closed_form.models.classifier import pooled_game
 from attn_closed_form.models.classifier.predict import as_output, as_tokens, pad
 
+from ..training.devices import AXIS, cut_by_document, on_every_device
 from . import values
 from .budgets import Batched
-from .games import AXIS, PRECISION, GameBatch, filled_up, placed
+from .games import PRECISION, GameBatch, filled_up
 
 BATCH = 256
 # Documents of a block of gradients on a CPU: few enough for its caches.
@@ -59,7 +60,6 @@ class Tables(NamedTuple):
     W_q: jax.Array
     W_k: jax.Array
     b_l: jax.Array
-    cls: jax.Array
     unk: jax.Array
 
 
@@ -80,9 +80,8 @@ def _tables(weights: AttentionWeights, dtype: Any, device: Any, mesh: Mesh | Non
     collapse = weights.collapse
     named = {name: getattr(collapse, name) for name in ("s_tok", "s_pos", "u_tok", "u_pos", "w_k", "w_v")}
     named |= {name: getattr(weights, name) for name in ("W_e", "W_p", "W_q", "W_k", "b_l")}
-    arrays = {name: placed(mesh, np.asarray(array, dtype), whole=True) for name, array in named.items()}
-    ids = {name: placed(mesh, np.asarray(getattr(weights, name)), whole=True) for name in ("cls", "unk")}
-    return Tables(**arrays, **ids)
+    arrays = {name: np.asarray(array, dtype) for name, array in named.items()}
+    return Tables(**on_every_device(mesh, {**arrays, "unk": np.asarray(weights.unk)}))
 
 
 def scores_of(tables: Tables, ids: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -154,12 +153,8 @@ def gradient_blocks(
 ) -> Iterator[jax.Array]:
     """The gradients of `gradient` in blocks of `batch` documents, in their order, that stay on the device.
 
-    Parameters
-    ----------
-    batch : documents per block; by default what a CPU's caches hold, or 256 elsewhere
+    A block is by default what a CPU's caches hold, or 256 documents elsewhere.
 
-    Examples
-    --------
     >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
     >>> [float(abs(block).max()) > 0 for block in gradient_blocks(weights, [[2, 3], [4], [5]], batch=2)]
@@ -191,7 +186,7 @@ def _blocks(
     for start in range(0, len(documents), size):
         checked = [as_tokens(weights, document) for document in documents[start : start + size]]
         empty = [np.zeros(0, dtype=np.intp)] * (size - len(checked))
-        block = _each(function, tables, placed(mesh, pad(weights, [*checked, *empty])), *more)
+        block = _each(function, tables, cut_by_document(mesh, pad(weights, [*checked, *empty])), *more)
         yield block if len(checked) == size else block[: len(checked)]
 
 
@@ -298,7 +293,7 @@ def game_buckets(
                 numbers[i, : lengths[i]] = player[place]
             nothing = [np.zeros(0, dtype=np.intp)] * (size - places.size)
             ids = pad(weights, [*(checked[place] for place in places), *nothing])
-            cut = (placed(mesh, array) for array in (ids, lengths, numbers))
+            cut = (cut_by_document(mesh, array) for array in (ids, lengths, numbers))
             games = _games(int(d), absent == "deleted", mesh, tables, *cut, c)
             yield Bucket(places, counts[places], games)
 

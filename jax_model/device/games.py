@@ -22,9 +22,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attn_closed_form import PooledGame
 
+from ..training.devices import AXIS
+
 # Factors of a product that a CPU multiplies at once.
 LANES = 8
-AXIS = "documents"
 # Games at once: what keeps a CPU's caches, and a GPU busy.
 CHUNK_CPU, CHUNK_OTHER = 4, 256
 # The default of a GPU and of a TPU multiplies float32 matrices in fewer digits, which the error bounds do not cover.
@@ -54,16 +55,9 @@ def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = N
     """Pad games with equal numbers of heads into one batch.
 
     Scores are taken relative to the largest of their head, and values in units of a power of two, in float64, before
-    they are rounded to `dtype`: neither an offset of the scores nor the size of the values costs a digit.
+    they are rounded to `dtype`: neither an offset of the scores nor the size of the values costs a digit. `d` is the
+    number of players to pad to, the largest game's by default; equal d means that nothing is compiled again.
 
-    Parameters
-    ----------
-    games : at least one PooledGame
-    d : players to pad to, the largest game's by default; equal d means that nothing is compiled again
-    dtype : floating type, JAX's default by default
-
-    Examples
-    --------
     >>> games = [PooledGame.from_scores([0.0, 1.0], [1.0, 2.0]), PooledGame.from_scores([3.0], [4.0])]
     >>> game_batch(games).s.shape
     (2, 1, 2)
@@ -315,13 +309,6 @@ def mesh_of(batch: GameBatch) -> Mesh | None:
     """The devices that a batch is cut over; None for one device."""
     where = batch.s.sharding
     return where.mesh if isinstance(where, NamedSharding) and where.mesh.size > 1 else None
-
-
-def placed(mesh: Mesh | None, array: Any, whole: bool = False) -> jax.Array:
-    """An array on JAX's default device, or on a mesh: cut along its first axis, or whole on every device."""
-    if mesh is None:
-        return jnp.asarray(array)
-    return jax.device_put(array, NamedSharding(mesh, PartitionSpec() if whole else PartitionSpec(AXIS)))
 
 
 def filled_up(count: int, batch: int, mesh: Mesh | None) -> int:

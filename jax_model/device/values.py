@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..training.devices import cut_by_document
 from .budgets import Batched, Group, LimePlan, plan_batch, shapley_groups
-from .games import GameBatch, each_game, flip, heads_of, mesh_of, nodes_of, placed
+from .games import GameBatch, each_game, flip, heads_of, mesh_of, nodes_of
 
 
 def weighted_sums(
@@ -82,7 +83,7 @@ def lime_limit(
     and `problems` says so.
     """
     plan = LimePlan.of(batch, kernel_width, ridge, num_samples, tol, chunk)
-    p, w_E, w_D = (placed(mesh_of(batch), x.astype(batch.s.dtype)) for x in plan.nodes())
+    p, w_E, w_D = (cut_by_document(mesh_of(batch), x.astype(batch.s.dtype)) for x in plan.nodes())
     shared = (plan.goals.lam, plan.goals.w, plan.longest)
     level, delta = each_game(weighted_sums, batch, shared, p, w_E, w_D, chunk=chunk)
     return plan.finish(np.asarray(level, np.float64), np.asarray(delta, np.float64), np.asarray(batch.exponent))

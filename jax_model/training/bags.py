@@ -101,23 +101,10 @@ def bag_logits(
     dropout: Any = 0.0,
     instance_dropout: Any = 0.0,
 ) -> jax.Array:
-    """Logits of every bag.
+    """(count, C) logits of bags from standardized instances x (N, D) and the bag (N,) of each; `count` marks padding.
 
-    Parameters
-    ----------
-    params : weights, named as in the formula of the module docstring
-    x : (N, D) standardised instances of all bags
-    bag : (N,) number of the bag of each instance, from 0; `bags` marks padding
-    count : number of bags
-    key : randomness for dropout; None for none
-    dropout, instance_dropout : rates, as in `BagConfig`
+    Weights are named as in the formula above. With a `key`, features and instances are dropped at the two rates.
 
-    Returns
-    -------
-    (count, C)
-
-    Examples
-    --------
     >>> params = start_params(D=3, C=2, config=BagConfig(hidden=5, attention=4))
     >>> x = jnp.ones((3, 3))
     >>> bag_logits(params, x, jnp.array([0, 1, 1]), 2).shape
@@ -196,21 +183,10 @@ def fit_bags(
     held_out: tuple[Sequence[NDArray[Any]], NDArray[np.int64]] | None = None,
     class_weight: NDArray[Any] | None = None,
 ) -> BagTraining:
-    """Train on bags.
+    """Train on bags (n_i, D) with class numbers (B,) and, if given, a weight (classes,) of each class in the loss.
 
-    Parameters
-    ----------
-    bags : arrays (n_i, D)
-    labels : (B,) class of each bag, 0 to classes - 1
-    classes : at least 2; two classes give one log-odds
-    config : BagConfig
-    held_out : bags and labels to validate with after every epoch; the epoch of the smallest loss is kept, and training
-        stops `config.patience` epochs after it. None trains for all epochs.
-    class_weight : (classes,) weight of a bag in the loss
-
-    Returns
-    -------
-    BagTraining, a function of the arguments alone: the same ones give the same bits on the same machine
+    With bags and labels to hold out, the epoch of the smallest loss on them is kept, and training stops
+    `config.patience` epochs after it. The result is a function of the arguments alone, to the bit on one machine.
     """
     mean, scale = standardisation(bags)
     ready = [((np.asarray(bag, dtype=np.float64) - mean) / scale).astype(np.float32) for bag in bags]

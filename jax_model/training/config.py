@@ -15,6 +15,8 @@ import numpy as np
 
 from attn_closed_form.models.text import tokenize
 
+LEAST = {"T_max": 2, "D": 2} | dict.fromkeys(("d_e", "K", "d_att", "d_out", "epochs", "batch_size"), 1)
+LEAST |= dict.fromkeys(("patience", "warmup_steps", "seed", "weight_decay"), 0)
 CHOICES = {"class_weight": ("none", "balanced"), "unk_by": ("tokens", "words"), "refit": ("none", "all")}
 # How `automatic` settles what depends on the texts; see its docstring.
 SAMPLE = 1000
@@ -86,15 +88,9 @@ class Config:
     seed: int = _setting(0, "seed of everything random; the same seed gives the same model")
 
     def __post_init__(self) -> None:
-        for name in ("T_max", "D"):
-            if getattr(self, name) < 2:
-                raise ValueError(f"{name}: expected at least 2, got {getattr(self, name)}")
-        for name in ("d_e", "K", "d_att", "d_out", "epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
-        for name in ("patience", "warmup_steps", "seed", "weight_decay"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: expected at least 0, got {getattr(self, name)}")
+        for name, least in LEAST.items():
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}")
         for name in ("ema", "max_unk", "crop"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}: expected a number in 0..1, got {getattr(self, name)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
@@ -33,13 +34,6 @@ def join_cluster(coordinator: str | None, processes: int | None, process_id: int
 def device_mesh(device: str = "auto") -> Mesh:
     """Every device of the kind, on every host, as a mesh with one axis.
 
-    Raises
-    ------
-    ValueError
-        the kind is unknown, or there is none of it
-
-    Examples
-    --------
     >>> device_mesh("cpu").axis_names
     ('documents',)
     """
@@ -56,15 +50,17 @@ def device_mesh(device: str = "auto") -> Mesh:
     return Mesh(np.array(devices), (AXIS,))
 
 
-def on_every_device(mesh: Mesh, tree: Any) -> Any:
-    """Arrays copied whole to every device of the mesh."""
+def on_every_device(mesh: Mesh | None, tree: Any) -> Any:
+    """Arrays copied whole to every device of the mesh; without one, to JAX's default device."""
     return jax.tree.map(lambda array: _place(mesh, PartitionSpec(), np.asarray(array)), tree)
 
 
-def cut_by_document(mesh: Mesh, array: NDArray[Any]) -> jax.Array:
+def cut_by_document(mesh: Mesh | None, array: NDArray[Any]) -> jax.Array:
     """An array cut along its first axis; every host has all of it and hands its devices their part."""
     return _place(mesh, PartitionSpec(AXIS), array)
 
 
-def _place(mesh: Mesh, spec: PartitionSpec, array: NDArray[Any]) -> jax.Array:
+def _place(mesh: Mesh | None, spec: PartitionSpec, array: NDArray[Any]) -> jax.Array:
+    if mesh is None:
+        return jnp.array(array)
     return jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), lambda index: array[index])

@@ -176,9 +176,9 @@ def fit(
                 f"{checkpoint}: a checkpoint of an unfinished run; resume it (--resume), or delete it to start anew"
             )
         state, saved = load_checkpoint(checkpoint, state)
-        _check_same_run(checkpoint, saved["about"], settings)
+        _check_same_run(checkpoint, saved.get("about", {}), settings)
         notes = saved
-    state = _placed(mesh, state)
+    state = on_every_device(mesh, state)  # copies, as the step reuses their memory
     history = notes["history"]
     began, processor_began = time.perf_counter() - notes["seconds"], time.process_time() - notes["processor_seconds"]
 
@@ -207,16 +207,11 @@ def fit(
             if validate is None or not notes["best"] or record["validation_loss"] < notes["best"]["validation_loss"]:
                 notes["best"] = record
                 state = state._replace(best=_copy(state.average))
-            state = state._replace(loss_sum=_placed(mesh, np.zeros((), np.float32)))
+            state = state._replace(loss_sum=on_every_device(mesh, np.zeros((), np.float32)))
             if progress is not None:
                 progress.epoch(record)
             save()
     return Fit(state.best, history, notes["best"], notes["seconds"], notes["processor_seconds"])
-
-
-def _placed(mesh: Mesh | None, tree: Any) -> Any:
-    """Copies on the devices, as the step reuses their memory."""
-    return jax.tree.map(jnp.array, tree) if mesh is None else on_every_device(mesh, tree)
 
 
 def _check_same_run(path: PathLike, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
@@ -249,13 +244,8 @@ def save_checkpoint(path: PathLike, state: Any, notes: dict[str, Any]) -> None:
 def load_checkpoint(path: PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
     """The state and the notes of a file that `save_checkpoint` wrote; `like` is a state of the same structure.
 
-    Raises
-    ------
-    ValueError
-        the file is damaged, or holds the state of another model
+    A file that is damaged, or holds the state of another model, is a ValueError.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_checkpoint(f"{folder}/run.npz", {"a": np.ones(2)}, {"epoch": 3})
@@ -279,14 +269,9 @@ def load_checkpoint(path: PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
 class Progress:
     """Progress of a run on stderr: a bar on a terminal that has rich, otherwise one line per epoch.
 
-    Parameters
-    ----------
-    epochs, steps : number of epochs, and of steps in each
-    log : called with one line per epoch; None means stderr, where steps write a line too when it has been silent
-    name : what an epoch is called
+    `log` is called with one line per epoch; None means stderr, where a step writes a line, too, after a long silence.
+    `name` is what an epoch is called.
 
-    Examples
-    --------
     >>> with Progress(epochs=1, steps=2, log=print) as progress:
     ...     progress.step(0, 1)
     ...     progress.epoch(

@@ -2,7 +2,7 @@
 
 P1, appendix F: 20,000 reviews to train on, 5,000 to validate with, AdamW, cross-entropy; T_max = 256, d_e = 128,
 d_att = d_out = 64 and K = 6 heads are the paper's. Ours: any number of classes (two are one logit, as in the paper; C
-are C outputs under a softmax), the collapsed forward pass (`collapsed.py`), random windows and random [UNK]s
+are C outputs under a softmax), the collapsed forward pass (`text_model.py`), random windows and random [UNK]s
 (`batches.py`), a cosine schedule, an average of the weights along the way (EMA), which is what is validated and kept,
 a stop when the validation loss no longer falls, and a temperature fitted on the held-out texts (`scores.py`). As in
 the paper, the inner biases stay zero and the positions stay those of Eq. 3, here times `scale`, to be of the
@@ -11,7 +11,7 @@ embeddings' size.
 With `refit` "all", a second model is trained on all texts, for as many epochs as were best. It is the one that is kept,
 with the temperature of the first; the scores on the held-out texts are those of the first.
 
-`loop.py` has the loop, `command.py` is its command line, `estimator.py` its scikit-learn face.
+`loop.py` has the loop, `command.py` the command line, `estimators.py` the scikit-learn interface.
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ def train(
 
     Parameters
     ----------
-    config : Config
     split : the texts to train on and those held out (`split.py`)
     device : "auto", "cpu" or "gpu"; all devices of the kind share the work
     checkpoint : a file to write the state to after every epoch (and every `checkpoint_steps` steps); None writes none
