@@ -36,7 +36,7 @@ from attn_closed_form import TruncationWarning, load_demo_model
 from attn_closed_form.models.classifier import predict_many
 from attn_closed_form.run.plan import planned, size_of_parts
 from attn_closed_form.run.reporter import Meter, reported
-from attn_closed_form.run.runner import THREADS, Progress, run
+from attn_closed_form.run.runner import Progress, run
 from attn_closed_form.run.task import Task
 from jax_model.training.imdb import load_imdb
 
@@ -194,12 +194,11 @@ def write_texts(path: Path, count: int) -> Path:
 def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
     """Address of a scheduler with WORKERS workers, and the process ids of all, the scheduler's first."""
     info = folder / "scheduler.json"
-    environment = os.environ | dict.fromkeys(THREADS, "1")
     log = (folder / "dask.log").open("wb")
 
     def start(name: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.{name}", *arguments]
-        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        return subprocess.Popen(command, stdout=log, stderr=log)
 
     loopback = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(info)]
     processes = [start("dask_scheduler", *loopback)]

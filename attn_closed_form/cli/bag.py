@@ -16,7 +16,7 @@ from ..files.bags import load_bag
 from ..models.bag_classifier import BagClassifier
 from ..show.sanitize import visible
 from .corpus import add_run_options, explain_all
-from .options import at_least, method_names
+from .options import at_least, check_targets, method_names
 
 if TYPE_CHECKING:
     from ..explanations.explanation import Explanations
@@ -110,7 +110,7 @@ def explain_one(args: argparse.Namespace) -> int:
         raise argparse.ArgumentTypeError("--out: expected a folder of bags; one bag takes --map, --csv and so on")
     if args.thumbnail and not args.map:
         raise argparse.ArgumentTypeError("--thumbnail: expected --map FILE beside it, where the map is written")
-    _check_targets(args)
+    check_targets((args.model, args.bag, args.thumbnail), args, FILES)
     settings, methods = _settings(args), args.method or ["shapley"]
     model = BagClassifier.from_state_dict(args.model, **_model_options(args))
     bag = load_bag(args.bag)
@@ -130,17 +130,6 @@ def explain_one(args: argparse.Namespace) -> int:
         print(f"wrote {path}", file=sys.stderr)
     _print(args, explanations)
     return 0
-
-
-def _check_targets(args: argparse.Namespace) -> None:
-    """No output file may replace an input, and no two may be one file."""
-    taken = {os.path.realpath(path) for path in (args.model, args.bag, args.thumbnail) if path}
-    for kind in FILES:
-        path = getattr(args, kind)
-        if path and os.path.realpath(path) in taken:
-            raise argparse.ArgumentTypeError(f"--{kind}: expected a file of its own, got {path!r}")
-        if path:
-            taken.add(os.path.realpath(path))
 
 
 def _draw_map(args: argparse.Namespace, explanations: Explanations, settings: Settings) -> None:

@@ -22,7 +22,7 @@ from .options import (
     add_settings_options,
     add_text_options,
     at_least,
-    check_target,
+    check_targets,
     method_names,
     read_settings,
     read_text,
@@ -120,7 +120,7 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
     """The work of a command that explains one text; the model is opened when the arguments are known to be good."""
     if args.figure and not args.plot:
         raise argparse.ArgumentTypeError("--figure: expected --plot FILE beside it, which says where the figure goes")
-    check_target(args, args.html, args.plot, args.csv)
+    check_targets((args.file, args.text), args, ("html", "plot", "csv"))
     settings = read_settings(args)
     text = read_text(args)
     methods = [name for names in args.method for name in names] if args.method else None

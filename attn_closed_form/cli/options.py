@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +116,15 @@ def is_file(name: str) -> bool:
     return not stat.S_ISDIR(mode)
 
 
-def check_target(args: argparse.Namespace, *targets: str | None) -> None:
-    """An output file must not be the input file."""
-    source = args.file if args.file is not None else args.text
-    for target in targets:
-        if target and source and os.path.exists(target) and is_file(source) and os.path.samefile(source, target):
-            raise argparse.ArgumentTypeError(f"{target}: expected another file than the input, which it would replace")
+def check_targets(sources: Iterable[str | None], args: argparse.Namespace, options: Iterable[str]) -> None:
+    """No output file may replace an input, and no two may be one file."""
+    taken = {os.path.realpath(source) for source in sources if source and is_file(source)}
+    for option in options:
+        path = getattr(args, option)
+        if path and os.path.realpath(path) in taken:
+            raise argparse.ArgumentTypeError(f"--{option}: expected a file of its own, got {path!r}")
+        if path:
+            taken.add(os.path.realpath(path))
 
 
 def _decode(data: bytes, name: str) -> str:

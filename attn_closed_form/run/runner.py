@@ -37,8 +37,6 @@ AHEAD = 1_000  # parts that are handed out at a time
 LOCAL_DEATHS = 2  # workers of this machine that a part may kill before it is blamed
 CONNECT_SECONDS = 10.0
 POLL = 0.5  # seconds between two looks at whether there are workers
-# Every worker computes with one thread, since the processes are the parallelism.
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class Progress(NamedTuple):
@@ -71,9 +69,14 @@ _Step = tuple[Part | None, Counts, Progress]
 def explain_part(task: Task, part: Part) -> Counts:
     """Explain the rows of a part and write its file.
 
-    The file depends on task and part alone, so any process may write it, and writing it twice is harmless. Rows are
-    read, explained and written in groups, so a large part needs no more memory than a small one.
+    The file depends on task and part alone, so any process may write it, and writing it twice is harmless. One thread
+    computes: the processes are the parallelism, and matrix products with more threads round otherwise. Rows are read,
+    explained and written in groups, so a large part needs no more memory than a small one.
     """
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        raise ImportError("explaining many inputs needs threadpoolctl: pip install '.[corpus]'") from None
     if task.version != __version__:
         raise RunError(f"this worker has attn-closed-form {__version__}, the run was started by {task.version}")
     pa = pyarrow()
@@ -81,6 +84,7 @@ def explain_part(task: Task, part: Part) -> Counts:
     schema = pa.parquet.read_schema(target.with_name(MANIFEST)).remove_metadata()
     rows = failed = 0
     with (
+        threadpool_limits(1),
         replacing(target, part.work) as partial,
         pa.parquet.ParquetWriter(partial, schema, compression="zstd") as writer,
     ):
@@ -295,7 +299,6 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
                     local_directory=work,
                     silence_logs=logging.CRITICAL,
                     scheduler_kwargs={"allowed_failures": LOCAL_DEATHS - 1, "dashboard": False},
-                    env=dict.fromkeys(THREADS, "1"),
                 )
         except Exception as error:
             raise RunError(f"the workers cannot start: {_one_line(error)}") from None

@@ -320,7 +320,7 @@ def test_the_input_is_not_overwritten(capsys, tmp_path):
     for option in ("--html", "--plot"):
         with pytest.raises(SystemExit) as stop:
             main(["explain", str(review), option, str(review)])
-        assert stop.value.code == 2 and "expected another file than the input" in capsys.readouterr().err
+        assert stop.value.code == 2 and f"{option}: expected a file of its own" in capsys.readouterr().err
     assert review.read_text() == REVIEW
 
 

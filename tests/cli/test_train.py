@@ -175,3 +175,16 @@ def test_the_page_about_it_runs(tmp_path, monkeypatch, capsys):
     run_python(page.read_text(encoding="utf-8"), page)
     assert "kaputt" in capsys.readouterr().out and (tmp_path / "model.npz").exists()
     assert [problem(words) for _, words in commands(page.read_text(encoding="utf-8"))] == [None] * 3
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_interrupt_names_resume(tmp_path, monkeypatch, capsys, begun):
+    def interrupted(args):
+        if begun:
+            (tmp_path / "m.checkpoint").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("jax_model.training.command.run", interrupted)
+    assert main(["train", "reviews.csv", "--out", str(tmp_path / "m.npz")]) == 130
+    shown = capsys.readouterr().err
+    assert ("with --resume goes on" in shown) == begun and ("no checkpoint yet" in shown) != begun

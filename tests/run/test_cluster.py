@@ -13,7 +13,7 @@ pytest.importorskip("distributed", reason="needs the corpus extra")
 
 from attn_closed_form.cli.main import main
 from attn_closed_form.run.plan import planned
-from attn_closed_form.run.runner import THREADS, Counts, _Dask, run
+from attn_closed_form.run.runner import Counts, _Dask, run
 from attn_closed_form.run.task import RunError, Task
 from tests.run.corpora import ROOT, part_bytes, read, run_all, texts, wait_for, write
 from tests.run.models import Killer
@@ -27,7 +27,7 @@ class Processes:
         self.log = (folder / "dask.log").open("wb")
         # A part is blamed for the first death, so that the tests need few workers.
         settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
-        self.environment = os.environ | dict.fromkeys(THREADS, "1") | settings
+        self.environment = os.environ | settings
         self.scheduler = self.start(
             "dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.info)
         )

@@ -217,6 +217,20 @@ def test_one_worker_and_two_write_the_same_bytes(source, tmp_path):
     assert len(part_bytes(tmp_path / "one")) == 6
 
 
+def test_the_bytes_do_not_depend_on_the_number_of_threads(tmp_path):
+    """Products of large matrices round differently with one thread and with two."""
+    threadpoolctl = pytest.importorskip("threadpoolctl", reason="needs the corpus extra")
+    rng = np.random.default_rng(0)
+    attention = Attention(w=rng.normal(size=(1, 64)), V=rng.normal(size=(64, 512)) / 20)
+    model = BagClassifier(BagNetwork(attention, rng.normal(size=(2, 512)), bias=[0.0, 0.0]), ("normal", "tumor"))
+    (tmp_path / "slides").mkdir()
+    np.save(tmp_path / "slides" / "a.npy", rng.normal(size=(3000, 512)).astype(np.float32))
+    for threads in (1, 2):
+        with threadpoolctl.threadpool_limits(threads):
+            run_all(tmp_path / "slides", tmp_path / str(threads), Task(column="path", model=model))
+    assert part_bytes(tmp_path / "1") == part_bytes(tmp_path / "2")
+
+
 def test_an_interrupted_run_goes_on(source, tmp_path):
     run_all(source, tmp_path / "whole")
     task = Task()
