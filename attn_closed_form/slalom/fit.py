@@ -125,7 +125,6 @@ def fit_slalom(
     design: str = "balanced",
     solver: Solver | None = None,
     gamma: float = 0.0,
-    centred: bool = False,
     importances: Mapping[int, float] | None = None,
     seed: int | np.random.Generator = 0,
     progress: Report | bool | None = None,
@@ -155,7 +154,6 @@ def fit_slalom(
     solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background where all sequences have one
         length, because every token can take a share of it there
     gamma : sum of the importances
-    centred : subtract the mean over classes from f before fitting, so that Eq. 71 holds
     importances : importance of each distinct id, if only the values are to be fitted
     seed : of the samples; a number or a NumPy Generator
     progress : called with (stage, done, total), stages "model", "penalty" and "fit". None shows a bar after a second
@@ -203,25 +201,24 @@ def fit_slalom(
     chosen = solver or Optimum(background=False if one_length else None)
     if kind == "eff":
         ids = np.unique(document)
-        draw = _short_draw(ids, num_samples, length, design, rng)
+        fitted = designs.short_sequences(ids.size, num_samples - num_samples // FRESH, length, design, rng)
+        fresh = designs.short_sequences(ids.size, num_samples // FRESH, length, "uniform", rng)
+        parts = [list(ids[fitted]), list(ids[fresh]), []]
+        share = np.full(len(fitted), 1 / len(fitted))
     else:
         kept = np.isin(document, _special_ids(special, document, replacement))
         if kept.any() and replacement is None:
             if not isinstance(chosen, Optimum) or chosen.background is False:
                 raise ValueError(f"special: expected a solver with a background, such as Optimum(), got {solver!r}")
             chosen = replace(chosen, background=True)
-        draw = _deletion_draw(document, kept, replacement, num_samples, max_deletions, float(any_size), design, rng)
+        parts, share = _deletion_samples(document, kept, replacement, num_samples, max_deletions, any_size, design, rng)
         ids = np.unique(document[~kept] if replacement is None else np.r_[document[~kept], replacement])
-    queries, which = designs.distinct([*draw.sequences, *draw.fresh, *draw.fresh_any_size])
-    n, m = len(draw.sequences), len(draw.fresh)
+    queries, which = designs.distinct([*parts[0], *parts[1], *parts[2]])
+    n, m = len(parts[0]), len(parts[1])
     fixed = _fixed(importances, ids)
     with stages("SLALOM", progress) as report:
         outputs = ask(f, queries, batch_size, report)
-        if centred:
-            if outputs.ndim == 1:
-                raise ValueError(f"centred: expected a black box of several classes, got outputs {outputs.shape}")
-            outputs = outputs - outputs.mean(axis=1, keepdims=True)
-        weight = np.bincount(which[:n], draw.weight, len(queries)).astype(np.float64)
+        weight = np.bincount(which[:n], share, len(queries)).astype(np.float64)
         used = np.flatnonzero(weight > 0)
         fit = _solve(outputs[used], ids, [queries[i] for i in used], weight[used], gamma, chosen, fixed, rng, report)
 
@@ -298,24 +295,7 @@ def fit_sequences(
         return _solve(np.asarray(f), ids, list(sequences), shares, gamma, solver or Optimum(), None, rng, report)
 
 
-class _Draw(NamedTuple):
-    """Sequences to fit with their weights, and two lists of fresh ones."""
-
-    sequences: list[Ids]
-    weight: Array
-    fresh: list[Ids]
-    fresh_any_size: list[Ids]
-
-
-def _short_draw(ids: Ids, num_samples: int, length: int, design: str, rng: np.random.Generator) -> _Draw:
-    """Samples of Algorithm 1."""
-    num_fresh = num_samples // FRESH
-    drawn = list(ids[designs.short_sequences(ids.size, num_samples - num_fresh, length, design, rng)])
-    fresh = list(ids[designs.short_sequences(ids.size, num_fresh, length, "uniform", rng)])
-    return _Draw(drawn, np.full(len(drawn), 1 / len(drawn)), fresh, [])
-
-
-def _deletion_draw(
+def _deletion_samples(
     document: Ids,
     kept: Masks,
     replacement: int | None,
@@ -324,8 +304,11 @@ def _deletion_draw(
     share: float,
     design: str,
     rng: np.random.Generator,
-) -> _Draw:
-    """Samples of Algorithm 2 and, if their share of the weight is positive, subsets of any size."""
+) -> tuple[list[list[Ids]], Array]:
+    """Sequences to fit, fresh deletions and fresh subsets of any size; and the weights (n,) of the first.
+
+    The sequences to fit are samples of Algorithm 2 and, if their share of the weight is positive, subsets of any size.
+    """
 
     def sequences(masks: Masks) -> list[Ids]:
         present = np.ones((len(masks), document.size), dtype=bool)
@@ -349,8 +332,8 @@ def _deletion_draw(
     weight = np.r_[np.full(num_near, (1 - share) / num_near), np.full(num_far, share / max(num_far, 1))]
     # Both kinds are spread evenly, so that every stretch of the samples has its share of each.
     order = np.argsort(np.r_[(np.arange(num_near) + 0.5) / num_near, (np.arange(num_far) + 0.5) / max(num_far, 1)])
-    drawn = sequences(np.concatenate([near, far])[order])
-    return _Draw(drawn, weight[order], sequences(fresh_near), sequences(fresh_far))
+    masks = (np.concatenate([near, far])[order], fresh_near, fresh_far)
+    return [sequences(part) for part in masks], weight[order]
 
 
 def _special_ids(special: Collection[int], document: Ids, replacement: int | None) -> Ids:

@@ -211,11 +211,8 @@ class Problem:
 
     def cost(self, s: Array, v: Array, r: Array) -> float:
         """MSE plus penalty, from the residuals r (n, C)."""
-        mse = self.mse(r)
-        if self.penalty == 0:
-            return mse
         spread = self.stiffness * self.V * float(s[: self.V].var())
-        return mse + self.ridge * float(((v - self.centre) ** 2).sum()) + spread
+        return self.mse(r) + self.ridge * float(((v - self.centre) ** 2).sum()) + spread
 
     def residuals(self, s: Array, v: Array) -> Array:
         """(n, C) outputs less those of the SLALOM."""
@@ -364,15 +361,24 @@ def linear_start(problem: Problem) -> Array:
 
 
 def polish(problem: Problem, s: Array, max_iter: int = 20) -> Solution:
-    """Gauss-Newton in (s, v) jointly, hardly damped, for a start that is nearly exact: fast, with few digits lost."""
+    """Gauss-Newton in (s, v) jointly, hardly damped, for a start that is nearly exact: fast, with few digits lost.
+
+    The normal equations are those in (dv + centre ds, ds), scaled.
+    """
     v, _ = problem.values(s)
     r = problem.residuals(s, v)
+    V, C = v.shape
     for iteration in range(max_iter):
         if problem.mse(r) <= problem.floor:
             return Solution(problem, s, v, r, iteration, True)
-        step = _joint_step(problem, s, v, r)
+        normal = _Normal.at(problem, s, v, r)
+        matrix, scale = normal.joint()
+        free = np.r_[normal.centre.ravel(), np.ones(V)] * scale  # a constant added to s changes nothing
+        matrix += np.outer(free, free) / (free @ free)
         for damping in POLISH_DAMPING:
-            ds, dv = step(damping)
+            damped = matrix + damping * np.eye(len(matrix))
+            x = (np.linalg.solve(damped, normal.g.ravel() / scale) / scale).reshape(C + 1, V)
+            ds, dv = x[C], (x[:C] - normal.centre * x[C]).T
             r_new = problem.residuals(s + ds, v + dv)
             if problem.mse(r_new) < 0.5 * problem.mse(r):
                 break
@@ -380,22 +386,6 @@ def polish(problem: Problem, s: Array, max_iter: int = 20) -> Solution:
             return Solution(problem, s, v, r, iteration, True)
         s, v, r = s + ds - (s + ds).mean(), v + dv, r_new
     return Solution(problem, s, v, r, max_iter, False)
-
-
-def _joint_step(problem: Problem, s: Array, v: Array, r: Array) -> Callable[[float], tuple[Array, Array]]:
-    """Gauss-Newton in (s, v): from the damping to (ds, dv), by normal equations in (dv + centre ds, ds), scaled."""
-    V, C = v.shape
-    normal = _Normal.at(problem, s, v, r)
-    matrix, scale = normal.joint()
-    free = np.r_[normal.centre.ravel(), np.ones(V)] * scale  # a constant added to s changes nothing
-    matrix += np.outer(free, free) / (free @ free)
-
-    def step(damping: float) -> tuple[Array, Array]:
-        damped = matrix + damping * np.eye(len(matrix))
-        x = (np.linalg.solve(damped, normal.g.ravel() / scale) / scale).reshape(C + 1, V)
-        return x[C], (x[:C] - normal.centre * x[C]).T
-
-    return step
 
 
 def unpenalized(problem: Problem, max_spread: float, max_iter: int, tol: float, report: Report) -> Solution:

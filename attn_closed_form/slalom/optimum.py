@@ -159,7 +159,7 @@ class Optimum:
     def _try(self, family: Problem, penalty: float, s: Array, used: Ids, held: Ids) -> _Trial:
         """A rough fit to the used samples, and its error on those that are held out."""
         training, test = family.take(used), family.take(held)
-        fit = descend(replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, _silent)
+        fit = descend(replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, lambda *_: None)
         r = test.residuals(fit.s, fit.v)
         return _Trial(penalty, fit.s, (r * r).sum(axis=1), test.weight, _believable(family, fit))
 
@@ -188,7 +188,3 @@ def _believable(problem: Problem, solution: Solution) -> bool:
     """Whether no value is further from the mean output than a few times the range of the outputs."""
     limit = BELIEVABLE * float(np.ptp(problem.f, axis=0).max())
     return bool(np.abs(solution.v - problem.centre).max() <= limit)
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    pass

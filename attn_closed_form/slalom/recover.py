@@ -16,7 +16,7 @@ d(theta^, theta), and Eq. 58 must read (gamma - sum eta)/|V|. References are pic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,14 +33,6 @@ BATCH = 1024
 # A pair shows its lighter token too coarsely if the token's share of the mass is below this.
 CLEAR_SHARE = 1e-2
 ROUNDS = 8
-
-
-class Recovered(NamedTuple):
-    """Importances (n,) relative to a reference, values (n,) or (n, C), and the number of queried sequences."""
-
-    s: Array
-    v: Array
-    queries: int
 
 
 def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
@@ -83,21 +75,21 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
     return Slalom(tokens, s, v, gamma)
 
 
-def recover(f: BlackBox, ids: Ids, batch_size: int = BATCH, refine: bool = True, strict: bool = False) -> Recovered:
+def recover(
+    f: BlackBox, ids: Ids, batch_size: int = BATCH, refine: bool = True, strict: bool = False
+) -> tuple[Array, Array, int]:
     """Importances and values of distinct ids (n,) under a function that pools with one softmax.
 
     Parameters
     ----------
-    f : as in `slalom_recover`
-    ids : (n,) distinct ids
-    batch_size : sequences per call of f
     refine : query tokens again that 2 n - 1 sequences show too coarsely
     strict : an output of a pair that is not strictly between those of its tokens is an error. Otherwise nothing is
         checked, and the caller compares f with the result on other sequences
 
     Returns
     -------
-    Recovered. Where all values are equal, importances have no effect: they are zero, after n queries.
+    importances (n,) relative to a reference, values (n,) or (n, C), and the number of queried sequences. Where all
+    values are equal, importances have no effect: they are zero, after n queries
     """
     n = ids.size
     values = ask(f, [ids[i : i + 1] for i in range(n)], batch_size)
@@ -107,7 +99,7 @@ def recover(f: BlackBox, ids: Ids, batch_size: int = BATCH, refine: bool = True,
     second = int(from_first.argmax())
     s = np.zeros(n)
     if from_first[second] == 0:
-        return Recovered(s, values, n)
+        return s, values, n
     partner = np.where(from_first >= ((v - v[second]) ** 2).sum(axis=1), first, second)
     partner[second] = first
 
@@ -140,21 +132,16 @@ def recover(f: BlackBox, ids: Ids, batch_size: int = BATCH, refine: bool = True,
         unclear = np.flatnonzero(~clear)
         if not unclear.size:
             break
-        partners = _best_partners(s, v, unclear, np.flatnonzero(clear))
+        candidates = np.flatnonzero(clear)
+        partners = np.empty(unclear.size, dtype=np.intp)
+        for at, i in enumerate(unclear):  # the pair shows the importance best where |v_i - v_j| share (1 - share) peaks
+            share = 1 / (1 + np.exp(np.clip(s[candidates] - s[i], -700, 700)))
+            signal = np.sqrt(((v[candidates] - v[i]) ** 2).sum(axis=1)) * share * (1 - share)
+            partners[at] = candidates[int(signal.argmax())]
         log_odds, clear[unclear] = measure(unclear, partners)
         s[unclear] = log_odds + s[partners]
         queries += unclear.size
-    return Recovered(s, values, queries)
-
-
-def _best_partners(s: Array, v: Array, rows: Ids, candidates: Ids) -> Ids:
-    """For each row the candidate whose pair shows its importance best: |v_i - v_j| share (1 - share) is largest."""
-    partners = np.empty(rows.size, dtype=np.intp)
-    for at, i in enumerate(rows):
-        share = 1 / (1 + np.exp(np.clip(s[candidates] - s[i], -700, 700)))
-        signal = np.sqrt(((v[candidates] - v[i]) ** 2).sum(axis=1)) * share * (1 - share)
-        partners[at] = candidates[int(signal.argmax())]
-    return partners
+    return s, values, queries
 
 
 def ask(f: BlackBox, sequences: Sequence[Ids], batch_size: int = BATCH, report: Report | None = None) -> Array:

@@ -27,7 +27,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -108,23 +107,18 @@ class Slalom:
         """Number of classes; 1 for v of shape (V,)."""
         return 1 if self.v.ndim == 1 else self.v.shape[1]
 
-    @cached_property
-    def _sorted(self) -> tuple[Ids, Ids]:
-        order = np.argsort(self.ids)
-        return self.ids[order], order
-
     def index(self, tokens: Tokens) -> Ids:
         """Rows of `s` and `v` for a sequence of ids; an id that this SLALOM does not know is an error."""
         raw = as_ids("tokens", tokens)
-        values, order = self._sorted
-        at = np.minimum(np.searchsorted(values, raw), values.size - 1)
-        unknown = np.flatnonzero(values[at] != raw)
+        order = np.argsort(self.ids)
+        index = order[np.minimum(np.searchsorted(self.ids, raw, sorter=order), self.V - 1)]
+        unknown = np.flatnonzero(self.ids[index] != raw)
         if unknown.size:
             raise ValueError(
-                f"tokens: expected ids of this SLALOM ({self.V} of them, {values[0]}..{values[-1]}), "
+                f"tokens: expected ids of this SLALOM ({self.V} of them, {self.ids.min()}..{self.ids.max()}), "
                 f"got {raw[unknown[0]]} at position {unknown[0]}"
             )
-        return order[at]
+        return index
 
     def predict(self, tokens: Tokens) -> Array:
         """F(t), Eq. 4 and 72: a scalar array () for v of shape (V,), else (C,).
@@ -229,9 +223,6 @@ class Slalom:
     def __repr__(self) -> str:
         background = "" if self.s_background == -np.inf else f", s_background={self.s_background:.4g}"
         return f"Slalom(V={self.V}, C={self.C}, gamma={self.gamma}{background})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
 
 def slalom_linearized(slalom: Slalom, tokens: Tokens, as_printed: bool = False, output: int = 0) -> Array:

@@ -15,7 +15,7 @@ from scipy.optimize import least_squares
 
 from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model
 from attn_closed_form.models.classifier import predict_many, random_weights
-from attn_closed_form.slalom import Optimum, fit_slalom_classes, slalom_from_weights
+from attn_closed_form.slalom import Optimum, fit_slalom_classes
 from attn_closed_form.slalom.design import any_size, deletions, short_sequences
 from attn_closed_form.slalom.least_squares import Problem, Samples, ShortSamples, linear_start
 
@@ -139,14 +139,6 @@ def test_nothing_better_is_near(fit, C):
     assert found.mse <= 2 * start.cost * (1 + 1e-6)
 
 
-def test_centred_fits_sum_to_zero_over_classes():
-    f = attention_model(C=3)
-    fit = eff(f, [5, 9, 14, 21], centred=True)
-    np.testing.assert_allclose(fit.slalom.v.sum(axis=1), 0, atol=1e-9)
-    with pytest.raises(ValueError, match="centred: expected a black box of several classes"):
-        eff(attention_model(), [5, 9], centred=True)
-
-
 @pytest.mark.parametrize("fit", FITS)
 def test_single_precision_does_not_hide_a_slalom_of_wide_spread(fit):
     truth = Slalom(np.arange(6), [8.0, -4.0, 3.0, 0.0, -4.5, -2.5], [1.0, -3.0, 0.5, 5.0, 2.0, -1.0])
@@ -191,16 +183,6 @@ def test_the_spread_bounds_a_fit_to_a_slalom_as_well(fit):
     found = fit(truth.predict_many, truth.ids, solver=Optimum(max_spread=1))
     assert np.ptp(found.slalom.s) <= 1 + 1e-9
     assert found.mse > 1e-3
-
-
-def test_the_spread_of_a_slalom_read_off_weights():
-    weights = random_weights(seed=4, K=3, T_max=40, d_e=12, score_scale=3.0)
-    tokens = np.random.default_rng(0).integers(2, 50, size=15)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SlalomWarning)
-        free, bounded = (slalom_from_weights(weights, tokens, max_spread=most) for most in (30.0, 0.5))
-    assert np.ptp(free.slalom.s) > 1
-    assert np.ptp(bounded.slalom.s) <= 0.5 + 1e-9
 
 
 # --- background, penalty, fixed importances, classes

@@ -9,9 +9,8 @@ only be fitted. It is fitted without [CLS]: as every padded document has T_max -
 share of the mass of [CLS] changes no output, and no sample could tell the two apart.
 
 **Building.** P2, Prop. 5.1, whose printed construction does not compute what it says: with W_k = 0 and W_q = I the
-logit is the *query's* importance, the same for every key; the value stands in the second coordinate while W_class
-reads the third; and the division by sqrt(d) is not undone. Here the query is the constant sqrt(d_att) (from b_q), the
-key is the importance, and the last layer reads the values.
+logit is the *query's* importance, the same for every key; the value is in the second coordinate while W_class reads
+the third; and the division by sqrt(d) is not undone. `slalom_to_weights` describes the corrected one.
 """
 
 from __future__ import annotations
@@ -32,6 +31,8 @@ from .weights import AttentionWeights
 MARGIN = 60.0
 # Position tables whose rows differ by less than this share of their size are the same up to rounding.
 SAME = 1e-12
+# Most tokens replaced in a sample that a SLALOM is fitted to (P2, Algorithm 2).
+DELETIONS = 5
 # Fresh samples on which the fidelity of a fitted SLALOM is measured, and how many tokens they lose (P2, Fig. 6).
 FIDELITY_SAMPLES = 1000
 FIDELITY_DELETIONS = 10
@@ -81,8 +82,6 @@ def slalom_from_weights(
     tokens: Tokens | None = None,
     gamma: float = 0.0,
     num_samples: int = 2000,
-    max_deletions: int = 5,
-    max_spread: float = 30.0,
     seed: int = 0,
 ) -> SlalomReadoff:
     """SLALOMs of an attention classifier: exact where there are any, the best fit for a document otherwise.
@@ -91,10 +90,9 @@ def slalom_from_weights(
     ----------
     weights : AttentionWeights
     tokens : a document. Needed where positions matter; with several heads it adds the best single SLALOM, fitted as
-        by Algorithm 2 to the model with up to `max_deletions` tokens replaced by [UNK]
+        by Algorithm 2 to the model with up to 5 tokens replaced by [UNK]
     gamma : sum of the importances, over the ids of each SLALOM
-    num_samples, max_deletions, seed : of that fit, see `fit_slalom`
-    max_spread : bound on the difference between the largest and the smallest importance of the fitted SLALOM
+    num_samples, seed : of that fit, see `fit_slalom`
 
     Returns
     -------
@@ -127,11 +125,11 @@ def slalom_from_weights(
         s, u = tables.s_tok + tables.s_pos[1], tables.u_tok + tables.u_pos[1]
         s[weights.cls] += tables.s_pos[0] - tables.s_pos[1]  # [CLS] has a position of its own, and nobody else's
         u[weights.cls] += tables.u_pos[0] - tables.u_pos[1]
-    heads = tuple(_head(s[:, i], u[:, i] + weights.b_l, gamma) for i in range(weights.K))
+    heads = tuple(Slalom(np.arange(len(s)), s[:, i], _squeeze(u[:, i] + weights.b_l), gamma) for i in range(weights.K))
     exact = weights.K == 1 and not by_position
     slalom, mse, r2 = (heads[0], 0.0, 1.0) if exact else (None, np.nan, np.nan)
     if not exact and ids is not None:
-        slalom, mse, r2 = _best(weights, ids, gamma, num_samples, max_deletions, max_spread, seed)
+        slalom, mse, r2 = _best(weights, ids, gamma, num_samples, seed)
     return SlalomReadoff(slalom, heads, exact, by_position, mse, r2, weights.cls, weights.unk, weights.T_max)
 
 
@@ -139,29 +137,19 @@ def _constant(table: Array) -> bool:
     return bool(np.abs(table - table[0]).max() <= SAME * max(1.0, float(np.abs(table).max())))
 
 
-def _head(s: Array, u: Array, gamma: float) -> Slalom:
-    return Slalom(np.arange(len(s)), s, u[:, 0] if u.shape[1] == 1 else u, gamma)
-
-
 def _best(
-    weights: AttentionWeights,
-    ids: Ids,
-    gamma: float,
-    num_samples: int,
-    max_deletions: int,
-    max_spread: float,
-    seed: int,
+    weights: AttentionWeights, ids: Ids, gamma: float, num_samples: int, seed: int
 ) -> tuple[Slalom, float, float]:
     """Best single SLALOM for a document, and its MSE and R^2 on fresh samples."""
     rng = np.random.default_rng(seed)
-    keep = deletions(ids.size, num_samples, max_deletions, "balanced", rng)
+    keep = deletions(ids.size, num_samples, DELETIONS, "balanced", rng)
     masked, which = distinct(list(np.where(keep, ids, weights.unk)))
     fit = fit_sequences(
         _squeeze(predict_many(weights, masked)),
         list(pad(weights, masked)[:, 1:]),
         np.bincount(which),
         gamma=gamma,
-        solver=Optimum(background=False, max_spread=max_spread),
+        solver=Optimum(background=False),
         seed=seed,
     )
     fresh = np.where(deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng), ids, weights.unk)
