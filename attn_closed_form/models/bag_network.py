@@ -10,14 +10,6 @@ in head `value_head[r]`, for class `value_class[r]` (see `PooledScores`). Everyt
 (batch normalization, biases) is folded into these arrays by `layouts.py`. Features keep their type (float32, float16);
 chunks of rows are scored in float64.
 
-A state dict holds weights and no activation, so that a network is described by its weights and the names that PyTorch
-gives to activations. NumPy has no error function, which GELU needs: `erf` sums the Taylor series around the nearest of
-a table of points,
-
-    erf(x_k + t) = erf(x_k) + (2 / sqrt(pi)) e^{-x_k^2} sum_m (-1)^m H_m(x_k) t^{m+1} / (m+1)!,   |t| <= 1/32,
-
-with H_m the Hermite polynomials; ten terms are exact to the last digits of float64, and erf is 1 beyond x = 6.
-
 **Gradients** by the features are written out; no autodiff. With f = sum_h sum_i alpha_hi v_hi,
 
     df/dh_i = sum_h alpha_hi [ dv_hi/dh_i + (v_hi - f_h) ds_hi/dh_i ],
@@ -46,8 +38,6 @@ CHUNK_NUMBERS = 1 << 22
 ERF_STEP = 1 / 16
 ERF_END = 6.0
 ERF_TERMS = 10
-SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772  # Klambauer et al. 2017, as PyTorch has them
-LEAK = 0.01  # PyTorch's default slope of LeakyReLU
 
 
 class Activation(NamedTuple):
@@ -58,18 +48,14 @@ class Activation(NamedTuple):
 
 
 def erf(x: Array) -> Array:
-    """The error function on arrays.
+    """The error function on arrays, within 4e-16 of `math.erf`; GELU needs it, and NumPy has none.
 
-    Parameters
-    ----------
-    x : (...) float64
+    It sums the Taylor series around the nearest of a table of points,
 
-    Returns
-    -------
-    (...) float64, within 4e-16 of `math.erf`
+        erf(x_k + t) = erf(x_k) + (2 / sqrt(pi)) e^{-x_k^2} sum_m (-1)^m H_m(x_k) t^{m+1} / (m+1)!,   |t| <= 1/32,
 
-    Examples
-    --------
+    with H_m the Hermite polynomials; ten terms are exact to the last digits of float64, and erf is 1 beyond x = 6.
+
     >>> bool(np.abs(erf(np.array([-0.3, 2.0])) - [math.erf(-0.3), math.erf(2.0)]).max() < 4e-16)
     True
     """
@@ -101,11 +87,6 @@ def sigmoid(x: Array) -> Array:
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
 
 
-def _sigmoid_slope(x: Array) -> Array:
-    y = sigmoid(x)
-    return y * (1 - y)
-
-
 def _gelu_slope(x: Array) -> Array:
     return 0.5 * (1 + erf(x / math.sqrt(2))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
 
@@ -119,28 +100,25 @@ def _gelu_tanh_slope(x: Array) -> Array:
     return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
 
 
-def _elu(x: Array) -> Array:
-    return np.where(x > 0, x, np.expm1(np.minimum(x, 0.0)))
+def _elu(scale: float, alpha: float) -> Activation:
+    return Activation(
+        lambda x: scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0))),
+        lambda x: scale * np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0.0))),
+    )
 
 
-def _elu_slope(x: Array) -> Array:
-    return np.where(x > 0, 1.0, np.exp(np.minimum(x, 0.0)))
-
-
+# By the names and with the constants of PyTorch.
 ACTIVATIONS: dict[str, Activation] = {
     "identity": Activation(lambda x: x, np.ones_like),
     "tanh": Activation(np.tanh, lambda x: 1 - np.tanh(x) ** 2),
-    "sigmoid": Activation(sigmoid, _sigmoid_slope),
+    "sigmoid": Activation(sigmoid, lambda x: sigmoid(x) * (1 - sigmoid(x))),
     "relu": Activation(lambda x: np.maximum(x, 0.0), lambda x: (x > 0).astype(np.float64)),
     "gelu": Activation(lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2))), _gelu_slope),
     "gelu_tanh": Activation(lambda x: 0.5 * x * (1 + _gelu_tanh_inner(x)), _gelu_tanh_slope),
     "silu": Activation(lambda x: x * sigmoid(x), lambda x: sigmoid(x) * (1 + x * (1 - sigmoid(x)))),
-    "elu": Activation(_elu, _elu_slope),
-    "selu": Activation(
-        lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0.0))),
-        lambda x: SELU_SCALE * np.where(x > 0, 1.0, SELU_ALPHA * np.exp(np.minimum(x, 0.0))),
-    ),
-    "leaky_relu": Activation(lambda x: np.where(x > 0, x, LEAK * x), lambda x: np.where(x > 0, 1.0, LEAK)),
+    "elu": _elu(1.0, 1.0),
+    "selu": _elu(1.0507009873554805, 1.6732632423543772),
+    "leaky_relu": Activation(lambda x: np.where(x > 0, x, 0.01 * x), lambda x: np.where(x > 0, 1.0, 0.01)),
 }
 
 
@@ -153,33 +131,20 @@ def activation(name: str, argument: str = "activation") -> Activation:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One layer of the embedding: h -> activation(W norm(h) + b).
-
-    Attributes
-    ----------
-    W, b : (out, in) and (out,); b defaults to zero
-    activation : a name of `activations.ACTIVATIONS`
-    norm_eps : None, or the epsilon of a layer normalisation of h before W (its scale and shift are folded into W and b)
-    """
+    """One layer of the embedding: h -> activation(W h + b), with W (out, in), b (out,) and a name of `ACTIVATIONS`."""
 
     W: Array
     b: Array = None  # type: ignore[assignment]  # zeros, filled in __post_init__
     activation: str = "identity"
-    norm_eps: float | None = None
 
     def __post_init__(self) -> None:
-        W = matrix("W", self.W)
-        object.__setattr__(self, "W", W)
-        object.__setattr__(self, "b", vector("b", self.b, W.shape[0]))
+        object.__setattr__(self, "W", _weights("W", self.W))
+        object.__setattr__(self, "b", _weights("b", self.b, len(self.W)))
         activation(self.activation)
 
     def __call__(self, h: Array) -> Array:
         """(n, in) -> (n, out)."""
-        return activation(self.activation).function(self.linear(h))
-
-    def linear(self, h: Array) -> Array:
-        """What the activation gets: (n, in) -> (n, out)."""
-        return (h if self.norm_eps is None else normalise(h, self.norm_eps)[0]) @ self.W.T + self.b
+        return activation(self.activation).function(h @ self.W.T + self.b)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +156,7 @@ class Attention:
     w, c : (H, k) and (H,); c, a constant per head, changes no prediction and is kept for who compares raw attention
     V, a : (k, E) and (k,), or None: then w is (H, E)
     U, b : (k, E) and (k,) of the gate, or None
-    activation, gate : names of `activations.ACTIVATIONS`
+    activation, gate : names of `ACTIVATIONS`
     temperature : divides the log-masses
     """
 
@@ -206,17 +171,17 @@ class Attention:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        w = matrix("w", self.w)
+        w = _weights("w", self.w)
         object.__setattr__(self, "w", w)
-        object.__setattr__(self, "c", vector("c", self.c, w.shape[0]))
+        object.__setattr__(self, "c", _weights("c", self.c, len(w)))
         for weight, shift in (("V", "a"), ("U", "b")):
             if getattr(self, weight) is None:
                 continue
-            W = matrix(weight, getattr(self, weight))
+            W = _weights(weight, getattr(self, weight))
             if W.shape[0] != w.shape[1]:
                 raise ValueError(f"{weight}: expected {w.shape[1]} rows, as many as columns of w, got {W.shape[0]}")
             object.__setattr__(self, weight, W)
-            object.__setattr__(self, shift, vector(shift, getattr(self, shift), W.shape[0]))
+            object.__setattr__(self, shift, _weights(shift, getattr(self, shift), len(W)))
         if self.U is not None and (self.V is None or self.U.shape != self.V.shape):
             raise ValueError("U: expected the shape of V, which a gate needs")
         activation(self.activation)
@@ -239,30 +204,13 @@ class Attention:
         return (self.w @ h.T + self.c[:, None]) / self.temperature
 
 
-def normalise(h: Array, eps: float) -> tuple[Array, Array]:
-    """Layer normalisation without scale and shift, (n, E), and the standard deviations that it divided by, (n, 1)."""
-    centred = h - h.mean(axis=1, keepdims=True)
-    deviation = np.sqrt((centred**2).mean(axis=1, keepdims=True) + eps)
-    return centred / deviation, deviation
-
-
-def matrix(name: str, value: Any) -> Array:
-    """A finite, read-only float64 matrix, an own copy; errors name the argument."""
-    array = np.array(value, dtype=np.float64)
-    if array.ndim != 2 or 0 in array.shape:
+def _weights(name: str, value: Any, size: int | None = None) -> Array:
+    """A finite, read-only float64 copy: a matrix, or a vector of a given size, which is zero for None."""
+    array = np.zeros(size or 0) if value is None else np.array(value, dtype=np.float64)
+    if size is None and (array.ndim != 2 or 0 in array.shape):
         raise ValueError(f"{name}: expected a matrix, got shape {array.shape}")
-    return _finite(name, array)
-
-
-def vector(name: str, value: Any, size: int) -> Array:
-    """A finite, read-only float64 vector of a given size, zeros for None; errors name the argument."""
-    array = np.zeros(size) if value is None else np.array(value, dtype=np.float64)
-    if array.shape != (size,):
+    if size is not None and array.shape != (size,):
         raise ValueError(f"{name}: expected shape ({size},), got {array.shape}")
-    return _finite(name, array)
-
-
-def _finite(name: str, array: Array) -> Array:
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: expected finite weights, got {array[~np.isfinite(array)].flat[0]}")
     array.flags.writeable = False
@@ -303,11 +251,11 @@ class BagNetwork:
     positions: Array | None = None
 
     def __post_init__(self) -> None:
-        readout = matrix("readout", self.readout)
+        readout = _weights("readout", self.readout)
         R = readout.shape[0]
         bias = np.array(self.bias, dtype=np.float64).reshape(-1)
         object.__setattr__(self, "readout", readout)
-        object.__setattr__(self, "bias", vector("bias", bias, bias.size))
+        object.__setattr__(self, "bias", _weights("bias", bias, bias.size))
         object.__setattr__(self, "embed", tuple(self.embed))
         for name, default, top in (
             ("value_class", np.arange(R), bias.size),
@@ -328,7 +276,7 @@ class BagNetwork:
                 raise ValueError(f"{name}: expected weights for embedded instances of length {width}, got {given}")
         for name in ("background", "positions"):
             if getattr(self, name) is not None:
-                table = matrix(name, getattr(self, name))
+                table = _weights(name, getattr(self, name))
                 if table.shape[1] != self.D:
                     raise ValueError(f"{name}: expected rows of length D={self.D}, got shape {table.shape}")
                 object.__setattr__(self, name, table)
@@ -362,13 +310,14 @@ class BagNetwork:
         return [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
 
     def scores(self, features: NDArray[Any]) -> PooledScores:
-        """Log-masses and values of every instance.
-
-        Parameters
-        ----------
-        features : (n, D) real numbers, n >= 1; NaN and infinite ones are an error that names the instance
-        """
-        n = self._check(features)
+        """Log-masses and values of n >= 1 instances (n, D); numbers that are not finite are an error."""
+        n = features.shape[0] if features.ndim == 2 else 0
+        if n < 1 or features.shape[1] != self.D or features.dtype.kind not in "fiu":
+            raise ValueError(
+                f"features: expected real numbers of shape (n, {self.D}), n >= 1, got {features.dtype} {features.shape}"
+            )
+        if self.positions is not None and n != len(self.positions):
+            raise ValueError(f"features: expected {len(self.positions)} instances, one per position, got {n}")
         s, v = np.empty((self.H, n)), np.empty((self.readout.shape[0], n))
         for rows in self.chunks(n):
             h = self.embedded(self.inputs(features, rows))
@@ -399,16 +348,6 @@ class BagNetwork:
             )
         return x if self.positions is None else x + self.positions[rows]
 
-    def _check(self, features: NDArray[Any]) -> int:
-        shape, kind = features.shape, features.dtype.kind
-        if len(shape) != 2 or shape[0] < 1 or shape[1] != self.D or kind not in "fiu":
-            raise ValueError(
-                f"features: expected real numbers of shape (n, {self.D}), n >= 1, got {features.dtype} {shape}"
-            )
-        if self.positions is not None and shape[0] != len(self.positions):
-            raise ValueError(f"features: expected {len(self.positions)} instances, one per position, got {shape[0]}")
-        return shape[0]
-
     def __repr__(self) -> str:
         return f"BagNetwork(D={self.D}, E={self.readout.shape[1]}, H={self.H}, C={self.C})"
 
@@ -425,12 +364,7 @@ GRADIENT_SCORES: dict[str, Callable[[Array, Array], Array]] = {
 def gradient_scores(
     network: BagNetwork, features: NDArray[Any], scores: PooledScores, coefficients: Sequence[float]
 ) -> dict[str, Array]:
-    """Scores of the instances from the gradient of `coefficients @ logits` by their features, in one pass.
-
-    Returns
-    -------
-    dict of (n,) arrays: "gradient-mean" (mean coordinate), "gradient-l1", "gradient-l2" (norms), "gradient-x-input"
-    """
+    """(n,) scores by name, from the gradient of `coefficients @ logits` by the features, in one pass."""
     heads, rows, mixture = scores.heads(coefficients)
     alpha, background = (share[heads] for share in scores.shares())
     v = mixture @ scores.v[rows]
@@ -445,7 +379,7 @@ def gradient_scores(
             below.append(layer(below[-1]))
         g = alpha[:, part].T @ by_value + _attention_gradient(network.attention, below[-1], slope[:, part].T)
         for layer, entered in zip(network.embed[::-1], below[-2::-1], strict=True):
-            g = _layer_gradient(layer, entered, g)
+            g = (g * activation(layer.activation).derivative(entered @ layer.W.T + layer.b)) @ layer.W
         x = np.asarray(features[part], dtype=np.float64)
         for name, score in GRADIENT_SCORES.items():
             found[name][part] = score(x, g)
@@ -465,12 +399,3 @@ def _attention_gradient(attention: Attention, h: Array, slope: Array) -> Array:
     outer = h @ attention.U.T + attention.b
     by_inner = (weight * act.derivative(inner) * gate.function(outer)) @ attention.V
     return by_inner + (weight * act.function(inner) * gate.derivative(outer)) @ attention.U
-
-
-def _layer_gradient(layer: Layer, h: Array, g: Array) -> Array:
-    """Gradient by what enters a layer, from the gradient by what leaves it."""
-    g = (g * activation(layer.activation).derivative(layer.linear(h))) @ layer.W
-    if layer.norm_eps is None:
-        return g
-    y, deviation = normalise(h, layer.norm_eps)
-    return (g - g.mean(axis=1, keepdims=True) - y * (g * y).mean(axis=1, keepdims=True)) / deviation

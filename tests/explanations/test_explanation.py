@@ -79,7 +79,10 @@ def test_scores_of_positions_are_those_of_the_function_and_words_add_them_up(nam
     vocabulary = model.vocabulary
     direct = POSITION_METHODS[name](weights, vocabulary.encode(text))
     scores = explain(model, text, name, players="positions", output=1)[name].scores
-    assert_algebraic(scores, direct)
+    if name in ("alpha-mean", "alpha-max"):  # attention is computed from the scores of the units, in another order
+        assert_algebraic(scores, direct)
+    else:
+        assert np.array_equal(scores, direct)
     words = explain(model, text, name, output=1)[name]
     assert words.labels == ("film", "bad", "fine")
     assert_algebraic(words.scores, [direct[[0, 2, 5]].sum(), direct[[1, 4]].sum(), direct[3]])
