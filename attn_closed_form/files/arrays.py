@@ -61,14 +61,12 @@ def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFF
     FileNotFoundError, ValueError
         one line that names the file: absent, of another suffix, damaged, pickled, or larger than it may be
     """
-    path = _with_suffix(path, suffixes)
+    path = regular_file(_with_suffix(path, suffixes))
     readers = {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors}
-    read = readers.get(path.suffix.lower(), load_torch)
-    regular_file(path)
-    if read is load_torch:
+    if path.suffix.lower() not in readers:
         return load_torch(path)
     try:
-        return read(path)
+        return readers[path.suffix.lower()](path)
     except Exception as error:  # zipfile, zlib and NumPy raise many kinds of errors for damaged files
         raise ValueError(f"{path}: expected a readable {path.suffix} file: {first_line(error)}") from None
 
@@ -234,31 +232,22 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
 
 
 def _find_state(content: Mapping[Any, Any], name: str) -> Arrays:
-    """The state dict in what was saved, itself or under one of the usual names, without common prefixes."""
+    """The state dict in what was saved, itself or under one of the usual names, without what wrappers add to names."""
     for _ in range(3):
         nested = next((content[key] for key in NESTED if isinstance(content.get(key), Mapping)), None)
-        arrays = {str(key): as_array(value) for key, value in content.items() if _is_numeric(value)}
-        if nested is None and arrays:
-            return strip_prefix(arrays)
         if nested is None:
             break
         content = nested
-    raise ValueError(f"{name}: expected a state dict, names with weights, got {sorted(map(str, content))[:12]}")
-
-
-def strip_prefix(arrays: Arrays) -> Arrays:
-    """Names without what a wrapper put before all of them.
-
-    >>> sorted(strip_prefix({"module.model.fc.weight": np.ones((1, 1)), "module.model.fc.bias": np.ones(1)}))
-    ['fc.bias', 'fc.weight']
-    """
-    network = {key: value for key, value in arrays.items() if not key.startswith(TRAINING)}
-    if network and any(all(key.startswith(prefix) for key in network) for prefix in PREFIXES):
-        arrays = network
+    numeric = {
+        str(key): as_array(value)
+        for key, value in content.items()
+        if hasattr(value, "detach") or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub")
+    }
+    if nested is not None or not numeric:
+        raise ValueError(f"{name}: expected a state dict, names with weights, got {sorted(map(str, content))[:12]}")
+    arrays = {key: value for key, value in numeric.items() if not key.startswith(TRAINING)}
+    if not arrays or not any(all(key.startswith(prefix) for key in arrays) for prefix in PREFIXES):
+        arrays = numeric
     while prefix := next((p for p in PREFIXES if all(key.startswith(p) for key in arrays)), None):
         arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
     return arrays
-
-
-def _is_numeric(value: Any) -> bool:
-    return hasattr(value, "detach") or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub")

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..models.bag import Bag
 from .arrays import check_size, first_line, read_arrays
@@ -82,14 +81,19 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     if not isinstance(content, Mapping):
         raise ValueError(f"{path}: expected an array or a mapping of arrays, got a {type(content).__name__}")
     arrays = {str(name): value for name, value in content.items() if value is None or isinstance(value, np.ndarray)}
+    matrices = [array for key, array in arrays.items() if np.ndim(array) in (2, 3) and key not in COORDINATE_NAMES]
+    numbers = _named(arrays, FEATURE_NAMES if features is None else (features,))
+    if numbers is None and features is None and len(matrices) == 1:
+        numbers = matrices[0]
+    if numbers is None:
+        expected = f"called {' or '.join(FEATURE_NAMES[:2])}" if features is None else repr(features)
+        raise ValueError(f"{path}: features: expected an array {expected}, got only {sorted(arrays)}")
+    ids = _named(arrays, ID_NAMES)
+    if ids is not None:
+        ids = tuple(i.decode("utf-8", "replace") if isinstance(i, bytes) else str(i) for i in np.ravel(ids))
+    coords, regions = _named(arrays, COORDINATE_NAMES), _named(arrays, REGION_NAMES)
     try:
-        return Bag(
-            features=_features(arrays, features),
-            coords=_named(arrays, COORDINATE_NAMES),
-            ids=_ids(_named(arrays, ID_NAMES)),
-            attrs={"name": path.stem, **attrs},
-            regions=_named(arrays, REGION_NAMES),
-        )
+        return Bag(features=numbers, coords=coords, ids=ids, attrs={"name": path.stem, **attrs}, regions=regions)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -109,25 +113,19 @@ def _read_h5(path: Path, features: str | None) -> tuple[dict[str, Any], dict[str
                 if not isinstance(file.get(name, getlink=True), h5py.HardLink):
                     raise ValueError(f"{name!r} is a link to another place, which is not followed")
                 data = file[name]
-                if isinstance(data, h5py.Dataset):
-                    arrays[name] = _dataset(name, data, path)
-                    attrs |= _attributes(data)
+                if not isinstance(data, h5py.Dataset):
+                    continue
+                if data.external is not None or data.is_virtual:
+                    raise ValueError(f"{name!r} lies in another file, which is not opened")
+                if data.dtype.hasobject and h5py.check_string_dtype(data.dtype) is None:
+                    raise ValueError(f"{name!r} holds references or lists, not numbers or names")
+                items = max(data.size or 0, int(np.prod(data.chunks or (0,), dtype=object)))  # a chunk is read whole
+                check_size(items * data.dtype.itemsize, path)
+                arrays[name] = np.asarray(data[()])
+                attrs |= _attributes(data)
     except (OSError, KeyError, RuntimeError, ValueError, TypeError, MemoryError) as error:
         raise ValueError(f"{path}: expected a readable HDF5 file: {first_line(error)}") from None
     return arrays, attrs
-
-
-def _dataset(name: str, data: Any, path: Path) -> NDArray[Any]:
-    """The numbers of a dataset that lies in the file, or its names."""
-    import h5py
-
-    if data.external is not None or data.is_virtual:
-        raise ValueError(f"{name!r} lies in another file, which is not opened")
-    if data.dtype.hasobject and h5py.check_string_dtype(data.dtype) is None:
-        raise ValueError(f"{name!r} holds references or lists, not numbers or names")
-    items = max(data.size or 0, int(np.prod(data.chunks or (0,), dtype=object)))  # a chunk is read whole
-    check_size(items * data.dtype.itemsize, path)
-    return np.asarray(data[()])
 
 
 def _attributes(data: Any) -> dict[str, Any]:
@@ -144,25 +142,5 @@ def _attributes(data: Any) -> dict[str, Any]:
     return attrs
 
 
-def _features(arrays: Mapping[str, Any], name: str | None) -> NDArray[Any]:
-    if name is not None:
-        if arrays.get(name) is None:
-            raise ValueError(f"features: expected an array {name!r}, got only {sorted(arrays)}")
-        return np.asarray(arrays[name])
-    features = _named(arrays, FEATURE_NAMES)
-    if features is not None:
-        return np.asarray(features)
-    matrices = [array for key, array in arrays.items() if np.ndim(array) in (2, 3) and key not in COORDINATE_NAMES]
-    if len(matrices) != 1:
-        raise ValueError(f"expected an array called {' or '.join(FEATURE_NAMES[:2])}, got only {sorted(arrays)}")
-    return np.asarray(matrices[0])
-
-
 def _named(arrays: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((arrays[name] for name in names if arrays.get(name) is not None), None)
-
-
-def _ids(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    return tuple(name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name) for name in np.ravel(value))

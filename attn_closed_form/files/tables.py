@@ -145,13 +145,14 @@ def _byte_stream(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if compressed else path.open("rb")
 
 
-def _encoding(path: Path) -> str:
-    """The encoding of a whole file, read once in blocks."""
+def _text_stream(path: Path) -> io.TextIOWrapper:
+    """The characters of a file, whose encoding is found by reading it once in blocks."""
+    encoding, errors = "utf-8-sig", "strict"
     decoder = codecs.getincrementaldecoder("utf-8")()
     with _byte_stream(path) as stream:
         block = stream.read(_BLOCK)
         if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return "utf-16"
+            encoding, block = "utf-16", b""
         try:
             while block:
                 decoder.decode(block)
@@ -159,17 +160,9 @@ def _encoding(path: Path) -> str:
             decoder.decode(b"", final=True)
         except UnicodeDecodeError as error:
             byte = error.object[error.start]
-            warnings.warn(
-                f"{path}: not UTF-8 (byte {byte:#04x}); read as Windows-1252 (Latin-1)", TableWarning, stacklevel=2
-            )
-            return "cp1252"
-    return "utf-8-sig"
-
-
-def _text_stream(path: Path) -> io.TextIOWrapper:
-    encoding = _encoding(path)
-    # The five bytes that Windows-1252 leaves open become U+FFFD; UTF-8 was checked to the end.
-    errors = "replace" if encoding == "cp1252" else "strict"
+            message = f"{path}: not UTF-8 (byte {byte:#04x}); read as Windows-1252 (Latin-1)"
+            warnings.warn(message, TableWarning, stacklevel=2)
+            encoding, errors = "cp1252", "replace"  # the five bytes that Windows-1252 leaves open become U+FFFD
     return io.TextIOWrapper(_byte_stream(path), encoding=encoding, errors=errors, newline="")
 
 
