@@ -19,6 +19,7 @@ from .._types import Array, Ids
 
 # A region is a square of so many patches unless told otherwise.
 REGION_PATCHES = 16
+PATCH_ATTRS = ("patch_size_level0", "tile_size_um", "patch_size", "downsample", "patch_level")
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,15 +93,13 @@ class Bag:
 
         TRIDENT says patch_size_level0, CLAM patch_size and downsample (to level 0), STAMP tile_size_um.
         """
-        attrs = self.attrs
+        attrs = {name: np.ravel(self.attrs[name])[0] for name in PATCH_ATTRS if name in self.attrs}
         for name in ("patch_size_level0", "tile_size_um"):
             if name in attrs:
-                return float(np.ravel(attrs[name])[0])
-        if "patch_size" in attrs and ("downsample" in attrs or int(np.ravel(attrs.get("patch_level", 0))[0]) == 0):
-            return float(np.ravel(attrs["patch_size"])[0]) * float(np.ravel(attrs.get("downsample", 1.0))[0])
-        if self.coords is None:
-            return None
-        return grid_step(self.coords)
+                return float(attrs[name])
+        if "patch_size" in attrs and ("downsample" in attrs or int(attrs.get("patch_level", 0)) == 0):
+            return float(attrs["patch_size"]) * float(attrs.get("downsample", 1.0))
+        return None if self.coords is None else grid_step(self.coords)
 
     def in_regions(self, size: float) -> Bag:
         """The bag with square regions of side `size` (the unit of `coords`), numbered by first appearance."""

@@ -1,8 +1,7 @@
-"""The self-check: does a loaded network give the logits of the user's own network, and if not, why?
+"""The self-check of a loaded bag network against the logits of the user's own network.
 
-A state dict says nothing of activations, of the temperature of a softmax or of the number of heads. The check compares
-one bag's logits and, where they differ, tries what the file may not have said; the variant that agrees is the likely
-cause.
+A state dict holds no activations, no temperature of a softmax and no number of heads. Where the logits of one bag
+differ, the check tries what the file may have left out; the variant that agrees is the likely cause.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from .bag_network import ACTIVATIONS, sigmoid
 if TYPE_CHECKING:
     from .bag_classifier import BagClassifier
 
-# float32 networks agree with float64 to some 1e-6 of the largest logit.
-TOLERANCE = 1e-4
 TEMPERATURES = (0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 100.0)
 
 
@@ -54,7 +51,7 @@ class BagCheck:
         return f"BagCheck(differs by {self.difference:.3g}: {self.cause})"
 
 
-def check(model: BagClassifier, raw: Any, logits: ArrayLike, tol: float = TOLERANCE) -> BagCheck:
+def check(model: BagClassifier, raw: Any, logits: ArrayLike, tol: float) -> BagCheck:
     """Compare with the logits of another implementation of the same network; see `BagClassifier.check`."""
     bag = as_bag(raw)
     if hasattr(logits, "detach"):
@@ -74,9 +71,16 @@ def check(model: BagClassifier, raw: Any, logits: ArrayLike, tol: float = TOLERA
 
 
 def _cause(model: BagClassifier, bag: Bag, ours: Array, yours: Array, limit: float) -> str:
-    simple = _simple_cause(model, ours, yours, limit)
-    if simple:
-        return simple
+    order = _order(ours, yours, limit)
+    if order:
+        return order
+    as_probabilities = softmax(ours) if ours.size > 1 else sigmoid(ours)
+    if np.abs(as_probabilities - yours).max() <= min(limit, 1e-4):
+        return "you gave probabilities; give the logits before the softmax or sigmoid"
+    if np.abs(ours + yours).max() <= limit:
+        return "the sign: your logits are ours times -1 (the other class of a binary network?)"
+    if np.abs(ours - model.network.bias - yours).max() <= limit:
+        return "the bias of the last layer: your logits are without it"
     for cause, variant, features in _variants(model, bag):
         logits = variant.predict_logits([features])[0]
         difference = float(np.abs(logits - yours).max())
@@ -91,21 +95,6 @@ def _cause(model: BagClassifier, bag: Bag, ours: Array, yours: Array, limit: flo
     )
 
 
-def _simple_cause(model: BagClassifier, ours: Array, yours: Array, limit: float) -> str:
-    """Causes that need no other network: order, sign, probabilities, a missing bias."""
-    order = _order(ours, yours, limit)
-    if order:
-        return order
-    as_probabilities = softmax(ours) if ours.size > 1 else sigmoid(ours)
-    if np.abs(as_probabilities - yours).max() <= min(limit, 1e-4):
-        return "you gave probabilities; give the logits before the softmax or sigmoid"
-    if np.abs(ours + yours).max() <= limit:
-        return "the sign: your logits are ours times -1 (the other class of a binary network?)"
-    if np.abs(ours - model.network.bias - yours).max() <= limit:
-        return "the bias of the last layer: your logits are without it"
-    return ""
-
-
 def _order(ours: Array, yours: Array, limit: float) -> str:
     """The classes in another order."""
     a, b = np.argsort(ours, kind="stable"), np.argsort(yours, kind="stable")
@@ -118,44 +107,32 @@ def _order(ours: Array, yours: Array, limit: float) -> str:
 
 def _variants(model: BagClassifier, bag: Bag) -> Iterator[tuple[str, BagClassifier, Bag]]:
     """Networks that the same file could mean, the likeliest first."""
-    shallow, embedded = _after_embedding(model, bag)
-    attention = model.network.attention
-    names = {"activation": attention.V is not None, "gate": attention.U is not None}
-    for option in (option for option, has in names.items() if has):
-        for name in ACTIVATIONS:
+    network, attention, layers = model.network, model.network.attention, model.network.embed
+    shallow, embedded = model, bag
+    if layers and network.background is None and network.positions is None:  # most variants differ after the embedding
+        h = np.concatenate([network.embedded(network.inputs(bag.features, rows)) for rows in network.chunks(len(bag))])
+        shallow, embedded = replace(model, network=replace(network, embed=())), Bag(h)
+    for option, weight in (("activation", attention.V), ("gate", attention.U)):
+        for name in ACTIVATIONS if weight is not None else ():
             cause = f"the {option} of the attention: load with {option}={name!r}"
             yield cause, _attention(shallow, **{option: name}), embedded
     for temperature in (factor * attention.temperature for factor in TEMPERATURES):
         cause = f"the temperature of the attention: load with attention_temperature={temperature:g}"
         yield cause, _attention(shallow, temperature=temperature), embedded
     if model.other_heads is not None:
-        width = model.network.readout.shape[1]
+        width = network.readout.shape[1]
         for count in (count for count in range(1, width + 1) if width % count == 0):
             yield f"the number of heads: load with num_heads={count}", model.other_heads(num_heads=count), bag
-    for name in ACTIVATIONS if model.network.embed else ():
+    # A last layer without an activation keeps none.
+    end = len(layers) - (len(layers) > 1 and layers[-1].activation == "identity")
+    for name in ACTIVATIONS if layers else ():
+        embed = (*(replace(layer, activation=name) for layer in layers[:end]), *layers[end:])
         cause = f"the activation of the embedding: load with embed_activation={name!r}"
-        yield cause, _embedding(model, name), bag
+        yield cause, replace(model, network=replace(network, embed=embed)), bag
     size = np.linalg.norm(np.asarray(bag.features, dtype=np.float64), axis=1, keepdims=True)
     unit = Bag(bag.features / np.where(size == 0, 1.0, size))
     yield "the features: your network gets them scaled to length 1", model, unit
 
 
-def _after_embedding(model: BagClassifier, bag: Bag) -> tuple[BagClassifier, Bag]:
-    """The network behind its embedding, and the embedded bag: most variants differ only there."""
-    network = model.network
-    if not network.embed or network.background is not None or network.positions is not None:
-        return model, bag
-    h = np.concatenate([network.embedded(network.inputs(bag.features, rows)) for rows in network.chunks(len(bag))])
-    return replace(model, network=replace(network, embed=())), Bag(h)
-
-
 def _attention(model: BagClassifier, **changes: Any) -> BagClassifier:
     return replace(model, network=replace(model.network, attention=replace(model.network.attention, **changes)))
-
-
-def _embedding(model: BagClassifier, name: str) -> BagClassifier:
-    """Every activation of the embedding replaced; a last layer without one keeps none."""
-    layers = model.network.embed
-    plain_end = len(layers) > 1 and layers[-1].activation == "identity"
-    changed = [replace(layer, activation=name) for layer in (layers[:-1] if plain_end else layers)]
-    return replace(model, network=replace(model.network, embed=(*changed, *(layers[-1:] if plain_end else ()))))

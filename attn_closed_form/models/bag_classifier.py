@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._types import Array, Ids
+from .._types import Ids
 from ..files.arrays import read_state
 from ..slalom.recover import BlackBox
 from .bag import Bag, as_bag
@@ -92,11 +92,10 @@ class BagClassifier(Model):
 
         Parameters
         ----------
-        source : the path of a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, or a state dict
+        source : a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, or a state dict
         layout : "auto" recognises the network by its names and shapes; `layouts.LAYOUTS` has the others
         outputs : names of the classes, in the order of the last layer; ("risk",) for a Cox risk; default: those in the
             file, if it has any, else "0", "1", ...
-        temperature : divides the logits in probabilities
         options : what a file does not say and the layout takes, such as `activation`, `attention_temperature` or
             `num_heads`; defaults are those of the network's own code. `check` compares with a logit of your network
 
@@ -147,12 +146,7 @@ class BagClassifier(Model):
             the deviation is measured; above `tol` times the largest |logit| the model is no pooled game, an error.
             None checks nothing, and `deviation` stays None
         bias : (C,) bias of the last layer, the value of the empty bag
-        outputs : names of the classes
-        coords, ids : of the instances
-
-        Returns
-        -------
-        BagClassifier, whose `bag` is the bag that it explains: `model.explain(model.bag)`
+        coords, ids : of the instances of `bag`, which the model explains: `model.explain(model.bag)`
 
         Examples
         --------
@@ -162,12 +156,21 @@ class BagClassifier(Model):
         >>> bool(model.deviation < 1e-12), model.predict_logits([model.bag]).round(3)
         (True, array([[-0.341]]))
         """
-        s, v = _as_scores(raw_attention, instance_logits)
-        network, table = _table_network(s, v, bias)
-        options = (network.value_head, batch_size, checks, tol, seed)
-        deviation = None if f is None else measure_deviation(f, s, v, *options)
+        s = np.atleast_2d(np.asarray(raw_attention, dtype=np.float64))
+        v = np.asarray(instance_logits, dtype=np.float64)
+        v = v[:, None] if v.ndim == 1 else v
+        if v.ndim != 2 or s.ndim != 2 or s.shape[1] != len(v) or len(s) not in (1, v.shape[1]):
+            raise ValueError(
+                f"raw_attention: expected shape (n,) or (C, n) for instance_logits (n, C) = {v.shape}, got {s.shape}"
+            )
+        H, C = len(s), v.shape[1]
+        shift = np.broadcast_to(np.asarray(bias, dtype=np.float64), (C,))
+        heads = np.zeros(C, dtype=np.intp) if H == 1 else np.arange(C)
+        deviation = None if f is None else measure_deviation(f, s, v, heads, batch_size, checks, tol, seed)
+        # A network whose features are the scores themselves: log-masses, then values without the bias.
+        network = BagNetwork(Attention(np.eye(H + C)[:H]), np.eye(H + C)[H:], shift, value_head=heads)
         places = None if coords is None else np.asarray(coords, dtype=np.float64)
-        bag = Bag(table, places, None if ids is None else tuple(ids))
+        bag = Bag(np.concatenate([s.T, v - shift], axis=1), places, None if ids is None else tuple(ids))
         return cls(network, tuple(outputs or ()), layout="attention", deviation=deviation, bag=bag)
 
     def read(self, raw: Any) -> Units:
@@ -202,17 +205,14 @@ class BagClassifier(Model):
     def check(self, raw: Any, logits: ArrayLike, tol: float = 1e-4) -> BagCheck:
         """Compare with the logits that your own network gives for a bag, and find the cause of a difference.
 
+        The cause may be an activation, a gate, a temperature, the number of heads, the order of the classes,
+        probabilities in place of logits, scaled features, or none of these.
+
         Parameters
         ----------
         raw : a bag, best a small one
         logits : (C,) what your network gives for it, before any softmax or sigmoid
         tol : largest difference that counts as agreement, relative to the largest |logit|
-
-        Returns
-        -------
-        BagCheck
-            `difference`, `agrees`, and `cause`: an activation, a gate, a temperature, the number of heads, the order
-            of the classes, probabilities in place of logits, scaled features, or that none of these explains it
 
         Examples
         --------
@@ -233,28 +233,3 @@ class BagClassifier(Model):
         )
         checked = "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
         return f"BagClassifier({self.layout}: D={network.D}, H={network.H}, outputs={self.outputs}; {empty}{checked})"
-
-
-def _as_scores(raw_attention: ArrayLike, instance_logits: ArrayLike) -> tuple[Array, Array]:
-    """Checked log-masses (H, n), H = 1 or C, and values (n, C)."""
-    s = np.atleast_2d(np.asarray(raw_attention, dtype=np.float64))
-    v = np.asarray(instance_logits, dtype=np.float64)
-    v = v[:, None] if v.ndim == 1 else v
-    if v.ndim != 2 or s.ndim != 2 or s.shape[1] != len(v) or len(s) not in (1, v.shape[1]):
-        raise ValueError(
-            f"raw_attention: expected shape (n,) or (C, n) for instance_logits (n, C) = {v.shape}, got {s.shape}"
-        )
-    return s, v
-
-
-def _table_network(s: Array, v: Array, bias: Any = 0.0) -> tuple[BagNetwork, Array]:
-    """A network whose features are the scores themselves, and the features: log-masses (H, n), values (n, C) with bias.
-
-    H is 1, or C where every class has an attention of its own.
-    """
-    H, C = len(s), v.shape[1]
-    shift = np.broadcast_to(np.asarray(bias, dtype=np.float64), (C,))
-    eye = np.eye(H + C)
-    heads = np.zeros(C, dtype=np.intp) if H == 1 else np.arange(C)
-    network = BagNetwork(Attention(eye[:H]), eye[H:], shift, value_head=heads)
-    return network, np.concatenate([s.T, v - shift], axis=1)

@@ -1,10 +1,8 @@
 """The pooled game of a black box: log-masses and values of n instances from the outputs of small sub-bags.
 
 If f pools with one softmax, n single instances and n - 1 pairs determine everything (`slalom/recover.py`, after Leemann
-et al., Prop. 5.2).
-
-Nothing of this proves that f is a pooled game. That is measured, on random sub-bags that were not used: the largest
-difference is reported, and one above `tol` is an error.
+et al., Prop. 5.2). This does not prove that f is a pooled game: the largest difference on random sub-bags that were not
+used is reported, and one above `tol` is an error.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from .._arrays import softmax
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
 from ..slalom.recover import BlackBox, ask, recover
@@ -55,12 +54,11 @@ def game_from_black_box(
     refine: bool = True,
     labels: Sequence[str] | None = None,
 ) -> MeasuredGame:
-    """Game of a bag of n instances under any function that pools with one softmax.
+    """Game of a bag of n instances under any function that pools with one softmax; others are an error.
 
     Parameters
     ----------
     f : takes a list of index arrays (sub-bags of 0 .. n - 1), returns (m,) outputs or (m, C) of several classes
-    n : number of instances
     output : which class is explained; the others help to find the log-masses
     empty_value : the value of the empty bag, which f is not asked for
     batch_size : sub-bags per call of f
@@ -68,15 +66,6 @@ def game_from_black_box(
     tol : largest deviation that is allowed, relative to the largest |output|
     refine : ask again for instances that 2 n - 1 queries show too coarsely
     labels : names of the instances
-
-    Returns
-    -------
-    MeasuredGame, with `deviation` and `queries`
-
-    Raises
-    ------
-    ValueError
-        if f is no pooled game: the message has the deviation
 
     Examples
     --------
@@ -95,7 +84,8 @@ def game_from_black_box(
     v = values.reshape(n, -1)
     if not 0 <= output < v.shape[1]:
         raise ValueError(f"output: expected an index in 0..{v.shape[1] - 1}, got {output!r}")
-    deviation = measure_deviation(f, s[None], v, None, batch_size, checks, tol, seed)
+    heads = np.zeros(v.shape[1], dtype=np.intp)
+    deviation = measure_deviation(f, s[None], v, heads, batch_size, checks, tol, seed)
     plain = PooledGame.from_scores(s, v[:, output], empty_value=empty_value, labels=labels)
     parts = {field.name: getattr(plain, field.name) for field in fields(plain)}
     return MeasuredGame(**parts, deviation=deviation, queries=queries)
@@ -105,18 +95,15 @@ def measure_deviation(
     f: BlackBox,
     s: Array,
     v: Array,
-    head_of: Ids | None,
-    batch_size: int = BATCH,
-    checks: int = CHECKS,
-    tol: float = DEVIATION,
-    seed: int = 0,
+    heads: Ids,
+    batch_size: int,
+    checks: int,
+    tol: float,
+    seed: int,
 ) -> float:
     """Largest |f - pooled| over random sub-bags; above `tol` times the largest |output| it is an error.
 
-    Parameters
-    ----------
-    s, v : (H, n) log-masses and (n, C) values, with the bias in them
-    head_of : (C,) the head of each class; None means head 0 for all
+    Log-masses s are (H, n), values v (n, C) with the bias in them, and heads (C,) the head of each class.
     """
     if checks < 1:
         raise ValueError(f"checks: expected at least one sub-bag, got {checks}")
@@ -125,12 +112,7 @@ def measure_deviation(
     sizes = np.unique(np.concatenate([[n], rng.integers(1, n + 1, size=checks - 1)]), return_counts=True)
     bags = [np.sort(rng.permutation(n)[:size]) for size, count in zip(*sizes, strict=True) for _ in range(count)]
     given = ask(f, bags, batch_size).reshape(len(bags), -1)
-    heads = np.zeros(v.shape[1], dtype=np.intp) if head_of is None else head_of
-    found = np.empty_like(given)
-    for row, bag in enumerate(bags):
-        mass = np.exp(s[:, bag] - s[:, bag].max(axis=1, keepdims=True))
-        share = mass / mass.sum(axis=1, keepdims=True)
-        found[row] = (share[heads] * v[bag].T).sum(axis=1)
+    found = np.array([(softmax(s[:, bag])[heads] * v[bag].T).sum(axis=1) for bag in bags])
     deviation = float(np.abs(found - given).max())
     scale = float(max(np.abs(given).max(), np.abs(v).max()))
     if deviation > tol * scale:
