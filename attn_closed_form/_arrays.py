@@ -1,4 +1,4 @@
-"""Small array functions that several rooms share: softmax, groups by first appearance, ranks, tensors as arrays."""
+"""Small array functions that several rooms share: softmax, groups by first appearance, ranks, tensors, JSON."""
 
 from __future__ import annotations
 
@@ -43,6 +43,21 @@ def members(numbers: Ids) -> list[list[int]]:
     """
     order = np.argsort(numbers, kind="stable")
     return [group.tolist() for group in np.split(order, np.cumsum(np.bincount(numbers))[:-1])]
+
+
+def plain(value: Any) -> Any:
+    """Arrays, tuples and named tuples, however nested, as the lists and dicts that `json.dumps` writes.
+
+    >>> plain({"spans": ((0, 1),), "scores": np.ones(2)})
+    {'spans': [[0, 1]], 'scores': [1.0, 1.0]}
+    """
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [plain(part) for part in value] if isinstance(value, tuple | list) else value
 
 
 def ranks(x: ArrayLike) -> Array:

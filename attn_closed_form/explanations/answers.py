@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import plain
 from .._types import Array, Ids, Span
 from ..game.owen import owen
 from ..game.pooled_game import PooledGame
@@ -31,13 +32,8 @@ from .evidence import Evidence
 class Reasons:
     """What is proved about all coalitions of the players.
 
-    Attributes
-    ----------
-    game : whose sign is the side of the prediction
-    sufficient, contrastive : None where the prediction is the threshold itself, up to rounding
-    sides : names of the sides below and above the threshold
-    things : what the players are, in the plural
-    threshold : what the prediction is compared with
+    The sign of the `game` is the side of the prediction, `sides` names the sides below and above the threshold, and
+    `things` what the players are. There are no reasons where the prediction is the threshold itself, up to rounding.
     """
 
     game: PooledGame
@@ -71,15 +67,8 @@ class Reasons:
 
 
 def reasons(evidence: Evidence, threshold: float = 0.0) -> Reasons:
-    """Bounds, a sufficient and a contrastive reason of the prediction.
+    """Bounds, a sufficient and a contrastive reason for the side of the threshold that the prediction is on.
 
-    Parameters
-    ----------
-    evidence : of an explanation
-    threshold : which side of it the prediction is on
-
-    Examples
-    --------
     >>> from attn_closed_form import load_demo_model
     >>> explanations = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")
     >>> print(explanations.reasons().sentences()[1])  # doctest: +ELLIPSIS
@@ -103,14 +92,12 @@ def _directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
         return evidence.game, None
     if len(logits) == 1:
         return evidence.game, (outputs[0], outputs[1]) if direction[0] > 0 else (outputs[1], outputs[0])
-    if evidence.settings.rest or (evidence.model_loss == "sigmoid" and np.count_nonzero(direction) == 1):
+    if evidence.settings.rest or (evidence.model.loss == "sigmoid" and np.count_nonzero(direction) == 1):
         name = outputs[int(np.argmax(direction))]  # above 0 it is more probable than not
         return evidence.game, (f"not {name}", name)
     if np.count_nonzero(direction) == 1:
-        own = int(np.argmax(direction))
-        rival = int(np.argmax(np.where(np.arange(len(logits)) == own, -np.inf, logits)))
-        direction = direction.copy()
-        direction[rival] = -1.0
+        rival = int(np.argmax(np.where(direction > 0, -np.inf, logits)))
+        direction = direction - np.eye(len(logits))[rival]
         settings = replace(evidence.settings, coefficients=tuple(direction.tolist()))
         game = replace(evidence.model.game(evidence.units, settings), labels=evidence.labels)
     else:
@@ -144,27 +131,13 @@ class GroupScores:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers for JSON."""
-        return {
-            "labels": list(self.labels),
-            "scores": self.scores.tolist(),
-            "numbers": self.numbers.tolist(),
-            "unit_scores": self.unit_scores.tolist(),
-            "base_value": self.base_value,
-            "error": self.error,
-            "spans": None if self.spans is None else [list(span) for span in self.spans],
-        }
+        fields: dict[str, Any] = plain(self.__dict__)
+        return fields
 
 
 def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores:
-    """Owen values of the units in groups.
+    """Owen values of the units in groups: the "sentences" of a text, or a grouping of the model such as "regions".
 
-    Parameters
-    ----------
-    evidence : of an explanation
-    grouping : "sentences" of a text, or a grouping of the model such as "regions"
-
-    Examples
-    --------
     >>> from attn_closed_form import load_demo_model
     >>> scores = load_demo_model().explain("A slow start. A wonderful film!", "shapley").sentences()
     >>> scores.labels, bool(scores.scores[1] > 0 > scores.scores[0])
@@ -182,36 +155,18 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     else:
         known = [*units.groups, *(["sentences"] if units.text is not None else [])]
         raise ValueError(f"grouping: expected one of {', '.join(known)}, got {grouping!r}")
-    fine = _finest(evidence)
-    members, error = fine.guaranteed(lambda game, tol: owen(game, _of_players(numbers, fine.player_of), tol), grouping)
-    # A unit that shares its player with others of the same group gets an equal part.
-    unit_scores = (members / np.bincount(fine.player_of))[fine.player_of]
-    return GroupScores(
-        labels=labels,
-        scores=np.bincount(numbers, weights=unit_scores, minlength=len(labels)).astype(np.float64),
-        numbers=numbers,
-        unit_scores=unit_scores,
-        base_value=fine.absent_value,
-        error=error,
-        spans=spans,
-    )
-
-
-def _finest(evidence: Evidence) -> Evidence:
-    """The same input with as many players as there can be."""
-    groups = evidence.units.groups
-    name = max(
-        (name for name in evidence.model.groupings if name in groups), key=lambda name: int(np.max(groups[name]))
-    )
-    if name == evidence.settings.players:
-        return evidence
-    return Evidence(evidence.model, evidence.units, replace(evidence.settings, players=name), evidence.logits)
-
-
-def _of_players(numbers: Ids, player_of: Ids) -> Ids:
-    """The group of each player; all units of a player must be in one group."""
-    first = np.unique(player_of, return_index=True)[1]
-    groups = numbers[first]
+    # As many players as there can be; all units of a player must be in one group.
+    names = [name for name in evidence.model.groupings if name in units.groups]
+    finest = max(names, key=lambda name: int(np.max(units.groups[name])))
+    if finest != evidence.settings.players:
+        settings = replace(evidence.settings, players=finest)
+        evidence = Evidence(evidence.model, units, settings, evidence.logits)
+    player_of = evidence.player_of
+    groups = numbers[np.unique(player_of, return_index=True)[1]]
     if not np.array_equal(groups[player_of], numbers):
         raise ValueError("grouping: a player has units in several groups; expected players inside of groups")
-    return groups
+    members, error = evidence.guaranteed(lambda game, tol: owen(game, groups, tol), grouping)
+    # A unit that shares its player with others of the same group gets an equal part.
+    unit_scores = (members / np.bincount(player_of))[player_of]
+    scores = np.bincount(numbers, weights=unit_scores, minlength=len(labels)).astype(np.float64)
+    return GroupScores(labels, scores, numbers, unit_scores, evidence.absent_value, error, spans)

@@ -49,15 +49,7 @@ class ModelGame(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What the explanations of one input share.
-
-    Attributes
-    ----------
-    model : the explainable model
-    units : the input as the model reads it
-    settings : with every choice made
-    logits : (C,) the model's outputs
-    """
+    """What the explanations of one input share: the units that the model reads, settings, and the logits (C,)."""
 
     model: Model
     units: Units
@@ -99,11 +91,6 @@ class Evidence:
         flags = np.ones(self.game.d, dtype=bool)
         np.logical_and.at(flags, self.player_of, np.asarray(self.units.unknown))
         return tuple(flags.tolist())
-
-    @property
-    def model_loss(self) -> str:
-        """How logits become probabilities: "softmax", or "sigmoid" for several labels at once."""
-        return self.model.loss
 
     @cached_property
     def prediction(self) -> float:
@@ -149,16 +136,12 @@ class Evidence:
         """What the model itself predicts with every player absent."""
         return float(self.model_game.value(np.zeros((1, self.game.d), dtype=bool))[0])
 
-    @property
-    def samples(self) -> int:
-        """Coalitions that a method which samples may ask for."""
-        return self.model.samples
-
     def sampled_lime(self, runs: int) -> list[LimeSample]:
         """Runs of sampled LIME on the model itself, each with a seed of its own; earlier runs are kept."""
         earlier = self._cache.setdefault("sampled-lime", [])
         for run in range(len(earlier), runs):
-            earlier.append(lime_sample(self.model_game, self.samples, seed=self.settings.seed + run, errors=run == 0))
+            seed = self.settings.seed + run
+            earlier.append(lime_sample(self.model_game, self.model.samples, seed=seed, errors=run == 0))
         return list(earlier[:runs])
 
     def guaranteed(self, function: Callable[[PooledGame, float], Result], name: str = "") -> tuple[Result, float]:

@@ -87,10 +87,9 @@ def explain_units(
         if scored is None and strict:
             raise ValueError(f"methods: {method.name!r} needs the inside of the model, which {model!r} does not show")
         if scored is not None:
-            scores = np.asarray(scored.scores, dtype=np.float64)
-            calls = scored.model_calls
-            if calls is None and evidence.fit is not None:
-                calls = evidence.fit.model_calls
+            scores, calls = np.asarray(scored.scores, dtype=np.float64), None
+            if evidence.fit is not None:  # only then is a call of the model a cost of its own
+                calls = evidence.fit.model_calls if scored.model_calls is None else scored.model_calls
             explanations[method.name] = Explanation(
                 method.name, scores, scored.base_value, scored.error, evidence, scored.standard_error, calls
             )
@@ -127,11 +126,8 @@ def explain_outputs(
         raise TypeError("output: expected `outputs`, a list of names")
     chosen, wanted = as_methods(methods), Settings.from_options(settings)
     units = model.read(raw)
-    names = list(outputs) if outputs is not None else _all_outputs(model, units)
+    if outputs is None:
+        outputs = model.outputs[-1:] if len(model.logits(units)) == 1 else model.outputs
     strict = methods is not None and methods != "all"
-    several = (explain_units(model, units, chosen, replace(wanted, output=name), strict) for name in names)
+    several = (explain_units(model, units, chosen, replace(wanted, output=name), strict) for name in outputs)
     return {explanations.output: explanations for explanations in several}
-
-
-def _all_outputs(model: Model, units: Any) -> list[str]:
-    return list(model.outputs[-1:]) if len(model.logits(units)) == 1 else list(model.outputs)

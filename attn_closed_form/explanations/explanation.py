@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._arrays import plain
 from .._types import Array, Span
 from ..game.interactions import interactions
 from ..game.pooled_game import PooledGame
@@ -202,21 +203,22 @@ class Explanation(OfEvidence):
 def shared_dict(evidence: Evidence) -> dict[str, Any]:
     """What the explanations of one input share, as plain lists and numbers."""
     units, settings = evidence.units, evidence.settings
-    return {
+    shared: dict[str, Any] = {
         "text": units.text,
-        "labels": list(evidence.labels),
-        "spans": None if units.spans is None else [[list(span) for span in spans] for spans in evidence.spans],
-        "unknown": list(evidence.unknown),
-        "unseen": [list(span) for span in units.unseen],
+        "labels": evidence.labels,
+        "spans": None if units.spans is None else evidence.spans,
+        "unknown": evidence.unknown,
+        "unseen": units.unseen,
         "output": settings.output,
         "prediction": evidence.prediction,
         "absent_value": evidence.absent_value,
-        "logits": evidence.logits.tolist(),
+        "logits": evidence.logits,
         "probabilities": evidence.probabilities,
         "players": settings.players,
         "absent": settings.absent,
         **({} if evidence.fit is None else {"surrogate": evidence.fit.to_dict()}),
     }
+    return {name: plain(value) for name, value in shared.items()}
 
 
 class Explanations(OfEvidence, dict[str, Explanation]):

@@ -137,13 +137,13 @@ def lime(evidence: Evidence) -> Scored:
 def sampled_lime(evidence: Evidence) -> Scored:
     """One run of LIME on the model itself."""
     fit = evidence.sampled_lime(1)[0]
-    return Scored(fit.coef, float(fit.intercept), None, fit.standard_error, _calls(evidence, evidence.samples))
+    return Scored(fit.coef, float(fit.intercept), None, fit.standard_error, evidence.model.samples)
 
 
 def sampled_shapley(evidence: Evidence) -> Scored:
     """Shapley values of the model itself from sampled orders."""
-    sample = shapley_sample(evidence.model_game, evidence.samples, seed=evidence.settings.seed)
-    return Scored(sample.values, evidence.empty_value, None, sample.standard_error, _calls(evidence, sample.calls))
+    sample = shapley_sample(evidence.model_game, evidence.model.samples, seed=evidence.settings.seed)
+    return Scored(sample.values, evidence.empty_value, None, sample.standard_error, sample.calls)
 
 
 def leave_one_out_scores(evidence: Evidence) -> Scored:
@@ -153,10 +153,6 @@ def leave_one_out_scores(evidence: Evidence) -> Scored:
     d = evidence.game.d
     values = evidence.model_game.value(~np.eye(d, dtype=bool))
     return Scored(evidence.prediction - values, evidence.empty_value, None, np.zeros(d), d + 1)
-
-
-def _calls(evidence: Evidence, calls: int) -> int | None:
-    return None if evidence.fit is None else calls
 
 
 def slalom_value(evidence: Evidence) -> Scored:
@@ -266,15 +262,14 @@ def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:
     >>> [method.label for method in as_methods(["shapley", "alpha-mean", "loo"])]
     ['Shapley', 'α-avg', 'Leave-one-out']
     """
-    if methods is None:
-        methods = DEFAULT_METHODS
-    names = (list(METHODS) if methods == "all" else [methods]) if isinstance(methods, str) else list(methods)
+    chosen = DEFAULT_METHODS if methods is None else METHODS if methods == "all" else methods
+    names = [chosen] if isinstance(chosen, str) else list(chosen)
     if not names:
         raise ValueError("methods: expected at least one name, got none")
-    chosen = {}
+    table = {}
     for name in names:
         method = find_method(name) if isinstance(name, str) else None
         if method is None:
             raise ValueError(f"methods: expected names among {', '.join(METHODS)}; got {name!r}")
-        chosen[method.name] = method
-    return tuple(chosen.values())
+        table[method.name] = method
+    return tuple(table.values())

@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,8 +56,6 @@ def _package(name: str, extra: str) -> Any:
 def columns(explanations: Explanations) -> dict[str, Any]:
     """The table of a bag, by column: name, place and number of tiles of each player, its attention, its scores.
 
-    Examples
-    --------
     >>> from attn_closed_form import load_demo_model
     >>> list(columns(load_demo_model().explain("A fine film", ["shapley", "banzhaf"])))
     ['player', 'attention', 'shapley', 'banzhaf']
@@ -115,7 +114,6 @@ def write_geojson(
     explanations: Explanations,
     path: str | os.PathLike[str],
     method: str | None = None,
-    patch_size: float | None = None,
     microns_per_pixel: float | None = None,
 ) -> None:
     """Write the tiles of a bag as GeoJSON that QuPath takes by drag and drop.
@@ -125,13 +123,21 @@ def write_geojson(
 
     Parameters
     ----------
-    explanations : what `explain` returned for a bag with coordinates
-    path : file to write
     method : whose scores classify and color; default Shapley values
-    patch_size : side of a tile, if the file of the bag does not say it
     microns_per_pixel : of level 0; only for coordinates in micrometers (STAMP), which become pixels by it
     """
-    where = _in_pixels(explanations, place(explanations, patch_size), microns_per_pixel)
+    where, in_microns = place(explanations), "tile_size_um" in explanations.evidence.units.attrs
+    if in_microns and microns_per_pixel is None:
+        raise ValueError(
+            "microns_per_pixel: the coordinates of this bag are micrometers, and QuPath wants level-0 pixels; give the "
+            "micrometers per pixel of the slide"
+        )
+    if microns_per_pixel is not None:
+        if not in_microns:
+            raise ValueError("microns_per_pixel: expected coordinates in micrometers (STAMP); this bag has pixels")
+        if not (np.isfinite(microns_per_pixel) and microns_per_pixel > 0):
+            raise ValueError(f"microns_per_pixel: expected a number above 0, got {microns_per_pixel}")
+        where = Place(where.coords / microns_per_pixel, where.patch_size / microns_per_pixel)
     scores = tile_scores(leader(explanations, method))
     output = visible(explanations.output)
     sides = {
@@ -144,13 +150,11 @@ def write_geojson(
         measured["attention"] = weight.tolist()
     keys = [json.dumps(name) for name in measured]
     shades = colors(scores, scale_end(scores)).tolist()
-    corners = np.concatenate([where.coords, where.coords + where.patch_size], axis=1)
-    boxes = _whole(corners).tolist()
+    boxes = _whole(np.concatenate([where.coords, where.coords + where.patch_size], axis=1)).tolist()
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as stream:
         stream.write('{"type": "FeatureCollection", "features": [')
-        for i, ((left, top, right, bottom), score, shade, numbers) in enumerate(
-            zip(boxes, scores.tolist(), shades, zip(*measured.values(), strict=True), strict=True)
-        ):
+        tiles = zip(boxes, scores.tolist(), shades, zip(*measured.values(), strict=True), strict=True)
+        for i, ((left, top, right, bottom), score, shade, numbers) in enumerate(tiles):
             ring = f"[[{left}, {top}], [{right}, {top}], [{right}, {bottom}], [{left}, {bottom}], [{left}, {top}]]"
             values = ", ".join(f"{key}: {number!r}" for key, number in zip(keys, numbers, strict=True))
             stream.write(
@@ -159,23 +163,6 @@ def write_geojson(
                 f'"measurements": {{{values}}}}}}}'
             )
         stream.write("\n]}\n")
-
-
-def _in_pixels(explanations: Explanations, where: Place, microns_per_pixel: float | None) -> Place:
-    """Places in level-0 pixels, which is what QuPath counts in."""
-    in_microns = "tile_size_um" in explanations.evidence.units.attrs
-    if in_microns and microns_per_pixel is None:
-        raise ValueError(
-            "microns_per_pixel: the coordinates of this bag are micrometers, and QuPath wants level-0 pixels; give the "
-            "micrometers per pixel of the slide"
-        )
-    if microns_per_pixel is None:
-        return where
-    if not in_microns:
-        raise ValueError("microns_per_pixel: expected coordinates in micrometers (STAMP); this bag has pixels already")
-    if not (np.isfinite(microns_per_pixel) and microns_per_pixel > 0):
-        raise ValueError(f"microns_per_pixel: expected a number above 0, got {microns_per_pixel}")
-    return Place(where.coords / microns_per_pixel, where.patch_size / microns_per_pixel)
 
 
 def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: str | None = None) -> None:
@@ -231,16 +218,14 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def row(explanations: Explanations, method: str | None = None) -> dict[str, Any]:
+def row(explanations: Explanations) -> dict[str, Any]:
     """What a table of many bags says of one: its prediction, and how attention differs from the scores."""
-    evidence = explanations.evidence
-    e, gap = leader(explanations, method), disagreement(explanations, method)
-    chance = None if evidence.probabilities is None else evidence.probabilities.get(explanations.output)
+    evidence, e, gap = explanations.evidence, leader(explanations), disagreement(explanations)
     return {
         "instances": len(evidence.units.labels),
         "output": explanations.output,
         "prediction": float(explanations.prediction),
-        "probability": chance,
+        "probability": (evidence.probabilities or {}).get(explanations.output),
         "empty_bag": evidence.absent_value,
         "method": e.method,
         "error_bound": e.error,
@@ -249,9 +234,9 @@ def row(explanations: Explanations, method: str | None = None) -> dict[str, Any]
     }
 
 
-def listed(explanations: Explanations, players: Iterable[int], method: str | None = None) -> list[str]:
+def listed(explanations: Explanations, players: Iterable[int]) -> list[str]:
     """Lines for a terminal: name, place, score and attention of some players."""
-    e, weight, (_, corners) = leader(explanations, method), player_attention(explanations), player_places(explanations)
+    e, weight, (_, corners) = leader(explanations), player_attention(explanations), player_places(explanations)
     lines = []
     for j in players:
         at = "" if corners is None else f"  x {corners[j, 0]:>8.0f}  y {corners[j, 1]:>8.0f}"
@@ -267,15 +252,12 @@ def to_shap(explanation: Explanation) -> Any:
     the text as it was given. A word's score is shared equally among its occurrences, so that sums stay what they are.
     """
     shap = _package("shap", "interop")
-    places = explanation.occurrences
-    counts = np.bincount([place.player for place in places], minlength=len(explanation.labels))
-    players = np.array([place.player for place in places])
-    ends = [place.start for place in places[1:]] + [len(explanation.text)]
-    first = explanation.text[: places[0].start]
-    pieces = [explanation.text[place.start : end] for place, end in zip(places, ends, strict=True)]
-    pieces[0] = first + pieces[0]
+    starts, _, owners = zip(*explanation.occurrences, strict=True)
+    players = np.array(owners)
+    cuts = (0, *starts[1:], len(explanation.text))
+    pieces = [explanation.text[start:end] for start, end in pairwise(cuts)]
     return shap.Explanation(
-        values=explanation.scores[players] / counts[players],
+        values=explanation.scores[players] / np.bincount(players)[players],
         base_values=explanation.base_value,
         data=np.array(["".join(map(visible, piece)) for piece in pieces], dtype=object),
         feature_names=[visible(explanation.labels[j]) for j in players],
@@ -289,34 +271,21 @@ def to_lime(explanation: Explanation) -> Any:
     lime's own regression explanations.
     """
     lime = _package("lime.explanation", "interop")
-    made = lime.Explanation(_lime_mapper(explanation), mode="regression", random_state=0)
-    scores, base = explanation.scores, explanation.base_value
-    order = np.argsort(-np.abs(scores), kind="stable")
-    made.local_exp = {
-        1: [(int(j), float(scores[j])) for j in order],
-        0: [(int(j), -float(scores[j])) for j in order],
-    }
-    made.intercept = {1: base, 0: -base}
-    made.local_pred = np.array([base + float(scores.sum())])
-    made.predicted_value = explanation.prediction
-    ends = (base + scores[scores < 0].sum(), base + scores[scores > 0].sum(), explanation.prediction)
-    made.min_value, made.max_value = float(min(ends)), float(max(ends))
-    return made
+    raw = "".join(visible(character) for character in explanation.text)  # one for one, so that spans stay valid
 
-
-def _lime_mapper(explanation: Explanation) -> Any:
-    """Link for lime between feature ids and the text, with the spans that we know instead of lime's own splitting."""
-    lime = _package("lime.explanation", "interop")
-    text = "".join(visible(character) for character in explanation.text)  # one for one, so that spans stay valid
+    def markless(text: str) -> str:
+        """As lime does: its page sets the text as HTML, so what could be markup is shown as |."""
+        return text.translate(str.maketrans("<>&", "|||"))
 
     class SpanMapper(lime.DomainMapper):  # type: ignore[name-defined]
-        def map_exp_ids(self, exp: Any, positions: bool = False, **_: Any) -> list[tuple[str, float]]:
-            return [(self._name(j, positions), weight) for j, weight in exp]
+        """Link between feature ids and the text, with the spans that we know instead of lime's own splitting."""
 
-        def _name(self, j: int, positions: bool) -> str:
-            word = visible(explanation.labels[j])
-            starts = "-".join(str(start) for start, _ in explanation.spans[j])
-            return f"{word}_{starts}" if positions else word
+        def map_exp_ids(self, exp: Any, positions: bool = False, **_: Any) -> list[tuple[str, float]]:
+            names = [visible(label) for label in explanation.labels]
+            if positions:
+                starts = ("-".join(str(start) for start, _ in spans) for spans in explanation.spans)
+                names = [f"{name}_{places}" for name, places in zip(names, starts, strict=True)]
+            return [(names[j], weight) for j, weight in exp]
 
         def visualize_instance_html(
             self, exp: Any, label: int, div_name: str, exp_object_name: str, text: bool = True, opacity: bool = True
@@ -324,26 +293,24 @@ def _lime_mapper(explanation: Explanation) -> Any:
             if not text:
                 return ""
             weight = dict(exp)
-            places = [
-                (_markless(raw[place.start : place.end]), _utf16(raw[: place.start]), weight[place.player])
-                for place in explanation.occurrences
-                if place.player in weight
+            places = [  # JavaScript counts an emoji as two
+                (markless(raw[start:end]), len(raw[:start].encode("utf-16-le")) // 2, weight[player])
+                for start, end, player in explanation.occurrences
+                if player in weight
             ]
-            arguments = (json.dumps(places), str(label), json.dumps(_markless(raw)), div_name, json.dumps(opacity))
+            arguments = (json.dumps(places), str(label), json.dumps(markless(raw)), div_name, json.dumps(opacity))
             return f"\n{exp_object_name}.show_raw_text({', '.join(arguments)});\n"
 
-    raw = text
-    return SpanMapper()
-
-
-def _markless(text: str) -> str:
-    """As lime does: its page sets the text as HTML, so what could be markup is shown as |."""
-    return text.translate(str.maketrans("<>&", "|||"))
-
-
-def _utf16(text: str) -> int:
-    """Length as JavaScript counts it: two for an emoji."""
-    return len(text.encode("utf-16-le")) // 2
+    made = lime.Explanation(SpanMapper(), mode="regression", random_state=0)
+    scores, base = explanation.scores, explanation.base_value
+    order = np.argsort(-np.abs(scores), kind="stable").tolist()
+    made.local_exp = {label: [(j, sign * float(scores[j])) for j in order] for label, sign in ((1, 1.0), (0, -1.0))}
+    made.intercept = {1: base, 0: -base}
+    made.local_pred = np.array([base + float(scores.sum())])
+    made.predicted_value = explanation.prediction
+    ends = (base + scores[scores < 0].sum(), base + scores[scores > 0].sum(), explanation.prediction)
+    made.min_value, made.max_value = float(min(ends)), float(max(ends))
+    return made
 
 
 # Indices of order two that shapiq knows, by the method that their single players belong to.
@@ -353,19 +320,13 @@ SHAPIQ_INDICES = {"shapley": ("SV", "SII", "STII", "FSII"), "banzhaf": ("BV", "B
 def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None) -> Any:
     """A `shapiq.InteractionValues` of the players.
 
-    Parameters
-    ----------
-    explanation : Shapley ("SV" in shapiq) or Banzhaf ("BV") values
-    order : 2 adds the exact interactions of all pairs
-    index : of order two: "SII" (the default), "STII" or "FSII" of a Shapley explanation, "BII" (the default) or "FBII"
-        of a Banzhaf one; single players get what the index gives them (`game/interactions.py`)
+    The explanation has Shapley ("SV" in shapiq) or Banzhaf ("BV") values; the order 2 adds the exact interactions of
+    all pairs by an index: "SII" (the default), "STII" or "FSII" of a Shapley explanation, "BII" (the default) or "FBII"
+    of a Banzhaf one. Single players get what the index gives them (`game/interactions.py`).
     """
     known = SHAPIQ_INDICES.get(explanation.method)
     if known is None:
-        raise ValueError(
-            f"explanation: expected method 'shapley' or 'banzhaf', which shapiq has an index for, "
-            f"got {explanation.method!r}"
-        )
+        raise ValueError(f"explanation: expected 'shapley' or 'banzhaf', as shapiq has, got {explanation.method!r}")
     if order not in (1, 2):
         raise ValueError(f"order: expected 1 or 2, got {order}")
     name = known[order - 1] if index is None else index
@@ -373,18 +334,13 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
         expected = known[0] if order == 1 else ", ".join(known[1:])
         raise ValueError(f"index: expected {expected} for order {order} of {explanation.method!r}, got {index!r}")
     shapiq = _package("shapiq", "interop")
-    d = len(explanation.labels)
-    base, singles = explanation.base_value, explanation.scores
-    pairs: dict[tuple[int, ...], float] = {}
+    d, base, table = len(explanation.labels), explanation.base_value, np.diag(explanation.scores)
     if order == 2:
         table = interactions(explanation.game, name)
-        base, singles = constant_of(explanation.game, name, table), np.diagonal(table)
-        pairs = {(i, j): float(table[i, j]) for i in range(d) for j in range(i + 1, d)}
-    values: dict[tuple[int, ...], float] = {
-        (): base,
-        **{(j,): float(score) for j, score in enumerate(singles)},
-        **pairs,
-    }
+        base = constant_of(explanation.game, name, table)
+    values: dict[tuple[int, ...], float] = {(): base, **{(j,): float(table[j, j]) for j in range(d)}}
+    if order == 2:
+        values |= {(i, j): float(table[i, j]) for i in range(d) for j in range(i + 1, d)}
     return shapiq.InteractionValues(
         values=np.array(list(values.values())),
         index=name,

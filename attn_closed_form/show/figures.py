@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._arrays import plain
 from .._types import Array, Ids
 from ..explanations.evidence import Evidence
 from ..explanations.explanation import Explanation, Explanations
@@ -43,13 +44,6 @@ def levels(strength: Array) -> NDArray[np.int_]:
     array([ 0,  1, -3, -4])
     """
     return np.sign(strength).astype(int) * np.searchsorted(LEVELS, np.abs(strength), side="right")
-
-
-def plain(value: Any) -> Any:
-    """A figure as lists, dicts and numbers, ready for `json.dumps`."""
-    if hasattr(value, "_asdict"):
-        return {name: plain(part) for name, part in value._asdict().items()}
-    return [plain(part) for part in value] if isinstance(value, tuple) else value
 
 
 class Tick(NamedTuple):
@@ -129,34 +123,19 @@ def sampling(e: Explanation) -> str:
     return f"{e.title}: {e.model_calls:,} model calls, {error}"
 
 
-class Verdict(NamedTuple):
-    """What the model predicts: the most probable class, its probability, and what is explained."""
-
-    name: str
-    probability: float | None
-    output: str
-    logit: float
-
-    def sentence(self) -> str:
-        """The verdict in one line."""
-        if self.probability is None:
-            return f"{self.name} {self.logit:+.4f}"
-        explained = "logit" if self.output == self.name else f"logit of {self.output}"
-        return f"{self.name}, {100 * self.probability:.0f} % ({explained} {self.logit:+.4f})"
-
-
-def verdict(explanations: Explanations) -> Verdict:
-    """The most probable class and what is explained.
+def verdict(explanations: Explanations) -> str:
+    """What the model predicts: the most probable class, its probability, and the logit of what is explained.
 
     >>> from attn_closed_form import load_demo_model
-    >>> verdict(load_demo_model().explain("A fine film", "loo")).sentence()
+    >>> verdict(load_demo_model().explain("A fine film", "loo"))
     'positive, 65 % (logit +0.6245)'
     """
-    chances, output = explanations.probabilities, visible(explanations.output)
+    chances, output = explanations.probabilities, explanations.output
     if chances is None:
-        return Verdict(output, None, output, explanations.prediction)
+        return f"{visible(output)} {explanations.prediction:+.4f}"
     best = max(chances, key=lambda name: chances[name])
-    return Verdict(visible(best), chances[best], output, explanations.prediction)
+    explained = "logit" if output == best else f"logit of {visible(output)}"
+    return f"{visible(best)}, {100 * chances[best]:.0f} % ({explained} {explanations.prediction:+.4f})"
 
 
 class Bar(NamedTuple):
@@ -560,7 +539,7 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
     """
     lead = leader(explanations) if explanations else None
     return {
-        "headline": verdict(explanations).sentence(),
+        "headline": verdict(explanations),
         "classes": plain(class_bars(explanations)),
         "names": list(names(explanations.evidence)),
         "leader": None if lead is None else lead.method,

@@ -12,11 +12,11 @@ are also underlined, so that a gray print still shows the sign.
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +48,7 @@ from .figures import (
     verdict,
     waterfall,
 )
-from .maps import ZERO, HeatMap, bag_name, disagreement, heat_maps, player_attention, player_places, strongest
+from .maps import ZERO, bag_name, disagreement, heat_maps, player_attention, player_places, png, strongest
 from .sanitize import elide, escape, script_json
 
 # Opacity over the page of the levels 0 to 4.
@@ -80,6 +80,7 @@ def css(color: tuple[int, int, int], opacity: float | None = None) -> str:
     return f"rgb({red},{green},{blue})" if opacity is None else f"rgba({red},{green},{blue},{opacity:g})"
 
 
+@cache
 def _static(name: str) -> str:
     return (files(__package__) / "static" / name).read_text(encoding="utf-8").strip()
 
@@ -104,12 +105,6 @@ def words_css() -> str:
 @cache
 def _page_css() -> str:
     return f"{words_css()}\n{_static('report.css')}"
-
-
-@cache
-def _script() -> str:
-    lines = _static("report.js").splitlines()
-    return "\n".join(line.strip() for line in lines if not line.startswith("//"))
 
 
 def write_page(path: str | os.PathLike[str], page: str) -> None:
@@ -147,19 +142,8 @@ def notebook(explanations: Explanations) -> str:
 
 
 def report(explanations: Explanations, method: str | None = None) -> str:
-    """One HTML page about one input: a view of what `explain` returned.
+    """One HTML page about one input; `method` is, of a bag, whose scores the map and the tables show.
 
-    Parameters
-    ----------
-    explanations : what `explain` returned
-    method : of a bag, whose scores the map and the tables show; default Shapley values
-
-    Returns
-    -------
-    The page; write it to a file as UTF-8
-
-    Examples
-    --------
     >>> from attn_closed_form import load_demo_model
     >>> page = report(load_demo_model().explain("A fine film"))
     >>> page.startswith("<!doctype html>"), len(page.encode()) < 50_000
@@ -172,8 +156,17 @@ def report(explanations: Explanations, method: str | None = None) -> str:
     if len(explanations) > 1:
         parts += [_methods(explanations), _numbers(explanations), _figures(explanations)]
     parts.append(_details("What was explained, and how", _facts(explanations) + _list(REFERENCES)))
-    data = f'<script type="application/json" id="data">{script_json(_data(explanations))}</script>'
-    live = f'<div id="tip" aria-live="polite"></div>{data}<script>{_script()}</script>'
+    rows = list(explanations.values())
+    scores = {  # to four digits, for the panel that follows the pointer
+        "labels": [e.title for e in rows],
+        "signed": [int(e.info.kind == "signed") for e in rows],
+        "players": [elide(name, LONGEST_WORD) for name in names(explanations.evidence)],
+        "player": [place.player for place in rows[0].occurrences],
+        "scores": [[float(f"{score:.4g}") for score in e.scores] for e in rows],
+    }
+    data = f'<script type="application/json" id="data">{script_json(scores)}</script>'
+    script = "\n".join(line.strip() for line in _static("report.js").splitlines() if not line.startswith("//"))
+    live = f'<div id="tip" aria-live="polite"></div>{data}<script>{script}</script>'
     return _page("Explanation report", _page_css(), "".join(parts) + live)
 
 
@@ -219,9 +212,15 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> st
 
 
 def _answer(explanations: Explanations) -> str:
-    e, said = leader(explanations), verdict(explanations)
-    name, _, logit = said.sentence().partition(" (")
-    parts = [f"<h1>{escape(name)} <small>{escape(logit.rstrip(')'))}</small></h1>", _classes(explanations)]
+    e = leader(explanations)
+    name, _, logit = verdict(explanations).partition(" (")
+    parts = [f"<h1>{escape(name)} <small>{escape(logit.rstrip(')'))}</small></h1>"]
+    bars = []
+    for bar in class_bars(explanations):
+        tag, share = "b" if bar.classes == 1 else "span", f"{100 * bar.probability:.1f}"
+        meter = f'<div><span style="width:{share}%"></span></div><span class="v">{share} %</span>'
+        bars.append(f"<{tag}>{escape(bar.name, 30)}</{tag}>{meter}")
+    parts += [f'<div class="classes">{"".join(bars)}</div>'] if bars else []
     note = f"Colored by {escape(e.title)}: orange raises {escape(e.output)}, blue (underlined) lowers it"
     if e.info.kind != "signed":
         note = f"Colored by {escape(e.title)}, which has no sign"
@@ -271,18 +270,6 @@ def _words_table(rows: Iterable[tuple[str, str, Explanation]], hover: bool) -> s
         for label, tip, e in rows
     )
     return f'<table class="words"><tbody>{body}</tbody></table>'
-
-
-def _classes(explanations: Explanations) -> str:
-    """A bar per class, the most probable first."""
-    rows = []
-    for bar in class_bars(explanations):
-        tag, share = "b" if bar.classes == 1 else "span", f"{100 * bar.probability:.1f}"
-        rows.append(
-            f'<{tag}>{escape(bar.name, 30)}</{tag}><div><span style="width:{share}%"></span></div>'
-            f'<span class="v">{share} %</span>'
-        )
-    return f'<div class="classes">{"".join(rows)}</div>' if rows else ""
 
 
 def _other_classes(explanations: Explanations) -> str:
@@ -382,18 +369,6 @@ def _summaries(explanations: Explanations) -> str:
     return _list(f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values())
 
 
-def _data(explanations: Explanations) -> dict[str, Any]:
-    """Scores to four digits, for the panel that follows the pointer."""
-    rows = list(explanations.values())
-    return {
-        "labels": [e.title for e in rows],
-        "signed": [int(e.info.kind == "signed") for e in rows],
-        "players": [elide(name, LONGEST_WORD) for name in names(explanations.evidence)],
-        "player": [place.player for place in rows[0].occurrences],
-        "scores": [[float(f"{score:.4g}") for score in e.scores] for e in rows],
-    }
-
-
 class _Box:
     """Where a figure is drawn: unit coordinates become dots inside margins, y downwards."""
 
@@ -407,13 +382,9 @@ class _Box:
     def y(self, unit: float) -> float:
         return self.bottom - unit * (self.bottom - self.top)
 
-    def svg(self, body: Iterable[str], label: str) -> str:
-        return _svg(self.width, self.height, body, label)
-
-
-def _svg(width: float, height: float, body: Iterable[str], label: str, extra: str = "") -> str:
-    size = f'viewBox="0 0 {width:g} {height:g}"'
-    return f'<svg {size} role="img" aria-label="{escape(label)}"{extra}>{"".join(body)}</svg>'
+    def svg(self, body: Iterable[str], label: str, extra: str = "") -> str:
+        size = f'viewBox="0 0 {self.width:g} {self.height:g}"'
+        return f'<svg {size} role="img" aria-label="{escape(label)}"{extra}>{"".join(body)}</svg>'
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", extra: str = "") -> str:
@@ -496,7 +467,8 @@ def _attention_strips(strips: Iterable[Strip]) -> str:
                 paths.append(f'<path fill="currentColor" fill-opacity="{level / 8:.3g}" d="{cells}"/>')
         named = ", ".join(f"{escape(word, 24)} {weight:.3f}" for word, weight in strip.strongest)
         share = f"; background {strip.background:.3f}" if strip.background > 5e-4 else ""
-        drawn = _svg(len(shades), 1, paths, f"Attention of head {i}", ' preserveAspectRatio="none"')
+        box = _Box(len(shades), 1, 0, 0, 0, 0)
+        drawn = box.svg(paths, f"Attention of head {i}", ' preserveAspectRatio="none"')
         out.append(f'<div class="head"><span><b>head {i}</b>: {named}{share}</span>{drawn}</div>')
     return "".join(out)
 
@@ -511,7 +483,15 @@ def _bag_fragment(explanations: Explanations) -> str:
 
 def _bag_body(explanations: Explanations, method: str | None) -> str:
     e, evidence = leader(explanations, method), explanations.evidence
-    parts = [f"<h1>{escape(bag_name(explanations), 80)}</h1>", f'<p class="verdict">{escape(_bag_verdict(e))}</p>']
+    told = f"{e.output} gets {e.prediction:+.4f}, and {evidence.absent_value:+.4f} for the empty bag."
+    if e.method == "shapley":
+        up, down = e.scores[e.scores > 0], e.scores[e.scores < 0]
+        told = (
+            f"{e.output} gets {e.prediction:+.4f}: {evidence.absent_value:+.4f} for the empty bag, {up.sum():+.4f} "
+            f"from the {up.size:,} {evidence.settings.players} that support it and {down.sum():+.4f} from the "
+            f"{down.size:,} that oppose it."
+        )
+    parts = [f"<h1>{escape(bag_name(explanations), 80)}</h1>", f'<p class="verdict">{escape(told)}</p>']
     facts = {f"explained: {e.output}": f"{e.prediction:+.4f}"}
     facts |= {f"probability of {bar.name}": f"{bar.probability:.1%}" for bar in class_bars(explanations)}
     facts |= {
@@ -534,18 +514,6 @@ def _bag_body(explanations: Explanations, method: str | None) -> str:
     return "".join(parts)
 
 
-def _bag_verdict(e: Explanation) -> str:
-    """How the prediction comes about, in one sentence."""
-    what, base = f"{e.output} gets {e.prediction:+.4f}", e.evidence.absent_value
-    if e.method != "shapley":
-        return f"{what}, and {base:+.4f} for the empty bag."
-    up, down = e.scores[e.scores > 0], e.scores[e.scores < 0]
-    return (
-        f"{what}: {base:+.4f} for the empty bag, {up.sum():+.4f} from the {up.size:,} {e.evidence.settings.players} "
-        f"that support it and {down.sum():+.4f} from the {down.size:,} that oppose it."
-    )
-
-
 def _cards(facts: dict[str, str]) -> str:
     cards = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
     return f'<dl class="facts">{cards}</dl>'
@@ -556,19 +524,18 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
     if e.info.kind == "signed":
         note += f"Orange supports {e.output}, blue opposes it, gray does neither; "
     note += "attention has neither sign nor class. The colors end at the 99.5th percentile."
-    maps = "".join(_map(figure) for figure in heat_maps([explanations], e.method))
-    return _section("Map", note, f'<div class="maps">{maps}</div>', "h2")
-
-
-def _map(figure: HeatMap) -> str:
-    data = figure.to_dict()
-    shades = ",".join(css(color) for color in ((AGAINST, ZERO, FOR) if figure.signed else (ZERO, UNSIGNED)))
-    low, middle = (_number(f"{data['low']:.2g}"), "0") if figure.signed else ("0", "")
-    return (
-        f'<figure><figcaption>{escape(figure.title)}</figcaption><img alt="{escape(figure.title)}, one cell per tile" '
-        f'src="{data["image"]}"><div class="scale"><b style="background:linear-gradient(90deg,{shades})"></b>'
-        f"<span>{low}</span><span>{middle}</span><span>{figure.end:.2g}</span></div></figure>"
-    )
+    maps = []
+    for figure in heat_maps([explanations], e.method):
+        shades = ",".join(css(color) for color in ((AGAINST, ZERO, FOR) if figure.signed else (ZERO, UNSIGNED)))
+        low, middle = (_number(f"{-figure.end:.2g}"), "0") if figure.signed else ("0", "")
+        image = base64.b64encode(png(figure.pixels())).decode()
+        maps.append(
+            f'<figure><figcaption>{escape(figure.title)}</figcaption><img alt="{escape(figure.title)}, one cell per '
+            f'tile" src="data:image/png;base64,{image}"><div class="scale">'
+            f'<b style="background:linear-gradient(90deg,{shades})"></b>'
+            f"<span>{low}</span><span>{middle}</span><span>{figure.end:.2g}</span></div></figure>"
+        )
+    return _section("Map", note, f'<div class="maps">{"".join(maps)}</div>', "h2")
 
 
 def _strongest(explanations: Explanations, e: Explanation) -> str:

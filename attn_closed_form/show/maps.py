@@ -8,11 +8,9 @@ array. NumPy alone.
 
 from __future__ import annotations
 
-import base64
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,15 +53,15 @@ class Disagreement(NamedTuple):
     attention_against: float
 
 
-def place(explanations: Explanations, patch_size: float | None = None) -> Place:
+def place(explanations: Explanations) -> Place:
     """Where the tiles of a bag lie; an error says what a bag without coordinates lacks."""
     units = explanations.evidence.units
     if units.coords is None:
         raise ValueError("coords: expected a bag with coordinates, which a map needs; this one has none")
-    side = patch_size if patch_size is not None else units.attrs.get("patch_size")
+    side = units.attrs.get("patch_size")
     if side is None:
         if len(units.coords) > 1 and np.ptp(units.coords):
-            raise ValueError("patch_size: the bag does not say the side of a tile; give patch_size")
+            raise ValueError("patch_size: expected the side of a tile among the attributes of the bag, which lacks it")
         side = 1.0
     return Place(np.asarray(units.coords, dtype=np.float64), float(side))
 
@@ -132,20 +130,10 @@ class Raster(NamedTuple):
 
 
 def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster:
-    """Scores of tiles as the cells of a grid.
+    """Scores (n,) of tiles with upper left corners `coords` (n, 2) and side `patch_size`, as the cells of a grid.
 
-    Parameters
-    ----------
-    coords : (n, 2) x and y of each tile's upper left corner
-    scores : (n,)
-    patch_size : side of a tile, in the unit of `coords`
+    There is one cell per tile where the tiles lie on a grid of their own size, and several where they do not.
 
-    Returns
-    -------
-    Raster, one cell per tile where the tiles lie on a grid of their own size, several where they do not
-
-    Examples
-    --------
     >>> rasterize([[0, 0], [512, 256]], [1.0, -2.0], 256).cells
     array([[ 1., nan, nan],
            [nan, nan, -2.]])
@@ -155,7 +143,9 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
         raise ValueError(f"patch_size: expected a length above 0, got {patch_size}")
     origin, extent = corners.min(axis=0), np.ptp(corners, axis=0) + patch_size
     steps = (corners - origin) / patch_size
-    per_tile = 1 if np.abs(steps - np.rint(steps)).max() < 1e-3 else _cells_per_tile(extent.max(), patch_size)
+    # Cells along a tile's side: enough to place it to an eighth of itself, unless that makes too many cells.
+    on_grid = np.abs(steps - np.rint(steps)).max() < 1e-3
+    per_tile = 1 if on_grid else int(np.clip(MOST_CELLS * patch_size // extent.max(), 2, 8))
     cell = patch_size / per_tile
     # Tiles far smaller than the slide share cells; the picture stays below MOST_CELLS squared either way.
     cell = max(cell, float(extent.max()) / (2 * MOST_CELLS))
@@ -170,11 +160,6 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
     cells = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
     left, top = origin
     return Raster(cells, (float(left), float(top), float(left + columns * cell), float(top + rows * cell)))
-
-
-def _cells_per_tile(longest: float, patch_size: float) -> int:
-    """Cells along a tile's side: enough to place it to an eighth of itself, unless that makes too many cells."""
-    return int(np.clip(MOST_CELLS * patch_size // longest, 2, 8))
 
 
 def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
@@ -202,12 +187,6 @@ def colors(scores: ArrayLike, end: float, signed: bool = True) -> Pixels:
     return np.rint(mixed).astype(np.uint8)
 
 
-def picture(raster: Raster, end: float, signed: bool = True) -> Pixels:
-    """(rows, columns, 4) red, green, blue and opacity; transparent where there is no tile."""
-    seen = np.where(np.isnan(raster.cells), 0, 255).astype(np.uint8)
-    return np.concatenate([colors(raster.cells, end, signed), seen[..., None]], axis=-1)
-
-
 def png(pixels: Pixels) -> bytes:
     r"""A picture (rows, columns, 4) of 8 bits as a PNG file.
 
@@ -224,9 +203,8 @@ def png(pixels: Pixels) -> bytes:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class HeatMap:
-    """The map of one output, or of the attention: cells, where they lie, and the score at which the colors end."""
+class HeatMap(NamedTuple):
+    """The map of one output, or of the attention: cells, and the score at which the colors end or were `cut`."""
 
     title: str
     raster: Raster
@@ -236,49 +214,22 @@ class HeatMap:
 
     def pixels(self) -> Pixels:
         """(rows, columns, 4) red, green, blue and opacity; transparent where there is no tile."""
-        return picture(self.raster, self.end, self.signed)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Title and scale, and the picture as the address of a PNG file inside a page."""
-        image = base64.b64encode(png(self.pixels())).decode()
-        return {
-            "title": self.title,
-            "image": f"data:image/png;base64,{image}",
-            "box": list(self.raster.box),
-            "low": -self.end if self.signed else 0.0,
-            "high": self.end,
-            "signed": self.signed,
-        }
+        cells = self.raster.cells
+        seen = np.where(np.isnan(cells), 0, 255).astype(np.uint8)
+        return np.concatenate([colors(cells, self.end, self.signed), seen[..., None]], axis=-1)
 
 
-def heat_maps(
-    several: Sequence[Explanations],
-    method: str | None = None,
-    show_attention: bool = True,
-    limit: float | None = None,
-    patch_size: float | None = None,
-) -> list[HeatMap]:
-    """One map per explained output, all on one scale, and one of the attention if the model shows any.
-
-    Parameters
-    ----------
-    several : explanations of one bag with coordinates, one per output
-    method : whose scores; default Shapley values, else the first method with a sign
-    show_attention : whether to add the map of the attention
-    limit : score at which the colors end; default: the 99.5th percentile of the magnitudes
-    patch_size : side of a tile, in the unit of the coordinates, if the file of the bag does not say it
-    """
-    where = place(several[0], patch_size)
+def heat_maps(several: Sequence[Explanations], method: str | None = None) -> list[HeatMap]:
+    """One map per explained output of a bag, all on one scale, and one of the attention if the model shows any."""
+    where = place(several[0])
     leaders = [leader(explanations, method) for explanations in several]
     scores = [tile_scores(e) for e in leaders]
-    end = scale_end(np.concatenate(scores)) if limit is None else float(limit)
-    if not (np.isfinite(end) and end > 0):
-        raise ValueError(f"limit: expected a number above 0, got {limit}")
-    titles = [f"{e.info.label}: {e.output} {e.prediction:+.4g}" for e in leaders]
+    end = scale_end(np.concatenate(scores))
     panels = [
-        (title, values, end, e.info.kind == "signed") for title, values, e in zip(titles, scores, leaders, strict=True)
+        (f"{e.info.label}: {e.output} {e.prediction:+.4g}", values, end, e.info.kind == "signed")
+        for e, values in zip(leaders, scores, strict=True)
     ]
-    weight = attention(several[0]) if show_attention else None
+    weight = attention(several[0])
     if weight is not None:
         panels.append(("attention", weight, scale_end(weight), False))
     maps = []

@@ -1,4 +1,4 @@
-"""Figures with matplotlib (extra `plots`), drawn from what `explain` returned; each function draws into `ax`.
+"""Figures with matplotlib (extra `plots`), drawn from what `explain` returned; each function draws into Axes.
 
 | function | figure |
 |---|---|
@@ -11,8 +11,8 @@
 | `plot_interactions` | Shapley interactions of pairs |
 | `heat_map` | signed maps of a bag over its coordinates, attention beside them |
 
-matplotlib is imported on the first call; a missing one is an error that names the extra. No function touches pyplot
-when it is given an `ax`, and none changes matplotlib's settings.
+matplotlib is imported on the first call; a missing one is an error that names the extra. No function touches pyplot,
+and none changes matplotlib's settings.
 """
 
 from __future__ import annotations
@@ -68,13 +68,6 @@ def import_matplotlib(module: str) -> Any:
         raise ImportError(f"plots need matplotlib ({error}): pip install '.[plots]'") from None
 
 
-def _axes(ax: Any, width: float, height: float) -> Any:
-    """The given Axes, or those of a new figure of this size in inches."""
-    if ax is not None:
-        return ax
-    return import_matplotlib("pyplot").subplots(figsize=(width, height), layout="constrained")[1]
-
-
 def _rgb(color: tuple[int, int, int]) -> tuple[float, ...]:
     return tuple(c / 255 for c in color)
 
@@ -117,19 +110,17 @@ def _needed(explanations: Explanations, name: str) -> Explanation:
     return explanations[name]
 
 
-def _image(ax: Any, values: Array, label: str | None = None, **options: Any) -> None:
+def _image(ax: Any, values: Array, label: str, aspect: str = "equal") -> None:
     """A map of signed values with zero in the middle of its colors."""
     largest = float(np.abs(values).max()) or 1.0
-    colors = _color_map(AGAINST, WHITE, FOR)
-    image = ax.imshow(values, cmap=colors, vmin=-largest, vmax=largest, interpolation="nearest", **options)
-    if label is not None:
-        ax.figure.colorbar(image, ax=ax, label=label, shrink=0.8)
+    colors = {"cmap": _color_map(AGAINST, WHITE, FOR), "vmin": -largest, "vmax": largest}
+    image = ax.imshow(values, interpolation="nearest", aspect=aspect, **colors)
+    ax.figure.colorbar(image, ax=ax, label=label, shrink=0.8)
 
 
-def plot_waterfall(explanations: Explanations, top: int = 10, ax: Any = None) -> Any:
+def plot_waterfall(explanations: Explanations, ax: Any, top: int = 10) -> None:
     """How the exact Shapley values add up: the `top` strongest players by name, the others as one bar."""
     figure = waterfall(_needed(explanations, "shapley"), top)
-    ax = _axes(ax, ONE_COLUMN, 0.6 + 0.19 * len(figure.steps))
     for i, step in enumerate(figure.steps):
         if step.players:
             ax.barh(i, step.change, left=step.start, color=_rgb(FOR if step.change > 0 else AGAINST), height=0.7)
@@ -144,13 +135,11 @@ def plot_waterfall(explanations: Explanations, top: int = 10, ax: Any = None) ->
     ax.set_xlabel(f"logit of {_plain([figure.output])[0]}", fontsize=8)
     ax.tick_params(axis="x", labelsize=7)
     ax.spines[["top", "right"]].set_visible(False)
-    return ax
 
 
-def plot_table(explanations: Explanations, ax: Any = None) -> Any:
+def plot_table(explanations: Explanations, ax: Any) -> None:
     """All methods as a map: one row per method, one column per player, the strongest where not all have room."""
     rows, labels, fit = list(explanations.values()), names(explanations.evidence), explanations.evidence.fit
-    ax = _axes(ax, min(TWO_COLUMNS, 1.8 + 0.16 * len(labels)), 1.2 + 0.2 * len(rows))
     order = _strongest(leader(explanations).strength, ax, explanations.evidence.settings.players)
     gray, signed = _color_map(WHITE, UNSIGNED), _color_map(AGAINST, WHITE, FOR)
     strengths = ((e.info.kind == "signed", e.strength[order]) for e in rows)
@@ -158,44 +147,30 @@ def plot_table(explanations: Explanations, ax: Any = None) -> Any:
     ax.imshow(np.stack(cells), aspect="auto", interpolation="nearest")
     _set_names(ax.xaxis, [labels[j] for j in order], upright=True)
     _set_names(ax.yaxis, [e.title for e in rows])
-    title = [verdict(explanations).sentence()]
+    title = [verdict(explanations)]
     title += [] if fit is None else [f"{fit.name}, off by {fit.error:.2g} on fresh samples"]
     ax.set_title("\n".join(_plain(title, 80)), fontsize=9, loc="left")
     ax.tick_params(length=0)
-    return ax
 
 
-def plot_interactions(explanations: Explanations, top: int = 25, ax: Any = None) -> Any:
+def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> None:
     """Exact Shapley interactions of the `top` strongest players, in their order; their own values left out."""
     e = _needed(explanations, "shapley")
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:top])
     pairs = e.interactions()[np.ix_(order, order)]
     np.fill_diagonal(pairs, 0.0)
-    ax = _axes(ax, 1.8 + 0.17 * len(order), 1.4 + 0.17 * len(order))
     _image(ax, pairs, "Shapley interaction")
     _set_names(ax.xaxis, [e.labels[j] for j in order], upright=True)
     _set_names(ax.yaxis, [e.labels[j] for j in order])
     ax.tick_params(length=0)
-    return ax
 
 
-def plot_attention_matrices(explanations: Explanations, axes: Sequence[Any] | None = None) -> Array:
-    """Attention of every query (rows) to every key (columns), [CLS] and the document, one map per head.
-
-    Parameters
-    ----------
-    axes : K Axes; None makes a figure
-
-    Returns
-    -------
-    (K,) array of Axes
-    """
+def plot_attention_matrices(explanations: Explanations, axes: Sequence[Any]) -> None:
+    """Attention of every query (rows) to every key (columns), [CLS] and the document, one map in each of K Axes."""
     A = _shown(explanations, "attention-matrices")
-    words, K = ["[CLS]", *unit_names(explanations.evidence)], len(A)
-    if axes is None:
-        axes = _grid(import_matplotlib("pyplot").figure(figsize=(3.4 * min(3, K), 3.4 * -(-K // 3))), K)
-    elif len(axes) != K:
-        raise ValueError(f"axes: expected {K}, one per head, got {len(axes)}")
+    words = ["[CLS]", *unit_names(explanations.evidence)]
+    if len(axes) != len(A):
+        raise ValueError(f"axes: expected {len(A)}, one per head, got {len(axes)}")
     for i, ax in enumerate(axes):
         norm = import_matplotlib("colors").PowerNorm(ATTENTION_GAMMA, vmin=0, vmax=A[i].max())
         ax.imshow(A[i], cmap=_color_map(WHITE, UNSIGNED), norm=norm, interpolation="nearest")
@@ -206,7 +181,6 @@ def plot_attention_matrices(explanations: Explanations, axes: Sequence[Any] | No
         _set_names(ax.xaxis, shown, upright=True)
         _set_names(ax.yaxis, shown)
         ax.tick_params(length=0)
-    return np.asarray(axes)
 
 
 def _grid(figure: Any, panels: int) -> Any:
@@ -218,33 +192,28 @@ def _grid(figure: Any, panels: int) -> Any:
     return axes[:panels]
 
 
-def plot_gradient(explanations: Explanations, ax: Any = None) -> Any:
+def plot_gradient(explanations: Explanations, ax: Any) -> None:
     """The exact gradient: one row per coordinate of the embedding, one column per token, [CLS] first."""
     G = _shown(explanations, "gradient-map")
     words = ["[CLS]", *unit_names(explanations.evidence)]
-    ax = _axes(ax, TWO_COLUMNS, 3.6)
     order = _strongest(np.abs(G).max(axis=0), ax, "tokens")
     _image(ax, G[:, order], "∂f/∂e", aspect="auto")
     _set_names(ax.xaxis, [words[j] for j in order], upright=True)
     ax.set_ylabel("coordinate of the embedding", fontsize=8)
-    return ax
 
 
-def plot_lime(explanations: Explanations, runs: int = 5, top: int = 40, printed: bool = True, ax: Any = None) -> Any:
+def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40) -> None:
     """Boxes of sampled LIME, a cross for its exact limit, a triangle for Theorem 5.1 as printed.
 
     Parameters
     ----------
-    explanations : with the method "lime"
+    explanations : with the method "lime"; the theorem is about [UNK], so it is not drawn for deletions
     runs : how often LIME is run with 5000 samples (the paper: 5)
     top : how many players, the strongest by the exact limit
-    printed : whether to show the theorem as printed, which is off by a constant and a term (see `lime_theorem_5_1`);
-        it is about [UNK], so never for deletions
     """
     exact = _needed(explanations, "lime")
     rows = lime_spread(explanations, runs, top).rows
     at = np.arange(len(rows))
-    ax = _axes(ax, min(TWO_COLUMNS, 1.6 + 0.16 * len(rows)), 3.6)
     ax.axhline(0, color="0.7", linewidth=0.8)
     blue = _rgb(AGAINST)
     lines = {f"{part}props": {"color": blue} for part in ("median", "whisker", "cap")}
@@ -252,22 +221,20 @@ def plot_lime(explanations: Explanations, runs: int = 5, top: int = 40, printed:
     sampled = np.array([row.runs for row in rows]).T
     ax.boxplot(sampled, positions=at, widths=0.6, patch_artist=True, showfliers=False, boxprops=box, **lines)
     ax.plot(at, [row.exact for row in rows], "x", color=_rgb(FOR), markersize=6, label="exact limit")
-    if printed and explanations.evidence.settings.absent == "unk":
+    if explanations.evidence.settings.absent == "unk":
         theorem = lime_theorem_5_1(exact.game)[[row.player for row in rows]]
         ax.plot(at, theorem, "v", color="0.35", markersize=4, markerfacecolor="none", label="Theorem 5.1 as printed")
     ax.plot([], [], "s", color=(*blue, 0.5), label=f"LIME, {runs} runs of 5000 samples")
     _set_names(ax.xaxis, [row.name for row in rows], upright=True)
     ax.set_ylabel("LIME coefficient", fontsize=8)
     ax.legend(fontsize=7, frameon=False)
-    return ax
 
 
-def plot_slalom(explanations: Explanations, top: int = 25, ax: Any = None) -> Any:
+def plot_slalom(explanations: Explanations, ax: Any, top: int = 25) -> None:
     """Value against importance; the `top` players that weigh most in the prediction are labeled where there is room."""
     figure = slalom_plane(explanations, top)
     if figure is None:
         raise ValueError(f"figure: expected the methods {', '.join(SLALOM)}, got {', '.join(explanations)}")
-    ax = _axes(ax, 5.0, 4.0)
     value, importance = np.array([p.value for p in figure.points]), np.array([p.importance for p in figure.points])
     ax.axhline(0, color="0.7", linewidth=0.8)
     ax.scatter(importance, value, c=[_rgb(FOR if v >= 0 else AGAINST) for v in value], s=18, alpha=0.75, linewidths=0)
@@ -278,13 +245,12 @@ def plot_slalom(explanations: Explanations, top: int = 25, ax: Any = None) -> An
     for label in figure.labels:
         where = {"xycoords": "axes fraction", "ha": "left" if label.anchor == "start" else "right"}
         ax.annotate(_plain([label.text])[0], (label.x, label.y), fontsize=7, **where)
-    return ax
 
 
 class Plot(NamedTuple):
     """How a plot is drawn, the methods that it needs, and its size in inches."""
 
-    draw: Callable[..., Any]
+    draw: Callable[[Explanations, Any], None]
     methods: tuple[str, ...]
     size: tuple[float, float]
 
@@ -306,10 +272,8 @@ def make_figure(explanations: Explanations, figure: str = "table", path: str | o
         raise ValueError(f"figure: expected one of {', '.join(FIGURES)}; got {figure!r}")
     plot = FIGURES[figure]
     canvas = import_matplotlib("figure").Figure(figsize=plot.size, layout="constrained")
-    if figure == "attention-matrices":
-        plot.draw(explanations, axes=_grid(canvas, len(_shown(explanations, figure))))
-    else:
-        plot.draw(explanations, ax=canvas.subplots())
+    several = figure == "attention-matrices"
+    plot.draw(explanations, _grid(canvas, len(_shown(explanations, figure))) if several else canvas.subplots())
     if path is not None:
         with replacing(path) as partial:
             canvas.savefig(partial, dpi=200)
@@ -329,13 +293,7 @@ def heat_map(
     path: str | os.PathLike[str] | None = None,
     method: str | None = None,
     *,
-    show_attention: bool = True,
-    limit: float | None = None,
-    patch_size: float | None = None,
     thumbnail: Any = None,
-    slide_size: tuple[float, float] | None = None,
-    alpha: float | None = None,
-    title: str | None = None,
     dpi: int = 150,
 ) -> Any:
     """Draw where a bag supports an output and where it opposes it; all panels of scores share one scale.
@@ -346,15 +304,8 @@ def heat_map(
         as `list(explain_outputs(model, bag).values())`
     path : where to save the figure (.png, .svg, .pdf, ...); None saves nothing
     method : whose scores; default Shapley values, else the first method with a sign
-    show_attention : a panel with the attention that the model pays, if it shows any
-    limit : score at which the colors end; default: the largest magnitude but for the most extreme 0.5 % of the tiles
-    patch_size : side of a tile, in the unit of the coordinates, if the file of the bag does not say it
     thumbnail : picture of the whole slide to draw underneath: an array (rows, columns[, 3 or 4]) or the path of an
-        image
-    slide_size : width and height of what the thumbnail shows, in the unit of the coordinates; default: what the file of
-        the bag says, else the right and lower edge of the last tiles
-    alpha : opacity of the tiles; default 1, or 0.6 over a thumbnail
-    title : above the figure; default: the name of the bag
+        image. Without level0_width and level0_height among the attributes of the bag it ends where the last tiles end
     dpi : dots per inch of the saved file
 
     Returns
@@ -377,31 +328,28 @@ def heat_map(
     several = [explanations] if isinstance(explanations, Explanations) else list(explanations)
     if not several:
         raise ValueError("explanations: expected at least one explained output, got none")
-    maps = heat_maps(several, method, show_attention, limit, patch_size)
+    maps = heat_maps(several, method)
     left, top, right, bottom = maps[0].raster.box
     tall = PANEL * float(np.clip((bottom - top) / (right - left), 0.35, 1.6)) + 0.9
     size = (PANEL * min(len(maps), 3), tall * -(-len(maps) // 3))
     figure = import_matplotlib("figure").Figure(figsize=size, layout="constrained")
-    under = None
-    if thumbnail is not None:
-        under = _thumbnail(thumbnail, several[0], place(several[0], patch_size), slide_size)
-    opacity = alpha if alpha is not None else 1.0 if under is None else OVER_THUMBNAIL
+    under = None if thumbnail is None else _thumbnail(thumbnail, several[0])
     for ax, drawn in zip(_grid(figure, len(maps)), maps, strict=True):
-        _draw_map(ax, drawn, opacity, under)
+        _draw_map(ax, drawn, under)
         _color_bar(figure, ax, drawn)
-    figure.suptitle(*_plain([bag_name(several[0], "") if title is None else title], 60), fontsize=11)
+    figure.suptitle(*_plain([bag_name(several[0], "")], 60), fontsize=11)
     if path is not None:
         with replacing(path) as partial:
             figure.savefig(partial, dpi=dpi)
     return figure
 
 
-def _draw_map(ax: Any, figure: HeatMap, alpha: float, under: Any) -> None:
+def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
     left, top, right, bottom = figure.raster.box
     if under is not None:
         image, (width, height) = under
         ax.imshow(image, extent=(0, width, height, 0), interpolation="antialiased", cmap="gray")
-    pixels = figure.pixels()
+    pixels, alpha = figure.pixels(), 1.0 if under is None else OVER_THUMBNAIL
     # Cells keep their edges, unless they are smaller than a dot: then the mean of the cells beneath a dot is shown.
     how = "nearest" if max(pixels.shape[:2]) <= DOTS else "antialiased"
     ax.imshow(pixels, extent=(left, right, bottom, top), interpolation=how, alpha=alpha)
@@ -428,18 +376,15 @@ def _color_bar(canvas: Any, ax: Any, figure: HeatMap) -> None:
     bar.outline.set_visible(False)
 
 
-def _thumbnail(thumbnail: Any, explanations: Explanations, where: Any, size: tuple[float, float] | None) -> Any:
+def _thumbnail(thumbnail: Any, explanations: Explanations) -> tuple[Any, tuple[float, float]]:
+    """The picture, and the width and height of what it shows."""
     if isinstance(thumbnail, str | os.PathLike):
         thumbnail = import_matplotlib("image").imread(thumbnail)
-    image = np.asarray(thumbnail)
+    image, attrs = np.asarray(thumbnail), explanations.evidence.units.attrs
     if image.ndim not in (2, 3) or 0 in image.shape:
         raise ValueError(f"thumbnail: expected an array (rows, columns[, 3 or 4]), got shape {image.shape}")
-    attrs = explanations.evidence.units.attrs
-    if size is None and {"level0_width", "level0_height"} <= set(attrs):
-        size = (float(np.ravel(attrs["level0_width"])[0]), float(np.ravel(attrs["level0_height"])[0]))
-    if size is None:
-        right, bottom = where.coords.max(axis=0) + where.patch_size
-        size = (float(right), float(bottom))
-    if not (len(size) == 2 and min(size) > 0):
-        raise ValueError(f"slide_size: expected a width and a height above 0, got {size}")
-    return image, size
+    if {"level0_width", "level0_height"} <= set(attrs):
+        return image, (float(np.ravel(attrs["level0_width"])[0]), float(np.ravel(attrs["level0_height"])[0]))
+    where = place(explanations)
+    right, bottom = where.coords.max(axis=0) + where.patch_size
+    return image, (float(right), float(bottom))

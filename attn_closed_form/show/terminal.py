@@ -57,7 +57,7 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     positive       +0.6245
     """
     e, fit = leader(explanations), explanations.evidence.fit
-    blocks = [verdict(explanations).sentence(), "\n".join(_wrap(_words(e, color), columns))]
+    blocks = [verdict(explanations), "\n".join(_wrap(_words(e, color), columns))]
     if fit is not None:
         blocks += ["\n".join(_prose(text, columns)) for text in fit.sentences()]
     if e.method == "shapley":
@@ -65,6 +65,10 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
         of = "" if fit is None else f"Of the {fit.name}: "
         blocks += ["\n".join(_prose(of + text, columns)) for text in explanations.reasons().sentences()]
     return "\n\n".join(blocks)
+
+
+def _padded(text: str, columns: int) -> str:
+    return text + " " * (columns - width(text))
 
 
 def _waterfall(e: Explanation, columns: int, color: bool) -> list[str]:
@@ -80,7 +84,7 @@ def _waterfall(e: Explanation, columns: int, color: bool) -> list[str]:
         if color and length:
             shade = TERMINAL["for" if step.change > 0 else "against"][3]
             bar = f"\x1b[38;5;{shade}m{BAR * length}{RESET}"
-        lines.append(f"{label}{' ' * (pad - width(label))}  {step.shown:+.4f}  {bar}".rstrip())
+        lines.append(f"{_padded(label, pad)}  {step.shown:+.4f}  {bar}".rstrip())
     return lines
 
 
@@ -93,12 +97,17 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
     Shapley, Banzhaf
                      x++ y----
     """
-    families = method_rows(explanations)
+    families, room = method_rows(explanations), max(columns, NARROWEST)
+    indent = LABEL_COLUMNS + 2 if room >= 2 * LABEL_COLUMNS + 20 else 2
     blocks = []
     for family in families:
         lines = _prose(f"{family.title}. {family.meaning}", columns) if len(families) > 1 else []
-        for row in family.rows:
-            lines += _labeled(row.title, _words(explanations[row.methods[0]], color), max(columns, NARROWEST))
+        for row in family.rows:  # words behind the title; under it where the title is long or the terminal narrow
+            words = _wrap(_words(explanations[row.methods[0]], color), room, indent)
+            if width(row.title) > indent - 2:
+                lines += [*_prose(row.title, room), *words]
+            else:
+                lines += [_padded(row.title, indent) + words[0][indent:], *words[1:]]
         blocks.append("\n".join(lines))
     blocks.append("\n".join(_legend(list(explanations.values()), color, columns)))
     return "\n\n".join(blocks)
@@ -122,8 +131,10 @@ def _plain(text: str) -> list[Printed]:
 
 
 def _word(word: str, level: int, signed: bool, color: bool) -> Printed:
-    if color:
-        return paint(word, level, signed), width(word)
+    if color:  # black on a light color reads well on dark and light terminals
+        scale = TERMINAL["unsigned" if not signed else "for" if level > 0 else "against"]
+        painted = f"\x1b[38;5;16;48;5;{scale[abs(level) - 1]}m{word}{RESET}" if level else word
+        return painted, width(word)
     marked = word + mark(level, signed)
     return marked, width(marked)
 
@@ -135,14 +146,6 @@ def mark(level: int, signed: bool) -> str:
     ('++', '---', '*')
     """
     return ("*" if not signed else "+" if level > 0 else "-") * abs(level)
-
-
-def paint(word: str, level: int, signed: bool) -> str:
-    """The word on a background of its level; black on a light color reads well on dark and light terminals."""
-    if level == 0:
-        return word
-    scale = TERMINAL["unsigned" if not signed else "for" if level > 0 else "against"]
-    return f"\x1b[38;5;16;48;5;{scale[abs(level) - 1]}m{word}{RESET}"
 
 
 def _wrap(words: Iterable[Printed], columns: int, indent: int = 0) -> list[str]:
@@ -162,15 +165,6 @@ def _prose(text: str, columns: int) -> list[str]:
     return _wrap(_plain(text), columns)
 
 
-def _labeled(label: str, words: Sequence[Printed], columns: int) -> list[str]:
-    """Words behind a label; under it where the label is long or the terminal narrow."""
-    indent = LABEL_COLUMNS + 2 if columns >= 2 * LABEL_COLUMNS + 20 else 2
-    lines = _wrap(words, columns, indent)
-    if width(label) > indent - 2:
-        return [*_prose(label, columns), *lines]
-    return [label + " " * (indent - width(label)) + lines[0][indent:], *lines[1:]]
-
-
 def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> list[str]:
     def sample(level: int, signed: bool) -> Printed:
         return _word(" word " if color else "", level, signed, color)
@@ -181,12 +175,10 @@ def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> list[str]
     if any(row.info.kind != "signed" for row in rows):
         words += [sample(4, False), *_plain("strong, without sign")]
     lines = _wrap(words, columns)
-    bounded = [row for row in rows if row.error is not None]
-    if bounded:
-        largest = max(row.error for row in bounded if row.error is not None)
-        titles = ", ".join(row.title for row in bounded)
-        lines += _prose(f"guaranteed error: {largest:.0e} ({titles})", columns)
-    lines += [line for row in rows for line in (_prose(sampling(row), columns) if sampling(row) else [])]
+    errors = {row.title: row.error for row in rows if row.error is not None}
+    if errors:
+        lines += _prose(f"guaranteed error: {max(errors.values()):.0e} ({', '.join(errors)})", columns)
+    lines += [line for text in filter(None, map(sampling, rows)) for line in _prose(text, columns)]
     if any(any(row.unknown) for row in rows):
         lines += _prose("[UNK]: not in the vocabulary; the model cannot tell these words apart", columns)
     return lines
@@ -206,7 +198,7 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
         part = rows[start : start + fitting]
         lines = [" " * pad + "".join(f"  {e.method:>{NUMBER_COLUMNS}}" for e in part)]
         lines += [
-            label + " " * (pad - width(label)) + "".join(f"  {e.scores[j]:>+{NUMBER_COLUMNS}.6g}" for e in part)
+            _padded(label, pad) + "".join(f"  {e.scores[j]:>+{NUMBER_COLUMNS}.6g}" for e in part)
             for label, j in zip(labels, order, strict=True)
         ]
         blocks.append("\n".join(lines))
@@ -272,7 +264,7 @@ def scores_table(scores: Mapping[str, Any]) -> str:
     lines.append(f"{'class':<{wide}}  precision  recall     F1   texts")
     for name, (_, row) in zip(names, classes, strict=False):
         cells = f"{_percent(row['precision']):>9}  {_percent(row['recall']):>6}  {_percent(row['f1']):>6}"
-        lines.append(f"{name}{' ' * (wide - width(name))}  {cells}  {int(row['texts']):>6,}")
+        lines.append(f"{_padded(name, wide)}  {cells}  {int(row['texts']):>6,}")
     if len(classes) > MOST_CLASSES:
         lines.append(f"and {len(classes) - MOST_CLASSES:,} more classes")
     return "\n".join(lines)
@@ -298,34 +290,20 @@ def model_card(model: TextClassifier, source: str) -> str:
         f"tokens       {TOKENS}",
         f"first words  {' '.join(elide(visible(word), LONGEST_NAME) for word in words[:12])} …",
     ]
-    return "\n".join([*lines, *_trained(card)])
-
-
-def _trained(card: Mapping[str, Any]) -> list[str]:
-    """What the trainer noted, part by part; a part of another shape is left out."""
-    lines = []
+    # What the trainer noted, part by part; a part of another shape is left out.
     if isinstance(card.get("data"), str):
         lines.append(f"trained on   {elide(visible(card['data']), 80)}")
     for part, title in (("held_out", "held-out"), ("test", "test")):
         try:
-            scores = card[part]
-            lines.append(
-                f"\nOn {int(scores['texts']):,} {title} texts{_before_refit(card, part)}:\n{scores_table(scores)}"
-            )
+            scores, refit = card[part], ""
+            if part == "held_out" and "refit" in card:  # the model of the file was trained once more on all texts
+                texts, epochs = int(card["refit"]["texts"]), int(card["refit"]["epochs"])
+                refit = f", before training once more on all {texts:,} texts for {epochs} epochs"
+            lines.append(f"\nOn {int(scores['texts']):,} {title} texts{refit}:\n{scores_table(scores)}")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             continue
     for part in ("settings", "versions"):
         if isinstance(card.get(part), dict) and card[part]:
-            pairs = ", ".join(
-                f"{elide(visible(str(k)), 32)} {elide(visible(str(v)), 32)}" for k, v in card[part].items()
-            )
-            lines.append(f"\n{part:<11}  {elide(pairs, 1000)}")
-    return lines
-
-
-def _before_refit(card: Mapping[str, Any], part: str) -> str:
-    """What the scores are of, where the model of the file was trained once more on all texts."""
-    if part != "held_out" or "refit" not in card:
-        return ""
-    again = card["refit"]
-    return f", before training once more on all {int(again['texts']):,} texts for {int(again['epochs'])} epochs"
+            pairs = (" ".join(elide(visible(str(item)), 32) for item in pair) for pair in card[part].items())
+            lines.append(f"\n{part:<11}  {elide(', '.join(pairs), 1000)}")
+    return "\n".join(lines)

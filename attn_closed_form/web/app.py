@@ -25,6 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import __version__
+from .._arrays import plain
 from ..explanations.explain import explain_units
 from ..explanations.explanation import Explanations, shared_dict
 from ..explanations.methods import METHODS, Method, as_methods
@@ -363,7 +364,7 @@ def explain_answer(model: Model, question: ExplainQuestion) -> dict[str, Any]:
     return {
         **shared_dict(explanations.evidence),
         "methods": {name: {**e.own_dict(), "kind": e.info.kind} for name, e in explanations.items()},
-        "removal": figures.plain(figures.removal(explanations, removed)) if removed else None,
+        "removal": plain(figures.removal(explanations, removed)) if removed else None,
         "figures": figures.figures_of(explanations),
     }
 
@@ -396,7 +397,7 @@ def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[st
     row, error = evidence.guaranteed(lambda game, tol: interactions(game, player=player, tol=tol))
     values = [None if j == player else value for j, value in enumerate(row.tolist())]
     answer = {"player": player, "labels": list(evidence.labels), "interactions": values, "error": error}
-    return answer | {"figures": {"partners": figures.plain(figures.partners(evidence, player, row))}}
+    return answer | {"figures": {"partners": plain(figures.partners(evidence, player, row))}}
 
 
 def _player(field: str, named: int | list[int], explanations: Explanations) -> int:

@@ -66,7 +66,7 @@ def test_explain_prints_one_row_per_method(capsys):
     out, err = capsys.readouterr()
     assert err == "" and "\x1b" not in out
     found = acf.explain(acf.load_demo_model(), REVIEW)
-    assert out.startswith(verdict(found).sentence() + "\n")
+    assert out.startswith(verdict(found) + "\n")
     assert f"(logit {found['shapley'].prediction:+.4f})" in out
     assert "LIME" not in out and "exact to" in out
     assert main(["explain", REVIEW, "--compare"]) == 0

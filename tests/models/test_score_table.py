@@ -35,7 +35,7 @@ def test_a_method_of_the_inside_that_is_asked_for_is_an_error():
 
 def test_every_view_takes_it(tmp_path):
     found = ScoreTable().explain(TABLE)
-    assert verdict(found).sentence().startswith("score ")
+    assert verdict(found).startswith("score ")
     assert table(found).count("\n") > len(found) and "u" in numbers(found, 3)
     assert json.loads(json.dumps(found.to_dict()))["labels"] == TABLE["label"]
     page = found.report(tmp_path / "r.html")

@@ -5,8 +5,7 @@ import pytest
 
 from attn_closed_form import Bag
 from attn_closed_form.explanations.explain import explain_outputs
-from attn_closed_form.show.figures import AGAINST, FOR
-from attn_closed_form.show.maps import colors
+from attn_closed_form.show.maps import colors, scale_end, tile_scores
 from tests.bags import bag_model, slide
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
@@ -22,18 +21,17 @@ def panels(figure):
 def test_pixels_are_scores_and_attention_stands_beside_them():
     bag = slide(name="slide $x$")
     found = bag_model().explain(bag, ["shapley"], output="tumour")
-    figure = heat_map(found, limit=0.5)
+    figure = heat_map(found)
     signed, attention = panels(figure)
     scores = found["shapley"].scores.reshape(3, 4)
     pixels = signed.get_images()[0].get_array()
-    np.testing.assert_array_equal(pixels[..., :3], colors(scores, 0.5))
+    np.testing.assert_array_equal(pixels[..., :3], colors(scores, scale_end(scores)))
     assert signed.get_images()[0].get_interpolation() == "nearest"
     assert signed.get_images()[0].get_extent() == [1000, 2024, 2768, 2000]
     assert "tumour" in signed.get_title() and attention.get_title() == "attention"
     weight = found.evidence.inside("alpha-mean").reshape(3, 4)
     darkest = np.unravel_index(np.argmin(attention.get_images()[0].get_array().sum(axis=-1)), (3, 4))
     assert darkest == np.unravel_index(np.argmax(weight), (3, 4))
-    assert len(panels(heat_map(found, show_attention=False))) == 1
 
 
 def test_one_map_per_class_on_one_scale(tmp_path):
@@ -62,9 +60,9 @@ def test_a_binary_logit_has_one_map_and_its_other_class_the_opposite_one():
 
 def test_tiles_of_a_region_have_the_color_of_the_region():
     found = bag_model().explain(slide().in_regions(512), ["shapley"], players="regions", output="tumour")
-    pixels = panels(heat_map(found, limit=1e-9))[0].get_images()[0].get_array()[..., :3]
-    assert found["shapley"].scores.shape == (4,)
-    assert {tuple(p) for p in pixels.reshape(-1, 3)} <= {FOR, AGAINST}
+    pixels = panels(heat_map(found))[0].get_images()[0].get_array()[..., :3]
+    shades = colors(found["shapley"].scores, scale_end(tile_scores(found["shapley"]))).tolist()
+    assert len(shades) == 4 and {tuple(p) for p in pixels.reshape(-1, 3).tolist()} == set(map(tuple, shades))
     assert (pixels[0, 0] == pixels[1, 1]).all() and (pixels[0, 2] == pixels[1, 3]).all()
 
 
@@ -73,12 +71,11 @@ def test_a_thumbnail_lies_underneath(tmp_path):
     ax = panels(heat_map(found, thumbnail=np.zeros((40, 30, 3))))[0]
     under, over = ax.get_images()
     assert under.get_extent() == [0, 3000, 4000, 0] and over.get_alpha() == 0.6
-    under = panels(heat_map(found, thumbnail=np.zeros((4, 3)), slide_size=(30, 40)))[0].get_images()[0]
-    assert under.get_extent() == [0, 30, 40, 0]
+    found = bag_model().explain(slide(), ["shapley"])
+    under = panels(heat_map(found, thumbnail=np.zeros((4, 3))))[0].get_images()[0]
+    assert under.get_extent() == [0, 2024, 2768, 0]
     with pytest.raises(ValueError, match=r"thumbnail: expected an array .* got shape \(3,\)"):
         heat_map(found, thumbnail=np.zeros(3))
-    with pytest.raises(ValueError, match="slide_size: expected a width and a height above 0"):
-        heat_map(found, thumbnail=np.zeros((4, 3)), slide_size=(0, 5))
 
 
 def test_what_is_missing_is_named():
@@ -88,7 +85,5 @@ def test_what_is_missing_is_named():
     found = model.explain(bag, ["shapley"])
     with pytest.raises(ValueError, match="method: expected one of shapley, got 'lime'"):
         heat_map(found, method="lime")
-    with pytest.raises(ValueError, match="limit: expected a number above 0, got 0"):
-        heat_map(found, limit=0)
     with pytest.raises(ValueError, match="explanations: expected at least one explained output"):
         heat_map([])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form.show.figures import AGAINST, FOR, UNSIGNED
-from attn_closed_form.show.maps import MOST_CELLS, ZERO, colors, picture, png, rasterize, scale_end
+from attn_closed_form.show.maps import MOST_CELLS, ZERO, HeatMap, colors, png, rasterize, scale_end
 
 
 def test_tiles_on_a_grid_get_one_cell_each():
@@ -61,7 +61,7 @@ def test_the_scale_ends_before_the_most_extreme_tiles():
 
 def test_the_png_holds_the_pixels():
     image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
-    pixels = picture(rasterize([[0, 0], [2, 1]], [1.0, -1.0], 1), end=1.0)
+    pixels = HeatMap("", rasterize([[0, 0], [2, 1]], [1.0, -1.0], 1), 1.0, True, False).pixels()
     found = np.rint(255 * image.imread(io.BytesIO(png(pixels)))).astype(int)
     np.testing.assert_array_equal(found, pixels)
     assert found[0, 0].tolist() == [*FOR, 255] and found[1, 2].tolist() == [*AGAINST, 255] and found[0, 1, 3] == 0

@@ -1,4 +1,4 @@
-"""Plots show the numbers that they should, on axes that they are given or make."""
+"""Plots show the numbers that they should, on axes that they are given."""
 
 import importlib
 import sys
@@ -32,6 +32,10 @@ def model():
     return model_for(REVIEW, K=4, C=2)
 
 
+def axes_of_a_new_figure():
+    return plt.figure().subplots()
+
+
 def labels(axis):
     return [label.get_text() for label in axis.get_ticklabels()]
 
@@ -39,22 +43,21 @@ def labels(axis):
 def test_attention_matrices_stand_in_their_panels(model):
     weights, vocabulary = model.weights, model.vocabulary
     found = explain(model, REVIEW, "alpha-mean", output=0)
-    axes = plots.plot_attention_matrices(found)
-    assert axes.shape == (weights.K,)
+    axes = plt.figure().subplots(1, weights.K)
+    plots.plot_attention_matrices(found, axes)
     ids = vocabulary.encode(REVIEW)
     A = attention_matrices(weights, ids)
     for i, ax in enumerate(axes):
         assert np.array_equal(ax.images[0].get_array(), A[i, : ids.size + 1, : ids.size + 1])
         assert labels(ax.xaxis)[:2] == ["[CLS]", "A"]
-    given = plt.figure().subplots(1, weights.K)
-    assert plots.plot_attention_matrices(found, axes=given)[2] is given[2]
     with pytest.raises(ValueError, match="axes: expected 4, one per head, got 1"):
-        plots.plot_attention_matrices(found, axes=given[:1])
+        plots.plot_attention_matrices(found, axes[:1])
 
 
 def test_the_waterfall_adds_up(model):
     found = explain(model, REVIEW, "shapley")
-    ax = plots.plot_waterfall(found, top=4)
+    ax = axes_of_a_new_figure()
+    plots.plot_waterfall(found, ax, top=4)
     bars = [(bar.get_x(), bar.get_width()) for bar in ax.patches]
     assert len(bars) == 5 and labels(ax.yaxis)[0] == "no word known"
     assert bars[0][0] == pytest.approx(found["shapley"].base_value)
@@ -63,7 +66,8 @@ def test_the_waterfall_adds_up(model):
 
 def test_the_gradient_map_is_the_gradient(model):
     weights, vocabulary = model.weights, model.vocabulary
-    ax = plots.plot_gradient(explain(model, REVIEW, "gradient-l1", output=1))
+    ax = axes_of_a_new_figure()
+    plots.plot_gradient(explain(model, REVIEW, "gradient-l1", output=1), ax)
     ids = vocabulary.encode(REVIEW)
     assert np.array_equal(ax.images[0].get_array(), acf.gradient(weights, ids, 1)[: ids.size + 1].T)
     low, high = ax.images[0].get_clim()
@@ -72,7 +76,8 @@ def test_the_gradient_map_is_the_gradient(model):
 
 def test_lime_boxes_crosses_and_the_printed_theorem(model):
     weights, vocabulary = model.weights, model.vocabulary
-    ax = plots.plot_lime(explain(model, REVIEW, "lime", output=0), runs=3, top=6)
+    ax = axes_of_a_new_figure()
+    plots.plot_lime(explain(model, REVIEW, "lime", output=0), ax, runs=3, top=6)
     game = pooled_game(weights, vocabulary.encode(REVIEW), "words")
     exact = acf.lime_limit(game).coef
     order = np.argsort(-np.abs(exact), kind="stable")[:6]
@@ -83,13 +88,15 @@ def test_lime_boxes_crosses_and_the_printed_theorem(model):
     medians = [line.get_ydata()[0] for line in ax.lines if len(line.get_xdata()) == 2 and line.get_color() != "0.7"]
     assert set(np.round(np.median(runs, axis=0), 12)) <= set(np.round(medians, 12))
     assert len(ax.patches) == 6
-    deleted = plots.plot_lime(explain(model, REVIEW, "lime", absent="deleted"), runs=2, ax=plt.figure().subplots())
+    deleted = axes_of_a_new_figure()
+    plots.plot_lime(explain(model, REVIEW, "lime", absent="deleted"), deleted, runs=2)
     assert "Theorem 5.1 as printed" not in [line.get_label() for line in deleted.lines]
 
 
 def test_the_slalom_plane_has_importance_across_and_value_up(model):
     found = explain(model, REVIEW, ["slalom-importance", "slalom-value", "slalom-linear"])
-    ax = plots.plot_slalom(found, top=3)
+    ax = axes_of_a_new_figure()
+    plots.plot_slalom(found, ax, top=3)
     points = np.column_stack([found["slalom-importance"].scores, found["slalom-value"].scores])
     assert np.allclose(ax.collections[0].get_offsets(), points)
     assert ax.texts[0].get_text() == found["slalom-linear"].top(1)[0][0]
@@ -100,7 +107,8 @@ def test_the_slalom_plane_has_importance_across_and_value_up(model):
 
 def test_the_interaction_map_is_the_interactions_without_the_diagonal(model):
     found = explain(model, REVIEW, "shapley")
-    ax = plots.plot_interactions(found, top=5)
+    ax = axes_of_a_new_figure()
+    plots.plot_interactions(found, ax, top=5)
     e = found["shapley"]
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:5])
     expected = e.interactions()[np.ix_(order, order)]
@@ -110,7 +118,8 @@ def test_the_interaction_map_is_the_interactions_without_the_diagonal(model):
 
 
 def test_the_table_is_orange_for_and_blue_against(model):
-    ax = plots.plot_table(explain(model, REVIEW, ["shapley", "alpha-mean"]))
+    ax = axes_of_a_new_figure()
+    plots.plot_table(explain(model, REVIEW, ["shapley", "alpha-mean"]), ax)
     cells = ax.images[0].get_array()
     scores = explain(model, REVIEW, "shapley")["shapley"].scores
     red, blue = cells[0, np.argmax(scores), 0], cells[0, np.argmax(scores), 2]
@@ -144,7 +153,7 @@ def test_dollars_are_not_mathematics():
 def test_long_texts_show_the_strongest_and_name_each():
     text = long_text(200)
     model = model_for(text, T_max=256)
-    ax = plots.plot_table(explain(model, text, "alpha-mean"))
+    (ax,) = plots.make_figure(explain(model, text, "alpha-mean")).axes
     shown = labels(ax.xaxis)
     assert 20 < len(shown) < 60 and all(shown)
     assert f"the {len(shown)} strongest of" in ax.get_title(loc="right")
@@ -168,5 +177,5 @@ def test_an_unknown_figure_and_a_missing_matplotlib_are_errors(model, monkeypatc
 
     monkeypatch.setattr(importlib, "import_module", missing)
     monkeypatch.delitem(sys.modules, "matplotlib.figure")
-    with pytest.raises(ImportError, match=r"attn-closed-form\[plots\]"):
+    with pytest.raises(ImportError, match=r"pip install .*\[plots\]"):
         save_figure(found, "table", "x.png")
