@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from .fit import SlalomFit, SlalomWarning, fit_slalom, fit_slalom_classes
-from .optimum import Optimum
+from .least_squares import Optimum
 from .recover import slalom_recover
 from .slalom import Slalom, slalom_linearized
 

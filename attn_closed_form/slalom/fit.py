@@ -5,7 +5,7 @@ short sequences of the document's tokens (Algorithm 1), SLALOM-fidel with the do
 Where this departs from P2:
 
 - both fits end at the optimum of their mean squared error with a penalty and, where it helps, a background
-  (`optimum.py`)
+  (`least_squares.py`)
 - SLALOM-fidel also queries subsets of any size, with a small weight: a fit on the neighborhood of the document alone
   can be wrong by any amount elsewhere
 - absent tokens can be replaced instead of deleted, and special tokens of the document can be kept in all samples: as
@@ -27,8 +27,7 @@ import numpy as np
 from .._progress import Report, stages
 from .._types import Array, Ids, Masks, Tokens
 from . import design as designs
-from .least_squares import Problem, Samples
-from .optimum import Optimum, Solver
+from .least_squares import Optimum, Problem, Samples, Solver
 from .recover import BATCH, BlackBox, ask
 from .slalom import Slalom, as_ids, finite, slalom_linearized
 
@@ -206,7 +205,14 @@ def fit_slalom(
         parts = [list(ids[fitted]), list(ids[fresh]), []]
         share = np.full(len(fitted), 1 / len(fitted))
     else:
-        kept = np.isin(document, _special_ids(special, document, replacement))
+        kept = np.isin(document, as_ids("special", list(special)))
+        if replacement is not None:
+            if isinstance(replacement, bool) or not isinstance(replacement, int | np.integer):
+                raise ValueError(f"replacement: expected the id of a token or None, got {replacement!r}")
+            if replacement in special:
+                raise ValueError(f"replacement: expected an id that is not special, got {replacement}")
+        if kept.all():
+            raise ValueError("special: expected at least one other token in the document, got special ones alone")
         if kept.any() and replacement is None:
             if not isinstance(chosen, Optimum) or chosen.background is False:
                 raise ValueError(f"special: expected a solver with a background, such as Optimum(), got {solver!r}")
@@ -215,7 +221,13 @@ def fit_slalom(
         ids = np.unique(document[~kept] if replacement is None else np.r_[document[~kept], replacement])
     queries, which = designs.distinct([*parts[0], *parts[1], *parts[2]])
     n, m = len(parts[0]), len(parts[1])
-    fixed = _fixed(importances, ids)
+    fixed = None
+    if importances is not None:
+        if not isinstance(importances, Mapping):
+            raise TypeError(f"importances: expected a mapping from ids to numbers, got {type(importances).__name__}")
+        if missing := [int(i) for i in ids if int(i) not in importances]:
+            raise ValueError(f"importances: expected one for every id of the document, got none for {missing[:5]}")
+        fixed = finite("importances", [importances[int(i)] for i in ids])
     with stages("SLALOM", progress) as report:
         outputs = ask(f, queries, batch_size, report)
         weight = np.bincount(which[:n], share, len(queries)).astype(np.float64)
@@ -334,29 +346,6 @@ def _deletion_samples(
     order = np.argsort(np.r_[(np.arange(num_near) + 0.5) / num_near, (np.arange(num_far) + 0.5) / max(num_far, 1)])
     masks = (np.concatenate([near, far])[order], fresh_near, fresh_far)
     return [sequences(part) for part in masks], weight[order]
-
-
-def _special_ids(special: Collection[int], document: Ids, replacement: int | None) -> Ids:
-    """Ids that are never deleted, checked."""
-    if replacement is not None and (isinstance(replacement, bool) or not isinstance(replacement, int | np.integer)):
-        raise ValueError(f"replacement: expected the id of a token or None, got {replacement!r}")
-    ids = as_ids("special", list(special)) if len(special) else np.zeros(0, dtype=np.intp)
-    if replacement is not None and replacement in ids:
-        raise ValueError(f"replacement: expected an id that is not special, got {replacement}")
-    if np.isin(document, ids).all():
-        raise ValueError("special: expected at least one other token in the document, got special ones alone")
-    return ids
-
-
-def _fixed(importances: Mapping[int, float] | None, ids: Ids) -> Array | None:
-    if importances is None:
-        return None
-    if not isinstance(importances, Mapping):
-        raise TypeError(f"importances: expected a mapping from ids to numbers, got {type(importances).__name__}")
-    missing = [int(i) for i in ids if int(i) not in importances]
-    if missing:
-        raise ValueError(f"importances: expected one for every id of the document, got none for {missing[:5]}")
-    return finite("importances", [importances[int(i)] for i in ids])
 
 
 def _solve(

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Slalom
-from attn_closed_form.slalom import optimum as module
+from attn_closed_form.slalom import least_squares as module
 from attn_closed_form.slalom.design import any_size
-from attn_closed_form.slalom.least_squares import Problem, Samples
-from attn_closed_form.slalom.optimum import FIRST, STRONGER, WEAKER, Optimum, _Trial
+from attn_closed_form.slalom.least_squares import FIRST, STRONGER, WEAKER, Optimum, Problem, Samples, _Trial
 
 
 def silent(*_):

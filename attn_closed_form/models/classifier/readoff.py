@@ -22,7 +22,7 @@ import numpy as np
 from ..._types import Array, Ids, Tokens
 from ...slalom.design import deletions, distinct
 from ...slalom.fit import fit_sequences
-from ...slalom.optimum import Optimum
+from ...slalom.least_squares import Optimum
 from ...slalom.slalom import Slalom, as_ids
 from .predict import as_tokens, pad, predict_many
 from .weights import AttentionWeights
