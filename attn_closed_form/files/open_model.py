@@ -409,7 +409,6 @@ def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
         tuple(str(name).removeprefix(str(args.label)) for name in model.labels),
         tuple(end),
         loss="sigmoid" if loss == "ova" else "softmax",
-        source="fasttext",
     )
 
 

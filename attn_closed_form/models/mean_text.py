@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from .._types import Array
 from ..files.arrays import read_state
 from .protocol import Model, Units
 from .scores import PooledScores
-from .text import Token, tokenize
+from .text import Token, check_text, tokenize
 
 
 class Piece(NamedTuple):
@@ -54,25 +54,8 @@ class VocabularyReader:
 
     def __call__(self, text: str) -> list[Piece]:
         """Pieces of a text, one row each."""
-        found = []
-        for word, start, end in self.tokenizer(text):
-            row = self.rows.get(word, self.unknown)
-            if row is not None:
-                found.append(Piece(word, start, end, (row,)))
-        return found
-
-
-@dataclass(frozen=True)
-class TokenizerReader:
-    """Reads a text with a tokenizer of the `tokenizers` package, without special tokens."""
-
-    tokenizer: Any
-
-    def __call__(self, text: str) -> list[Piece]:
-        """Pieces of a text, one row each."""
-        found = self.tokenizer.encode(text, add_special_tokens=False)
-        parts = zip(found.tokens, found.offsets, found.ids, strict=True)
-        return [Piece(token, start, end, (row,)) for token, (start, end), row in parts]
+        tokens = ((*token, self.rows.get(token[0], self.unknown)) for token in self.tokenizer(text))
+        return [Piece(word, start, end, (row,)) for word, start, end, row in tokens if row is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +66,7 @@ class MeanPooledText(Model):
     ----------
     embeddings : (V, D) vectors, kept in their type
     W, bias : (C, D) and (C,) of the linear layer
-    reader : text -> pieces; `VocabularyReader`, `TokenizerReader`, `FastTextReader`, or any function
+    reader : text -> pieces; `VocabularyReader`, `FastTextReader`, or any function
     outputs : C class names; two names where C = 1
     background : rows of vectors that every text has, such as fastText's end of line
     temperature : divides the logits in probabilities
@@ -110,7 +93,6 @@ class MeanPooledText(Model):
     background: tuple[int, ...] = ()
     temperature: float = 1.0
     loss: str = "softmax"
-    source: str = field(default="arrays", repr=False)
 
     groupings = ("words", "positions")
     absences = ("deleted",)
@@ -144,7 +126,6 @@ class MeanPooledText(Model):
         ----------
         source : a file or a state dict, such as `embedding.weight` (V, D), `fc.weight` (C, D), `fc.bias` (C,)
         reader : words in the order of their rows, a mapping of words to rows, or a function (see `Reader`)
-        outputs : class names
 
         Examples
         --------
@@ -184,12 +165,11 @@ class MeanPooledText(Model):
         coef = np.atleast_2d(np.asarray(classifier.coef_, dtype=np.float64))
         bias = np.broadcast_to(np.asarray(classifier.intercept_, dtype=np.float64), (len(coef),))
         names = tuple(map(str, outputs if outputs is not None else getattr(classifier, "classes_", ())))
-        return cls(np.asarray(embeddings), coef, bias, as_reader(reader), names, source="linear")
+        return cls(np.asarray(embeddings), coef, bias, as_reader(reader), names)
 
     def read(self, raw: Any) -> Units:
         """The pieces of a text that have vectors; an error if there is none."""
-        if not isinstance(raw, str):
-            raise TypeError(f"text: expected a string, got {type(raw).__name__}")
+        check_text(raw)
         pieces = [piece for piece in self.reader(raw) if len(piece.rows)]
         if not pieces:
             raise ValueError(f"text: expected at least one word of the vocabulary, got {raw[:40]!r}")
@@ -221,10 +201,8 @@ class MeanPooledText(Model):
         return np.log(sizes)[None], np.add.reduceat(values, starts, axis=1) / sizes
 
 
-def as_reader(value: Reader | Mapping[str, int] | Sequence[str] | Any) -> Reader:
-    """A reader from a function, a mapping of words to rows, words in order, or a tokenizer of `tokenizers`."""
-    if hasattr(value, "encode") and hasattr(value, "token_to_id"):
-        return TokenizerReader(value)
+def as_reader(value: Reader | Mapping[str, int] | Sequence[str]) -> Reader:
+    """A reader from a function, a mapping of words to rows, or words in order."""
     if isinstance(value, Mapping):
         return VocabularyReader(dict(value))
     if callable(value):

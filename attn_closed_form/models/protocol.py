@@ -74,9 +74,8 @@ class Units:
         n = len(self.labels)
         if n == 0:
             raise ValueError("labels: expected at least one unit, got none")
-        sized: dict[str, Any] = {"spans": self.spans, "unknown": self.unknown, "coords": self.coords}
-        sized["continues"] = self.continues
-        sized.update({f"groups[{name!r}]": group for name, group in self.groups.items()})
+        sized: dict[str, Any] = {name: getattr(self, name) for name in ("spans", "unknown", "coords", "continues")}
+        sized |= {f"groups[{name!r}]": group for name, group in self.groups.items()}
         for name, value in sized.items():
             if value is not None and len(value) != n:
                 raise ValueError(f"{name}: expected {n} entries, one per unit, got {len(value)}")

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from .._arrays import numbered
-from .._types import Array
 from ..files.tables import read_columns
 from .protocol import Model, Units
 from .scores import PooledScores
@@ -33,7 +32,6 @@ class ScoreTable(Model):
 
     Parameters
     ----------
-    outputs : names of the outputs
     bias : (C,) added to the outputs
     s_background, v_background : log-mass and (C,) values of what is always present
     temperature : divides the outputs in probabilities
@@ -65,8 +63,7 @@ class ScoreTable(Model):
     def read(self, raw: Any) -> Units:
         """A mapping of columns, or the path of a table with them."""
         columns = _columns(read_columns(raw) if isinstance(raw, str | os.PathLike) else raw, self.outputs)
-        s = columns["s"]
-        n = len(s)
+        n = columns["s"].size
         labels = tuple(map(str, columns.get("label", range(n))))
         groups = {"units": np.arange(n)}
         group_labels = {}
@@ -110,20 +107,13 @@ def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
         raise ValueError("scores: expected both of s_absent and v_absent, or neither")
     for name in ("s", "s_absent", "v", "v_absent"):
         if name in columns:
-            columns[name] = _numbers(name, columns[name])
-    n = columns["s"].size
-    shapes = {"s": (n,), "s_absent": (n,), "v": (len(outputs), n), "v_absent": (len(outputs), n)}
-    for name, shape in shapes.items():
-        if name in columns:
-            array = np.atleast_2d(columns[name]) if name.startswith("v") else columns[name]
-            if array.shape != shape:
-                raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
-            columns[name] = array
+            try:
+                array = np.asarray(columns[name], dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{name}: expected numbers, got {error}") from None
+            columns[name] = np.atleast_2d(array) if name.startswith("v") else array
+            n = columns["s"].size
+            shape = (len(outputs), n) if name.startswith("v") else (n,)
+            if columns[name].shape != shape:
+                raise ValueError(f"{name}: expected shape {shape}, got {columns[name].shape}")
     return columns
-
-
-def _numbers(name: str, value: Any) -> Array:
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: expected numbers, got {error}") from None

@@ -59,16 +59,11 @@ class PooledScores:
 
     def __post_init__(self) -> None:
         (H, n), R, C = self.s.shape, len(self.v), self.bias.size
-        if self.head is None:
-            object.__setattr__(self, "head", np.zeros(R, dtype=np.intp))
-        if self.output is None:
-            object.__setattr__(self, "output", np.arange(R))
-        if self.s_background is None:
-            object.__setattr__(self, "s_background", np.full(H, -np.inf))
-        if self.v_background is None:
-            object.__setattr__(self, "v_background", np.zeros(R))
-        if self.empty_value is None:
-            object.__setattr__(self, "empty_value", self.bias)
+        defaults = {"head": np.zeros(R, dtype=np.intp), "output": np.arange(R), "empty_value": self.bias}
+        defaults |= {"s_background": np.full(H, -np.inf), "v_background": np.zeros(R)}
+        for name, default in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
         shapes = {"v": (R, n), "s_absent": (H, n), "v_absent": (R, n), "s_background": (H,), "v_background": (R,)}
         for name, shape in {**shapes, "head": (R,), "output": (R,), "empty_value": (C,)}.items():
             if (array := getattr(self, name)) is not None and array.shape != shape:
@@ -80,12 +75,7 @@ class PooledScores:
                 raise ValueError(f"{name}: expected numbers in 0..{top - 1}, one per value row, got {numbers}")
 
     def heads(self, coefficients: Sequence[float] | Array) -> tuple[Ids, Ids, Array]:
-        """What the combination `coefficients` (C,) of the outputs needs.
-
-        Returns
-        -------
-        (h,) heads, (r,) value rows, and (h, r) the weight of each row in each head
-        """
+        """The (h,) heads and (r,) value rows that `coefficients @ logits` needs, and (h, r) the rows' weights."""
         weight = np.asarray(coefficients, dtype=np.float64)[self.output]
         rows = np.flatnonzero(weight)
         needed = np.zeros(len(self.s), dtype=bool)
@@ -125,7 +115,6 @@ class PooledScores:
 
         Parameters
         ----------
-        coefficients : (C,) one class, the margin of two, ...
         groups : (n,) the player of each unit, numbered by first appearance; None makes every unit a player
         labels : names of the units, of which a player takes that of its first; or of the players
         deleted : delete absent units even where something else could take their place

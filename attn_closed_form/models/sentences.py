@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._types import Ids, Span
+from .text import check_text
 
 # Abbreviations that are followed by a name or a number, so that the capital behind them begins no sentence.
 _ABBREVIATIONS = re.compile(
@@ -50,18 +51,11 @@ def sentences(text: str) -> list[Span]:
     >>> sentences(" ")
     []
     """
-    if not isinstance(text, str):
-        raise TypeError(f"text: expected a string, got {type(text).__name__}")
-    ends = [
-        _end(text, match) for match in _BREAK.finditer(text) if match["line"] or match["solid"] or _ends(text, match)
-    ]
-    spans = zip([0, *(after for _, after in ends)], [*(end for end, _ in ends), len(text)], strict=True)
-    return [span for span in (_trimmed(text, *span) for span in spans) if span[0] < span[1]]
-
-
-def _end(text: str, match: re.Match[str]) -> Span:
-    """Where the sentence ends and where the next one may begin."""
-    return (match.start(), match.end()) if match["line"] else (match.end(), match.end())
+    check_text(text)
+    breaks = [match for match in _BREAK.finditer(text) if match["line"] or match["solid"] or _ends(text, match)]
+    ends = [match.start() if match["line"] else match.end() for match in breaks]
+    spans = zip([0, *(match.end() for match in breaks)], [*ends, len(text)], strict=True)
+    return [span for span in (trimmed(text, *span) for span in spans) if span[0] < span[1]]
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
@@ -84,7 +78,8 @@ def _ends(text: str, match: re.Match[str]) -> bool:
     return _ABBREVIATIONS.fullmatch(word) is None
 
 
-def _trimmed(text: str, start: int, end: int) -> Span:
+def trimmed(text: str, start: int, end: int) -> Span:
+    """The span without white space at its ends; of white space alone, the end comes before the start."""
     piece = text[start:end]
     return start + len(piece) - len(piece.lstrip()), end - (len(piece) - len(piece.rstrip()))
 
@@ -92,15 +87,8 @@ def _trimmed(text: str, start: int, end: int) -> Span:
 def sentence_numbers(text: str, spans: Sequence[Span]) -> tuple[Ids, list[Span]]:
     """The sentence of every unit, numbered without gaps, and the spans of the sentences that have a unit.
 
-    A unit belongs to the sentence in which it begins.
+    A unit, given by its character span, belongs to the sentence in which it begins.
 
-    Parameters
-    ----------
-    text : the text
-    spans : character spans of its units, in order
-
-    Examples
-    --------
     >>> numbers, found = sentence_numbers("Good. Not bad.", [(0, 4), (6, 9), (10, 13)])
     >>> numbers, found
     (array([0, 1, 1]), [(0, 5), (6, 14)])

@@ -25,7 +25,7 @@ import functools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,6 +71,19 @@ def _pattern(text: str) -> re.Pattern[str]:
     return _ASCII if text.isascii() else _unicode()
 
 
+def check_text(text: Any) -> None:
+    """Raise unless the text is a string."""
+    if not isinstance(text, str):
+        raise TypeError(f"text: expected a string, got {type(text).__name__}")
+
+
+def excerpt(text: str, limit: int = 40) -> str:
+    """The beginning of a text, for errors."""
+    if not text.strip():
+        return "an empty text" if not text else "only white space"
+    return repr(text if len(text) <= limit else text[:limit] + "…")
+
+
 class Token(NamedTuple):
     """A token's form, and where it stands in the text: `text[start:end]`."""
 
@@ -98,8 +111,7 @@ def tokenize(text: str) -> list[Token]:
     >>> [(token.word, text[token.start : token.end]) for token in tokenize(text)]
     [('great', 'Ｇｒｅａｔ'), ('café', 'CAFÉ')]
     """
-    if not isinstance(text, str):
-        raise TypeError(f"text: expected a string, got {type(text).__name__}")
+    check_text(text)
     return [
         Token(_normal_form(match["token"]), *match.span())
         for match in _pattern(text).finditer(text)
@@ -164,16 +176,9 @@ class Vocabulary(Sequence[str]):
         """The `size` most frequent words of the texts, [CLS] and [UNK] (ids 0 and 1) included.
 
         Words seen fewer than `min_count` times are left out. Equal counts go by the alphabet, so that the result
-        does not depend on the order of the texts.
-
-        Parameters
-        ----------
-        texts : n strings
-        size : number of words at most
-        min_count : smallest count of a word
-        groups : n labels, such as the film that a review is about; a word is then counted once a group, so that a
-            name that fills the reviews of one film does not displace a word that all films share. None counts every
-            occurrence.
+        does not depend on the order of the texts. With groups, one label per text such as the film that a review is
+        about, a word is counted once a group, so that a name that fills the reviews of one film does not displace a
+        word that all films share.
 
         Examples
         --------
@@ -185,16 +190,13 @@ class Vocabulary(Sequence[str]):
         """
         if size < 2:
             raise ValueError(f"size: expected at least 2, for {CLS} and {UNK}, got {size}")
-        counts: Counter[str] = Counter()
-        if groups is None:
-            for text in texts:
-                counts.update(_words(text))
-        else:
+        documents: Iterable[Iterable[str]] = map(_words, texts)
+        if groups is not None:
             members: dict[Hashable, set[str]] = {}
-            for text, group in zip(texts, groups, strict=True):
-                members.setdefault(group, set()).update(_words(text))
-            for words in members.values():
-                counts.update(words)
+            for words, group in zip(documents, groups, strict=True):
+                members.setdefault(group, set()).update(words)
+            documents = members.values()
+        counts = Counter(word for words in documents for word in words)
         ranked = sorted((-count, word) for word, count in counts.items() if count >= min_count)
         return cls([CLS, UNK, *(word for _, word in ranked[: size - 2])])
 
@@ -218,13 +220,7 @@ class Vocabulary(Sequence[str]):
         return np.array([ids.get(word, unk) for word in _words(text)], dtype=np.intp)
 
     def encode_tokens(self, tokens: Iterable[Token]) -> Ids:
-        """Token ids (T,) of tokens that `tokenize` made, for callers that need the spans too.
-
-        >>> vocabulary = Vocabulary(["[CLS]", "[UNK]", "fine"])
-        >>> tokens = tokenize("so fine")
-        >>> vocabulary.encode_tokens(tokens)
-        array([1, 2])
-        """
+        """Token ids (T,) of tokens that `tokenize` made, for callers that need the spans too."""
         # A text that spells out "[CLS]" tokenises to "cls", so the special words cannot be forged.
         return np.array([self.id(token.word) for token in tokens], dtype=np.intp)
 
@@ -261,9 +257,6 @@ class Vocabulary(Sequence[str]):
 
     def __len__(self) -> int:
         return len(self._words)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._words)
 
     def __contains__(self, word: object) -> bool:
         return word in self._ids

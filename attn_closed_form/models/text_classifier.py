@@ -25,7 +25,7 @@ from .classifier.predict import document_scores, predict, predict_many
 from .classifier.weights import AttentionWeights
 from .protocol import Model, Resolved, Units
 from .scores import PooledScores
-from .text import Token, Vocabulary, tokenize
+from .text import Token, Vocabulary, check_text, excerpt, tokenize
 
 Tokenizer = Callable[[str], Sequence[Token]]
 # Accuracy that integrated gradients can be refined to.
@@ -72,10 +72,16 @@ class TextClassifier(Model):
             raise TypeError(f"weights: expected AttentionWeights, got {type(self.weights).__name__}")
         if not isinstance(self.vocabulary, Vocabulary):
             raise TypeError(f"vocabulary: expected a Vocabulary, got {type(self.vocabulary).__name__}")
-        check_vocabulary(self.weights, self.vocabulary)
-        C = self.weights.C
+        weights, vocabulary, C = self.weights, self.vocabulary, self.weights.C
+        if len(vocabulary) != weights.D:
+            raise ValueError(f"vocabulary: expected D={weights.D} words, one per row of W_e, got {len(vocabulary)}")
+        if (vocabulary.cls_id, vocabulary.unk_id) != (weights.cls, weights.unk):
+            raise ValueError(
+                f"vocabulary: expected {vocabulary.cls} at id {weights.cls} and {vocabulary.unk} at id {weights.unk}, "
+                f"got {vocabulary.cls_id} and {vocabulary.unk_id}"
+            )
         self.name_outputs(C, ("negative", "positive") if C == 1 else [f"class {c}" for c in range(C)])
-        if self.weights.T_max < 2:
+        if weights.T_max < 2:
             raise ValueError("weights: expected room for at least one token, got T_max = 1")
 
     def __repr__(self) -> str:
@@ -84,11 +90,10 @@ class TextClassifier(Model):
 
     def read(self, raw: Any) -> Units:
         """The tokens of a text, as far as the model reads; an error if there is none."""
-        if not isinstance(raw, str):
-            raise TypeError(f"text: expected a string, got {type(raw).__name__}")
+        check_text(raw)
         tokens = list(self.tokenizer(raw))
         if not tokens:
-            raise ValueError(f"text: expected at least one word, got {_shorten(raw)}")
+            raise ValueError(f"text: expected at least one word, got {excerpt(raw)}")
         room = self.weights.T_max - 1
         ids = self.vocabulary.encode_tokens(tokens[:room])
         spans = tuple((token.start, token.end) for token in tokens)
@@ -148,20 +153,3 @@ _GRADIENTS: dict[str, Callable[[AttentionWeights, Ids], Array]] = {
     "gradient-x-input": gradient_times_input,
     "lrp": classifier_lrp,
 }
-
-
-def check_vocabulary(weights: AttentionWeights, vocabulary: Vocabulary) -> None:
-    """The vocabulary must have one word per row of W_e, and [CLS] and [UNK] at the weights' ids."""
-    if len(vocabulary) != weights.D:
-        raise ValueError(f"vocabulary: expected D={weights.D} words, one per row of W_e, got {len(vocabulary)}")
-    if (vocabulary.cls_id, vocabulary.unk_id) != (weights.cls, weights.unk):
-        raise ValueError(
-            f"vocabulary: expected {vocabulary.cls} at id {weights.cls} and {vocabulary.unk} at id {weights.unk}, "
-            f"got {vocabulary.cls_id} and {vocabulary.unk_id}"
-        )
-
-
-def _shorten(text: str, limit: int = 40) -> str:
-    if not text.strip():
-        return "an empty text" if not text else "only white space"
-    return repr(text if len(text) <= limit else text[:limit] + "…")

@@ -27,6 +27,7 @@ from ..game.pooled_game import PooledGame
 from ..slalom.fit import SlalomFit, SlalomWarning, fit_slalom
 from .protocol import FEW, FitReport, Model, Resolved, Units
 from .scores import PooledScores
+from .text import check_text, excerpt
 from .transformer_network import (
     HIDDEN,
     Frame,
@@ -101,7 +102,11 @@ class TransformerClassifier(Model):
 
     def __post_init__(self) -> None:
         require_torch()
-        _check_model(self.model)
+        if not (hasattr(self.model, "config") and hasattr(self.model, "parameters") and callable(self.model)):
+            kind = type(self.model).__name__
+            raise TypeError(f"model: expected a sequence classifier of the transformers package, got {kind}")
+        if not hasattr(self.model.config, "num_labels"):
+            raise TypeError("model: expected a configuration that says num_labels, got none")
         if self.tokenizer is None or not callable(self.tokenizer):
             raise TypeError(f"tokenizer: expected the tokenizer of the model, got {type(self.tokenizer).__name__}")
         for name in ("samples", "batch_size"):
@@ -180,12 +185,10 @@ class TransformerClassifier(Model):
 
     def read(self, raw: Any) -> Units:
         """The tokens of a text with their words and characters."""
-        if not isinstance(raw, str):
-            raise TypeError(f"text: expected a string, got {type(raw).__name__}")
+        check_text(raw)
         ids, spans, words = read_tokens(self.tokenizer, raw)
         if ids.size == 0:
-            what = "only white space" if raw else "an empty text"
-            raise ValueError(f"text: expected at least one token, got {what if not raw.strip() else repr(raw[:40])}")
+            raise ValueError(f"text: expected at least one token, got {excerpt(raw)}")
         n = min(ids.size, self.room)
         tokens = self.tokenizer.convert_ids_to_tokens(ids.tolist())
         unknown = getattr(self.tokenizer, "unk_token_id", None)
@@ -243,14 +246,6 @@ class TransformerClassifier(Model):
         return HIDDEN if settings.absent == "pad" or self._mask_id is None else self._mask_id
 
 
-def _check_model(model: Any) -> None:
-    if not (hasattr(model, "config") and hasattr(model, "parameters") and callable(model)):
-        kind = type(model).__name__
-        raise TypeError(f"model: expected a sequence classifier of the transformers package, got {kind}")
-    if not hasattr(model.config, "num_labels"):
-        raise TypeError("model: expected a configuration that says num_labels, got none")
-
-
 def _check_logits(model: Any, sequence: Ids) -> None:
     """One row of logits per text: known by the name of the class, or else tried."""
     if any("ForSequenceClassification" in each.__name__ for each in type(model).__mro__):
@@ -268,18 +263,7 @@ def _check_logits(model: Any, sequence: Ids) -> None:
 
 
 def surrogate(model: Any, units: Units, settings: Resolved) -> tuple[PooledGame, FitReport]:
-    """The game of the SLALOM that is fitted to a transformer around a text.
-
-    Parameters
-    ----------
-    model : TransformerClassifier
-    units : with a `Document` as their data
-    settings : with every choice made
-
-    Returns
-    -------
-    the game, and how well it fits the transformer
-    """
+    """The game of the SLALOM that is fitted to a transformer around a text, and how well it fits."""
     document: Document = units.data
     key = (settings.absent, settings.coefficients, settings.rest, settings.seed)
     if key not in document.fits:
@@ -287,17 +271,15 @@ def surrogate(model: Any, units: Units, settings: Resolved) -> tuple[PooledGame,
     fit, report = document.fits[key]
     slalom = fit.slalom
     index = slalom.index(document.ids)
-    absent: tuple[Array, Array] | tuple[None, None] = (None, None)
-    if settings.absent != "deleted":
-        stand_in = np.broadcast_to(slalom.index([model.absent_id(settings)]), index.shape)
-        absent = slalom.s[None, stand_in], slalom.v[None, stand_in]
+    deleted = settings.absent == "deleted"
+    stand_in = index if deleted else np.broadcast_to(slalom.index([model.absent_id(settings)]), index.shape)
     background = slalom.s_background > -np.inf
     scores = PooledScores(
         slalom.s[None, index],
         slalom.v[None, index],
         np.zeros(1),
-        s_absent=absent[0],
-        v_absent=absent[1],
+        s_absent=None if deleted else slalom.s[None, stand_in],
+        v_absent=None if deleted else slalom.v[None, stand_in],
         s_background=np.array([slalom.s_background]),
         v_background=np.reshape(slalom.v_background, 1) if background else np.zeros(1),
         empty_value=settings.explained(document.ask(model, [document.ids[:0]])),

@@ -23,8 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._arrays import numbered
 from .._progress import Report, stages
 from .._types import Array, Ids, Span, Tokens
+from .sentences import trimmed
 
 #: An id for a token that is hidden: the pad token stands in its place, and attention passes it over.
 HIDDEN = -1
@@ -73,13 +75,6 @@ class Frame:
         """The ids with the special tokens around them."""
         return np.concatenate([self.prefix, ids, self.suffix]).astype(np.intp)
 
-    def token_types(self, n: int) -> Ids | None:
-        """Token types of a text of n tokens in its frame."""
-        if self.types is None:
-            return None
-        before, own, after = self.types
-        return np.concatenate([before, np.full(n, own), after]).astype(np.intp)
-
 
 def frame_of(tokenizer: Any) -> Frame:
     """The frame that a tokenizer puts around a text."""
@@ -106,7 +101,9 @@ def read_tokens(tokenizer: Any, text: str) -> Reading:
     ids = np.asarray(found["input_ids"], dtype=np.intp).reshape(-1)
     if not fast:
         return Reading(ids, None, None)
-    return Reading(ids, _spans(text, found["offset_mapping"]), _words(found.word_ids(), ids.size))
+    # A token of no word (a special one in the text) is a word of its own.
+    words = [-1 - i if word is None else word for i, word in enumerate(found.word_ids())]
+    return Reading(ids, _spans(text, found["offset_mapping"]), numbered(words)[0])
 
 
 def _spans(text: str, offsets: Sequence[Span]) -> tuple[Span, ...]:
@@ -114,44 +111,26 @@ def _spans(text: str, offsets: Sequence[Span]) -> tuple[Span, ...]:
     spans, last = [], 0
     for start, end in offsets:
         start = max(int(start), last)
-        end = max(int(end), start)
-        piece = text[start:end]
-        start += len(piece) - len(piece.lstrip())
-        end = max(start, end - (len(piece) - len(piece.rstrip()))) if piece.strip() else start
-        spans.append((start, end))
-        last = end
+        start, end = trimmed(text, start, max(int(end), start))
+        last = max(start, end)
+        spans.append((start, last))
     return tuple(spans)
-
-
-def _words(words: Sequence[int | None], n: int) -> Ids:
-    """Words numbered by first appearance; a token of no word (a special one in the text) is a word of its own."""
-    numbers = np.empty(n, dtype=np.intp)
-    seen: dict[Any, int] = {}
-    for i, word in enumerate(words):
-        numbers[i] = seen.setdefault(("alone", i) if word is None else word, len(seen))
-    return numbers
 
 
 def room(model: Any, tokenizer: Any, frame: Frame, max_length: int | None = None) -> int:
     """Tokens of a text that the model reads, without special tokens."""
     limits = [limit for limit in (max_length, getattr(tokenizer, "model_max_length", None)) if limit]
+    tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
+    padding = getattr(next(tables, None), "padding_idx", None)
+    first = 0 if padding is None else int(padding) + 1  # RoBERTa and its kin count from behind the pad token's id
     for name in ("max_position_embeddings", "n_positions"):
         positions = getattr(model.config, name, None)
         if isinstance(positions, int) and positions > 0:
-            limits.append(positions - _first_position(model))
+            limits.append(positions - first)
     most = min((limit for limit in limits if limit < NO_LIMIT), default=NO_LIMIT)
     if most - frame.size < 1:
         raise ValueError(f"max_length: expected more than the {frame.size} special tokens, got {most}")
     return int(most) - frame.size
-
-
-def _first_position(model: Any) -> int:
-    """Number of the first position: RoBERTa and its kin count from behind the pad token's id."""
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings"):
-            padding = getattr(module, "padding_idx", None)
-            return 0 if padding is None else int(padding) + 1
-    return 0
 
 
 def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
@@ -197,29 +176,20 @@ def evaluating(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _pad_token(model: Any, pad: int) -> Iterator[None]:
-    """The configuration with a pad token, if it has none of its own."""
+def _padding(model: Any, tokenizer: Any, sequences: Sequence[Ids]) -> Iterator[int]:
+    """The pad token of the model; if it has none, that of the tokenizer or an id of no sequence, for the time being."""
     config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
-    own = getattr(config, "pad_token_id", None)
-    if own is None:
+    configured = getattr(config, "pad_token_id", None)
+    pad = configured
+    if pad is None:
+        used = set(np.unique(np.concatenate(sequences)).tolist()) if sequences else set()
+        candidates = (getattr(tokenizer, "pad_token_id", None), *range(len(used) + 1))
+        pad = next(i for i in candidates if i is not None and i not in used)
         config.pad_token_id = pad
     try:
-        yield
+        yield int(pad)
     finally:
-        config.pad_token_id = own
-
-
-def pad_id(model: Any, tokenizer: Any, sequences: Sequence[Ids]) -> int:
-    """What pads: the model's pad token, or the tokenizer's, or an id that occurs in no sequence."""
-    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
-    own = getattr(config, "pad_token_id", None)
-    if own is not None:
-        return int(own)
-    used = set(np.unique(np.concatenate(sequences)).tolist()) if sequences else set()
-    named = getattr(tokenizer, "pad_token_id", None)
-    if named is not None and named not in used:
-        return int(named)
-    return next(i for i in range(len(used) + 1) if i not in used)
+        config.pad_token_id = configured
 
 
 def check_sequences(sequences: Sequence[Tokens], vocabulary: int, room: int) -> list[Ids]:
@@ -247,18 +217,16 @@ def run(
     progress: Report | bool | None = None,
 ) -> Array:
     """(n, C) logits of n sequences of ids, to which the special tokens are added here."""
-    torch = require_torch()
     whole = [frame.around(ids) for ids in sequences]
     lengths = np.array([ids.size for ids in whole], dtype=np.intp)
     if lengths.size and lengths.min() == 0:
         raise ValueError("sequences: expected at least one token, because this tokenizer adds no special ones")
-    pad = pad_id(model, tokenizer, whole)
     pads = getattr(tokenizer, "padding_side", "right") == "right"
     found: Array | None = None
     done = 0
-    with stages("transformer", progress) as report, evaluating(model), _pad_token(model, pad):
+    with stages("transformer", progress) as report, evaluating(model), _padding(model, tokenizer, whole) as pad:
         for rows in batches(lengths, batch_size, pads):
-            inputs = _inputs(torch, frame, [whole[i] for i in rows], pad, _device(model))
+            inputs = _inputs(model, frame, [whole[i] for i in rows], pad)
             logits = model(**inputs).logits.float().cpu().numpy().astype(np.float64)
             if logits.ndim != 2:
                 raise ValueError(f"model: expected one row of logits per sequence, got shape {logits.shape}")
@@ -277,25 +245,21 @@ def run(
     return found
 
 
-def _inputs(torch: Any, frame: Frame, rows: Sequence[Ids], pad: int, device: Any) -> dict[str, Any]:
-    longest = max(row.size for row in rows)
-    ids = np.full((len(rows), longest), pad, dtype=np.int64)
-    mask = np.zeros((len(rows), longest), dtype=np.int64)
-    types = np.zeros((len(rows), longest), dtype=np.int64)
-    for i, row in enumerate(rows):
-        ids[i, : row.size] = np.where(row == HIDDEN, pad, row)
-        mask[i, : row.size] = row != HIDDEN
-        own = frame.token_types(row.size - frame.size)
-        if own is not None:
-            types[i, : row.size] = own
-    arrays = {"input_ids": ids, "attention_mask": mask}
+def _inputs(model: Any, frame: Frame, rows: Sequence[Ids], pad: int) -> dict[str, Any]:
+    """What the model gets for a batch of sequences with their special tokens."""
+    shape = (len(rows), max(row.size for row in rows))
+    arrays = {"input_ids": np.full(shape, pad), "attention_mask": np.zeros(shape, dtype=np.int64)}
     if frame.types is not None:
-        arrays["token_type_ids"] = types
-    return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
-
-
-def _device(model: Any) -> Any:
-    return next(iter(model.parameters())).device
+        arrays["token_type_ids"] = np.zeros(shape, dtype=np.int64)
+    for i, row in enumerate(rows):
+        arrays["input_ids"][i, : row.size] = np.where(row == HIDDEN, pad, row)
+        arrays["attention_mask"][i, : row.size] = row != HIDDEN
+        if frame.types is not None:
+            before, inside, after = frame.types
+            text = [inside] * (row.size - frame.size)
+            arrays["token_type_ids"][i, : row.size] = [*before, *text, *after]
+    torch, device = require_torch(), next(iter(model.parameters())).device
+    return {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in arrays.items()}
 
 
 def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
@@ -303,14 +267,6 @@ def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
 
     Nothing is downloaded, no Python file of the folder is run, and only weights in safetensors are read, because a
     pickle can run anything.
-
-    Parameters
-    ----------
-    folder : with config.json, model.safetensors and the files of the tokenizer
-
-    Returns
-    -------
-    model, in evaluation mode, and tokenizer
     """
     path = Path(folder)
     _check_folder(path)
