@@ -177,18 +177,12 @@ def plan_batch(
         except ToleranceError as error:
             budgets.append(None)
             problems[i] = str(error)
-    kept = [i for i, goal in enumerate(budgets) if goal is not None]
-    eps = min((goal.eps for goal in budgets if goal is not None), default=0.01)
-    lam, w = _lambda_nodes(batch, max((float(about.log_range[i]) for i in kept), default=0.0), eps)
-    return Goals(budgets, problems, lam, w, about)
-
-
-def _lambda_nodes(batch: GameBatch, log_range: float, eps: float) -> tuple[jax.Array, jax.Array]:
-    """Nodes for 1/D; ranges in steps of ln 16, so that batches alike share one compiled program."""
-    dtype = np.dtype(batch.s.dtype)
+    kept = [(float(about.log_range[i]), goal.eps) for i, goal in enumerate(budgets) if goal is not None]
+    log_range, eps = max((r for r, _ in kept), default=0.0), min((eps for _, eps in kept), default=0.01)
+    # Ranges in steps of ln 16, so that batches alike share one compiled program.
     step, room = np.log(16.0), ROOM[dtype]
     lam, w = lambda_rule(float(np.ceil((log_range + 3 * room) / step) * step), eps)
-    return jnp.asarray(lam / (1 - room), dtype), jnp.asarray(w / (1 - room), dtype)
+    return Goals(budgets, problems, jnp.asarray(lam / (1 - room), dtype), jnp.asarray(w / (1 - room), dtype), about)
 
 
 def sums_of(batch: GameBatch, goals: Goals, chunk: int | None) -> TermSums:

@@ -7,9 +7,8 @@ over its devices. A document that the device cannot explain within `tol` (see `b
 time; one that the core cannot explain either has NaN for its scores and a reason in `problems`. In float32 the scores
 of tokens are rounded, so the games are those of a rounded model; the budget accounts for it.
 
-A gradient is T_max x d_e numbers per document, and most of its time on a CPU is memory. `gradient_blocks` therefore
-leaves the results where they are made, one block of documents after the other; `gradient` copies them all into one
-NumPy array.
+Most of the time of a gradient, T_max x d_e numbers per document, is memory on a CPU. `gradient_blocks` therefore leaves
+the results on the device, one block of documents after the other; `gradient` copies them into one NumPy array.
 """
 
 from __future__ import annotations
@@ -321,13 +320,10 @@ def shapley(
         rows, problems = values.shapley(bucket.games, tol)
         return Batched([row[:d] for row, d in zip(rows, bucket.players, strict=False)], problems)
 
-    return _explained(
-        game_buckets(weights, documents, players, absent, output, dtype, batch, mesh),
-        len(documents),
-        on_device,
-        lambda place: acf.shapley(pooled_game(weights, documents[place], players, absent, output), tol),
-        lambda d: np.full(d, np.nan),
-    )
+    def by_core(game: PooledGame) -> NDArray[np.float64]:
+        return acf.shapley(game, tol)
+
+    return _explained(weights, documents, (players, absent, output), (dtype, batch, mesh), on_device, by_core)
 
 
 def lime(
@@ -350,35 +346,33 @@ def lime(
     [(2,), (1,)]
     """
 
-    def game(place: int) -> PooledGame:
-        return pooled_game(weights, documents[place], players, absent, output)
+    def on_device(bucket: Bucket) -> Batched:
+        return values.lime_limit(bucket.games, tol=tol, **options)
 
-    return _explained(
-        game_buckets(weights, documents, players, absent, output, dtype, batch, mesh),
-        len(documents),
-        lambda bucket: values.lime_limit(bucket.games, tol=tol, **options),
-        lambda place: acf.lime_limit(game(place), tol=tol, **options),
-        lambda d: LimeCoefficients(np.full(d, np.nan), np.nan),
-    )
+    def by_core(game: PooledGame) -> LimeCoefficients:
+        return acf.lime_limit(game, tol=tol, **options)
+
+    return _explained(weights, documents, (players, absent, output), (dtype, batch, mesh), on_device, by_core)
 
 
 def _explained(
-    buckets: Iterator[Bucket],
-    count: int,
+    weights: AttentionWeights,
+    documents: Sequence[Tokens],
+    which: tuple[str, str, int],
+    where: tuple[Any, int, Mesh | None],
     on_device: Callable[[Bucket], Batched],
-    by_core: Callable[[int], Any],
-    nothing: Callable[[int], Any],
+    by_core: Callable[[PooledGame], Any],
 ) -> Batched:
-    """Every bucket on the device, and what the device cannot do by the core; results in the order of the documents."""
-    results: list[Any] = [None] * count
+    """Every bucket on the device, and what the device cannot do by the core; NaN where neither can."""
+    results: list[Any] = [None] * len(documents)
     problems: dict[int, str] = {}
-    for bucket in buckets:
+    for bucket in game_buckets(weights, documents, *which, *where):
         explained, unsolved = on_device(bucket)
-        for i, (place, d) in enumerate(zip(bucket.places.tolist(), bucket.players.tolist(), strict=True)):
+        for i, place in enumerate(bucket.places.tolist()):
             results[place] = explained[i]
             if i in unsolved:
                 try:
-                    results[place] = by_core(place)
+                    results[place] = by_core(pooled_game(weights, documents[place], *which))
                 except ToleranceError as error:
-                    results[place], problems[place] = nothing(d), str(error)
+                    problems[place] = str(error)
     return Batched(results, problems)

@@ -22,9 +22,7 @@ from .games import GameBatch, each_game, flip, heads_of, mesh_of, nodes_of
 def weighted_sums(
     game: GameBatch, lam: jax.Array, w: jax.Array, count: Any, p: jax.Array, w_E: jax.Array, w_D: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Sums over the first `count` nodes p: of E_p[f] less its base, (r,) with weights (m, r); of Delta_j(p), (d,) with
-    weights (m,).
-    """
+    """Sums over the first `count` nodes p: of E_p[f] less its base (r,) by w_E (m, r); of Delta_j(p) (d,) by w_D (m,)."""
     at = nodes_of(heads_of(game), lam, w)
 
     def add(i: Any, sums: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -79,8 +77,7 @@ def lime_limit(
 ) -> Batched:
     """LIME's limit for every game, as `attn_closed_form.lime_limit`: |error| <= tol * max|f|, or a problem.
 
-    `values` is a list of `LimeCoefficients`. A game of one player, and one that has no rule in p, is left to the core,
-    and `problems` says so.
+    `values` is a list of `LimeCoefficients`. Games of one player and games without a rule in p are left to the core.
     """
     plan = LimePlan.of(batch, kernel_width, ridge, num_samples, tol, chunk)
     p, w_E, w_D = (cut_by_document(mesh_of(batch), x.astype(batch.s.dtype)) for x in plan.nodes())

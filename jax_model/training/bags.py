@@ -49,16 +49,15 @@ class BagConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "attention", "epochs", "batch_size", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        for name in ("hidden", "attention", "epochs", "batch_size", "patience", "weight_decay"):
+            least = int(name != "weight_decay")
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}")
         for name in ("dropout", "instance_dropout", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected a number from 0 to below 1, got {getattr(self, name)}")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate: expected a positive number, got {self.learning_rate}")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"weight_decay: expected 0 or more, got {self.weight_decay}")
 
 
 class Packed(NamedTuple):
@@ -111,11 +110,9 @@ def bag_logits(
     (2, 2)
     """
     keys = None if key is None else jax.random.split(key, 4)
-    if keys is not None:
-        x = _drop(keys[0], x, dropout)
+    x = x if keys is None else _drop(keys[0], x, dropout)
     h = jax.nn.relu(x @ params["L"].T + params["l"])
-    if keys is not None:
-        h = _drop(keys[1], h, dropout)
+    h = h if keys is None else _drop(keys[1], h, dropout)
     gates = jnp.tanh(h @ params["V"].T + params["v"]) * jax.nn.sigmoid(h @ params["U"].T + params["u"])
     scores = (gates @ params["w"].T)[:, 0]
     if keys is not None:
@@ -265,6 +262,4 @@ def state_dict(training: BagTraining) -> dict[str, NDArray[np.float64]]:
     }
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _logits(params: Params, x: Any, bag: Any, count: int) -> jax.Array:
-    return bag_logits(params, x, bag, count)
+_logits = jax.jit(bag_logits, static_argnums=3)

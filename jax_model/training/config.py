@@ -116,8 +116,6 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
     mostly padding in a batch, which is out of sight at the start (`unk_start`), and all their words begin alike
     (`query_scale`): otherwise a run waits, one to four epochs, until attention has found the words.
 
-    Examples
-    --------
     >>> config = automatic(["a fine film"] * 100, K=2)
     >>> config.T_max, config.batch_size, config.epochs, config.K
     (32, 4, 20, 2)

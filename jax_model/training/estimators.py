@@ -332,7 +332,7 @@ class AttentionBagClassifier(_AttentionClassifier):
 
     def to_model(self) -> BagClassifier:
         """The trained network as an `attn_closed_form.BagClassifier`, which needs NumPy alone."""
-        return BagClassifier.from_state_dict(self.state_dict(), layout="clam", outputs=self._names())
+        return BagClassifier.from_state_dict(self.state_dict(), layout="clam", outputs=tuple(map(str, self.classes_)))
 
     def explain(self, bag: Any, methods: Any = None, **settings: Any) -> Explanations:
         """Exact explanations of one bag: `to_model().explain(bag, methods, **settings)`."""
@@ -344,7 +344,7 @@ class AttentionBagClassifier(_AttentionClassifier):
         `BagClassifier.from_state_dict(path)` and the command `attn-closed-form bag` read it; the names of the
         classes are in the file.
         """
-        write_arrays({**self.state_dict(), "outputs": np.array(self._names())}, path)
+        write_arrays({**self.state_dict(), "outputs": self.classes_.astype(str)}, path)
 
     def _logits(self, X: Bags) -> NDArray[np.float64]:
         return predict_bags(self._training, check_bags(X, self.n_features_in_))
@@ -361,9 +361,6 @@ class AttentionBagClassifier(_AttentionClassifier):
             name = self.classes_[single[0]]
             raise ValueError(f"y: early stopping needs at least two bags of each class, got one of {name!r}")
         return held_out
-
-    def _names(self) -> tuple[str, ...]:
-        return tuple(str(name) for name in self.classes_)
 
 
 def _texts(X: Any, name: str) -> list[str]:

@@ -21,7 +21,6 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import jax
@@ -42,12 +41,8 @@ ADAM = optax.scale_by_adam(b2=0.99)
 SILENCE = 30.0
 
 
-class Rates(NamedTuple):
-    """Numbers that the compiled step takes as arguments, so that one compilation serves all settings."""
-
-    learning_rate: np.float32
-    weight_decay: np.float32
-    ema: np.float32
+# Learning rate, weight decay and decay of the average: arguments of the compiled step, which thus serves all settings.
+Rates = tuple[np.float32, np.float32, np.float32]
 
 
 @dataclass(frozen=True)
@@ -68,7 +63,7 @@ class Optimizer:
     def rates(self, step: int, steps: int) -> Rates:
         """Of one of `steps` steps, from 0.
 
-        >>> [round(float(Optimizer(1.0, 10).rates(i, 100).learning_rate), 2) for i in (0, 5, 10, 55, 100)]
+        >>> [round(float(Optimizer(1.0, 10).rates(i, 100)[0]), 2) for i in (0, 5, 10, 55, 100)]
         [0.0, 0.5, 1.0, 0.51, 0.02]
         """
         warmup = min(self.warmup_steps, steps // 2)
@@ -76,7 +71,7 @@ class Optimizer:
         rate = self.learning_rate * (step / warmup if step < warmup else descent)
         # A young average forgets faster, or the random start would stay in it for hundreds of steps.
         ema = min(self.ema, (1 + step) / (10 + step))
-        return Rates(np.float32(rate), np.float32(self.weight_decay), np.float32(ema))
+        return np.float32(rate), np.float32(self.weight_decay), np.float32(ema)
 
 
 class State(NamedTuple):
@@ -110,13 +105,14 @@ def take_step(loss: Callable[..., jax.Array], decay_biases: bool, state: State, 
     """One step of AdamW on a batch. The state that goes in is used up."""
     value, slope = jax.value_and_grad(loss)(state.params, *batch)
     direction, moments = ADAM.update(slope, state.moments)
+    learning_rate, weight_decay, ema = rates
 
     def moved(old: jax.Array, step: jax.Array) -> jax.Array:
-        decay = rates.weight_decay * old if decay_biases or old.ndim > 1 else 0.0
-        return old - rates.learning_rate * (step + decay)
+        decay = weight_decay * old if decay_biases or old.ndim > 1 else 0.0
+        return old - learning_rate * (step + decay)
 
     params = jax.tree.map(moved, state.params, direction)
-    average = jax.tree.map(lambda old, new: rates.ema * old + (1 - rates.ema) * new, state.average, params)
+    average = jax.tree.map(lambda old, new: ema * old + (1 - ema) * new, state.average, params)
     loss_sum = state.loss_sum + value.astype(state.loss_sum.dtype)
     return State(params, moments, average, state.best, state.step + 1, loss_sum)
 
@@ -159,8 +155,6 @@ def fit(
     resume : whether a run that finds its checkpoint continues from it; otherwise the file is an error
     about : what a checkpoint must agree with, as JSON can write it
 
-    Examples
-    --------
     >>> target = np.float32(3.0)
     >>> found = fit(lambda x, y: (x - y) ** 2, np.float32(0.0), lambda step: (target,), 300, Optimizer(0.1))
     >>> bool(abs(found.params - target) < 0.01)
@@ -314,6 +308,6 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()

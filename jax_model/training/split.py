@@ -38,10 +38,7 @@ def together(split: Split) -> Split:
 def stratified(
     labels: NDArray[Any], classes: int, share: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.bool_], list[int]]:
-    """Which examples to hold out, a share of every class and at least one of each; and the classes that have only one.
-
-    At least one example of each class stays.
-    """
+    """(n,) which examples to hold out, some of every class but never all; and the classes that have only one."""
     held_out, single = np.zeros(len(labels), dtype=bool), []
     for c in range(classes):
         members = rng.permutation(np.flatnonzero(labels == c))

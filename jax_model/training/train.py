@@ -17,7 +17,6 @@ with the temperature of the first; the scores on the held-out texts are those of
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -38,12 +37,10 @@ from ..witness.params import Params, weights_from_params
 from .batches import Batches, Documents, encode_documents
 from .config import Config
 from .devices import cut_by_document, device_mesh, on_every_device
-from .loop import Fit, Optimizer, Progress, fit
+from .loop import Fit, Optimizer, PathLike, Progress, fit
 from .scores import balanced_weights, fit_temperature, report, validation_scores
 from .split import Split, together
 from .text_model import Trained, all_logits, start_arrays, text_loss
-
-_PathLike = str | os.PathLike[str]
 
 
 class Result(NamedTuple):
@@ -57,27 +54,22 @@ def train(
     config: Config,
     split: Split,
     device: str = "auto",
-    checkpoint: _PathLike | None = None,
+    checkpoint: PathLike | None = None,
     checkpoint_steps: int | None = None,
     resume: bool = False,
     log: Callable[[str], None] | None = None,
     test: Labelled | None = None,
 ) -> Result:
-    """Train on texts with classes.
+    """Train on texts; the averaged weights of the best epoch are kept, or those of a second training on all texts.
 
     Parameters
     ----------
     split : the texts to train on and those held out (`split.py`)
     device : "auto", "cpu" or "gpu"; all devices of the kind share the work
     checkpoint : a file to write the state to after every epoch (and every `checkpoint_steps` steps); None writes none
-    checkpoint_steps : steps between checkpoints within an epoch
     resume : continue from `checkpoint` if it exists
     log : called with one line per epoch; None draws a progress bar on a terminal and prints lines otherwise
     test : texts that are scored once, with the final model; nothing depends on them
-
-    Returns
-    -------
-    Result, with the averaged weights of the epoch of the smallest validation loss, or trained once more on all texts
     """
     mesh = device_mesh(device)
     if config.batch_size % mesh.size:
@@ -105,7 +97,7 @@ def train(
     return _result(run, weights, temperature, card, metrics)
 
 
-def refit_checkpoint(checkpoint: _PathLike) -> Path:
+def refit_checkpoint(checkpoint: PathLike) -> Path:
     """Where the state of the training on all texts goes, beside that of the first."""
     return Path(f"{checkpoint}.all")
 
@@ -142,7 +134,7 @@ class Run(NamedTuple):
         epochs: int,
         validate: Callable[[Trained], dict[str, float]] | None,
         progress: Progress,
-        checkpoint: _PathLike | None,
+        checkpoint: PathLike | None,
         **options: Any,
     ) -> Fit:
         """Train for `epochs` epochs, or until the validation loss no longer falls."""

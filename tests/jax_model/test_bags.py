@@ -159,7 +159,7 @@ def test_wrong_data_are_named(bags, labels, message):
         ({"hidden": 0}, "hidden: expected at least 1, got 0"),
         ({"dropout": 1.0}, "dropout: expected a number from 0 to below 1"),
         ({"learning_rate": float("nan")}, "learning_rate: expected a positive number, got nan"),
-        ({"weight_decay": -1.0}, "weight_decay: expected 0 or more"),
+        ({"weight_decay": -1.0}, "weight_decay: expected at least 0, got -1.0"),
         ({"class_weight": "even"}, "class_weight: expected None or 'balanced', got 'even'"),
         ({"early_stopping": True, "validation_fraction": 1.5}, "validation_fraction: expected a number between"),
     ],

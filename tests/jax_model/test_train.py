@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import load_model
+from attn_closed_form.cli.train import option
 from attn_closed_form.files.tables import Labelled
 from jax_model.training.config import Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster
@@ -271,9 +272,7 @@ def finish(process, status=0):
 
 def flags_of(data, out):
     settings = {**FLAGS, "learning_rate": 0.02, "patience": 9}
-    settings = [
-        word for name, value in settings.items() for word in (f"--{name.replace('_', '-').lower()}", str(value))
-    ]
+    settings = [word for name, value in settings.items() for word in (option(name), str(value))]
     return ["train", str(data), "--out", str(out), "--metrics", str(out.with_suffix(".json")), *settings]
 
 
