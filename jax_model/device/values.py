@@ -22,7 +22,7 @@ from .games import GameBatch, each_game, flip, heads_of, mesh_of, nodes_of
 def weighted_sums(
     game: GameBatch, lam: jax.Array, w: jax.Array, count: Any, p: jax.Array, w_E: jax.Array, w_D: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Sums over the first `count` nodes p: of E_p[f] less its base (r,) by w_E (m, r); of Delta_j(p) (d,) by w_D (m,)."""
+    """Sums over `count` nodes p: of E_p[f] less its base (r,) by w_E (m, r); of Delta_j(p) (d,) by w_D (m,)."""
     at = nodes_of(heads_of(game), lam, w)
 
     def add(i: Any, sums: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
