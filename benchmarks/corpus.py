@@ -206,6 +206,7 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
         while not (info.exists() and info.read_text()):
             time.sleep(0.05)
         options = ["--scheduler-file", str(info), "--no-nanny", "--nthreads", "1", "--no-dashboard"]
+        options += ["--local-directory", str(folder)]
         processes += [start("dask_worker", *options) for _ in range(WORKERS)]
         yield json.loads(info.read_text())["address"], [process.pid for process in processes]
     finally:

@@ -41,6 +41,7 @@ class Processes:
 
     def add_worker(self, nanny=False):
         options = ["--nanny" if nanny else "--no-nanny", "--nthreads", "1", "--no-dashboard", "--death-timeout", "20"]
+        options += ["--local-directory", str(self.info.parent)]
         self.workers.append(self.start("dask_worker", "--scheduler-file", str(self.info), *options))
 
     def end(self):
