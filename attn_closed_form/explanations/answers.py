@@ -86,22 +86,20 @@ def reasons(evidence: Evidence, threshold: float = 0.0) -> Reasons:
 
 def _directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
     """The game whose sign is the side of the prediction, and the names of the two sides."""
-    outputs, logits = evidence.model.outputs, evidence.logits
+    outputs, logits, game = evidence.model.outputs, evidence.logits, evidence.game
     direction = np.asarray(evidence.settings.coefficients)
     if len(outputs) == 1:
-        return evidence.game, None
+        return game, None
     if len(logits) == 1:
-        return evidence.game, (outputs[0], outputs[1]) if direction[0] > 0 else (outputs[1], outputs[0])
+        return game, (outputs[0], outputs[1]) if direction[0] > 0 else (outputs[1], outputs[0])
     if evidence.settings.rest or (evidence.model.loss == "sigmoid" and np.count_nonzero(direction) == 1):
         name = outputs[int(np.argmax(direction))]  # above 0 it is more probable than not
-        return evidence.game, (f"not {name}", name)
+        return game, (f"not {name}", name)
     if np.count_nonzero(direction) == 1:
         rival = int(np.argmax(np.where(direction > 0, -np.inf, logits)))
         direction = direction - np.eye(len(logits))[rival]
         settings = replace(evidence.settings, coefficients=tuple(direction.tolist()))
         game = replace(evidence.model.game(evidence.units, settings), labels=evidence.labels)
-    else:
-        game = evidence.game
     above, below = outputs[int(np.argmax(direction))], outputs[int(np.argmin(direction))]
     return game, (f"{below} over {above}", f"{above} over {below}") if len(outputs) > 2 else (below, above)
 
@@ -118,7 +116,7 @@ class GroupScores:
     unit_scores : (n,) Owen values of the units
     base_value : the prediction with every unit absent
     error : guaranteed bound of the error of each unit's score
-    spans : where each group stands in the text; None for what is no text
+    spans : where each group lies in the text; None without a text
     """
 
     labels: tuple[str, ...]

@@ -66,15 +66,13 @@ class Method:
 
     Attributes
     ----------
-    name : as in `explain(..., methods=[name])`
-    label : as the papers write it
-    family : "attention", "derivatives", "attributions" (what a removal does), "slalom"
+    name, label : as in `explain(..., methods=[name])`, and as the papers write it
+    family : a key of `FAMILIES`
     kind : "signed"; "unsigned" (no score is below 0 and none says in which direction); "log" (a logarithm of a weight)
     accuracy : "closed form" (exact up to float64's rounding), "guaranteed" (a proven bound), "estimate" (refined until
         two rules agree), "sampled"
     needs : "game", which every explainable model has; "model", values of coalitions, which a model whose game is only
         fitted to it gives itself; or "inside", which some models lack
-    summary : one line
     score : Evidence -> Scored, or None where the model lacks what the method needs
     forecasts : whether minus the score forecasts by how much the prediction changes when the player is removed
     alias : a short name that is accepted as well

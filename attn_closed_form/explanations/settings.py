@@ -70,9 +70,8 @@ class Settings:
     def resolve(self, model: Model, logits: Array) -> Resolved:
         """The settings for one model and one prediction, with every choice made."""
         output, coefficients = choose_output(model.outputs, logits, self.output)
-        rest = _is_odds(self.output, model.outputs) and len(logits) > 2
-        if rest and model.loss == "sigmoid":
-            rest = False  # every label has a probability of its own, whose log-odds its logit is
+        # With a sigmoid every label has a probability of its own, whose log-odds its logit is.
+        rest = _is_odds(self.output, model.outputs) and len(logits) > 2 and model.loss != "sigmoid"
         if rest and model.surrogate is None:
             raise ValueError(
                 f"output: expected a class or 'margin:A,B', got {self.output!r}; the log-odds against several classes "
@@ -119,8 +118,7 @@ def choose_output(
         return np.eye(C)[index] if C > 1 else np.array([1.0 if index == len(outputs) - 1 else -1.0])
 
     if output is None:
-        index = int(np.argmax(logits)) if C > 1 else int(len(outputs) == 2 and logits[0] > 0)
-        return outputs[index], tuple(direction(index).tolist())
+        output = int(np.argmax(logits)) if C > 1 else int(len(outputs) == 2 and logits[0] > 0)
     if _is_odds(output, outputs):
         index = _index(outputs, str(output)[len(ODDS) :].strip())
         # The odds of two classes are their margin, those of one logit the logit itself.

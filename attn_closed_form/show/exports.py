@@ -11,7 +11,6 @@ install. shap and lime draw any signed scores, but their sums mean something onl
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -39,18 +38,8 @@ from .maps import (
     scale_end,
     tile_scores,
 )
-from .plots import heat_map
+from .plots import heat_map, package
 from .sanitize import elide, visible
-
-
-def _package(name: str, extra: str) -> Any:
-    """A package, or an error that names the extra to install."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        message = f"{package} could not be imported ({error}); install it with: pip install '.[{extra}]'"
-        raise ImportError(message) from None
 
 
 def columns(explanations: Explanations) -> dict[str, Any]:
@@ -104,7 +93,7 @@ def _number(text: str) -> bool:
 
 def write_parquet(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     """Write the table of a bag as Parquet (extra `corpus`); what is explained is in the metadata of the file."""
-    pyarrow, parquet = _package("pyarrow", "corpus"), _package("pyarrow.parquet", "corpus")
+    pyarrow, parquet = package("pyarrow", "corpus"), package("pyarrow.parquet", "corpus")
     table = pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in columns(explanations).items()})
     with replacing(path) as partial:
         parquet.write_table(table.replace_schema_metadata({"explanation": json.dumps(facts(explanations))}), partial)
@@ -172,7 +161,7 @@ def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: s
     the coordinates (patch_size, patch_level, patch_size_level0, ...) are kept. `attention_scores` holds the signed
     scores of `method`, `attention` the model's own. Needs h5py (extra `bags`).
     """
-    h5py = _package("h5py", "bags")
+    h5py = package("h5py", "bags")
     e, where, weight = leader(explanations, method), place(explanations), attention(explanations)
     with replacing(path) as partial, h5py.File(partial, "w") as file:
         file.create_dataset("attention_scores", data=tile_scores(e)[:, None].astype(np.float32))
@@ -251,7 +240,7 @@ def to_shap(explanation: Explanation) -> Any:
     Of a text, one entry per token in the order of the text, with the punctuation behind it: `shap.plots.text` shows
     the text as it was given. A word's score is shared equally among its occurrences, so that sums stay what they are.
     """
-    shap = _package("shap", "interop")
+    shap = package("shap", "interop")
     starts, _, owners = zip(*explanation.occurrences, strict=True)
     players = np.array(owners)
     cuts = (0, *starts[1:], len(explanation.text))
@@ -270,7 +259,7 @@ def to_lime(explanation: Explanation) -> Any:
     `as_list`, `as_map`, `as_html` and `as_pyplot_figure` work; label 1 holds the scores, label 0 their negatives, as in
     lime's own regression explanations.
     """
-    lime = _package("lime.explanation", "interop")
+    lime = package("lime.explanation", "interop")
     raw = "".join(visible(character) for character in explanation.text)  # one for one, so that spans stay valid
 
     def markless(text: str) -> str:
@@ -333,7 +322,7 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
     if name not in (known[:1] if order == 1 else known[1:]):
         expected = known[0] if order == 1 else ", ".join(known[1:])
         raise ValueError(f"index: expected {expected} for order {order} of {explanation.method!r}, got {index!r}")
-    shapiq = _package("shapiq", "interop")
+    shapiq = package("shapiq", "interop")
     d, base, table = len(explanation.labels), explanation.base_value, np.diag(explanation.scores)
     if order == 2:
         table = interactions(explanation.game, name)

@@ -159,7 +159,8 @@ def class_bars(explanations: Explanations) -> tuple[Bar, ...]:
 class Step(NamedTuple):
     """A bar of the waterfall, which moves the running value from `start` to `end`; `players` is 0 for the two ends.
 
-    `left` and `right` are its ends in unit coordinates; `shown` is the number to write at it.
+    `left` and `right` are its ends in unit coordinates; `shown` is the number to write at it: the change, or the value
+    at the two ends.
     """
 
     label: str
@@ -170,25 +171,14 @@ class Step(NamedTuple):
     right: float
     shown: float
 
-    @property
-    def change(self) -> float:
-        """By how much the running value moves."""
-        return self.end - self.start
 
+def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Step, ...]:
+    """How scores that add up, such as Shapley values, lead from nobody present to the prediction.
 
-class Waterfall(NamedTuple):
-    """How scores add up from the prediction with every player absent to the prediction."""
-
-    output: str
-    steps: tuple[Step, ...]
-    players: int
-
-
-def waterfall(e: Explanation, top: int = MOST_STEPS) -> Waterfall:
-    """The waterfall of scores that add up, such as Shapley values: the `top` players by name, the others as one bar.
+    The `top` players have bars by name, the others one bar together.
 
     >>> from attn_closed_form import load_demo_model
-    >>> steps = waterfall(load_demo_model().explain("A fine film", "shapley")["shapley"], top=1).steps
+    >>> steps = waterfall(load_demo_model().explain("A fine film", "shapley")["shapley"], top=1)
     >>> [(step.label, round(step.shown, 2)) for step in steps]
     [('no word known', -0.02), ('fine', 0.5), ('2 others', 0.15), ('positive', 0.62)]
     """
@@ -211,7 +201,7 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> Waterfall:
     for (label, count), start, end in zip(bars, starts, ends, strict=True):
         left, right = sorted((scale.unit(start), scale.unit(end)))
         steps.append(Step(label, start, end, count, left, right, end - start if count else end))
-    return Waterfall(visible(e.output), tuple(steps), len(e.scores))
+    return tuple(steps)
 
 
 class Piece(NamedTuple):
@@ -222,16 +212,10 @@ class Piece(NamedTuple):
 
 
 class ColoredText(NamedTuple):
-    """A text with its words colored by one method.
+    """A text with its words colored by one method: its pieces up to the last word that the model reads, and the tail.
 
-    Attributes
-    ----------
-    pieces : the text in order
-    tail : what follows the last word that the model reads
-    unseen : how many words the model does not read
-    levels : for each player, from -4 (strongly against) to 4 (strongly for); without a sign from 0 to 4
-    signed : whether the levels have a sign
-    unknown : for each player, whether it is outside the vocabulary
+    `unseen` counts the words that the model does not read. Each player has a level from -4 (strongly against) to 4
+    (strongly for), or from 0 to 4 without a sign, and may be `unknown`, that is outside the vocabulary.
     """
 
     pieces: tuple[Piece, ...]
@@ -364,8 +348,7 @@ OFFSETS = ((7, -4, "start"), (-7, -4, "end"), (7, 7, "start"), (7, -14, "start")
 def _placed(points: tuple[Point, ...], order: Ids, top: int) -> tuple[PlacedLabel, ...]:
     """Labels in this order, each where it covers no other label and no point; one without room is left out."""
     width, height = PLANE
-    boxes = [(p.x * width - DOT, p.y * height - DOT, p.x * width + DOT, p.y * height + DOT) for p in points]
-    taken = np.array(boxes)
+    taken = np.array([(p.x * width - DOT, p.y * height - DOT, p.x * width + DOT, p.y * height + DOT) for p in points])
     labels: list[PlacedLabel] = []
     for j in order.tolist():
         text = elide(points[j].name, 18)
@@ -416,11 +399,8 @@ def lime_spread(explanations: Explanations, runs: int, top: int = 30) -> LimeSpr
     spread = 2.0 * samples[0].standard_error if runs == 1 and samples[0].standard_error is not None else 0.0
     low, high = drawn.min(axis=0) - spread, drawn.max(axis=0) + spread
     order = np.argsort(-np.abs(exact), kind="stable")[:top].tolist()
-    shown = names(explanations.evidence)
-    rows = tuple(
-        SpreadRow(shown[j], j, float(exact[j]), tuple(drawn[:, j].tolist()), float(low[j]), float(high[j]))
-        for j in order
-    )
+    runs_of, shown = [tuple(column) for column in drawn.T.tolist()], names(explanations.evidence)
+    rows = tuple(SpreadRow(shown[j], j, float(exact[j]), runs_of[j], float(low[j]), float(high[j])) for j in order)
     ends = np.concatenate([low[order], high[order], exact[order], [0.0]])
     largest = float(np.abs(exact).max())
     off = float(np.abs(drawn - exact).max()) / largest if largest else 0.0
@@ -444,9 +424,8 @@ def attention_strips(explanations: Explanations) -> tuple[Strip, ...]:
     for head in () if alpha is None else np.asarray(alpha):
         shades = np.ceil(8 * np.sqrt(head / max(head.max(), np.finfo(float).tiny)) - 0.5).astype(int)
         top = np.argsort(-head, kind="stable")[:3].tolist()
-        strips.append(
-            Strip(tuple(shades.tolist()), tuple((words[t], float(head[t])) for t in top), 1.0 - float(head.sum()))
-        )
+        strongest = tuple((words[t], float(head[t])) for t in top)
+        strips.append(Strip(tuple(shades.tolist()), strongest, 1.0 - float(head.sum())))
     return tuple(strips)
 
 

@@ -34,7 +34,6 @@ from .figures import (
     LimeSpread,
     SlalomPlane,
     Strip,
-    Waterfall,
     attention_strips,
     class_bars,
     colored_text,
@@ -238,7 +237,7 @@ def _answer(explanations: Explanations) -> str:
             f"Exact Shapley values of {what}, each guaranteed to {e.error:.0e}: they add up from the prediction with "
             f"every player absent to the whole one.{missed}"
         )
-        parts.append(f'<h2>How it adds up</h2><p class="note">{escape(exact)}</p>{_waterfall(waterfall(e))}')
+        parts.append(f'<h2>How it adds up</h2><p class="note">{escape(exact)}</p>{_waterfall(e)}')
         parts += [_why(explanations), _other_classes(explanations)]
     return "".join(parts)
 
@@ -282,7 +281,7 @@ def _other_classes(explanations: Explanations) -> str:
     for name in (name for name in ranked if name != explanations.output):
         e = for_output(explanations, name)["shapley"]
         title = f"{escape(name, 30)}, {100 * chances[name]:.1f} % (logit {e.prediction:+.4f})"
-        body = f'<div class="text live" dir="auto">{_colored(e, hover=True)}</div>{_waterfall(waterfall(e))}'
+        body = f'<div class="text live" dir="auto">{_colored(e, hover=True)}</div>{_waterfall(e)}'
         parts.append(f"<details name=class><summary>{title}</summary>{body}</details>")
     return f"<h2>The other classes</h2>{''.join(parts)}"
 
@@ -316,9 +315,8 @@ def _methods(explanations: Explanations) -> str:
 
 def _numbers(explanations: Explanations) -> str:
     rows, shown, order = list(explanations.values()), names(explanations.evidence), strongest_players(explanations)
-    table = _table(
-        ["", *(e.title for e in rows)], ((shown[j], [_number(f"{e.scores[j]:.3g}") for e in rows]) for j in order)
-    )
+    cells = ((shown[j], [_number(f"{e.scores[j]:.3g}") for e in rows]) for j in order)
+    table = _table(["", *(e.title for e in rows)], cells)
     things, title = explanations.evidence.settings.players, leader(explanations).title
     note = f"The {len(order)} strongest {things} by {title}; scroll sideways for more methods."
     return _details("The numbers", f'<p class="note">{escape(note)}</p>{table}')
@@ -392,22 +390,21 @@ def _text(x: float, y: float, text: str, anchor: str = "start", extra: str = "")
     return f'<text x="{x:.1f}" y="{y:.1f}"{where}{extra}>{text}</text>'
 
 
-def _waterfall(figure: Waterfall) -> str:
-    row = 20
-    box = _Box(600, row * len(figure.steps) + 6, 150, 70, 0, 0)
-    body = [f'<path class="a" d="M{box.x(figure.steps[0].left):.1f} 0V{box.height}"/>']
-    for i, step in enumerate(figure.steps):
+def _waterfall(e: Explanation) -> str:
+    row, steps = 20, waterfall(e)
+    box = _Box(600, row * len(steps) + 6, 150, 70, 0, 0)
+    body = [f'<path class="a" d="M{box.x(steps[0].left):.1f} 0V{box.height}"/>']
+    for i, step in enumerate(steps):
         y, x0, x1 = row * i + 3, box.x(step.left), box.x(step.right)
         bold = "" if step.players else ' font-weight="600"'
         if step.players:
-            color = css(FOR if step.change > 0 else AGAINST)
+            color = css(FOR if step.shown > 0 else AGAINST)
             body.append(f'<path fill="{color}" d="M{x0:.1f} {y}H{max(x1, x0 + 1):.1f}v{row - 6}H{x0:.1f}z"/>')
         else:
             body.append(f'<path stroke="currentColor" stroke-width="2" d="M{x0:.1f} {y - 1}v{row - 4}"/>')
         body.append(_text(box.left - 8, y + 11, escape(step.label, 22), "end", bold))
         body.append(_text(x1 + 6, y + 11, f"{step.shown:+.3f}", extra=bold))
-    first, last = figure.steps[0].end, figure.steps[-1].end
-    return box.svg(body, f"How {figure.players} players add up from {first:+.3f} to {last:+.3f}")
+    return box.svg(body, f"How {len(e.scores)} players add up from {steps[0].end:+.3f} to {steps[-1].end:+.3f}")
 
 
 def _slalom_plane(figure: SlalomPlane) -> str:

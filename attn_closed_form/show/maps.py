@@ -41,11 +41,8 @@ class Place(NamedTuple):
 
 
 class Disagreement(NamedTuple):
-    """How attention differs from signed scores.
-
-    `correlation` : Spearman's rank correlation of attention with the scores; NaN where one of them is constant
-    `magnitude_correlation` : the same with the magnitudes of the scores
-    `attention_against` : share of the attention on players whose score is below zero
+    """How attention differs from signed scores: Spearman's correlation with the scores and with their magnitudes, NaN
+    where one of them is constant, and the share of the attention on players whose score is below zero.
     """
 
     correlation: float
@@ -88,8 +85,7 @@ def disagreement(explanations: Explanations, method: str | None = None) -> Disag
     weight, scores = player_attention(explanations), leader(explanations, method).scores
     if weight is None:
         return None
-    total = float(weight.sum())
-    against = float(weight[scores < 0].sum()) / total if total > 0 else float("nan")
+    against = float(weight[scores < 0].sum() / weight.sum()) if weight.sum() > 0 else float("nan")
     return Disagreement(spearman(weight, scores), spearman(weight, np.abs(scores)), against)
 
 

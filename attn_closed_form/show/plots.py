@@ -60,12 +60,18 @@ PANEL = 4.6
 DOTS = 600
 
 
-def import_matplotlib(module: str) -> Any:
-    """A module of matplotlib, or an error that names the extra to install."""
+def package(name: str, extra: str) -> Any:
+    """An optional package or a module of it, or an error that names the extra to install."""
     try:
-        return importlib.import_module(f"matplotlib.{module}")
+        return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f"plots need matplotlib ({error}): pip install '.[plots]'") from None
+        missing = name.partition(".")[0]
+        raise ImportError(f"{missing} could not be imported ({error}): pip install '.[{extra}]'") from None
+
+
+def import_matplotlib(module: str) -> Any:
+    """A module of matplotlib."""
+    return package(f"matplotlib.{module}", "plots")
 
 
 def _rgb(color: tuple[int, int, int]) -> tuple[float, ...]:
@@ -120,19 +126,19 @@ def _image(ax: Any, values: Array, label: str, aspect: str = "equal") -> None:
 
 def plot_waterfall(explanations: Explanations, ax: Any, top: int = 10) -> None:
     """How the exact Shapley values add up: the `top` strongest players by name, the others as one bar."""
-    figure = waterfall(_needed(explanations, "shapley"), top)
-    for i, step in enumerate(figure.steps):
+    steps = waterfall(_needed(explanations, "shapley"), top)
+    for i, step in enumerate(steps):
         if step.players:
-            ax.barh(i, step.change, left=step.start, color=_rgb(FOR if step.change > 0 else AGAINST), height=0.7)
+            ax.barh(i, step.shown, left=step.start, color=_rgb(FOR if step.shown > 0 else AGAINST), height=0.7)
         else:
             ax.plot([step.end, step.end], [i - 0.4, i + 0.4], color="0.2", linewidth=2)
         at, beside = (max(step.start, step.end), i), {"xytext": (3, 0), "textcoords": "offset points"}
         ax.annotate(f"{step.shown:+.2f}", at, va="center", fontsize=7, **beside)
-    ax.axvline(figure.steps[0].end, color="0.7", linewidth=0.8, zorder=0)
-    _set_names(ax.yaxis, [step.label for step in figure.steps])
+    ax.axvline(steps[0].end, color="0.7", linewidth=0.8, zorder=0)
+    _set_names(ax.yaxis, [step.label for step in steps])
     ax.invert_yaxis()
     ax.margins(x=0.18)
-    ax.set_xlabel(f"logit of {_plain([figure.output])[0]}", fontsize=8)
+    ax.set_xlabel(f"logit of {_plain([explanations.output])[0]}", fontsize=8)
     ax.tick_params(axis="x", labelsize=7)
     ax.spines[["top", "right"]].set_visible(False)
 

@@ -65,10 +65,6 @@ def width(text: str) -> int:
     """
     if text.isascii():
         return len(text)
-    return sum(_columns(character) for character in text)
-
-
-def _columns(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    marks = ("Mn", "Me", "Cf")  # these take no column
+    shown = [c for c in text if not unicodedata.combining(c) and unicodedata.category(c) not in marks]
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown)

@@ -57,13 +57,13 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     positive       +0.6245
     """
     e, fit = leader(explanations), explanations.evidence.fit
-    blocks = [verdict(explanations), "\n".join(_wrap(_words(e, color), columns))]
+    blocks = [verdict(explanations), _wrap(_words(e, color), columns)]
     if fit is not None:
-        blocks += ["\n".join(_prose(text, columns)) for text in fit.sentences()]
+        blocks += [_prose(text, columns) for text in fit.sentences()]
     if e.method == "shapley":
-        blocks.append("\n".join(_waterfall(e, columns, color)))
         of = "" if fit is None else f"Of the {fit.name}: "
-        blocks += ["\n".join(_prose(of + text, columns)) for text in explanations.reasons().sentences()]
+        blocks += [_waterfall(e, columns, color)]
+        blocks += [_prose(of + text, columns) for text in explanations.reasons().sentences()]
     return "\n\n".join(blocks)
 
 
@@ -71,21 +71,21 @@ def _padded(text: str, columns: int) -> str:
     return text + " " * (columns - width(text))
 
 
-def _waterfall(e: Explanation, columns: int, color: bool) -> list[str]:
-    steps = waterfall(e).steps
+def _waterfall(e: Explanation, columns: int, color: bool) -> str:
+    steps = waterfall(e)
     labels = [elide(step.label, 24) for step in steps]
     pad = max(map(width, labels))
     room = min(40, max(4, columns - pad - 13))
-    largest = max(abs(step.change) for step in steps) or 1.0
+    largest = max(abs(step.shown) for step in steps if step.players) or 1.0
     lines = []
     for label, step in zip(labels, steps, strict=True):
-        length = round(room * abs(step.change) / largest) if step.players else 0
-        bar = ("+" if step.change > 0 else "-") * length
+        length = round(room * abs(step.shown) / largest) if step.players else 0
+        bar = ("+" if step.shown > 0 else "-") * length
         if color and length:
-            shade = TERMINAL["for" if step.change > 0 else "against"][3]
+            shade = TERMINAL["for" if step.shown > 0 else "against"][3]
             bar = f"\x1b[38;5;{shade}m{BAR * length}{RESET}"
         lines.append(f"{_padded(label, pad)}  {step.shown:+.4f}  {bar}".rstrip())
-    return lines
+    return "\n".join(lines)
 
 
 def table(explanations: Explanations, columns: int = 80, color: bool = False) -> str:
@@ -101,16 +101,13 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
     indent = LABEL_COLUMNS + 2 if room >= 2 * LABEL_COLUMNS + 20 else 2
     blocks = []
     for family in families:
-        lines = _prose(f"{family.title}. {family.meaning}", columns) if len(families) > 1 else []
+        lines = [_prose(f"{family.title}. {family.meaning}", columns)] if len(families) > 1 else []
         for row in family.rows:  # words behind the title; under it where the title is long or the terminal narrow
             words = _wrap(_words(explanations[row.methods[0]], color), room, indent)
-            if width(row.title) > indent - 2:
-                lines += [*_prose(row.title, room), *words]
-            else:
-                lines += [_padded(row.title, indent) + words[0][indent:], *words[1:]]
+            beside = width(row.title) <= indent - 2
+            lines += [_padded(row.title, indent) + words[indent:]] if beside else [_prose(row.title, room), words]
         blocks.append("\n".join(lines))
-    blocks.append("\n".join(_legend(list(explanations.values()), color, columns)))
-    return "\n\n".join(blocks)
+    return "\n\n".join([*blocks, _legend(list(explanations.values()), color, columns)])
 
 
 def _words(e: Explanation, color: bool) -> list[Printed]:
@@ -148,7 +145,7 @@ def mark(level: int, signed: bool) -> str:
     return ("*" if not signed else "+" if level > 0 else "-") * abs(level)
 
 
-def _wrap(words: Iterable[Printed], columns: int, indent: int = 0) -> list[str]:
+def _wrap(words: Iterable[Printed], columns: int, indent: int = 0) -> str:
     """Words in lines of at most `columns`."""
     lines, used, fresh = [" " * indent], indent, True
     for printed, taken in words:
@@ -158,14 +155,14 @@ def _wrap(words: Iterable[Printed], columns: int, indent: int = 0) -> list[str]:
         lines[-1] += printed if fresh else " " + printed
         used += taken + (0 if fresh else 1)
         fresh = False
-    return lines
+    return "\n".join(lines)
 
 
-def _prose(text: str, columns: int) -> list[str]:
+def _prose(text: str, columns: int) -> str:
     return _wrap(_plain(text), columns)
 
 
-def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> list[str]:
+def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> str:
     def sample(level: int, signed: bool) -> Printed:
         return _word(" word " if color else "", level, signed, color)
 
@@ -174,14 +171,14 @@ def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> list[str]
         words += [sample(4, True), *_plain("raises the prediction,"), sample(-4, True), *_plain("lowers it")]
     if any(row.info.kind != "signed" for row in rows):
         words += [sample(4, False), *_plain("strong, without sign")]
-    lines = _wrap(words, columns)
+    lines = [_wrap(words, columns)]
     errors = {row.title: row.error for row in rows if row.error is not None}
     if errors:
-        lines += _prose(f"guaranteed error: {max(errors.values()):.0e} ({', '.join(errors)})", columns)
-    lines += [line for text in filter(None, map(sampling, rows)) for line in _prose(text, columns)]
+        lines.append(_prose(f"guaranteed error: {max(errors.values()):.0e} ({', '.join(errors)})", columns))
+    lines += [_prose(text, columns) for text in filter(None, map(sampling, rows))]
     if any(any(row.unknown) for row in rows):
-        lines += _prose("[UNK]: not in the vocabulary; the model cannot tell these words apart", columns)
-    return lines
+        lines.append(_prose("[UNK]: not in the vocabulary; the model cannot tell these words apart", columns))
+    return "\n".join(lines)
 
 
 def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
@@ -215,7 +212,7 @@ def reasons_text(explanations: Explanations, columns: int = 80) -> str:
     """
     reasons = explanations.reasons()
     span = f"from {reasons.bounds.proved_min:+.2f} to {reasons.bounds.proved_max:+.2f}"
-    lines = _prose(f"Over all choices of {reasons.things} the prediction goes {span}.", max(20, columns))
+    lines = [_prose(f"Over all choices of {reasons.things} the prediction goes {span}.", max(20, columns))]
     if explanations.evidence.units.text is not None:
         sentences = explanations.sentences()
         lines.append("")

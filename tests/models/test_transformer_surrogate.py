@@ -128,7 +128,7 @@ def test_every_view_says_whose_scores_they_are():
 
 def test_the_waterfall_ends_at_the_model_with_what_the_fit_misses():
     e = explained()["shapley"]
-    steps = waterfall(e, top=4).steps
+    steps = waterfall(e, top=4)
     assert [step.label for step in steps[-2:]] == ["what the fit misses", e.output]
     assert all(a.end == pytest.approx(b.start) for a, b in itertools.pairwise(steps))
     assert steps[-1].end == e.prediction

@@ -49,7 +49,7 @@ def test_scales_hold_their_values_and_their_ticks_are_round_and_inside():
 @pytest.mark.parametrize("top", [1, 3, 10, 100])
 def test_a_waterfall_goes_from_nobody_to_the_prediction_without_a_gap(found, top):
     e = found["shapley"]
-    steps = waterfall(e, top).steps
+    steps = waterfall(e, top)
     assert steps[0].end == e.base_value and steps[-1].end == e.prediction and steps[0].label == "no word known"
     assert steps[-1].label == e.output and sum(step.players for step in steps) == len(e.scores)
     for before, after in pairwise(steps[:-1]):
@@ -69,7 +69,7 @@ def test_the_waterfall_of_a_fit_ends_before_what_the_fit_misses(found, monkeypat
     fit = SimpleNamespace(at_text=0.25, name="fit")
     monkeypatch.setitem(found.evidence.__dict__, "fit", fit)
     e = found["shapley"]
-    *_, others, missed, last = waterfall(e, 2).steps
+    *_, others, missed, last = waterfall(e, 2)
     assert others.players == len(e.scores) - 2 and others.end == missed.start == e.prediction - 0.25
     assert missed.label == "what the fit misses" and missed.shown == 0.25 and missed.end == last.end == e.prediction
 

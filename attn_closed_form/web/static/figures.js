@@ -90,7 +90,7 @@ export function drawClasses(place, answer) {
 
 // From no word known to the prediction: the strongest words by name, the others as one bar.
 export function drawWaterfall(place, answer) {
-  const steps = answer.figures.waterfall?.steps;
+  const steps = answer.figures.waterfall;
   if (!steps) return place.replaceChildren();
   const left = 130, width = 366, row = 21, height = row * steps.length + 4;
   const x = (unit) => left + unit * width;
