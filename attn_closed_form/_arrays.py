@@ -93,3 +93,18 @@ def as_array(value: Any) -> NDArray[Any]:
         tensor = value.detach().cpu()
         return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
     return np.asarray(value)
+
+
+def finite(name: str, value: Any) -> Array:
+    """C-contiguous float64 copy of an array or a torch tensor of finite real numbers; `name` is that in errors."""
+    try:
+        raw = as_array(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected an array of real numbers, got nested lists ({error})") from None
+    if raw.dtype.kind not in "fiub":
+        raise ValueError(f"{name}: expected an array of real numbers, got dtype {raw.dtype}")
+    array = np.array(raw, dtype=np.float64, order="C")
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name}: expected finite numbers, got {array[where]} at index {where}")
+    return array

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import softmax
+from .._arrays import finite, softmax
 from .._types import Array
 from .bag import Bag, as_bag
 from .bag_network import ACTIVATIONS, sigmoid
@@ -54,11 +54,7 @@ class BagCheck:
 def check(model: BagClassifier, raw: Any, logits: ArrayLike, tol: float) -> BagCheck:
     """Compare with the logits of another implementation of the same network; see `BagClassifier.check`."""
     bag = as_bag(raw)
-    if hasattr(logits, "detach"):
-        logits = logits.detach().cpu().double().numpy()
-    yours = np.asarray(logits, dtype=np.float64).reshape(-1)
-    if not np.isfinite(yours).all():
-        raise ValueError(f"logits: expected finite numbers, got {yours}")
+    yours = finite("logits", logits).reshape(-1)
     ours = model.predict_logits([bag])[0]
     if yours.shape != ours.shape:
         cause = f"the number of classes: the file has {ours.size}, you gave {yours.size}"

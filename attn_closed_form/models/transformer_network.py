@@ -26,6 +26,7 @@ import numpy as np
 from .._arrays import numbered
 from .._progress import Report, stages
 from .._types import Array, Ids, Span, Tokens
+from ..files.arrays import first_line
 from .sentences import trimmed
 
 #: An id for a token that is hidden: the pad token stands in its place, and attention passes it over.
@@ -282,13 +283,13 @@ def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, **options)
         except Exception as error:
-            raise ValueError(f"{path}: the tokenizer does not load: {_first_line(error)}") from None
+            raise ValueError(f"{path}: the tokenizer does not load: {first_line(error)}") from None
         try:
             model, info = AutoModelForSequenceClassification.from_pretrained(
                 path, use_safetensors=True, output_loading_info=True, **options
             )
         except Exception as error:
-            raise ValueError(f"{path}: the model does not load: {_first_line(error)}") from None
+            raise ValueError(f"{path}: the model does not load: {first_line(error)}") from None
     missing = sorted(info["missing_keys"])
     if missing:
         raise ValueError(
@@ -320,10 +321,6 @@ def _check_folder(path: Path) -> None:
         raise ValueError(
             f"{path}: expected the files of a tokenizer beside the model, such as tokenizer.json; got none"
         )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 @contextmanager

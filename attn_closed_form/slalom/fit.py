@@ -24,12 +24,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._arrays import finite
 from .._progress import Report, stages
 from .._types import Array, Ids, Masks, Tokens
 from . import design as designs
 from .least_squares import Optimum, Problem, Samples, Solver
 from .recover import BATCH, BlackBox, ask
-from .slalom import Slalom, as_ids, finite, slalom_linearized
+from .slalom import Slalom, as_ids, slalom_linearized
 
 # One sample of so many is not fitted, but measures the error.
 FRESH = 10

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array
+from .._arrays import as_array, finite
 from .._progress import Report
 from .._types import Array, Ids, Masks, Tokens
 from .slalom import Slalom, as_ids
@@ -156,12 +156,7 @@ def ask(f: BlackBox, sequences: Sequence[Ids], batch_size: int = BATCH, report: 
         outputs = as_array(f(batch))
         if outputs.ndim not in (1, 2) or len(outputs) != len(batch) or outputs.size == 0:
             raise ValueError(f"f: expected ({len(batch)},) or ({len(batch)}, C) outputs, got shape {outputs.shape}")
-        if outputs.dtype.kind not in "fiub":
-            raise ValueError(f"f: expected real numbers, got dtype {outputs.dtype}")
-        outputs = outputs.astype(np.float64)
-        if not np.isfinite(outputs).all():
-            raise ValueError(f"f: expected finite outputs, got {outputs[~np.isfinite(outputs)].flat[0]}")
-        parts.append(outputs)
+        parts.append(finite("f", outputs))
     if len({part.shape[1:] for part in parts}) > 1:
         raise ValueError(f"f: expected outputs of one shape, got {[part.shape for part in parts]}")
     return np.concatenate(parts)

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import members, numbered, softmax
+from .._arrays import finite, members, numbered, softmax
 from .._types import Array, Ids, Tokens
 from ..game.pooled_game import PooledGame
 
@@ -276,14 +276,3 @@ def as_ids(name: str, value: ArrayLike | Tokens) -> Ids:
             )
         raise ValueError(f"{name}: expected integer ids, got dtype {raw.dtype}{hint}")
     return raw.astype(np.intp)
-
-
-def finite(name: str, value: ArrayLike) -> Array:
-    """Array of finite real numbers, a copy."""
-    raw = np.asarray(value)
-    if raw.dtype.kind not in "fiub":
-        raise ValueError(f"{name}: expected real numbers, got dtype {raw.dtype}")
-    array = np.array(raw, dtype=np.float64)
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}: expected finite numbers, got {array[~np.isfinite(array)].flat[0]}")
-    return array

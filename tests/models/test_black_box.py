@@ -101,7 +101,7 @@ def test_what_is_no_pooled_game_raises(f: Pool) -> None:
     ("f", "message"),
     [
         (lambda bags: np.zeros(3), r"expected \(20,\) or \(20, C\) outputs"),
-        (lambda bags: np.full(len(bags), np.nan), "expected finite outputs"),
+        (lambda bags: np.full(len(bags), np.nan), "expected finite numbers"),
     ],
 )
 def test_wrong_outputs_are_named(f: Pool, message: str) -> None:

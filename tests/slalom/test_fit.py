@@ -444,7 +444,7 @@ def test_bad_documents_and_black_boxes_are_errors(fit):
         fit(attention_model(), [1.5])
     with pytest.raises(ValueError, match="number the tokens first"):
         fit(attention_model(), ["good", "film"])
-    with pytest.raises(ValueError, match="f: expected finite outputs, got nan"):
+    with pytest.raises(ValueError, match="f: expected finite numbers, got nan"):
         fit(lambda sequences: np.full(len(sequences), np.nan), [5, 9])
     with pytest.raises(ValueError, match=r"f: expected \(\d+,\) or \(\d+, C\) outputs, got shape \(\)"):
         fit(lambda sequences: 1.0, [5, 9])

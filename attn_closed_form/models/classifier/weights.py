@@ -26,9 +26,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from ..._arrays import as_array
+from ..._arrays import finite
 from ..._types import Array
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class AttentionWeights:
 
     def __post_init__(self) -> None:
         given = [name for name in AXES if name not in BIASES or getattr(self, name) is not None]
-        arrays = {name: _as_float64(name, getattr(self, name)) for name in given}
+        arrays = {name: finite(name, getattr(self, name)) for name in given}
         sizes = _sizes(arrays)
         for name in BIASES:
             if name not in arrays:
@@ -187,22 +186,6 @@ class AttentionWeights:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("collapse", "blank")}
-
-
-def _as_float64(name: str, value: ArrayLike) -> Array:
-    """C-contiguous float64 copy of `value`, finite."""
-    try:
-        raw = as_array(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: expected an array of real numbers, got nested lists ({error})") from None
-    if raw.dtype.kind not in "fiub":
-        raise ValueError(f"{name}: expected an array of real numbers, got dtype {raw.dtype}")
-    array = np.array(raw, dtype=np.float64, order="C", copy=True)
-    finite = np.isfinite(array)
-    if not finite.all():
-        where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        raise ValueError(f"{name}: expected finite numbers, got {array[where]} at index {where}")
-    return array
 
 
 def _sizes(arrays: Mapping[str, Array]) -> dict[str, int]:
