@@ -286,6 +286,7 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
         "distributed.scheduler.worker-saturation": 1.0,
         # A busy machine may take long to replace a worker; by default the cluster then forgets it.
         "distributed.deploy.lost-worker-timeout": "1000 days",
+        "temporary-directory": work,
     }
     with dask.config.set(settings):
         try:

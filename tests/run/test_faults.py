@@ -44,6 +44,9 @@ class Run:
 
         command = [sys.executable, "-m", "attn_closed_form", "corpus", "run", str(source), str(out)]
         command += ["--workers", "2", "--part-rows", str(PART_ROWS), "--progress", "plain", *options]
+        temporary = out.parent / "temporary"
+        temporary.mkdir()
+        how["env"] = os.environ | {"TMPDIR": str(temporary)}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, cwd=ROOT, preexec_fn=begin, **pipes, **how)
 
@@ -81,6 +84,7 @@ def check_resumes(whole, out):
     assert run_all(source, out, part_rows=PART_ROWS).rows == ROWS - PART_ROWS * len(there)
     assert part_bytes(out) == expected
     assert sorted(os.listdir(out)) == [MANIFEST, *expected]
+    assert os.listdir(out.parent / "temporary") == []
 
 
 def test_kill_of_main(whole, tmp_path):
