@@ -285,12 +285,12 @@ def from_torch_state_dict(
         raise ValueError(f"T_max: expected {len(W_p)}, the rows of W_p, got {T_max!r}; cut W_p for a shorter model")
     if not pos:
         W_p = np.zeros_like(W_p)
-    if isinstance(cls_position, bool) or not isinstance(cls_position, int | np.integer):
-        raise ValueError(f"cls_position: expected an integer, got {cls_position!r}")
-    if not 0 <= cls_position < len(W_p):
-        raise ValueError(f"cls_position: expected a position in 0..{len(W_p) - 1}, got {cls_position}")
+    positions = list(range(len(W_p)))
+    integer = isinstance(cls_position, int | np.integer) and not isinstance(cls_position, bool)
+    if not integer or cls_position not in positions:
+        raise ValueError(f"cls_position: expected a position in 0..{len(W_p) - 1}, got {cls_position!r}")
     # A position enters by its embedding alone, so that moving [CLS] to the front is a change of rows.
-    order = [cls_position, *(t for t in range(len(W_p)) if t != cls_position)]
+    order = [positions.pop(cls_position), *positions]
     return AttentionWeights(W_p=W_p[order], **fields, cls=cls, unk=unk)
 
 
