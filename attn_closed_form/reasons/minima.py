@@ -130,17 +130,15 @@ def _states(game: PooledGame, base: Masks) -> tuple[Array, Array, Array, Array]:
 
     The background is one more player, the last one, whose two states are the same.
     """
-
-    def choice(first: Array, second: Array, background: Array) -> Array:
-        players = np.where(base[..., None, :], first, second)
-        return np.concatenate([players, np.broadcast_to(background[:, None], (*players.shape[:-1], 1))], axis=-1)
-
-    back, v_back = game.s_background, game.v_background
+    back, v_back = game.s_background[:, None], game.v_background[:, None]
+    s, s_absent = (np.concatenate([logs, back], axis=1) for logs in (game.s, game.s_absent))
+    v, v_absent = (np.concatenate([values, v_back], axis=1) for values in (game.v, game.v_absent))
+    present = np.concatenate([base, np.ones((*base.shape[:-1], 1), dtype=bool)], axis=-1)[..., None, :]
     return (
-        choice(game.s, game.s_absent, back),
-        choice(game.s_absent, game.s, back),
-        choice(game.v, game.v_absent, v_back),
-        choice(game.v_absent, game.v, v_back),
+        np.where(present, s, s_absent),
+        np.where(present, s_absent, s),
+        np.where(present, v, v_absent),
+        np.where(present, v_absent, v),
     )
 
 
@@ -162,7 +160,7 @@ class _Masses:
     def scaled(self) -> tuple[Array, Array, Array]:
         """The larger of each player's two log-masses, and both masses relative to it, (n, H, d+1)."""
         unit = np.maximum(self.log_base, self.log_flip)
-        unit = np.where(np.isneginf(unit), 0.0, unit)
+        unit = np.where(unit == -np.inf, 0.0, unit)
         return unit, np.exp(self.log_base - unit), np.exp(self.log_flip - unit)
 
     def can_lose_all(self) -> bool:
@@ -171,8 +169,8 @@ class _Masses:
 
     def least_value(self) -> Array:
         """(n, H) the smallest value with any mass: nothing can be below it."""
-        base = np.where(np.isneginf(self.log_base), np.inf, self.v_base).min(axis=-1)
-        return np.minimum(base, np.where(np.isneginf(self.log_flip) | ~self.movable, np.inf, self.v_flip).min(axis=-1))
+        base = np.where(self.log_base == -np.inf, np.inf, self.v_base).min(axis=-1)
+        return np.minimum(base, np.where((self.log_flip == -np.inf) | ~self.movable, np.inf, self.v_flip).min(axis=-1))
 
     def choose(self, theta: Array, limit: int | None) -> tuple[Masks, Array]:
         """(n, H, d+1) which players change sides to make the sum of terms least.
@@ -206,7 +204,7 @@ class _Masses:
         """Mean value, mean of value less theta, and how much rounding can have changed it, each (n, H)."""
         log_mass = np.where(flipped, self.log_flip, self.log_base)
         top = log_mass.max(axis=-1)
-        empty = np.isneginf(top)
+        empty = top == -np.inf
         top = np.where(empty, 0.0, top)
         masses = np.exp(log_mass - top[..., None])
         off = np.where(flipped, self.v_flip, self.v_base) - theta[..., None]
@@ -231,7 +229,7 @@ def _largest(x: Array, limit: int) -> Masks:
 def _log_sum(logs: Array) -> Array:
     """Log-sum-exp over the last axis; -inf where there is nothing."""
     top = logs.max(axis=-1)
-    safe = np.where(np.isneginf(top), 0.0, top)
+    safe = np.where(top == -np.inf, 0.0, top)
     with np.errstate(divide="ignore"):
         return np.log(np.exp(logs - safe[..., None]).sum(axis=-1)) + safe
 
@@ -243,7 +241,7 @@ def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Arra
     """
     log_mass = np.where(present, game.s, game.s_absent)
     top = np.maximum(log_mass.max(axis=1), game.s_background)
-    top = np.where(np.isneginf(top), np.maximum(game.s.max(axis=1), game.s_background), top)
+    top = np.where(top == -np.inf, np.maximum(game.s.max(axis=1), game.s_background), top)
     mass, back = np.exp(log_mass - top[:, None]), np.exp(game.s_background - top)
     D = mass.sum(axis=1) + back
     D = np.where(D == 0, 1.0, D)
@@ -312,7 +310,7 @@ def _parts(game: PooledGame, present: Masks, movable: Masks, limit: int | None) 
     log_base, log_flip, v_base, v_flip = _states(game, present)
     top = np.maximum(log_base, log_flip).max(axis=1, keepdims=True)
     logs = np.stack([log_base, log_flip])
-    if (top - np.where(np.isneginf(logs), np.inf, logs).min(axis=(0, 2))[:, None]).max() > LOG_RANGE_PLAIN:
+    if (top - np.where(logs == -np.inf, np.inf, logs).min(axis=(0, 2))[:, None]).max() > LOG_RANGE_PLAIN:
         return None
     base, flip = np.exp(log_base - top), np.exp(log_flip - top)
     moves = np.append(movable, False)
@@ -325,8 +323,9 @@ def _least(base: Array, flip: Array, limit: int | None) -> tuple[Array, Masks]:
     flipped = gain > 0
     if limit is not None:
         flipped &= _largest(gain, limit)
+        gain = np.where(flipped, gain, 0.0)
     error = 4 * relative_error(base.shape[-1]) * (np.abs(base) + np.abs(flip)).sum(axis=-1)
-    return base.sum(axis=-1) - np.where(flipped, gain, 0.0).sum(axis=-1) - error, flipped
+    return base.sum(axis=-1) - gain.sum(axis=-1) - error, flipped
 
 
 def _masses(parts: _Parts, tau: Array, spread: Array) -> tuple[Array, Array]:

@@ -349,21 +349,23 @@ def _placed(points: tuple[Point, ...], order: Ids, top: int) -> tuple[PlacedLabe
     """Labels in this order, each where it covers no other label and no point; one without room is left out."""
     width, height = PLANE
     taken = np.array([(p.x * width - DOT, p.y * height - DOT, p.x * width + DOT, p.y * height + DOT) for p in points])
+    dx, dy = np.array([offset[:2] for offset in OFFSETS]).T
+    ends = np.array([anchor == "end" for _, _, anchor in OFFSETS])
     labels: list[PlacedLabel] = []
     for j in order.tolist():
         text = elide(points[j].name, 18)
         size = LETTER * len(text)
-        for dx, dy, anchor in OFFSETS:
-            x, y = points[j].x * width + dx, points[j].y * height + dy
-            left = x if anchor == "start" else x - size
-            box = (left, y - 0.25 * LINE, left + size, y + 0.8 * LINE)
-            if box[0] < 0 or box[1] < 0 or box[2] > width or box[3] > height:
-                continue
-            apart = (box[2] < taken[:, 0]) | (taken[:, 2] < box[0]) | (box[3] < taken[:, 1]) | (taken[:, 3] < box[1])
-            if apart.all():
-                taken = np.vstack([taken, box])
-                labels.append(PlacedLabel(j, text, x / width, y / height, anchor))
-                break
+        x, y = points[j].x * width + dx, points[j].y * height + dy
+        left, bottom, top_edge = x - size * ends, y - 0.25 * LINE, y + 0.8 * LINE
+        right = left + size
+        inside = (left >= 0) & (bottom >= 0) & (right <= width) & (top_edge <= height)
+        beside = (right[:, None] < taken[:, 0]) | (taken[:, 2] < left[:, None])
+        apart = beside | (top_edge[:, None] < taken[:, 1]) | (taken[:, 3] < bottom[:, None])
+        free = np.flatnonzero(inside & apart.all(axis=1))
+        if free.size:
+            k = int(free[0])
+            taken = np.vstack([taken, (left[k], bottom[k], right[k], top_edge[k])])
+            labels.append(PlacedLabel(j, text, float(x[k]) / width, float(y[k]) / height, OFFSETS[k][2]))
         if len(labels) == top:
             break
     return tuple(labels)

@@ -250,13 +250,18 @@ def _colored(e: Explanation, hover: bool) -> str:
         limits = ((piece, LONGEST_GAP if piece.player is None else LONGEST_WORD) for piece in text.pieces)
         return [(escape(piece.text, limit), piece.player) for piece, limit in limits]
 
-    tags = []  # of each player
-    for j, level in enumerate(text.levels):
+    def tag(level: int, unknown: bool) -> str:
         classes = [f"{'u' if not text.signed else 'p' if level > 0 else 'n'}{abs(level)}"] if level else []
-        classes += ["k"] if text.unknown[j] else []
-        mark = f' class="{" ".join(classes)}"' if len(classes) > 1 else f" class={classes[0]}" if classes else ""
-        tip = f' title="{e.scores[j]:.4g}{", not in the vocabulary" if text.unknown[j] else ""}"' if hover else ""
-        tags.append(f"<i{mark}{tip}>")
+        classes += ["k"] if unknown else []
+        return f'<i class="{" ".join(classes)}"' if len(classes) > 1 else f"<i class={classes[0]}" if classes else "<i"
+
+    looks = list(zip(text.levels, text.unknown, strict=True))
+    opened = {look: tag(*look) for look in set(looks)}
+    tips = [""] * len(looks)
+    if hover:
+        notes = {True: ", not in the vocabulary", False: ""}
+        tips = [f' title="{score:.4g}{notes[unknown]}"' for score, (_, unknown) in zip(e.scores, looks, strict=True)]
+    tags = [f"{opened[look]}{tip}>" for look, tip in zip(looks, tips, strict=True)]  # of each player
     pieces = e.evidence.cached("escaped pieces", escaped)
     parts = [word if j is None else f"{tags[j]}{word}</i>" for word, j in pieces]
     unseen = f" <small>… {text.unseen:,} more not seen</small>"
@@ -489,9 +494,9 @@ def _bag_body(explanations: Explanations, method: str | None) -> str:
             f"{down.size:,} that oppose it."
         )
     parts = [f"<h1>{escape(bag_name(explanations), 80)}</h1>", f'<p class="verdict">{escape(told)}</p>']
-    facts = {f"explained: {e.output}": f"{e.prediction:+.4f}"}
-    facts |= {f"probability of {bar.name}": f"{bar.probability:.1%}" for bar in class_bars(explanations)}
-    facts |= {
+    facts = {
+        f"explained: {e.output}": f"{e.prediction:+.4f}",
+        **{f"probability of {bar.name}": f"{bar.probability:.1%}" for bar in class_bars(explanations)},
         "for the empty bag": f"{evidence.absent_value:+.4f}",
         "instances": f"{len(evidence.units.labels):,}",
         "guaranteed error": "–" if e.error is None else f"≤ {e.error:.1e}",

@@ -1,5 +1,6 @@
 """Bounds of a game: nothing is outside, something attains them, and one head leaves no gap."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import PooledGame, bounds
-from attn_closed_form.reasons import bounds as module
 from attn_closed_form.reasons.minima import head_minima, mirrored, proved_above, total, value_error
 from tests import enumeration
 from tests.problems import games, random_game
@@ -46,7 +46,7 @@ def test_by_enumeration(game):
 
 def test_by_enumeration_without_enumerating_inside(game, monkeypatch):
     """The proofs for several heads, which small games would not need."""
-    monkeypatch.setattr(module, "ENUMERATED", 0)
+    monkeypatch.setattr(sys.modules[bounds.__module__], "ENUMERATED", 0)
     found = bounds(game)
     check(game, found)
     assert found.exact or game.H > 1
@@ -71,7 +71,7 @@ def test_ties_do_not_hide_the_light_players():
 
 def test_a_wrong_bound_is_seen(game):
     found = bounds(game)
-    shifted = module.Bounds(**{**found.__dict__, "proved_min": found.proved_min + 1e-6 * (1 + abs(found.proved_min))})
+    shifted = replace(found, proved_min=found.proved_min + 1e-6 * (1 + abs(found.proved_min)))
     with pytest.raises(AssertionError):
         check(game, shifted)
 
