@@ -28,13 +28,7 @@ DESIGNS = ("balanced", "uniform")
 
 
 def short_sequences(V: int, num_samples: int, length: int, design: str, rng: np.random.Generator) -> Ids:
-    """Samples of Algorithm 1: (n, length) indices of tokens, n = num_samples or the whole population if that is less.
-
-    >>> short_sequences(3, 4, 2, "balanced", np.random.default_rng(0)).shape
-    (4, 2)
-    >>> len(short_sequences(3, 5000, 2, "balanced", np.random.default_rng(0)))
-    9
-    """
+    """Samples of Algorithm 1: (n, length) indices of tokens, n = num_samples or the population if that is less."""
     if design == "uniform":
         return rng.integers(V, size=(num_samples, length)).astype(np.intp)
     rounds = -(-num_samples // V)
@@ -52,11 +46,7 @@ def short_sequences(V: int, num_samples: int, length: int, design: str, rng: np.
 
 
 def deletions(T: int, num_samples: int, max_deletions: int, design: str, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Samples of Algorithm 2: (num_samples, T) masks, True where a position is kept; at least one is.
-
-    >>> deletions(7, 4, 5, "balanced", np.random.default_rng(0)).sum(axis=1)
-    array([7, 6, 6, 6])
-    """
+    """Samples of Algorithm 2: (num_samples, T) masks, True where a position is kept; at least one is."""
     largest = min(max_deletions, T - 1)
     keep = np.ones((num_samples, T), dtype=bool)
     if design == "uniform" or largest == 0:
@@ -82,11 +72,7 @@ def deletions(T: int, num_samples: int, max_deletions: int, design: str, rng: np
 
 
 def any_size(T: int, num_samples: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Subsets of all sizes alike: (num_samples, T) masks with 1 to T - 1 positions kept (one if T is 1).
-
-    >>> np.sort(any_size(5, 8, np.random.default_rng(0)).sum(axis=1))
-    array([1, 1, 2, 2, 3, 3, 4, 4])
-    """
+    """Subsets of all sizes alike: (num_samples, T) masks with 1 to T - 1 positions kept (one if T is 1)."""
     kept = 1 + np.floor(rng.permutation(np.arange(num_samples)) * max(T - 1, 1) / max(num_samples, 1))
     order = rng.random((num_samples, T)).argsort(axis=1).argsort(axis=1)
     mask: NDArray[np.bool_] = order < kept[:, None]
