@@ -42,7 +42,8 @@ class State:
 
     def keys(self, pattern: str) -> list[str]:
         """Names that match a regular expression, in the order of the last number in them."""
-        return sorted((key for key in self.arrays if re.fullmatch(pattern, key)), key=_last_number)
+        found = (key for key in self.arrays if re.fullmatch(pattern, key))
+        return sorted(found, key=lambda key: int((re.findall(r"\d+", key) or ["0"])[-1]))
 
     def layers(self, pattern: str) -> list[str]:
         """Layers with a weight whose name matches, in the order of the last number in them."""
@@ -88,24 +89,11 @@ class State:
         """Leave out weights that play no part in the prediction, by how their names start."""
         self.read.update(key for key in self.arrays if key.startswith(starts))
 
-    def finish(self, layout: str) -> None:
-        """Raise if any weight was not read."""
-        unread = [key for key in self.arrays if key not in self.read]
-        if unread:
-            raise ValueError(
-                f"{self.source}: has weights that layout {layout!r} does not know: {self.summary(unread)}. A layer "
-                "after the pooling that is not linear makes a model that is not a pooled game"
-            )
-
     def summary(self, names: Iterable[str] | None = None, most: int = 8) -> str:
         """Names with shapes, for errors."""
         chosen = sorted(self.arrays if names is None else names)
         shown = ", ".join(f"{key} {tuple(self.arrays[key].shape)}" for key in chosen[:most])
         return shown + (f" and {len(chosen) - most} more" if len(chosen) > most else "")
-
-
-def _last_number(name: str) -> int:
-    return int((re.findall(r"\d+", name) or ["0"])[-1])
 
 
 Options = Mapping[str, Any]
@@ -144,10 +132,6 @@ class Layout(NamedTuple):
     last_activation: str = ""
     build: Callable[[State, Layout, Options], BagNetwork] | None = None
 
-    def recognizes(self, state: State) -> bool:
-        """Whether the names are those of this layout."""
-        return any(all((p[0] != "!") == bool(state.keys(p.lstrip("!"))) for p in group) for group in self.marks)
-
 
 def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     """Network of an embedding, an attention and a linear readout."""
@@ -158,13 +142,11 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
         )
     if layout.after and (after := state.keys(layout.after)):
         raise ValueError(f"{state.source}: has {after[0]!r}, a hidden layer after the pooling: it is not a pooled game")
-    state.leave(*layout.leave)
-    if options.get("extracted"):
-        state.leave("feat_ext.")
-    names = [] if options.get("extracted") else state.layers(layout.embed)
-    inner = options.get("embed_activation", "identity")
+    extracted = options.get("extracted", False)
+    state.leave(*layout.leave, *(["feat_ext."] if extracted else []))
+    inner = options["embed_activation"]
     last = options.get("last_activation") or layout.last_activation or inner
-    layers = [state.linear(name) for name in names]
+    layers = [] if extracted else [state.linear(name) for name in state.layers(layout.embed)]
     readouts = [state.linear(name) for name in state.layers(layout.readout)]
     if not readouts:
         raise ValueError(
@@ -176,10 +158,13 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
         scale, shift = state.batch_norm(layout.norm, 1e-5)  # PyTorch's default
         W, bias = W * scale, bias + W @ shift
     if columns := options.get("metadata_columns", 0):  # columns in front of the features that the network drops
+        if columns < 0:
+            raise ValueError(f"metadata_columns: expected 0 or more, got {columns}")
+        first = np.pad(layers[0].W if layers else W, ((0, 0), (columns, 0)))
         if layers:
-            layers[0] = Linear(_skip(layers[0].W, columns), layers[0].b)
+            layers[0] = Linear(first, layers[0].b)
         else:
-            W = _skip(W, columns)
+            W = first
     embed = [Layer(W, b, last if i == len(layers) - 1 else inner) for i, (W, b) in enumerate(layers)]
     attention = _attention(state, layout, options, W.shape[1])
     if len(readouts) == 1 and len(attention.w) == 1:
@@ -205,20 +190,8 @@ def _attention(state: State, layout: Layout, options: Options, E: int) -> Attent
     *hidden, w = (state.linear(name) for name in names)
     activation = options["activation"] or (layout.gated_activation if len(hidden) == 2 else "tanh")
     arrays = dict(zip("VaUb", (array for layer in hidden for array in layer), strict=False))
-    return Attention(
-        *w,
-        **arrays,
-        activation=activation,
-        gate=options.get("gate", "sigmoid"),
-        temperature=options["attention_temperature"],
-    )
-
-
-def _skip(W: Array, columns: int) -> Array:
-    """A weight that gives nothing for the first columns of its input."""
-    if columns < 0:
-        raise ValueError(f"metadata_columns: expected 0 or more, got {columns}")
-    return np.concatenate([np.zeros((len(W), columns)), W], axis=1)
+    gate, temperature = options.get("gate", "sigmoid"), options["attention_temperature"]
+    return Attention(*w, **arrays, activation=activation, gate=gate, temperature=temperature)
 
 
 def _probe(
@@ -259,12 +232,16 @@ def _probe(
     )
 
 
+def _rows(array: Array) -> Array:
+    """(..., D) -> (n, D)."""
+    return array.reshape(-1, array.shape[-1])
+
+
 def _build_aim(state: State, layout: Layout, options: Options) -> BagNetwork:
     """Batch normalization without parameters, learned queries `cls_token` (1, Q, D), keys, values, one linear layer."""
-    queries = state.array("cls_token")
     key, value, out = (state.linear(name) for name in ("k", "v", "linear"))
     norm = state.batch_norm("bn", 1e-6) if "bn.running_mean" in state.arrays else None  # eps of AIM's code
-    return _probe(queries.reshape(-1, queries.shape[-1]), key, value, out, options["num_heads"], norm)
+    return _probe(_rows(state.array("cls_token")), key, value, out, options["num_heads"], norm)
 
 
 def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
@@ -284,8 +261,7 @@ def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
     if options["pool_type"] not in ("token", "avg"):
         raise ValueError(f"pool_type: expected 'token' or 'avg', got {options['pool_type']!r}")
     out = state.layer(rf"(?!{re.escape(start) or '?!'})(?:head|fc|classifier|linear|head\.fc|0|1)")
-    latent = state.array(f"{start}latent")
-    latent = latent.reshape(-1, latent.shape[-1])[: 1 if options["pool_type"] == "token" else None]
+    latent = _rows(state.array(f"{start}latent"))[: 1 if options["pool_type"] == "token" else None]
     if f"{start}q.weight" in state.arrays:
         Q, a = state.linear(f"{start}q")
         latent = latent @ Q.T + a
@@ -296,8 +272,7 @@ def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
         out = Linear(out.W @ P, out.b + out.W @ p)
     positions = None
     if f"{start}pos_embed" in state.arrays:
-        positions = state.array(f"{start}pos_embed")
-        positions = positions.reshape(-1, positions.shape[-1])
+        positions = _rows(state.array(f"{start}pos_embed"))
     state.leave(*layout.leave)
     return _probe(latent, Linear(W[:D], b[:D]), Linear(W[D:], b[D:]), out, options["num_heads"], None, positions)
 
@@ -318,6 +293,7 @@ _CLAM = r"attention_net\.(?:module\.)?[1-9]\d*\."  # "module." where the file wa
 _CLAM_NETWORK = (r"attention_a\.0", r"attention_b\.0", "attention_c")
 _INSTANCES = ("instance_classifiers.", "instance_loss_fn.")  # of CLAM's training alone
 _PLAIN = (r"attention\.0", r"attention\.2")
+_ENCODER = ("blocks.", "patch_embed.", "cls_token", "pos_embed", "reg_token", "norm.", "norm_pre.", "stages.", "stem.")
 LAYOUTS: dict[str, Layout] = {
     # CLAM (Lu et al. 2021, mahmoodlab/CLAM). The single branch has one attention for all classes and one layer
     # `classifiers`; the multiple branch has one row of attention_c and one layer `classifiers.c` per class. The
@@ -395,10 +371,7 @@ LAYOUTS: dict[str, Layout] = {
     ),
     # MIL_BASELINE's AB_MIL and GATE_AB_MIL (lingxitong/MIL_BASELINE): the gated form has ReLU where others have tanh.
     "mil_baseline": Layout(
-        marks=tuple(
-            _layers(r"feature\.0", r"classifier\.0", *network)
-            for network in (_PLAIN, (r"attention_a\.0", r"attention_b\.0", "attention_c"))
-        ),
+        marks=tuple(_layers(r"feature\.0", r"classifier\.0", *network) for network in (_PLAIN, _CLAM_NETWORK)),
         embed=r"feature\.0",
         attention=(_CLAM_NETWORK, _PLAIN),
         readout=r"classifier\.0",
@@ -425,17 +398,7 @@ LAYOUTS: dict[str, Layout] = {
     "timm": Layout(
         marks=((r"(?:.*\.)?latent", r"(?:.*\.)?kv\.weight"),),
         options={"num_heads": 8, "pool_type": "token"},
-        leave=(
-            "blocks.",
-            "patch_embed.",
-            "cls_token",
-            "pos_embed",
-            "reg_token",
-            "norm.",
-            "norm_pre.",
-            "stages.",
-            "stem.",
-        ),
+        leave=_ENCODER,
         build=_build_timm,
     ),
     # Only by layout="mean", because a linear layer alone could follow any pooling. For texts see `MeanPooledText`.
@@ -465,14 +428,9 @@ REFUSALS = (
 
 
 def network_from_state(arrays: Arrays, source: str, layout: str, options: dict[str, Any]) -> tuple[BagNetwork, str]:
-    """Network of a state dict, and the name of its layout.
+    """Network of a state dict, and the name of its layout; errors call the state dict by its `source`.
 
-    Parameters
-    ----------
-    arrays : weights by name
-    source : what to call them in errors
-    layout : a name of `LAYOUTS`, or "auto"
-    options : what the file does not hold; an option that the layout does not have is an error
+    An option that the layout, a name of `LAYOUTS` or "auto", does not have is an error.
     """
     state = State(arrays, source)
     if layout == "auto":
@@ -490,12 +448,20 @@ def network_from_state(arrays: Arrays, source: str, layout: str, options: dict[s
         if str(error).startswith((source, *(f"{name}:" for name in (*options, "num_heads")))):
             raise
         raise ValueError(f"{source}: layout {layout!r}: {error}") from None
-    state.finish(layout)
+    unread = [key for key in state.arrays if key not in state.read]
+    if unread:
+        raise ValueError(
+            f"{source}: has weights that layout {layout!r} does not know: {state.summary(unread)}. A layer after the "
+            "pooling that is not linear makes a model that is not a pooled game"
+        )
     return network, layout
 
 
 def _recognize(state: State) -> str:
-    found = [name for name, entry in LAYOUTS.items() if entry.recognizes(state)]
+    def fits(group: tuple[str, ...]) -> bool:
+        return all((pattern[0] != "!") == bool(state.keys(pattern.lstrip("!"))) for pattern in group)
+
+    found = [name for name, entry in LAYOUTS.items() if any(map(fits, entry.marks))]
     # The encoder in front of timm's pooling is not part of it, so that it is not refused as a transformer.
     for pattern, what, why in REFUSALS if found != ["timm"] else ():
         if keys := state.keys(pattern):

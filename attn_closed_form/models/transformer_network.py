@@ -270,7 +270,28 @@ def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
     pickle can run anything.
     """
     path = Path(folder)
-    _check_folder(path)
+    if not path.is_dir():
+        raise ValueError(
+            f"{path}: expected a folder with config.json, model.safetensors and a tokenizer; no such folder"
+        )
+    if not (path / "config.json").is_file():
+        raise ValueError(f"{path}: expected a folder in the layout of Hugging Face, got one without config.json")
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path / 'config.json'}: expected JSON ({error})") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path / 'config.json'}: expected a JSON object, got {type(config).__name__}")
+    if config.get("auto_map"):
+        raise ValueError(f"{path}: asks to run Python code of its own (auto_map in config.json), which is refused")
+    if not any((path / name).is_file() for name in WEIGHTS):
+        pickled = [name for name in PICKLES if (path / name).is_file()]
+        hint = f", got {pickled[0]}: a pickle can run anything; save it with save_pretrained" if pickled else ""
+        raise ValueError(f"{path}: expected weights as model.safetensors{hint}")
+    if not any((path / name).is_file() for name in TOKENIZER):
+        raise ValueError(
+            f"{path}: expected the files of a tokenizer beside the model, such as tokenizer.json; got none"
+        )
     require_torch()
     try:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -296,31 +317,6 @@ def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
             f"{path}: expected a model with a trained classification head, but its file has no {', '.join(missing[:4])}"
         )
     return model.eval(), tokenizer
-
-
-def _check_folder(path: Path) -> None:
-    if not path.is_dir():
-        raise ValueError(
-            f"{path}: expected a folder with config.json, model.safetensors and a tokenizer; no such folder"
-        )
-    if not (path / "config.json").is_file():
-        raise ValueError(f"{path}: expected a folder in the layout of Hugging Face, got one without config.json")
-    try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path / 'config.json'}: expected JSON ({error})") from None
-    if not isinstance(config, dict):
-        raise ValueError(f"{path / 'config.json'}: expected a JSON object, got {type(config).__name__}")
-    if config.get("auto_map"):
-        raise ValueError(f"{path}: asks to run Python code of its own (auto_map in config.json), which is refused")
-    if not any((path / name).is_file() for name in WEIGHTS):
-        pickled = [name for name in PICKLES if (path / name).is_file()]
-        hint = f", got {pickled[0]}: a pickle can run anything; save it with save_pretrained" if pickled else ""
-        raise ValueError(f"{path}: expected weights as model.safetensors{hint}")
-    if not any((path / name).is_file() for name in TOKENIZER):
-        raise ValueError(
-            f"{path}: expected the files of a tokenizer beside the model, such as tokenizer.json; got none"
-        )
 
 
 @contextmanager
