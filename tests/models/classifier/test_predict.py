@@ -1,3 +1,4 @@
+import sys
 import warnings
 
 import numpy as np
@@ -6,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import AttentionWeights, TruncationWarning, predict
-from attn_closed_form.models.classifier import predict as model_module
 from attn_closed_form.models.classifier import predict_many, random_weights
 from attn_closed_form.models.classifier.predict import scores
 from tests.comparisons import check_value, magnitudes
@@ -32,7 +32,8 @@ def test_predict_many_is_predict(data):
 
 
 def test_predict_many_takes_a_matrix_and_works_in_blocks(monkeypatch):
-    monkeypatch.setattr(model_module, "BLOCK_ELEMENTS", 60)
+    # By its full name: `classifier.predict` is the function.
+    monkeypatch.setattr(sys.modules["attn_closed_form.models.classifier.predict"], "BLOCK_ELEMENTS", 60)
     model = make_weights(PRIMES, seed=1)
     ids = np.random.default_rng(0).integers(0, model.D, size=(11, 5))
     got = predict_many(model, ids)
