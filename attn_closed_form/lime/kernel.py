@@ -11,6 +11,7 @@ narrow kernel has logarithms of thousands, whose last digit would be the twelfth
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -41,12 +42,8 @@ def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> Settings:
     Traceback (most recent call last):
     ValueError: num_samples: expected an integer of at least 2, or None, got 2.5
     """
-    width = _number("kernel_width", kernel_width, "a positive number or inf")
-    if not width > 0:
-        raise ValueError(f"kernel_width: expected a positive number or inf, got {kernel_width}")
-    penalty = _number("ridge", ridge, "a finite number >= 0")
-    if not (math.isfinite(penalty) and penalty >= 0):
-        raise ValueError(f"ridge: expected a finite number >= 0, got {ridge}")
+    width = _number("kernel_width", kernel_width, "a positive number or inf", lambda x: x > 0)
+    penalty = _number("ridge", ridge, "a finite number >= 0", lambda x: 0 <= x < math.inf)
     if num_samples is None:
         return Settings(width, penalty, None)
     if not isinstance(num_samples, Integral) or isinstance(num_samples, bool) or num_samples < 2:
@@ -54,16 +51,13 @@ def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> Settings:
     return Settings(width, penalty, int(num_samples))
 
 
-def check_tol(tol: Any) -> float:
+def check_tol(tol: Any, name: str = "tol") -> float:
     """`tol` as a positive, finite number."""
-    value = _number("tol", tol, "a positive number")
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"tol: expected a positive number, got {tol}")
-    return value
+    return _number(name, tol, "a positive number", lambda x: 0 < x < math.inf)
 
 
-def _number(name: str, value: Any, expected: str) -> float:
-    if not isinstance(value, Real) or isinstance(value, bool):
+def _number(name: str, value: Any, expected: str, fits: Callable[[float], bool]) -> float:
+    if not isinstance(value, Real) or isinstance(value, bool) or not fits(float(value)):
         raise ValueError(f"{name}: expected {expected}, got {value!r}")
     return float(value)
 

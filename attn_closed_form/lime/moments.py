@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import zip_longest
 
 import numpy as np
 
@@ -37,12 +37,13 @@ from ..game.pooled_game import PooledGame
 from ..game.terms import Terms, log_bound, terms_of
 from .kernel import Settings, kernel
 from .regression import Known, Moments, Regression, regression
-from .rules import MIXED_SIGNS, Ladder, NoRuleError, TiltedTerm, ladder, size_rule, tilted_rule
+from .rules import MIXED_SIGNS, NoRuleError, TiltedTerm, ladder, tilted_rule
 
 # Players from which the recursion over sizes says how long it will take, and its time for a term and a pair of players.
 WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
-# A rule with more nodes than this over the number of players is long: making one for the term costs less.
-LONG_RULE = 25_000
+# A rule with more nodes than LONG_RULE over the number of players is long: making one for the term costs less. One of
+# up to SHORT_RULE nodes is never long.
+LONG_RULE, SHORT_RULE = 25_000, 8
 # Elements (terms times players times nodes) that take as long as one more call of the engine.
 GROUP_ELEMENTS = 6_000
 # Logarithm of pi(1) below which no rule in p can have the digits that a narrow kernel needs.
@@ -64,7 +65,13 @@ def moments_by_recursion(game: PooledGame, fit: Regression, tol: float) -> Momen
     factor = max(fit.value_factor(), fit.rounding_factor(fit.level, deviation, 2 * fit.level))
     goal = _budget(game, fit, tol, factor, 0.0, plain=True)
     if game.d >= WARN_FROM:
-        _warn(game, goal)
+        seconds = sum(terms.weight.size for terms in terms_of(game, goal, 1 << 16)) * game.d**2 * SECONDS_PER_STEP
+        warnings.warn(
+            f"no rule in p can be vouched for with these settings, so LIME's limit takes the recursion over all pairs "
+            f"of {game.d:,} players: about {seconds:,.0f} seconds and {game.d**2 * 16 / 1e9:.1f} GB",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     known = known_of(game)
     mean, present = (np.ldexp(x, game.exponent - known.exponent) for x in centred_moments(game, weights, goal))
     mean += weights[:, -1] * known.nobody - np.array([fit.level, fit.balance]) * known.above
@@ -90,14 +97,13 @@ def moments_by_rule(game: PooledGame, fit: Regression, settings: Settings, tol: 
 
 def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) -> Array:
     """(2 + d,) sums of E_p[f] with the weights w and w (1 - p - absent_share), of Delta_j with w p (1 - p)."""
-
-    def for_mean(p: Array, weights: Array) -> Array:
-        return np.stack([weights, weights * (1 - p - absent_share)])
-
-    def for_first(p: Array, weights: Array) -> Array:
-        return (weights * p * (1 - p))[None]
-
-    mean, first = weighted_sums(terms, batch, precise, for_mean, for_first)
+    mean, first = weighted_sums(
+        terms,
+        batch,
+        precise,
+        lambda p, weights: np.stack([weights, weights * (1 - p - absent_share)]),
+        lambda p, weights: (weights * p * (1 - p))[None],
+    )
     return np.concatenate([mean, first[0]])
 
 
@@ -110,14 +116,7 @@ def known_of(game: PooledGame) -> Known:
 
 
 def finish(fit: Regression, total: Array, delta: Array, known: Known) -> Moments:
-    """Moments from the sums of a rule, with what is known of everyone and nobody put right.
-
-    Parameters
-    ----------
-    total : (2,) sums of E_p[f] - base with the weights w and w (1 - p - absent_share)
-    delta : (d,) sum of Delta_j(p) with the weights w p (1 - p)
-    known : in whose units the sums are
-    """
+    """Moments from the sums of a rule, `rule_sums` in the units of `known`, with everyone and nobody put right."""
     above, at_all, w = known.above, math.exp(-fit.log_unit), fit.absent_share
     nobody = float(fit.drawn[-1]) * known.nobody
     middle = float(delta.mean())
@@ -182,10 +181,7 @@ class KernelLaw:
     width: float
 
     def batches(self, terms: Terms, allowed: float, differences: bool = False) -> list[Batch]:
-        """Every term with the shortest rule that is good enough for E_p[f] and E_p[f Z_j]; NoRuleError if one has none.
-
-        The bound is that of E_p[f], which also holds for differences.
-        """
+        """Every term with the shortest rule good enough for E_p[f], E_p[f Z_j] and Delta_j; NoRuleError without one."""
         rules, sums = ladder(self.d, self.width), terms.sums
         share = allowed * sums.share
         each = share / (1.001 * sums.weight.size)
@@ -194,7 +190,8 @@ class KernelLaw:
         needed = real * rules.total > each
         batches: list[Batch] = []
         if not terms.masses.some_light:
-            alone = needed & ((index > rules.last_within(LONG_RULE / self.d)) | (errors > each))
+            long = rules.counts[index] > max(LONG_RULE / self.d, SHORT_RULE)
+            alone = needed & (long | (errors > each))
             if alone.any():
                 batches, made = self._tilted(terms, np.flatnonzero(alone), each)
                 needed[made] = False
@@ -202,22 +199,16 @@ class KernelLaw:
         if errors[needed].sum() + np.count_nonzero(~needed) * each > share:
             raise NoRuleError
         index[~needed] = -1
-        for m, which in self._groups(index, rules):
-            rule = size_rule(self.d, self.width, m)
-            assert rule is not None
-            batches.append(Batch(which, rule.p[:, None], rule.weights[:, None]))
-        return batches
-
-    def _groups(self, index: Ids, rules: Ladder) -> Iterator[tuple[int, Ids]]:
-        """Numbers of nodes with the terms that take them; few terms join those with more nodes: a group costs more."""
+        # A group of few terms joins those with more nodes: one more group would cost more.
         levels: list[int] = np.unique(index[index >= 0]).tolist()
         first = 0
-        for i, level in enumerate(levels):
-            longer = levels[i + 1] if i + 1 < len(levels) else None
+        for level, longer in zip_longest(levels, levels[1:]):
             which = np.flatnonzero((index >= first) & (index <= level))
             if longer is None or which.size * self.d * (rules.counts[longer] - rules.counts[level]) > GROUP_ELEMENTS:
-                yield int(rules.counts[level]), which
+                rule = rules.rules[level]
+                batches.append(Batch(which, rule.p[:, None], rule.weights[:, None]))
                 first = level + 1
+        return batches
 
     def _tilted(self, terms: Terms, which: Ids, allowed: float) -> tuple[list[Batch], list[int]]:
         """Batches of terms that have a rule made for them, and which terms they are."""
@@ -264,15 +255,4 @@ def _tilted_term(terms: Terms, i: int) -> TiltedTerm:
         light=weight * absent,
         heavy=weight * max(0.0, float(terms.sums.players[i]) / B - absent),
         B=B,
-    )
-
-
-def _warn(game: PooledGame, goal: Budget) -> None:
-    count = sum(terms.weight.size for terms in terms_of(game, goal, 1 << 16))
-    seconds = count * game.d**2 * SECONDS_PER_STEP
-    warnings.warn(
-        f"no rule in p can be vouched for with these settings, so LIME's limit takes the recursion over all pairs of "
-        f"{game.d:,} players: about {seconds:,.0f} seconds and {game.d**2 * 16 / 1e9:.1f} GB",
-        RuntimeWarning,
-        stacklevel=4,
     )

@@ -54,13 +54,11 @@ PER_LOGARITHM = 48 * float(np.finfo(EXTENDED).eps)
 
 
 class Known(NamedTuple):
-    """What is known of f without sums: f(everyone) - base and f(nobody) less what the engine takes it for, in units of
-    2^exponent, and the constant `base` as it is.
-    """
+    """What is known of f without sums."""
 
-    above: float
-    nobody: float
-    base: float
+    above: float  # f(everyone) - base, in units of 2^exponent
+    nobody: float  # f(nobody) less what the engine takes it for, in units of 2^exponent
+    base: float  # the constant, as it is
     exponent: int
 
 
@@ -79,7 +77,6 @@ class Regression(NamedTuple):
     drawn: Array  # (d+1,) q_s of the samples that are drawn; drawn[0] = 0
     level: float  # their sum
     balance: float  # the sum of drawn * deviation
-    document: float  # q_0
     deviation: Array  # (d+1,) s/d - w
     total: float  # A
     absent_share: float  # w
@@ -108,9 +105,7 @@ class Regression(NamedTuple):
     def value_factor(self, weights: Array | None = None) -> float:
         """What an error of every coalition's f' is multiplied by, at most, in a coefficient or the intercept.
 
-        Parameters
-        ----------
-        weights : (d+1,) weights with which the values are summed, `drawn` by default
+        `weights` (d+1,) are those with which the values are summed, `drawn` by default.
         """
         q = self.drawn if weights is None else weights
         absent = np.arange(self.d + 1) / self.d
@@ -123,13 +118,11 @@ class Regression(NamedTuple):
         intercept = 1 / self.total + (1 - self.absent_share) * self.k * shared / self.shared_denominator
         return float(max(q @ coef, q @ intercept))
 
-    def doubt(self, factor: float, at_all: float = 0.0) -> float:
+    def doubt(self, factor: float, at_all: float) -> float:
         """Rounding of f(everyone) and of the regression, relative to the spread of f, for `budget`.
 
-        Parameters
-        ----------
-        factor : what `budget` multiplies errors of values by
-        at_all : weight of f(everyone) that is in the sums over f and has to be taken off
+        `factor` is what `budget` multiplies errors of values by, and `at_all` the weight of f(everyone) that is in the
+        sums over f and has to be taken off.
         """
         off = abs(self.absent_share * at_all - self.balance) / self.shared_denominator
         shift = max(off, 1 + self._through_slope(at_all + self.level, off))
@@ -145,8 +138,7 @@ class Regression(NamedTuple):
 
     def moment_factor(self) -> float:
         """What errors of E[pi f'] and of every E[pi Z_j f'], Z_j = 1 - W_j, that share nothing are multiplied by."""
-        slope = (2 - self.absent_share + (0 if self.k == self.d else 2)) / self.shared_denominator
-        return max(2 / self.individual_denominator + slope, self._through_slope(1.0, slope))
+        return self.rounding_factor(1.0, 2 - self.absent_share, 2.0)
 
     def rounding_factor(self, mean: float, shared: float, individual: float) -> float:
         """What a relative error of every value is multiplied by, given what it is multiplied by in each moment."""
@@ -183,7 +175,6 @@ def regression(d: int, settings: Settings, k: int) -> Regression:
         drawn=drawn,
         level=math.fsum(drawn),
         balance=math.fsum(drawn * deviation),
-        document=weights.document,
         deviation=deviation,
         total=total,
         absent_share=(heaviest + middle) / d,
@@ -197,21 +188,13 @@ def regression(d: int, settings: Settings, k: int) -> Regression:
 
 
 class Weights(NamedTuple):
-    """Weights in units of pi(1): q_s of the samples that are drawn (d+1,), q_0, and rho as it is added to B and to V.
+    """Weights in units of pi(1)."""
 
-    `reach` is the largest sum of moduli of logarithms that one of them was made of.
-    """
-
-    drawn: Array
-    document: float
-    penalty: float
-    shared_penalty: float
-    reach: float
-
-    @property
-    def doubt(self) -> float:
-        """What the rounding of logarithms costs, relative to the spread of f."""
-        return PER_LOGARITHM * self.reach
+    drawn: Array  # (d+1,) q_s of the samples that are drawn
+    document: float  # q_0
+    penalty: float  # rho as it is added to B
+    shared_penalty: float  # rho as it is added to V
+    doubt: float  # what the rounding of logarithms costs, relative to the spread of f
 
 
 def weights_of(log_pi: NDArray[Any], settings: Settings) -> Weights:
@@ -219,7 +202,10 @@ def weights_of(log_pi: NDArray[Any], settings: Settings) -> Weights:
     _, ridge, n = settings
     d = log_pi.size - 1
     log_drawn = log_pi - log_pi[1]
-    log_n = _log(n - 1) if n is not None else EXTENDED(np.inf)
+    log_n = EXTENDED(np.inf)
+    if n is not None:  # a whole number of any size
+        shift = max(0, (n - 1).bit_length() - 60)
+        log_n = np.log(EXTENDED((n - 1) >> shift)) + shift * np.log(EXTENDED(2))
     log_ridge = np.log(EXTENDED(ridge)) if ridge else -EXTENDED(np.inf)
     log_document = np.log(EXTENDED(d)) - log_n - log_pi[1]
     top = max(log_document, log_drawn[2]) if d > 1 else EXTENDED(0)
@@ -230,14 +216,9 @@ def weights_of(log_pi: NDArray[Any], settings: Settings) -> Weights:
     drawn = np.exp(log_drawn).astype(np.float64)
     logs = [lifted, log_document + log_ridge, lifted + log_ridge]
     document, penalty, shared_penalty = (float(np.exp(min(x, EXTENDED(LARGEST_EXPONENT)))) for x in logs)
+    # The largest sum of moduli of logarithms that a weight was made of.
     reach = EXTENDED(0) if lift else np.abs(log_pi[2:][drawn[2:] > 0]).max(initial=0.0)
     for x, more in zip(logs, (0.0, log_ridge, log_ridge), strict=True):
         if abs(x + LARGEST_EXPONENT / 2) < 1.5 * LARGEST_EXPONENT:
             reach = max(reach, abs(log_n) + abs(more) + np.abs(log_pi[1:3]).sum())
-    return Weights(drawn, document, penalty, shared_penalty, float(reach))
-
-
-def _log(n: int) -> Any:
-    """Logarithm of a whole number of any size in extended precision."""
-    shift = max(0, n.bit_length() - 60)
-    return np.log(EXTENDED(n >> shift)) + shift * np.log(EXTENDED(2))
+    return Weights(drawn, document, penalty, shared_penalty, PER_LOGARITHM * float(reach))

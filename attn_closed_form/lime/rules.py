@@ -1,95 +1,25 @@
 """Rules in p for LIME's kernel: a few nodes replace the sum over sizes, with a proved error.
 
 E_p[h], the mean of a function h of coalitions when every player is absent with probability p, is a polynomial in p of
-degree d at most. A weight q_s on the number s of absent players turns it into Lambda = sum_s q_s E[h | s absent], the
-linear functional p^k -> sum_s q_s (s)_k / (d)_k (falling factorials).
+degree d at most. A weight q_s on the number s of absent players turns it into the linear functional Lambda = sum_s q_s
+E[h | s absent]. `docs/theory/rules-in-p.md` has the proofs of what follows.
 
-## Rules for every term: `size_rule`
+- `size_moments`: nu_n = Lambda[P_n(1 - 2p)] = sum_s q_s Q_n(s), P_n Legendre and Q_n Hahn polynomials, and |r|, the
+  norm of what is left of q beyond the last of them. Exact up to EXACT_BELOW players; beyond, with a bound of the error.
+- `size_rule`: nodes and weights with the first moments of q_s = kernel(s) / d, which serve every term. With |E_p[h]|
+  <= M on the Bernstein ellipse e^theta, and <= B on [0, 1], the error is at most sum_{n<=d} c_n delta_n,
 
-With x = 1 - 2p, Lambda sends the Legendre polynomial P_n(x) to nu_n = sum_s q_s Q_n(s), Q_n the Hahn polynomial, for
-n <= d. Nodes and weights with sum_i omega_i P_n(x_i) = nu_n for n < N replace a sum over d + 1 sizes by m evaluations:
-- Gauss: from nu_0 .. nu_{2m-1}, N = 2m. It exists while Lambda is positive on polynomials of that degree; for LIME's
-  kernel that is up to about m = 1.5 sqrt(d).
-- else Gauss-Legendre nodes, weights w_i sum_{n<m} (2n+1) P_n(x_i) nu_n, N = m.
-How well they were made does not matter: the bound below compares the finished rule with the nu_n.
+      c_n = min(sqrt(2(2n+1)) M e^(-n theta) / (1 - e^(-2 theta)), sqrt(2n+1) B),
+      delta_n = |nu_n - sum_i omega_i P_n(x_i)|, or at most sum|omega| + |r| |Q_n| beyond the last moment.
 
-**The error.** Let |E_p[h]| <= M on the Bernstein ellipse e^theta, so that its Chebyshev coefficients are at most 2 M
-e^(-k theta). P_n is orthogonal to T_k for k < n and for k - n odd, and int T_k^2 <= 1 for k >= 1, so its Legendre
-coefficients are at most c_n = sqrt(2(2n+1)) M e^(-n theta) / (1 - e^(-2 theta)), or sqrt(2n+1) B, B the bound on [0,
-1]:
+- `tilted_rule`: a rule for one term, a product of E_k = e^(-lam gap_k) times a numerator, where every player is heavier
+  when present. Divided by t^m, t the mean of the E_k and m the number of present players, the term has the polynomial
+  h~(p), |h~(p)| <= M(rho) for |p| <= rho, and Lambda has the moments mu_k = sum_m q_m t^m (m)_k / (d)_k:
 
-    |error| <= sum_{n<=d} c_n delta_n,   delta_n = |nu_n - sum_i omega_i P_n(x_i)|.
+      M(rho) = 2 e B e^(S rho^2/2) (c_0 + (1 + rho) lo + rho hi / t) max(1, rho max_k E_k/t),
+      |error| <= sum_k min_rho M(rho) rho^-k (|mu_k - sum_i omega_i p_i^k| + its rounding).
 
-Up to the last moment that `size_moments` has, delta_n is computed, and what rounding can hide is added: the error of
-nu_n, and that of P_n by its recurrence, at most 5.5 n u min(n/2, 1/sqrt(1-x^2)) (the argument below with b_n = n and
-c_n = n + 1, where the energy never grows). Beyond, delta_n <= sum|omega| + |r| |Q_n|, r what is left of q. As log|Q_n|
-is convex in n, so is the bound of a term, and the largest of a range of n is at one of its ends.
-
-## Moments along the Hahn polynomials: `size_moments`
-
-Q_n(s) = Q_n(s; 0, 0, d) on s = 0..d has Q_0 = 1, Q_n(0) = 1 and, with x = 1 - 2s/d,
-
-    c_n Q_{n+1} = (b_n + c_n) x Q_n - b_n Q_{n-1},     b_n = n (d+n+1),   c_n = (n+1)(d-n),
-
-and squared Euclidean norm |Q_n|^2 = (d+1)/(2n+1) prod_{k<=n} (d+1+k)/(d+1-k). Wanted: nu_n = sum_s q_s Q_n(s).
-
-**Up to EXACT_BELOW players** the recurrence runs in whole numbers, Q_n times a power of two that is large enough for
-the worst growth of its rounding, e_{n+1} <= (b_n + c_n)/c_n e_n + b_n/c_n e_{n-1} + 1. The nu_n are then exact.
-
-**Beyond**, it runs in extended precision. A perturbation of size eta at step j travels as a solution y of the
-recurrence with y_j = 0, y_{j+1} = eta. Put a_n = c_n (y_{n+1} - x y_n), which is also b_n (x y_n - y_{n-1}). The
-energy of two neighbours, y_n^2 + y_{n+1}^2 - 2 x y_n y_{n+1}, is (a_n/c_n)^2 + (1-x^2) y_n^2, and that of the pair
-before is (a_n/b_n)^2 + (1-x^2) y_n^2. So the root of the energy, eta at the start, grows by max(1, b_n/c_n) at most in
-a step; and |y_{n+1}| <= |y_n| + |a_n|/c_n <= |y_n| + root, while |y_n| sqrt(1-x^2) <= root. With growth_n =
-prod_{k<=n} max(1, b_k/c_k), which stays 1 up to n = sqrt(d/2) and is about e^(n^2/d) later, |y_n| <= min(n,
-1/sqrt(1-x^2)) growth_n eta. A step rounds by six operations, half an ulp each, on terms of at most ((b_n + c_n) |Q_n|
-+ b_n |Q_{n-1}|) / c_n. That makes the error of Q_n at most
-
-    min(n, 1/sqrt(1-x^2)) growth_n sum_{j<n} 3 u max_s ((b_j + c_j) |Q_j| + b_j |Q_{j-1}|) / c_j .
-
-What is left of q beyond Q_N has |r|^2 = |q|^2 - sum_{n<=N} nu_n^2 / |Q_n|^2 (Parseval).
-
-## A rule for one term: `tilted_rule`
-
-It serves where every player is heavier when present, for any number of players.
-
-For one node lam of the rule for 1/D, a coalition's term is a product over players, a factor E_k = e^(-lam gap_k) for
-each that is present, times a numerator. Let t be the mean of the E_k, and A_m the mean of such a term h over the
-coalitions of m present players. The wanted sum over sizes, with q_m = kernel / d, is sum_m q_m A_m = sum_m (q_m t^m)
-(A_m / t^m).
-
-**Tilting.** Dividing A_m by t^m turns every E_k into r_k = E_k / t, whose mean is 1. So the polynomial
-h~(p) = sum_m C(d,m) p^m (1-p)^(d-m) A_m / t^m has factors 1 + p (r_k - 1), and for complex |p| <= rho
-
-    |prod_k (1 + p (r_k - 1))| <= e^(S rho^2 / 2),    S = sum_k (r_k - 1)^2,
-
-because log|1 + z| <= Re z + |z|^2 / 2 and the terms Re z add up to zero. Leaving out one factor costs at most e^(1/2).
-With c_0 the background's mass, lo and hi = sum of hi_k E_k the players', and |value| <= B, both h and h 1{j present}
-have
-
-    |h~(p)| <= M(rho) = 2 e B e^(S rho^2/2) (c_0 + (1 + rho) lo + rho hi / t) max(1, rho max_k r_k),
-
-so their Taylor coefficients are at most min over rho of M(rho) rho^-k. Where thousands of players are deleted, S rho^2
-is small over the whole range of p that counts, and the coefficients fall so fast that ten of them do.
-
-**The rule.** The weights q~_m = q_m t^m make the functional p^k -> mu_k = sum_m q~_m (m)_k / (d)_k (falling
-factorials), a sum of positive terms. Its Gauss rule comes from its moments along the Jacobi polynomials for the weight
-(1 - p)^beta with the same mean, which the functional turns into Hahn polynomials Q_n(m; 0, beta, d). Where there is
-none, Gauss-Jacobi nodes and interpolatory weights serve. How well they were made does not matter: the finished rule is
-compared with the mu_k,
-
-    |error| <= sum_k |h~_k| (|mu_k - sum_i omega_i p_i^k| + its rounding).
-
-Sizes beyond M are left out: by Maclaurin's inequality the mean of a product of m factors E_k is at most t^m.
-
-**Back.** h~(p) = (1 - p + p/t)^d E_p'[h] with p' = (p/t) / (1 - p + p/t): a rule for p' with the ordinary engine.
-
-## Gauss rules from moments: `gauss_rule`
-
-The modified Chebyshev algorithm (Sack and Donovan, 1972): from nu_k = Lambda[pi_k], k < 2m, with monic polynomials
-pi_{k+1} = (x - centre_k) pi_k - product_k pi_{k-1}, it finds the recurrence of the polynomials that are orthogonal for
-Lambda, whose eigenvalue problem has the nodes and weights. The rule exists while Lambda is positive on squares of
-degree below m. Its accuracy is not relied on: whoever uses a rule compares it with the moments.
+How well a rule was made does not matter: both bounds compare the finished rule with the moments.
 """
 
 from __future__ import annotations
@@ -111,8 +41,6 @@ from .kernel import EXTENDED, log_kernel
 COUNTS = (2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 20, 24, 28, 33, 39, 46, 54)
 # Added to the bound of E_p[f] it also bounds E_p[f 1{j present}]; see `game/terms.py`.
 LOG_PRESENT = np.log((1 + COSH) / 2)
-# A rule of up to this many nodes is never long.
-SHORT_RULE = 8
 UNIT = float(np.finfo(EXTENDED).eps)
 EXACT_BELOW = 400
 # Degrees that are looked at: enough for the longest of COUNTS.
@@ -156,12 +84,18 @@ def size_rule(d: int, kernel_width: float, m: int) -> SizeRule | None:
     True
     """
     nu = size_moments(d, kernel_width).nu
-    plain = nu.astype(np.float64)
-    gauss = _gauss(plain, m) if 2 * m <= nu.size else None
-    exact = 2 * m if gauss else m
-    nodes = gauss or (_interpolatory(plain, m) if m <= nu.size else None)
-    if nodes is None:
+    if m > nu.size:
         return None
+    plain, n = nu.astype(np.float64), np.arange(1.0, 2 * m)
+    nodes, exact = None, 2 * m
+    if 2 * m <= nu.size:
+        leading = np.concatenate([[1.0], np.cumprod((2 * n - 1) / n)])  # of P_n
+        product = np.concatenate([[0.0], n**2 / (4 * n**2 - 1)])
+        nodes = gauss_rule(plain[: 2 * m] / leading, np.zeros(2 * m), product, m)
+    if nodes is None or not np.abs(nodes[0]).max() <= 1:
+        x, w = np.polynomial.legendre.leggauss(m)
+        vander = np.polynomial.legendre.legvander(x, m - 1)
+        nodes, exact = (x, w / 2 * (vander @ ((2 * np.arange(m) + 1) * plain[:m]))), m
     p, weights = _polish(nu, *nodes, exact)
     rule = SizeRule(p, weights, *_errors(d, kernel_width, p, weights, exact))
     for array in rule[:3]:
@@ -180,12 +114,9 @@ class Ladder(NamedTuple):
     total: float  # the largest sum of a rule's |weights|
 
     def choose(self, log_bound: Array, B: Array, allowed: float) -> tuple[Ids, Array]:
-        """For every term the shortest rule with an error below `allowed`, or else the best one; and its error.
+        """For each of r terms the shortest rule with an error below `allowed`, or else the best one; and its error.
 
-        Parameters
-        ----------
-        log_bound : (r, len(THETA)), of `game/terms.py`
-        B : (r,) bound on [0, 1]
+        `log_bound` (r, len(THETA)) is that of `game/terms.py`, and `B` (r,) bounds the terms on [0, 1].
         """
         shifted = log_bound + LOG_PRESENT
         # The thetas are the first axis here: a minimum over a short last axis takes five times as long.
@@ -199,16 +130,11 @@ class Ladder(NamedTuple):
         if bad.size:
             # These have a closer look: a theta of its own for each of the three sums.
             parts = np.exp(np.minimum((self.log_error + shifted[bad, None, None, :]).min(axis=3), 300.0))
-            errors[bad] = np.minimum(parts[..., 0], np.multiply.outer(B[bad], self.rounding)) + parts[..., 1:].sum(
-                axis=2
-            )
+            first = np.minimum(parts[..., 0], np.multiply.outer(B[bad], self.rounding))
+            errors[bad] = first + parts[..., 1:].sum(axis=2)
             good = errors[bad] <= allowed
             index[bad] = np.where(good.any(axis=1), good.argmax(axis=1), errors[bad].argmin(axis=1))
         return index, errors[rows, index]
-
-    def last_within(self, nodes: float) -> int:
-        """Index of the longest rule with at most `nodes` nodes, or SHORT_RULE if that is more."""
-        return int(np.searchsorted(self.counts, max(nodes, SHORT_RULE), side="right")) - 1
 
 
 @lru_cache(maxsize=512)
@@ -226,21 +152,6 @@ def ladder(d: int, kernel_width: float, counts: tuple[int, ...] = COUNTS) -> Lad
         np.array([rule.rounding for rule in rules]),
         max(float(np.abs(rule.weights).sum()) for rule in rules),
     )
-
-
-def _gauss(nu: Array, m: int) -> tuple[Array, Array] | None:
-    """Gauss nodes in x and weights from 2m Legendre moments, or None where there is no such rule."""
-    n = np.arange(1.0, 2 * m)
-    leading = np.concatenate([[1.0], np.cumprod((2 * n - 1) / n)])  # of P_n
-    product = np.concatenate([[0.0], n**2 / (4 * n**2 - 1)])
-    rule = gauss_rule(nu[: 2 * m] / leading, np.zeros(2 * m), product, m)
-    return rule if rule and np.abs(rule[0]).max() <= 1 else None
-
-
-def _interpolatory(nu: Array, m: int) -> tuple[Array, Array]:
-    x, w = np.polynomial.legendre.leggauss(m)
-    n = np.arange(m)
-    return x, w / 2 * (np.polynomial.legendre.legvander(x, m - 1) @ ((2 * n + 1) * nu[:m]))
 
 
 def _polish(nu: NDArray[Any], x: Array, weights: Array, exact: int) -> tuple[Array, Array]:
@@ -446,17 +357,10 @@ class TiltedRule(NamedTuple):
 
 
 def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> TiltedRule | None:
-    """The shortest rule found whose error is at most `allowed`, or None.
+    """The shortest rule found for which the sum over sizes has an error of at most `allowed`, or None.
 
-    Parameters
-    ----------
-    kernel_present : (d+1,) weight q_m of m = 0..d players present
-    term : of one lambda
-    allowed : largest error of a sum over sizes of q_m A_m
-
-    Examples
-    --------
-    Equal players, whose A_m is known: E^m times a numerator m.
+    `kernel_present` (d+1,) has the weight q_m of m = 0..d players present. An example is equal players, whose
+    term at size m is E^m times a numerator m.
 
     >>> d, E = 5000, 0.7
     >>> q = np.full(d + 1, 1 / d)
@@ -468,12 +372,18 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> Tilt
     (True, True)
     """
     d = kernel_present.size - 1
-    if _rest(d, term, float(kernel_present.max()), 0) <= allowed:  # nobody alone counts
+    most = float(kernel_present.max())
+    if _rest(d, term, most, 0) <= allowed:  # nobody alone counts
         return TiltedRule(np.zeros(1), kernel_present[:1].copy(), np.zeros(1))
-    M = _last_size(d, term, float(kernel_present.max()), allowed / 8)
+    M = 1  # sizes beyond M are left out
+    while d > M and _rest(d, term, most, M) > allowed / 8:
+        M = min(d, M + 1 + M // 8)
     m = np.arange(M + 1)
     q = kernel_present[: M + 1] * np.exp(m * np.log(term.t))
-    mu = _moments(q, d, min(d, MOST_TILTED_NODES + BEYOND) + 1)
+    mu, part = np.empty(min(d, MOST_TILTED_NODES + BEYOND) + 1), q.copy()
+    for k in range(mu.size):  # sums of positive terms
+        mu[k] = part.sum()
+        part *= np.maximum(m - k, 0) / max(d - k, 1)
     taylor = np.exp(np.minimum(_log_taylor(term, mu.size, d), 600.0))
     left = np.cumsum((taylor * mu)[::-1])[::-1]
     fit = np.flatnonzero(4 * left <= allowed)
@@ -483,14 +393,6 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> Tilt
             tilt = p * (1 / term.t - 1)
             return TiltedRule((p / term.t) / (1 + tilt), omega, d * np.log1p(tilt))
     return None
-
-
-def _last_size(d: int, term: TiltedTerm, most: float, allowed: float) -> int:
-    """Fewest sizes M, or a few more, whose rest is allowed."""
-    M = 1
-    while d > M and _rest(d, term, most, M) > allowed:
-        M = min(d, M + 1 + M // 8)
-    return M
 
 
 def _rest(d: int, term: TiltedTerm, most: float, M: int) -> float:
@@ -503,37 +405,23 @@ def _rest(d: int, term: TiltedTerm, most: float, M: int) -> float:
     return fixed * t ** (M + 1) / (1 - t) + moving * near**M * (M + 1 - M * near) / (1 - near) ** 2
 
 
-def _moments(q: Array, d: int, count: int) -> Array:
-    """mu_k = sum_m q_m (m)_k / (d)_k for k < count, each a sum of positive terms."""
-    m = np.arange(q.size)
-    mu, part = np.empty(count), q.copy()
-    for k in range(count):
-        mu[k] = part.sum()
-        part *= np.maximum(m - k, 0) / max(d - k, 1)
-    return mu
-
-
 def _radius(term: TiltedTerm, k: NDArray[Any]) -> Array:
     """The radius that makes e^(S rho^2 / 2) rho^-k least, or a large one where S does not say."""
     return np.sqrt(np.maximum(k, 0.25) / max(term.S, 1e-6))
 
 
-def _log_majorant(term: TiltedTerm, rho: Array, d: int) -> Array:
-    """Log of M(rho); the terms Re z add up to zero but for rounding, d ulps of each."""
-    growth = term.S * rho**2 / 2 + 4 * d * ULP * (1 + term.largest) * rho
-    mass = term.background + (1 + rho) * term.light + rho * term.heavy / term.t
-    with np.errstate(divide="ignore"):
-        majorant: Array = np.log(2 * term.B) + 1 + growth + np.log(mass) + np.log(np.maximum(1.0, rho * term.largest))
-    return majorant
-
-
 def _log_taylor(term: TiltedTerm, count: int, d: int) -> Array:
-    """Log of the bounds on |h~_k|, k < count."""
+    """Log of the bounds M(rho) rho^-k on |h~_k|, k < count."""
     k = np.arange(count)
     rho = _radius(term, k)
     rho[0] = 0.0
+    # The factors' first-order terms add up to zero but for rounding, d ulps of each.
+    growth = term.S * rho**2 / 2 + 4 * d * ULP * (1 + term.largest) * rho
+    mass = term.background + (1 + rho) * term.light + rho * term.heavy / term.t
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _log_majorant(term, rho, d) - np.where(k > 0, k * np.log(rho), 0.0)
+        majorant = np.log(2 * term.B) + 1 + growth + np.log(mass) + np.log(np.maximum(1.0, rho * term.largest))
+        taylor: Array = majorant - np.where(k > 0, k * np.log(rho), 0.0)
+    return taylor
 
 
 def _error(d: int, mu: Array, taylor: Array, term: TiltedTerm, p: Array, omega: Array, last: float) -> float:
@@ -557,10 +445,7 @@ def _error(d: int, mu: Array, taylor: Array, term: TiltedTerm, p: Array, omega: 
 
 
 def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Array]]:
-    """Rules to try, the shortest first, that are exact below `degree` or a little more: nodes p and weights.
-
-    Gauss rules where there are any, else nodes of Gauss and Jacobi with interpolatory weights.
-    """
+    """Rules to try, exact below `degree` or a little more: Gauss rules, then Gauss-Jacobi nodes, shortest first."""
     beta = max(0.0, float(mu[0] / mu[1]) - 2) if mu[1] > mu[0] / LARGEST_BETA else LARGEST_BETA
     first = min((degree + 1) // 2, MOST_TILTED_NODES)
     count = max(2 * first + 4, min(degree + MORE_NODES[-1], MOST_TILTED_NODES))
@@ -602,7 +487,9 @@ def _hahn_moments(q: Array, d: int, beta: float, up: Array, down: Array, count: 
 
 
 def gauss_rule(nu: Array, centre: Array, product: Array, m: int) -> tuple[Array, Array] | None:
-    """Nodes and weights, (m,) each, from 2m moments of monic polynomials; None where Lambda is not positive.
+    """Nodes and weights, (m,) each, from 2m moments of monic polynomials; None where Lambda is not positive on squares.
+
+    The modified Chebyshev algorithm (Sack and Donovan, 1972) for pi_{k+1} = (x - centre_k) pi_k - product_k pi_{k-1}.
 
     >>> x, w = gauss_rule(np.array([2.0, 0.0, 0.0, 0.0]), np.zeros(4), np.array([0, 1 / 3, 4 / 15, 9 / 35]), 2)
     >>> x.round(6), w.round(6)              # Legendre's own moments give Gauss-Legendre

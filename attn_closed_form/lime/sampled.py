@@ -1,9 +1,8 @@
 """LIME as the lime package samples it, vectorised on a game, and how many samples it would take.
 
-Which LIME: that of the package with `bow=False` and [UNK] in the place of removed words (see `limit.py`), not its
-default `bow=True`, which deletes words and moves the rest up. The algorithm is that of `limit.py` with draws instead
-of expectations: one row per sample, weighted ridge regression with a free intercept (as scikit-learn's `Ridge`: centre
-by weighted means, penalise all but the intercept).
+The algorithm is that of `limit.py`, which says which LIME, with draws instead of expectations: one row per sample,
+weighted ridge regression with a free intercept (as scikit-learn's `Ridge`: centre by weighted means, penalize all but
+the intercept).
 
 **How far off.** The estimate solves weighted normal equations, so for n samples its covariance is, to leading order,
 the sandwich V/n of an M-estimator (White, 1980; z_bar the weighted mean of Z_j and r = f - intercept - beta . Z):
@@ -25,9 +24,9 @@ from numpy.typing import NDArray
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
 from ..game.sampled import Playable
-from .kernel import check_settings, kernel
+from .kernel import check_settings, check_tol, kernel
 from .limit import Features, as_features, lime_limit
-from .regression import Regression, regression
+from .regression import regression
 
 # Elements of a block of samples as float64: 16 MB.
 BLOCK_ELEMENTS = 1 << 21
@@ -101,8 +100,10 @@ def lime_sample(
     coef[chosen] = beta
     intercept = f_bar - float(x_bar @ beta)
     residual = f - intercept - X @ beta
+    left, variation = float(weights @ residual**2), float(weights @ (f - f_bar) ** 2)
+    score = 1 - left / variation if variation else float(left == 0)  # scikit-learn's convention for a constant f
     error = _standard_error(X, x_bar, weights * residual, gram, chosen, game.d) if errors else None
-    return LimeSample(coef, intercept, _score(weights, f - f_bar, residual), error)
+    return LimeSample(coef, intercept, score, error)
 
 
 def _standard_error(X: NDArray[np.bool_], x_bar: Array, pull: Array, gram: Array, chosen: Ids, d: int) -> Array:
@@ -132,18 +133,13 @@ def lime_samples_needed(
     max_j |beta_j|, and its mean over runs is what is asked to be `accuracy`. To leading order it falls like 1/sqrt(n):
     this is where it gets there, from the sandwich of the module docstring, with the expectation in its middle
     estimated from max(4,000, 20 d) seeded coalitions, and the mean of the largest of d Gaussians from 2,000 draws.
-    That is right within some 10 %; below some 10 d samples LIME is worse than its leading order.
+    That is right within some 10 %; below some 10 d samples LIME is worse than its leading order. At least 2 samples.
 
     Parameters
     ----------
-    game : PooledGame
     accuracy : relative error, such as 0.01
     kernel_width, ridge : as in `lime_limit`
     seed : of the estimate
-
-    Returns
-    -------
-    number of samples, at least 2
 
     Examples
     --------
@@ -152,8 +148,7 @@ def lime_samples_needed(
     >>> 95 < hundredth / tenth < 105
     True
     """
-    if not (np.isfinite(accuracy) and accuracy > 0):
-        raise ValueError(f"accuracy: expected a positive number, got {accuracy}")
+    accuracy = check_tol(accuracy, "accuracy")
     if game.d == 1:
         return 2  # a single player's two values are both seen in two samples
     rng = np.random.default_rng(seed)
@@ -161,27 +156,12 @@ def lime_samples_needed(
     largest = float(np.abs(limit.coef).max())
     if largest == 0:
         return 2
-    fit = regression(game.d, check_settings(kernel_width, ridge, None), game.d)
-    root = _sandwich_root(game, limit.coef, limit.intercept, fit, kernel_width, rng)
-    # Rows of `root` are independent contributions: V = root^T root.
-    deviations = np.abs(rng.normal(size=(GAUSSIAN_DRAWS, len(root))) @ root).max(axis=1)
-    return max(2, int(np.ceil((deviations.mean() / (accuracy * largest)) ** 2)))
-
-
-def _sandwich_root(
-    game: PooledGame,
-    beta: Array,
-    intercept: float,
-    fit: Regression,
-    kernel_width: float,
-    rng: np.random.Generator,
-) -> Array:
-    """Matrix (d, d) with root^T root = V, the covariance of the coefficients times n."""
     d = game.d
-    count = max(PILOT_SAMPLES, PILOT_SAMPLES_PER_PLAYER * d)
-    masks, sizes = _draw(rng, count, d)
+    fit = regression(d, check_settings(kernel_width, ridge, None), d)
+    masks, sizes = _draw(rng, max(PILOT_SAMPLES, PILOT_SAMPLES_PER_PLAYER * d), d)
     masks, sizes = masks[1:], sizes[1:]  # no row for the document: its share vanishes
-    pull = kernel(d, kernel_width)[sizes] * (d / np.exp(fit.log_unit)) * (game.value(masks) - intercept - masks @ beta)
+    residual = game.value(masks) - limit.intercept - masks @ limit.coef
+    pull = kernel(d, kernel_width)[sizes] * (d / np.exp(fit.log_unit)) * residual
     middle = np.zeros((d, d))
     for rows in _blocks(masks):
         scores = (masks[rows] - (1 - fit.absent_share)) * pull[rows, None]
@@ -190,7 +170,9 @@ def _sandwich_root(
         influence = (scores - mean) / fit.individual_denominator + mean / fit.shared_denominator
         middle += influence.T @ influence
     values, vectors = np.linalg.eigh(middle / len(masks))
-    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T  # V = root^T root
+    deviations = np.abs(rng.normal(size=(GAUSSIAN_DRAWS, d)) @ root).max(axis=1)
+    return max(2, int(np.ceil((deviations.mean() / (accuracy * largest)) ** 2)))
 
 
 def _draw(rng: np.random.Generator, n: int, d: int) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
@@ -210,11 +192,3 @@ def _draw(rng: np.random.Generator, n: int, d: int) -> tuple[NDArray[np.bool_], 
 def _blocks(masks: NDArray[np.bool_]) -> list[slice]:
     rows = max(1, BLOCK_ELEMENTS // masks.shape[1])
     return [slice(start, start + rows) for start in range(0, len(masks), rows)]
-
-
-def _score(weights: Array, deviation: Array, residual: Array) -> float:
-    """Weighted R^2, with scikit-learn's convention for a constant target."""
-    left, there = float(weights @ residual**2), float(weights @ deviation**2)
-    if there == 0:
-        return 1.0 if left == 0 else 0.0
-    return 1 - left / there

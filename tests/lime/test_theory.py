@@ -78,6 +78,14 @@ def test_first_order_is_a_derivative():
         assert lime_first_order(game)[j] == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-7)
 
 
+def test_integrals_are_those_of_a_quadrature():
+    x, w = np.polynomial.legendre.leggauss(60)
+    p, w, r = (x + 1) / 2, w / 2, np.array([-0.9, -0.3, 1e-9, 0.49, 3.0])
+    D = 1 + r[:, None] * p
+    direct = [(p * (1 - p) / D) @ w, (p * (1 - p) / D**2) @ w, (p**2 * (1 - p) / D**2) @ w]
+    np.testing.assert_allclose(_integrals(r), direct, rtol=1e-12)
+
+
 def test_errors_fall_with_the_window():
     """As T / T_max goes to 0 the first order becomes exact; the printed theorem does not."""
     errors = {"first": [], "printed": []}
