@@ -15,14 +15,10 @@ from .weights import AttentionWeights
 
 
 def attention(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Attention of the [CLS] query, P1 Eq. 8.
+    """Attention of the [CLS] query, P1 Eq. 8: (K, T_max), rows sum to 1.
 
-    Returns
-    -------
-    (K, T_max) float64, rows sum to 1; column 0 is [CLS], columns 1..T the document, the rest padding
+    Column 0 is [CLS], columns 1..T are the document, and the rest is padding.
 
-    Examples
-    --------
     >>> from attn_closed_form.models.classifier import random_weights
     >>> attention(random_weights(seed=0), [2, 3, 5]).sum(axis=1)
     array([1., 1.])
@@ -31,14 +27,10 @@ def attention(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Attention of every query: entry (i, s, t) is alpha_t(q_s) in head i (P1 section 3).
+    """Attention of every query (P1 section 3), (K, T_max, T_max): entry (i, s, t) is alpha_t(q_s) in head i.
 
-    Returns
-    -------
-    (K, T_max, T_max) float64; row 0 of each matrix is `attention`
+    Row 0 of each matrix is `attention`.
 
-    Examples
-    --------
     >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
     >>> A = attention_matrices(weights, [2, 3, 5])
@@ -59,7 +51,7 @@ def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
     >>> alpha_avg(random_weights(seed=0), [2, 3, 5]).shape
     (3,)
     """
-    return _document_part(weights, tokens).mean(axis=0)
+    return attention(weights, tokens)[:, 1 : 1 + len(tokens)].mean(axis=0)
 
 
 def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
@@ -70,9 +62,4 @@ def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
     >>> bool((alpha_max(weights, [2, 3]) >= alpha_avg(weights, [2, 3])).all())
     True
     """
-    return _document_part(weights, tokens).max(axis=0)
-
-
-def _document_part(weights: AttentionWeights, tokens: Tokens) -> Array:
-    alpha = attention(weights, tokens)
-    return alpha[:, 1 : 1 + len(tokens)]
+    return attention(weights, tokens)[:, 1 : 1 + len(tokens)].max(axis=0)

@@ -63,11 +63,6 @@ class _Parts(NamedTuple):
     u: Array
     ids: Ids
 
-    def inner(self, weights: AttentionWeights, output: int) -> tuple[Array, Array]:
-        """e_t . w_v and e_t . w_k, both (K, T_max)."""
-        tables = weights.collapse
-        return self.u - tables.u_const[:, output, None], self.s - tables.s_const[:, None]
-
 
 def _parts(weights: AttentionWeights, tokens: Tokens, output: int) -> _Parts:
     ids = pad(weights, [as_tokens(weights, tokens, stacklevel=4)])[0]
@@ -84,14 +79,10 @@ def _document(tokens: Tokens, full: Array) -> Array:
 
 
 def gradient(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
-    """Gradient of f[output] with respect to every embedded position, P1 Theorem 4.1 with the [CLS] term.
+    """Gradient of f[output] with respect to every embedded position, P1 Theorem 4.1 with the [CLS] term: (T_max, d_e).
 
-    Returns
-    -------
-    (T_max, d_e) float64; row 0 is [CLS], rows 1..T the document, the rest padding
+    Row 0 is [CLS], rows 1..T are the document, and the rest is padding.
 
-    Examples
-    --------
     >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
     >>> gradient(weights, [2, 3, 5]).shape == (weights.T_max, weights.d_e)
@@ -158,9 +149,7 @@ def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: int 
     >>> gradient_times_input(random_weights(seed=0), [2, 3]).shape
     (2,)
     """
-    parts = _parts(weights, tokens, output)
-    e_w_v, e_w_k = parts.inner(weights, output)
-    return _document(tokens, (parts.alpha * e_w_v + parts.beta * e_w_k).sum(axis=0))
+    return _relevance(weights, tokens, output, 1, 1)
 
 
 def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
@@ -170,9 +159,14 @@ def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: int = 0) -
     >>> classifier_lrp(random_weights(seed=0), [2, 3]).shape
     (2,)
     """
-    parts = _parts(weights, tokens, output)
-    e_w_v, e_w_k = parts.inner(weights, output)
-    return _document(tokens, (parts.alpha * e_w_v / 2 + parts.beta * e_w_k / 4).sum(axis=0))
+    return _relevance(weights, tokens, output, 2, 4)
+
+
+def _relevance(weights: AttentionWeights, tokens: Tokens, output: int, values: int, keys: int) -> Array:
+    """e_t . grad_t (T,), its part through the values over `values`, and that through the keys over `keys`."""
+    parts, tables = _parts(weights, tokens, output), weights.collapse
+    e_w_v, e_w_k = parts.u - tables.u_const[:, output, None], parts.s - tables.s_const[:, None]
+    return _document(tokens, (parts.alpha * e_w_v / values + parts.beta * e_w_k / keys).sum(axis=0))
 
 
 class IntegratedGradients(NamedTuple):
@@ -215,24 +209,8 @@ def integrated_gradients_report(
     s1, u1 = scores(weights, ids, output)
     s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)
     path = _Path(s0, s1 - s0, u0, u1 - u0, ids.size)
-    total = _bisect(path, max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny), tol) / weights.K
-    change = (softmax(s1) * u1).sum() - (softmax(s0) * u0).sum()
-    return IntegratedGradients(total, float(abs(total.sum() - change / weights.K)))
-
-
-class _Path(NamedTuple):
-    """Logits and values (K, T_max) at the start of the path and their change along it, and T."""
-
-    s0: Array
-    ds: Array
-    u0: Array
-    du: Array
-    T: int
-
-
-def _bisect(path: _Path, size: float, tol: float) -> Array:
-    """Integral of the slope of the sum over heads, (T,), by bisection of panels."""
-    total = np.zeros(path.T)
+    size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
+    total = np.zeros(ids.size)
     waiting = [(np.zeros(1), np.ones(1))]
     block = max(1, BLOCK_ELEMENTS // (FINE * path.s0.size))
     used = 0
@@ -253,7 +231,19 @@ def _bisect(path: _Path, size: float, tol: float) -> Array:
         left, half = left[~done], width[~done] / 2
         left, half = np.concatenate([left, left + half]), np.concatenate([half, half])
         waiting += [(left[i : i + block], half[i : i + block]) for i in range(0, left.size, block)]
-    return total
+    total /= weights.K
+    change = (softmax(s1) * u1).sum() - (softmax(s0) * u0).sum()
+    return IntegratedGradients(total, float(abs(total.sum() - change / weights.K)))
+
+
+class _Path(NamedTuple):
+    """Logits and values (K, T_max) at the start of the path and their change along it, and T."""
+
+    s0: Array
+    ds: Array
+    u0: Array
+    du: Array
+    T: int
 
 
 def _integrals(path: _Path, left: Array, width: Array, order: int) -> tuple[Array, Array]:

@@ -35,62 +35,47 @@ class TruncationWarning(UserWarning):
 
 
 class Collapse(NamedTuple):
-    """Score tables of a model; shapes as in NOTATION.md.
+    """Score tables of a model; the constants are inside the position tables."""
 
-    q (K, d_att); w_k (K, d_e); w_v (K, C, d_e); s_const (K,); u_const (K, C);
-    s_tok (D, K); s_pos (T_max, K); u_tok (D, K, C); u_pos (T_max, K, C).
-    The constants are inside the position tables.
-    """
-
-    q: Array
-    w_k: Array
-    w_v: Array
-    s_const: Array
-    u_const: Array
-    s_tok: Array
-    s_pos: Array
-    u_tok: Array
-    u_pos: Array
+    q: Array  # (K, d_att)
+    w_k: Array  # (K, d_e)
+    w_v: Array  # (K, C, d_e)
+    s_const: Array  # (K,)
+    u_const: Array  # (K, C)
+    s_tok: Array  # (D, K)
+    s_pos: Array  # (T_max, K)
+    u_tok: Array  # (D, K, C)
+    u_pos: Array  # (T_max, K, C)
 
 
 def build_collapse(weights: AttentionWeights) -> Collapse:
-    """Score tables of `weights`; use the cached `weights.collapse`.
-
-    Raises
-    ------
-    ValueError
-        weights that are finite, but whose products are not
-    """
+    """Score tables of `weights`, whose products must be finite; use the cached `weights.collapse`."""
+    w = weights
     with np.errstate(over="ignore", invalid="ignore"):
-        tables = _tables(weights)
+        q = np.einsum("kae,e->ka", w.W_q, w.W_e[w.cls] + w.W_p[0]) + w.b_q
+        scale = 1.0 / np.sqrt(w.d_att)
+        w_k = np.einsum("kae,ka->ke", w.W_k, q) * scale
+        w_v = np.einsum("koe,kco->kce", w.W_v, w.W_l)
+        s_const = np.einsum("ka,ka->k", w.b_k, q) * scale
+        u_const = np.einsum("ko,kco->kc", w.b_v, w.W_l)
+        flat_v = w_v.reshape(-1, w.d_e).T
+        tables = Collapse(
+            q=q,
+            w_k=w_k,
+            w_v=w_v,
+            s_const=s_const,
+            u_const=u_const,
+            s_tok=w.W_e @ w_k.T,
+            s_pos=w.W_p @ w_k.T + s_const,
+            u_tok=(w.W_e @ flat_v).reshape(w.D, w.K, w.C),
+            u_pos=(w.W_p @ flat_v).reshape(w.T_max, w.K, w.C) + u_const,
+        )
     for name, table in zip(Collapse._fields, tables, strict=True):
         # Two tables are added up: half of the range of float64 for each.
         if not (np.abs(table) < np.finfo(np.float64).max / 2).all():
             raise ValueError(f"weights: expected products within the range of float64, but {name} overflows")
         table.flags.writeable = False
     return tables
-
-
-def _tables(weights: AttentionWeights) -> Collapse:
-    w = weights
-    q = np.einsum("kae,e->ka", w.W_q, w.W_e[w.cls] + w.W_p[0]) + w.b_q
-    scale = 1.0 / np.sqrt(w.d_att)
-    w_k = np.einsum("kae,ka->ke", w.W_k, q) * scale
-    w_v = np.einsum("koe,kco->kce", w.W_v, w.W_l)
-    s_const = np.einsum("ka,ka->k", w.b_k, q) * scale
-    u_const = np.einsum("ko,kco->kc", w.b_v, w.W_l)
-    flat_v = w_v.reshape(-1, w.d_e).T
-    return Collapse(
-        q=q,
-        w_k=w_k,
-        w_v=w_v,
-        s_const=s_const,
-        u_const=u_const,
-        s_tok=w.W_e @ w_k.T,
-        s_pos=w.W_p @ w_k.T + s_const,
-        u_tok=(w.W_e @ flat_v).reshape(w.D, w.K, w.C),
-        u_pos=(w.W_p @ flat_v).reshape(w.T_max, w.K, w.C) + u_const,
-    )
 
 
 def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, name: str = "tokens") -> Ids:
@@ -139,13 +124,7 @@ def pad(weights: AttentionWeights, documents: Iterable[Ids]) -> Ids:
 
 
 def scores(weights: AttentionWeights, tokens: Tokens, output: int) -> tuple[Array, Array]:
-    """Attention logits s and values u of one document, each (K, T_max), for one output.
-
-    >>> from attn_closed_form.models.classifier import random_weights
-    >>> s, u = scores(random_weights(seed=0), [2, 3], output=0)
-    >>> s.shape == u.shape
-    True
-    """
+    """Attention logits s and values u of one document, each (K, T_max), for one output."""
     ids = pad(weights, [as_tokens(weights, tokens, stacklevel=4)])[0]
     return padded_scores(weights, ids, as_output(weights, output))
 
@@ -159,20 +138,10 @@ def padded_scores(weights: AttentionWeights, ids: Ids, output: int) -> tuple[Arr
 
 
 def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Model output f(xi), P1 Eq. 1.
+    """Model output f(xi), P1 Eq. 1: (C,).
 
-    Parameters
-    ----------
-    weights : AttentionWeights
-    tokens : T token ids. An empty document is [CLS] and padding; one with more than T_max - 1 tokens is cut, with a
-        `TruncationWarning`.
+    An empty document is [CLS] and padding; one with more than T_max - 1 tokens is cut, with a `TruncationWarning`.
 
-    Returns
-    -------
-    (C,) float64
-
-    Examples
-    --------
     >>> weights = random_weights(seed=0)
     >>> predict(weights, [2, 3, 5]).shape
     (1,)
@@ -181,19 +150,8 @@ def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -> Array:
-    """Model outputs of many documents, of any lengths.
+    """Model outputs (B, C) of B sequences of token ids, of any lengths, or of a (B, T) integer array.
 
-    Parameters
-    ----------
-    weights : AttentionWeights
-    documents : B sequences of token ids, or a (B, T) integer array
-
-    Returns
-    -------
-    (B, C) float64
-
-    Examples
-    --------
     >>> weights = random_weights(seed=0)
     >>> bool(np.allclose(predict_many(weights, [[2, 3, 5], [4]])[1], predict(weights, [4])))
     True
@@ -289,7 +247,6 @@ def pooled_game(
 
     Parameters
     ----------
-    weights : AttentionWeights
     tokens : T token ids, at least one
     players : "positions" makes every token a player; "words" makes every distinct id a player, by first appearance
     absent : "unk", [UNK] takes the place of an absent token, as in P1 section 5.1; "deleted", the token leaves the

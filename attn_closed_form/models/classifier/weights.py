@@ -69,11 +69,6 @@ class AttentionWeights:
     b_l : (C,) bias of the output, zero by default
     cls, unk : ids of [CLS] and [UNK] in the vocabulary
 
-    Raises
-    ------
-    ValueError
-        naming the array, what was expected and what came: wrong shape, NaN or infinity, an id out of range.
-
     Examples
     --------
     >>> import numpy as np
@@ -110,7 +105,12 @@ class AttentionWeights:
             array.flags.writeable = False
             object.__setattr__(self, name, array)
         for name in ("cls", "unk"):
-            object.__setattr__(self, name, _as_id(name, getattr(self, name), sizes["D"]))
+            token = getattr(self, name)
+            if isinstance(token, bool) or not isinstance(token, int | np.integer):
+                raise ValueError(f"{name}: expected a token id (an integer), got {token!r}")
+            if not 0 <= token < sizes["D"]:
+                raise ValueError(f"{name}: expected an id in 0..{sizes['D'] - 1}, got {token}")
+            object.__setattr__(self, name, int(token))
 
     @property
     def D(self) -> int:
@@ -208,29 +208,12 @@ def _sizes(arrays: Mapping[str, Array]) -> dict[str, int]:
     return sizes
 
 
-def _as_id(name: str, value: Any, D: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ValueError(f"{name}: expected a token id (an integer), got {value!r}")
-    if not 0 <= value < D:
-        raise ValueError(f"{name}: expected an id in 0..{D - 1}, got {value}")
-    return int(value)
-
-
 def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Array:
-    """Position embeddings for positions 0 .. T_max - 1.
+    """Position embeddings for positions 0 .. T_max - 1, (T_max, d_e).
 
-    Parameters
-    ----------
-    T_max, d_e : number of positions and embedding dimension
-    base : None for P1's Eq. 3 (base T_max, one-based coordinates); a number, such as 10000.0, for the convention of
-        the authors' code and of Vaswani et al. (zero-based coordinates)
+    `base` is None for P1's Eq. 3 (base T_max, one-based coordinates), or a number, such as 10000.0, for the convention
+    of the authors' code and of Vaswani et al. (zero-based coordinates).
 
-    Returns
-    -------
-    (T_max, d_e) float64
-
-    Examples
-    --------
     >>> sinusoidal_positions(4, 2).round(3)          # P1 Eq. 3: sin(t / 4), cos(t / 4)
     array([[0.   , 1.   ],
            [0.247, 0.969],
