@@ -40,14 +40,9 @@ TEMPERATURES = (0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 1
 
 @dataclass(frozen=True)
 class BagCheck:
-    """Result of `BagClassifier.check`.
+    """Result of `BagClassifier.check`: the largest |ours - yours| over the logits (C,), and its cause.
 
-    Attributes
-    ----------
-    difference : largest |ours - yours| over the logits
-    agrees : whether it is within the tolerance
-    cause : "" if it agrees; else what to change, or that nothing tried helps
-    ours, yours : (C,) the logits
+    The cause is "" where they agree within the tolerance; else what to change, or that nothing tried helps.
     """
 
     difference: float

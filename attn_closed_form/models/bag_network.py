@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import finite
 from .._types import Array, Ids
 from ..game.pooled_game import merge_tokens
 from .scores import PooledScores
@@ -206,13 +207,11 @@ class Attention:
 
 def _weights(name: str, value: Any, size: int | None = None) -> Array:
     """A finite, read-only float64 copy: a matrix, or a vector of a given size, which is zero for None."""
-    array = np.zeros(size or 0) if value is None else np.array(value, dtype=np.float64)
+    array = np.zeros(size or 0) if value is None else finite(name, value)
     if size is None and (array.ndim != 2 or 0 in array.shape):
         raise ValueError(f"{name}: expected a matrix, got shape {array.shape}")
     if size is not None and array.shape != (size,):
         raise ValueError(f"{name}: expected shape ({size},), got {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}: expected finite weights, got {array[~np.isfinite(array)].flat[0]}")
     array.flags.writeable = False
     return array
 

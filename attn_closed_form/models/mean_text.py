@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import numbered
+from .._arrays import finite, numbered
 from .._types import Array
 from ..files.arrays import read_state
 from .protocol import Model, Units
@@ -98,16 +98,13 @@ class MeanPooledText(Model):
     absences = ("deleted",)
 
     def __post_init__(self) -> None:
-        W = np.array(self.W, dtype=np.float64)
-        bias = np.array(self.bias, dtype=np.float64)
+        W, bias = finite("W", self.W), finite("bias", self.bias)
         if self.embeddings.ndim != 2 or W.ndim != 2 or W.shape[1] != self.embeddings.shape[1]:
             raise ValueError(f"W: expected shape (C, D) for embeddings (V, D) = {self.embeddings.shape}, got {W.shape}")
         if bias.shape != (len(W),):
             raise ValueError(f"bias: expected shape ({len(W)},), got {bias.shape}")
-        for name, array in (("W", W), ("bias", bias)):
-            if not np.isfinite(array).all():
-                raise ValueError(f"{name}: expected finite weights")
-            object.__setattr__(self, name, array)
+        object.__setattr__(self, "W", W)
+        object.__setattr__(self, "bias", bias)
         self.name_outputs(len(W))
         if self.loss not in ("softmax", "sigmoid"):
             raise ValueError(f"loss: expected 'softmax' or 'sigmoid', got {self.loss!r}")

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from ..explanations.explanation import Explanations
 
 Result = TypeVar("Result")
-# Between the labels of units that come without a text, where a view wants one.
-SEPARATOR = " "
-# Coalitions that the lime package samples by default.
-LIME_SAMPLES = 5000
 # Up to so many tokens are absent in the samples around the text (Leemann et al. 2025, Algorithm 2).
 FEW = 5
 
@@ -92,20 +88,19 @@ class Units:
         """`compute()`, kept under a name."""
         if name not in self.computed:
             self.computed[name] = compute()
-        result: Result = self.computed[name]
-        return result
+        return self.computed[name]
 
     @cached_property
     def shown_text(self) -> str:
         """The text; for units without one, their labels in a row."""
-        return SEPARATOR.join(self.labels) if self.text is None else self.text
+        return " ".join(self.labels) if self.text is None else self.text
 
     @cached_property
     def shown_spans(self) -> tuple[Span, ...]:
         """The span of each unit in `shown_text`."""
         if self.spans is not None:
             return self.spans
-        ends = np.cumsum([len(label) + len(SEPARATOR) for label in self.labels]) - len(SEPARATOR)
+        ends = np.cumsum([len(label) + 1 for label in self.labels]) - 1
         return tuple((int(end) - len(label), int(end)) for end, label in zip(ends, self.labels, strict=True))
 
 
@@ -211,7 +206,7 @@ class Model:
     loss: str = "softmax"
     reads: str = "a text"
     surrogate: str | None = None
-    samples: int = LIME_SAMPLES
+    samples: int = 5000  # as many as the lime package samples by default
 
     def read(self, raw: Any) -> Units:
         """Read one input; a ValueError says what is wrong with it."""

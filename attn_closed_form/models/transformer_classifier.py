@@ -155,15 +155,6 @@ class TransformerClassifier(Model):
         found = getattr(self.tokenizer, "mask_token_id", None)
         return None if found is None else int(found)
 
-    @cached_property
-    def _nothing(self) -> Ids:
-        """The empty text of a tokenizer without special tokens around it: the token that begins or ends a text."""
-        for name in ("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id"):
-            found = getattr(self.tokenizer, name, None)
-            if found is not None:
-                return np.array([found], dtype=np.intp)
-        raise ValueError("tokenizer: expected a bos, eos, pad or unk token, which stands for the empty text; got none")
-
     def __call__(self, sequences: Sequence[Tokens]) -> Array:
         """Logits (n, C) of n sequences of token ids, without special tokens, which are added here.
 
@@ -171,8 +162,13 @@ class TransformerClassifier(Model):
         """
         vocabulary = int(self.model.get_input_embeddings().weight.shape[0])
         checked = check_sequences(sequences, vocabulary, self.room)
-        if self.frame.size == 0:
-            checked = [ids if ids.size else self._nothing for ids in checked]
+        if self.frame.size == 0 and not all(ids.size for ids in checked):
+            # The token that begins or ends a text stands for the empty text.
+            names = ("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id")
+            found = [token for name in names if (token := getattr(self.tokenizer, name, None)) is not None]
+            if not found:
+                raise ValueError("tokenizer: expected a bos, eos, pad or unk token for the empty text; got none")
+            checked = [ids if ids.size else np.array(found[:1], dtype=np.intp) for ids in checked]
         return run(self.model, self.tokenizer, self.frame, checked, self.batch_size, self.progress)
 
     def encode(self, text: str) -> Ids:
