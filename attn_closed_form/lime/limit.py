@@ -14,9 +14,7 @@ P1's beta^infinity (section 5.2) is kernel_width = inf and n = inf; their Eq. 17
 
 What is left are moments of f: sums over sizes s of q_s E[f | s absent] and of q_s E[f W_j | s absent] (`moments.py`).
 
-**Features.** The package's `feature_selection="auto"` (`lime_base.py`) chooses up to six features by forward selection,
-with an unpenalized fit, and more than six as those with the largest coefficients of a fit with ridge 0.01 on all
-features. `lime_features` is that choice in the limit of many samples.
+`lime_features` is the package's choice of features, `feature_selection="auto"` (`lime_base.py`), in the same limit.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from numpy.typing import NDArray
 from .._types import Array
 from ..game.budget import budget, largest_known_value
 from ..game.pooled_game import PooledGame
-from .kernel import Settings, check_settings, check_tol, log_kernel
+from .kernel import check_settings, check_tol, log_kernel
 from .moments import find_moments
 from .regression import regression, weights_of
 
@@ -97,27 +95,20 @@ def lime_limit(
     chosen = as_features(features, game.d)
     coef = np.zeros(game.d)
     if game.d == 1:
-        coef[0], intercept = _single_player(game, settings, tol)
-        return LimeCoefficients(coef, intercept)
+        # A regression through two values of f. In units of the other row's weight the document has the weight q_0 and
+        # rho = ridge q_0; for n to infinity q_0 is 0. f(all) and f(none) are right to a few ulps of max|f| and of the
+        # heads' spread, and the regression adds a few more; `budget` bounds both.
+        weights = weights_of(log_kernel(1, settings.kernel_width), settings)
+        budget(game, tol, 0.5, doubt=weights.doubt, constants=4 * largest_known_value(game))
+        everyone, nobody = (float(x) for x in game.value([[True], [False]]))
+        change = everyone - nobody
+        coef[0] = change / (1 + settings.ridge + weights.penalty)
+        # The mean of f less coef times the mean of Z, both about f(none).
+        share = weights.document / (1 + weights.document)
+        return LimeCoefficients(coef, nobody + (change - float(coef[0])) * share)
     fit = regression(game.d, settings, chosen.size)
     coef[chosen], intercept = fit.solve(find_moments(game, fit, settings, tol), chosen)
     return LimeCoefficients(coef, intercept)
-
-
-def _single_player(game: PooledGame, settings: Settings, tol: float) -> tuple[float, float]:
-    """Coefficient and intercept for d = 1: a regression through two values of f.
-
-    In units of the other row's weight the document has the weight q_0 and rho = ridge q_0, so coef = (f(all) -
-    f(none)) / (1 + ridge + rho); for n to infinity q_0 is 0. f(all) and f(none) are right to a few ulps of max|f| and
-    of the heads' spread, and the regression adds a few more; `budget` bounds both.
-    """
-    weights = weights_of(log_kernel(1, settings.kernel_width), settings)
-    budget(game, tol, 0.5, doubt=weights.doubt, constants=4 * largest_known_value(game))
-    everyone, nobody = (float(x) for x in game.value([[True], [False]]))
-    change = everyone - nobody
-    coef = change / (1 + settings.ridge + weights.penalty)
-    # The mean of f less coef times the mean of Z, both about f(none).
-    return coef, nobody + (change - coef) * (weights.document / (1 + weights.document))
 
 
 def lime_features(
@@ -130,11 +121,8 @@ def lime_features(
     """Features that the package's `feature_selection="auto"` converges to, for `lime_limit(..., features=...)`.
 
     Up to six are added one by one, each time the one that raises the weighted R^2 of an unpenalized fit most; more are
-    those with the largest coefficients of a fit with ridge 0.01. Ties go to the player that comes first.
-
-    Returns
-    -------
-    (min(num_features, d),) indices, in the package's order
+    those with the largest coefficients of a fit with ridge 0.01. Ties go to the player that comes first. The result has
+    min(num_features, d) indices, in the package's order.
 
     Examples
     --------
@@ -150,10 +138,7 @@ def lime_features(
     if game.d == 1:
         return np.zeros(1, dtype=np.intp)
     if num_features > FORWARD_FEATURES:
-        settings = settings._replace(ridge=SELECTION_RIDGE)
-        everything = regression(game.d, settings, game.d)
-        moments = find_moments(game, everything, settings, tol)
-        coef, _ = everything.solve(moments, np.arange(game.d))
+        coef = lime_limit(game, kernel_width, SELECTION_RIDGE, num_samples, tol).coef
         return np.argsort(-np.abs(coef), kind="stable")[:count]
     steps = [regression(game.d, settings, k) for k in range(1, count + 1)]
     moments = find_moments(game, steps[0], settings, tol)

@@ -215,7 +215,21 @@ class KernelLaw:
         q = np.ascontiguousarray(_kernel_moments(self.d, self.width)[0][::-1])
         by_count: dict[int, list[tuple[int, Array, Array]]] = {}
         for i in which.tolist():
-            rule = tilted_rule(q, _tilted_term(terms, i), allowed)
+            E, piece, weight = terms.factor[i, 0], int(terms.own[i]), float(terms.weight[i])
+            t = float(E.mean())
+            B = float(terms.masses.half_range[piece])
+            absent = float(np.abs(terms.masses.V[piece, 1]).sum()) / B
+            relative = E / t if t > 0 else E
+            term = TiltedTerm(
+                t=t,
+                S=float(((relative - 1) ** 2).sum()) * (1 + 1e-9),
+                largest=float(relative.max()),
+                background=weight * float(terms.sums.background[i]) / B,
+                light=weight * absent,
+                heavy=weight * max(0.0, float(terms.sums.players[i]) / B - absent),
+                B=B,
+            )
+            rule = tilted_rule(q, term, allowed)
             if rule is not None:
                 by_count.setdefault(rule.p.size, []).append((i, rule.p, rule.weights * np.exp(rule.log_factor)))
         batches = []
@@ -238,21 +252,3 @@ def _largest(terms: Terms) -> Array:
     always = sums.background + absent
     moving = np.maximum(sums.players - absent, 0.0)
     return math.exp(2) * sums.weight * (always + moving * np.minimum(1.0, 1 / np.maximum(sums.heavy, 1e-300)))
-
-
-def _tilted_term(terms: Terms, i: int) -> TiltedTerm:
-    """What the bound of `tilted_rule` needs of one term."""
-    E, piece, weight = terms.factor[i, 0], int(terms.own[i]), float(terms.weight[i])
-    t = float(E.mean())
-    B = float(terms.masses.half_range[piece])
-    absent = float(np.abs(terms.masses.V[piece, 1]).sum()) / B
-    relative = E / t if t > 0 else E
-    return TiltedTerm(
-        t=t,
-        S=float(((relative - 1) ** 2).sum()) * (1 + 1e-9),
-        largest=float(relative.max()),
-        background=weight * float(terms.sums.background[i]) / B,
-        light=weight * absent,
-        heavy=weight * max(0.0, float(terms.sums.players[i]) / B - absent),
-        B=B,
-    )

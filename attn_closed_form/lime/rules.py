@@ -453,7 +453,16 @@ def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Ar
     up = (n + beta + 1) * (n + 1) / ((2 * n + beta + 1) * (2 * n + beta + 2))
     with np.errstate(divide="ignore", invalid="ignore"):
         down = np.where(n == 0, 0.0, n * (n + beta) / ((2 * n + beta) * (2 * n + beta + 1)))
-    nu = _hahn_moments(q, d, beta, up, down, count)
+    # What the functional makes of the Jacobi polynomials: sums of q_m Q_i(m; 0, beta, d), 0 for i > d.
+    m: NDArray[Any] = np.arange(q.size).astype(EXTENDED)
+    weights: NDArray[Any] = q.astype(EXTENDED)
+    climb, fall = up * (d - n), down * (n + beta + d + 1)
+    before, now = 0 * m, 0 * m + 1
+    nu = np.zeros(count)
+    for i in range(min(count, d + 1)):
+        nu[i] = float(weights @ now)
+        if i < d:
+            before, now = now, ((climb[i] + fall[i] - m) * now - fall[i] * before) / climb[i]
     centre, product = up + down, np.concatenate([[0.0], up[:-1] * down[1:]])
     monic = nu * np.concatenate([[1.0], np.cumprod(-up[: count - 1])])
     for N in range(first, min(first + 2, count // 2) + 1):
@@ -469,21 +478,6 @@ def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Ar
             before, now = now, ((up[i] + down[i] - p) * now - down[i] * before) / up[i]
             norm *= down[i + 1] / up[i]
         yield p, V[0] ** 2 * density
-
-
-def _hahn_moments(q: Array, d: int, beta: float, up: Array, down: Array, count: int) -> Array:
-    """Sums of q_m Q_n(m; 0, beta, d), n < count: what the functional makes of the Jacobi polynomials; 0 for n > d."""
-    m: NDArray[Any] = np.arange(q.size).astype(EXTENDED)
-    weights: NDArray[Any] = q.astype(EXTENDED)
-    n = np.arange(up.size)
-    climb, fall = up * (d - n), down * (n + beta + d + 1)
-    before, now = 0 * m, 0 * m + 1
-    nu = np.zeros(count)
-    for i in range(min(count, d + 1)):
-        nu[i] = float(weights @ now)
-        if i < d:
-            before, now = now, ((climb[i] + fall[i] - m) * now - fall[i] * before) / climb[i]
-    return nu
 
 
 def gauss_rule(nu: Array, centre: Array, product: Array, m: int) -> tuple[Array, Array] | None:

@@ -4,11 +4,9 @@ In one head let g be the mass of a player when present and g_h when absent ([UNK
 A = sum g, N_A = sum g v, F = N_A / A (the head's part of f) with the background in the sums, B and N_B the same with
 every player absent. Heads add up; the value of a player carries its head's 1/K.
 
-**As printed**, Eq. 19: beta = 3/2 (alpha v - alpha_h v_h), alpha = g/A, alpha_h = g_h/B. Two things are wrong.
-1. Appendix C takes P(|S| = s | l not in S) = 1/d; it is 2(d-s)/(d(d-1)). With the right weights the constant is 1.
-2. A term of leading order is lost: a token's presence also changes the softmax's denominator, by -(alpha - alpha_h) F.
-   As printed, a model whose values are all equal, hence a constant f, has non-zero LIME coefficients.
-The exponent of its error, T_max^((2-eps) v 3/2), grows; T_max^(eps-2) is what the corrected form has.
+**As printed**, Eq. 19: beta = 3/2 (alpha v - alpha_h v_h), alpha = g/A, alpha_h = g_h/B. The constant should be 1, and
+a term of leading order is lost: a token's presence also changes the softmax's denominator, by -(alpha - alpha_h) F. As
+printed, a constant f has non-zero coefficients (`proofs_check/ERRATA.md`, `docs/theory/limes-limit.md`).
 
 **First order**: beta = [g (v - F) - g_h (v_h - F)] / A, exact when T/T_max goes to 0. Tokens need not be distinct.
 
@@ -22,10 +20,8 @@ the integrals in r = B/A - 1 below. It takes the ratio of means for the mean of 
 holds much of the attention, whatever T/T_max. A kernel weighs p by k(p); see `lime_mean_field`.
 
 **Which to trust?** `lime_limit`, always: it is exact, and takes milliseconds. On random models with spread attention
-(T = 99 of 256) the mean field is within 0.3 %, the first order 2 to 25 % off. On the shipped model, where reviews fill
-most positions, the mean field with the package's kernel is some 3 % off and the first order a third
-(`benchmarks/paper1_lime.py`); where one token holds most of a head, all three fail. The theorem as printed is for
-comparison with the paper only.
+(T = 99 of 256) the mean field is within 0.3 %, the first order 2 to 25 % off; on the shipped model some 3 % and a third
+(`benchmarks/paper1_lime.py`); where one token holds most of a head, all three fail.
 """
 
 from __future__ import annotations
