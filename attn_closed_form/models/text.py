@@ -226,12 +226,11 @@ class Vocabulary(Sequence[str]):
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Words of ids."""
-        words = []
-        for i in ids:
-            if not 0 <= i < len(self._words):
-                raise ValueError(f"ids: expected ids in 0..{len(self._words) - 1}, got {i}")
-            words.append(self._words[i])
-        return words
+        numbers = list(ids)
+        for i in numbers:
+            if not 0 <= i < len(self):
+                raise ValueError(f"ids: expected ids in 0..{len(self) - 1}, got {i}")
+        return [self._words[i] for i in numbers]
 
     def to_array(self) -> NDArray[np.uint8]:
         """UTF-8 of the words joined by newlines: how a model file holds a vocabulary.

@@ -301,7 +301,12 @@ def _fit(model: Any, units: Units, settings: Resolved) -> tuple[SlalomFit, FitRe
             batch_size=model.samples,
             replacement=None if settings.absent == "deleted" else model.absent_id(settings),
         )
-    near, far = _spreads(document, settings)
+    # The spread of the model's output over what it was asked, with few and with any number of tokens absent.
+    T = document.ids.size
+    sequences = [np.frombuffer(key, dtype=np.intp) for key in document.known]
+    few = np.array([(s != document.ids).sum() <= FEW if s.size == T else T - s.size <= FEW for s in sequences])
+    values = settings.explained(np.array(list(document.known.values())))
+    near, far = (float(values[part].std()) if part.any() else float("nan") for part in (few, ~few))
     names = {int(i): label for i, label in zip(document.ids, units.labels, strict=True)}
     report = FitReport(
         name=model.surrogate,
@@ -316,12 +321,3 @@ def _fit(model: Any, units: Units, settings: Resolved) -> tuple[SlalomFit, FitRe
     if report.undetermined and not document.fits:
         warnings.warn(report.sentences()[-1], SlalomWarning, stacklevel=4)
     return fit, report
-
-
-def _spreads(document: Document, settings: Resolved) -> tuple[float, float]:
-    """Standard deviation of the model's output over what it was asked, with few and with any number absent."""
-    T = document.ids.size
-    sequences = [np.frombuffer(key, dtype=np.intp) for key in document.known]
-    few = np.array([(s != document.ids).sum() <= FEW if s.size == T else T - s.size <= FEW for s in sequences])
-    values = settings.explained(np.array(list(document.known.values())))
-    return tuple(float(values[part].std()) if part.any() else float("nan") for part in (few, ~few))  # type: ignore[return-value]

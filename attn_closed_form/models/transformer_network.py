@@ -50,15 +50,8 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Frame:
-    """The special tokens around a text, and the token types that the tokenizer gives out.
+    """Ids of the special tokens before and after a text, and the token types of prefix, text and suffix, if any.
 
-    Attributes
-    ----------
-    prefix, suffix : ids before and after the text
-    types : token types of prefix, text and suffix; None where the tokenizer has none
-
-    Examples
-    --------
     >>> Frame((101,), (102,)).around(np.array([7, 8]))
     array([101,   7,   8, 102])
     """
