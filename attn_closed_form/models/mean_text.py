@@ -58,6 +58,19 @@ class VocabularyReader:
         return [Piece(word, start, end, (row,)) for word, start, end, row in tokens if row is not None]
 
 
+@dataclass(frozen=True)
+class TokenizerReader:
+    """Reads a text with a tokenizer of the `tokenizers` package, without special tokens."""
+
+    tokenizer: Any
+
+    def __call__(self, text: str) -> list[Piece]:
+        """Pieces of a text, one row each."""
+        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        parts = zip(encoding.tokens, encoding.offsets, encoding.ids, strict=True)
+        return [Piece(token, start, end, (row,)) for token, (start, end), row in parts]
+
+
 @dataclass(frozen=True, eq=False)
 class MeanPooledText(Model):
     """A linear layer on the mean of word vectors. The class methods make one from what other programs save.
@@ -66,7 +79,7 @@ class MeanPooledText(Model):
     ----------
     embeddings : (V, D) vectors, kept in their type
     W, bias : (C, D) and (C,) of the linear layer
-    reader : text -> pieces; `VocabularyReader`, `FastTextReader`, or any function
+    reader : text -> pieces; `VocabularyReader`, `TokenizerReader`, `FastTextReader`, or any function
     outputs : C class names; two names where C = 1
     background : rows of vectors that every text has, such as fastText's end of line
     temperature : divides the logits in probabilities
@@ -198,8 +211,10 @@ class MeanPooledText(Model):
         return np.log(sizes)[None], np.add.reduceat(values, starts, axis=1) / sizes
 
 
-def as_reader(value: Reader | Mapping[str, int] | Sequence[str]) -> Reader:
-    """A reader from a function, a mapping of words to rows, or words in order."""
+def as_reader(value: Reader | Mapping[str, int] | Sequence[str] | Any) -> Reader:
+    """A reader from a function, a mapping of words to rows, words in order, or a tokenizer of `tokenizers`."""
+    if hasattr(value, "encode") and hasattr(value, "token_to_id"):
+        return TokenizerReader(value)
     if isinstance(value, Mapping):
         return VocabularyReader(dict(value))
     if callable(value):
