@@ -287,6 +287,8 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
         # A busy machine may take long to replace a worker; by default the cluster then forgets it.
         "distributed.deploy.lost-worker-timeout": "1000 days",
         "temporary-directory": work,
+        # Dask sets MALLOC_TRIM_THRESHOLD_ by default, which makes glibc map and unmap memory for every large array.
+        "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     }
     with dask.config.set(settings):
         try:
