@@ -1,8 +1,8 @@
 """Install the wheel into an empty environment and use it as a newcomer would.
 
-`python .ci/install.py` builds the wheel, installs it with NumPy alone and explains a text; then adds the extras `train`
-and `web`, asks for the help of `train`, starts the page, asks it once and stops it. Everything happens in a temporary
-folder, from which the repository cannot be imported.
+`python .ci/install.py` builds the wheel, installs it with NumPy alone, explains a text, asks for the help of `train`
+and sees that training names its extra. Then it adds the extras `train` and `web`, starts the page, asks it once and
+stops it. Everything happens in a temporary folder, from which the repository cannot be imported.
 """
 
 from __future__ import annotations
@@ -92,9 +92,10 @@ def main() -> None:
         assert "negative" in said and "wonderful" in said and "exact to" in said, said
         newcomer.run("attn-closed-form", "explain", TEXT, "--html", "report.html")
         assert "wonderful" in (folder / "report.html").read_text(encoding="utf-8")
-        assert "attn-closed-form[train]" in newcomer.refused("attn-closed-form", "train", "--help")
-        newcomer.install(f"{wheel}[train,web]")
         assert "--out" in newcomer.run("attn-closed-form", "train", "--help")
+        (folder / "texts.csv").write_text("text,label\ngood,1\nbad,0\n", encoding="utf-8")
+        assert ".[train]" in newcomer.refused("attn-closed-form", "train", "texts.csv", "--out", "model.npz")
+        newcomer.install(f"{wheel}[train,web]")
         answer = newcomer.serve_once()
         assert "wonderful" in json.dumps(answer), answer
         print(f"{wheel.name}: explain, report, train --help and serve work in an empty environment")
