@@ -67,8 +67,8 @@ class BagClassifier(Model):
     Attributes
     ----------
     network : BagNetwork
-    outputs : names of the C classes; two names where C = 1 (the logit speaks for the second), or ("risk",) for an
-        output that is no probability, such as a Cox risk
+    outputs : names of the C classes; two names where C = 1 (the logit is the log-odds of the second), or ("risk",)
+        for an output without a probability, such as a Cox risk
     temperature : divides the logits in probabilities only
     layout : which loader made it
     deviation : largest difference from the black box on random sub-bags, where it was made from one

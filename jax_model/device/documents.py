@@ -126,7 +126,7 @@ def predict(
     batch: int = BATCH,
     mesh: Mesh | None = None,
 ) -> NDArray[Any]:
-    """Model outputs, (B, C), as `attn_closed_form.predict_many`."""
+    """Model outputs, (B, C), as `attn_closed_form.models.classifier.predict_many`."""
     return _together(_blocks(_predict, weights, documents, dtype, batch, mesh), len(documents))
 
 
