@@ -25,7 +25,7 @@ import functools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,10 +67,6 @@ def _unicode() -> re.Pattern[str]:
     return re.compile(rf"{_NO_TOKEN}|(?P<token>{_RATING}|{word}|[!?]|[{_SOLID}][{marks}]*|{flag}|{picture})")
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    return _ASCII if text.isascii() else _unicode()
-
-
 def check_text(text: Any) -> None:
     """Raise unless the text is a string."""
     if not isinstance(text, str):
@@ -93,15 +89,7 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str) -> list[Token]:
-    """Tokens of a text with their character spans.
-
-    Parameters
-    ----------
-    text : any string; markup such as `<br />` separates tokens
-
-    Returns
-    -------
-    T tokens `(word, start, end)`, in order, spans disjoint and not empty
+    """Tokens `(word, start, end)` of a text, in order; the character spans are disjoint and not empty.
 
     Examples
     --------
@@ -114,14 +102,15 @@ def tokenize(text: str) -> list[Token]:
     check_text(text)
     return [
         Token(_normal_form(match["token"]), *match.span())
-        for match in _pattern(text).finditer(text)
+        for match in (_ASCII if text.isascii() else _unicode()).finditer(text)
         if match["token"] is not None
     ]
 
 
 def _words(text: str) -> list[str]:
     """The words of `tokenize(text)`, without the spans: three times as fast, for corpora."""
-    return [_normal_form(raw) for raw in _pattern(text).findall(text) if raw]
+    pattern = _ASCII if text.isascii() else _unicode()
+    return [_normal_form(raw) for raw in pattern.findall(text) if raw]
 
 
 def _normal_form(raw: str) -> str:
@@ -133,7 +122,7 @@ def _normal_form(raw: str) -> str:
     return "".join(_DROPPED.sub("", form.replace("’", "'").replace("ʼ", "'")).split()) or raw
 
 
-class Vocabulary(Sequence[str]):
+class Vocabulary(tuple[str, ...]):
     """The words of a model, by id. Immutable.
 
     Parameters
@@ -153,17 +142,21 @@ class Vocabulary(Sequence[str]):
     (4, 1, 5, 'fine')
     """
 
+    def __new__(kind, words: Iterable[str], *special: str, **named: str) -> Vocabulary:
+        """The words as a tuple, which `__init__` checks."""
+        return super().__new__(kind, words)
+
     def __init__(self, words: Iterable[str], cls: str = CLS, unk: str = UNK) -> None:
-        self._words, self.cls, self.unk = tuple(words), cls, unk
+        self.cls, self.unk = cls, unk
         self._ids: dict[str, int] = {}
-        for i, word in enumerate(self._words):
+        for i, word in enumerate(self):
             if not isinstance(word, str) or not word or "\n" in word:
                 raise ValueError(f"words: expected a word without line breaks at id {i}, got {word!r}")
             if self._ids.setdefault(word, i) != i:
                 raise ValueError(f"words: expected different words, got {word!r} at ids {self._ids[word]} and {i}")
         for special in (cls, unk):
-            if special not in self._ids:
-                raise ValueError(f"words: expected {special} among them, got {len(self._words)} words without it")
+            if special not in self:
+                raise ValueError(f"words: expected {special} among them, got {len(self)} words without it")
 
     @classmethod
     def build(
@@ -216,21 +209,25 @@ class Vocabulary(Sequence[str]):
 
     def encode(self, text: str) -> Ids:
         """Token ids of a text, (T,), one for each token of `tokenize(text)`; unknown words become [UNK]."""
-        ids, unk = self._ids, self.unk_id
-        return np.array([ids.get(word, unk) for word in _words(text)], dtype=np.intp)
+        return self._encode(_words(text))
 
     def encode_tokens(self, tokens: Iterable[Token]) -> Ids:
         """Token ids (T,) of tokens that `tokenize` made, for callers that need the spans too."""
         # A text that spells out "[CLS]" tokenises to "cls", so the special words cannot be forged.
-        return np.array([self.id(token.word) for token in tokens], dtype=np.intp)
+        return self._encode(token.word for token in tokens)
+
+    def _encode(self, words: Iterable[str]) -> Ids:
+        ids, unk = self._ids, self.unk_id
+        return np.array([ids.get(word, unk) for word in words], dtype=np.intp)
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Words of ids."""
-        numbers = list(ids)
-        for i in numbers:
+        words = []
+        for i in ids:
             if not 0 <= i < len(self):
                 raise ValueError(f"ids: expected ids in 0..{len(self) - 1}, got {i}")
-        return [self._words[i] for i in numbers]
+            words.append(self[i])
+        return words
 
     def to_array(self) -> NDArray[np.uint8]:
         """UTF-8 of the words joined by newlines: how a model file holds a vocabulary.
@@ -238,7 +235,7 @@ class Vocabulary(Sequence[str]):
         >>> Vocabulary.from_array(Vocabulary(["[CLS]", "[UNK]", "é"]).to_array())[2]
         'é'
         """
-        return np.frombuffer("\n".join(self._words).encode("utf-8"), dtype=np.uint8).copy()
+        return np.frombuffer("\n".join(self).encode("utf-8"), dtype=np.uint8).copy()
 
     @classmethod
     def from_array(cls, array: NDArray[Any], cls_word: str = CLS, unk_word: str = UNK) -> Vocabulary:
@@ -251,20 +248,8 @@ class Vocabulary(Sequence[str]):
             raise ValueError(f"vocabulary: expected UTF-8 bytes, got {error}") from None
         return cls(joined.split("\n"), cls_word, unk_word)
 
-    def __getitem__(self, i: Any) -> Any:
-        return self._words[i]
-
-    def __len__(self) -> int:
-        return len(self._words)
-
     def __contains__(self, word: object) -> bool:
         return word in self._ids
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and self._words == other._words
-
-    def __hash__(self) -> int:
-        return hash(self._words)
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} words)"
