@@ -1,4 +1,4 @@
-"""Small array functions that several rooms share: softmax, groups by first appearance, ranks, tensors, JSON."""
+"""Small functions that several rooms share: softmax, groups by first appearance, ranks, tensors, checks, JSON."""
 
 from __future__ import annotations
 
@@ -93,6 +93,13 @@ def as_array(value: Any) -> NDArray[Any]:
         tensor = value.detach().cpu()
         return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
     return np.asarray(value)
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """An integer of at least `least`; `name` is that in errors."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name}: expected an integer of at least {least}, got {value!r}")
+    return int(value)
 
 
 def finite(name: str, value: Any) -> Array:

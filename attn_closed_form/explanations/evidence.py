@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from .._types import Array, Ids, Masks, Span
 from ..game.budget import ToleranceError, guaranteed_error
 from ..game.pooled_game import PooledGame
 from ..lime.sampled import LimeSample, lime_sample
-from ..models.protocol import FitReport, Model, Resolved, Units, probabilities
+from ..models.protocol import FitReport, Model, Remembers, Resolved, Units, probabilities
 
 Result = TypeVar("Result")
 
@@ -48,14 +48,13 @@ class ModelGame(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class Evidence(Remembers):
     """What the explanations of one input share: the units that the model reads, settings, and the logits (C,)."""
 
     model: Model
     units: Units
     settings: Resolved
     logits: Array
-    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def game(self) -> PooledGame:
@@ -65,7 +64,7 @@ class Evidence:
     @cached_property
     def player_of(self) -> Ids:
         """(n,) the player that each unit belongs to."""
-        return np.asarray(self.units.groups[self.settings.players])
+        return self.units.players(self.settings.players)[0]
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -112,13 +111,6 @@ class Evidence:
         """What only the model can say, by name (see `Model.inside`); asked once, None if it has no such thing."""
         return self.cached(name, lambda: self.model.inside(name, self.units, self.settings))
 
-    def cached(self, name: str, compute: Callable[[], Result]) -> Result:
-        """`compute()`, once: what several views ask for under one name."""
-        if name not in self._cache:
-            self._cache[name] = compute()
-        result: Result = self._cache[name]
-        return result
-
     @cached_property
     def fit(self) -> FitReport | None:
         """How the game was fitted to the model, and how wrong it is; None for a game that is the model's own."""
@@ -138,11 +130,11 @@ class Evidence:
 
     def sampled_lime(self, runs: int) -> list[LimeSample]:
         """Runs of sampled LIME on the model itself, each with a seed of its own; earlier runs are kept."""
-        earlier = self._cache.setdefault("sampled-lime", [])
-        for run in range(len(earlier), runs):
-            seed = self.settings.seed + run
-            earlier.append(lime_sample(self.model_game, self.model.samples, seed=seed, errors=run == 0))
-        return list(earlier[:runs])
+
+        def sample(run: int) -> LimeSample:
+            return lime_sample(self.model_game, self.model.samples, seed=self.settings.seed + run, errors=run == 0)
+
+        return [self.cached(("sampled LIME", run), partial(sample, run)) for run in range(runs)]
 
     def guaranteed(self, function: Callable[[PooledGame, float], Result], name: str = "") -> tuple[Result, float]:
         """`function(game, tol)` and the error that it guarantees.
@@ -176,8 +168,4 @@ class Evidence:
 
     def pool(self, scores: Array) -> Array:
         """Scores of the units (n,) to scores of the players (d,), by sum."""
-        pooled: Array = np.bincount(self.player_of, weights=scores, minlength=self.game.d).astype(np.float64)
-        return pooled
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cache": {}}
+        return np.bincount(self.player_of, weights=scores, minlength=self.game.d).astype(np.float64)

@@ -227,7 +227,7 @@ class BagClassifier(Model):
         if name not in GRADIENT_SCORES or self.bag is not None:  # features that are scores have no gradient of interest
             return super().inside(name, units, settings)
         c = settings.coefficients
-        return units.once(
+        return units.cached(
             ("gradients", c), lambda: gradient_scores(self.network, units.data.features, self.pooled(units), c)
         )[name]
 

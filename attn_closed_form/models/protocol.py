@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .._arrays import softmax
+from .._arrays import plain, softmax
 from .._types import Array, Ids, Masks, Span
 from ..game.pooled_game import PooledGame
 from .scores import PooledScores
@@ -28,8 +28,25 @@ Result = TypeVar("Result")
 FEW = 5
 
 
+class Remembers:
+    """Keeps results by name, so that each is computed once. A copy or a pickle starts without them."""
+
+    @cached_property
+    def _results(self) -> dict[Any, Any]:
+        return {}
+
+    def cached(self, name: Any, compute: Callable[[], Result]) -> Result:
+        """`compute()`, kept under a name."""
+        if name not in self._results:
+            self._results[name] = compute()
+        return self._results[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_results"}
+
+
 @dataclass(frozen=True, eq=False)
-class Units:
+class Units(Remembers):
     """What a model reads of one input, unit by unit.
 
     Attributes
@@ -44,7 +61,6 @@ class Units:
     attrs : facts for the views, such as the size of a patch
     group_labels : names of a grouping's players, where the label of the first unit does not do
     continues : n flags: the unit continues the word of the one before, so that views show both as one
-    computed : results of the model for this input, by name, so that each is computed once
 
     Examples
     --------
@@ -64,7 +80,6 @@ class Units:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     group_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     continues: tuple[bool, ...] | None = None
-    computed: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         n = len(self.labels)
@@ -83,12 +98,6 @@ class Units:
         if grouping not in self.groups:
             raise ValueError(f"players: this input has no {grouping!r}, only {', '.join(self.groups)}")
         return self.groups[grouping], self.group_labels.get(grouping, self.labels)
-
-    def once(self, name: Any, compute: Callable[[], Result]) -> Result:
-        """`compute()`, kept under a name."""
-        if name not in self.computed:
-            self.computed[name] = compute()
-        return self.computed[name]
 
     @cached_property
     def shown_text(self) -> str:
@@ -127,12 +136,11 @@ class Resolved:
         >>> float(odds.explained(np.log([0.5, 0.25, 0.25])).round(12))
         0.0
         """
-        total = np.asarray(logits) @ np.asarray(self.coefficients)
+        coefficients = np.asarray(self.coefficients)
+        total = np.asarray(logits) @ coefficients
         if not self.rest:
             return total
-        others = np.where(np.asarray(self.coefficients) != 0, -np.inf, logits)
-        most = others.max(axis=-1)
-        return np.asarray(total - most - np.log(np.exp(others - most[..., None]).sum(axis=-1)))
+        return np.asarray(total - np.logaddexp.reduce(np.where(coefficients != 0, -np.inf, logits), axis=-1))
 
 
 @dataclass(frozen=True)
@@ -161,7 +169,7 @@ class FitReport:
 
     def sentences(self) -> list[str]:
         """What a reader must know, in plain English."""
-        said = [
+        sentences = [
             f"Scores are those of the {self.name}, not of the model itself. On fresh samples it is off by "
             f"{self.error:.2g} with up to {FEW} tokens absent (the model varies by {self.spread:.2g} there) and by "
             f"{self.error_any_size:.2g} with any number absent (varies by {self.spread_any_size:.2g}); for the text "
@@ -169,15 +177,14 @@ class FitReport:
         ]
         if self.undetermined:
             shown = ", ".join(self.undetermined[:5]) + (" and others" if len(self.undetermined) > 5 else "")
-            said.append(f"The samples do not determine the importance of {len(self.undetermined)} tokens: {shown}.")
-        return said
+            sentences.append(
+                f"The samples do not determine the importance of {len(self.undetermined)} tokens: {shown}."
+            )
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what was not measured is None."""
-        return {
-            name: list(value) if isinstance(value, tuple) else None if value != value else value
-            for name, value in asdict(self).items()
-        }
+        return {name: None if value != value else plain(value) for name, value in asdict(self).items()}
 
 
 class Model:
@@ -218,7 +225,7 @@ class Model:
 
     def pooled(self, units: Units) -> PooledScores:
         """`scores`, computed once per input."""
-        return units.once("scores", lambda: self.scores(units))
+        return units.cached("scores", lambda: self.scores(units))
 
     def logits(self, units: Units) -> Array:
         """(C,) outputs for the whole input."""

@@ -21,7 +21,6 @@ LOGITS = np.array([0.1, 2.0, -1.0])
         ({"tol": 2.0}, "tol: expected a number in"),
         ({"seed": -1}, "seed: expected an integer of at least 0, got -1"),
         ({"seed": 1.5}, "seed: expected an integer"),
-        ({"players": 3}, "players: expected a name, got 3"),
         ({"output": True}, "output: expected a class name"),
         ({"output": 1.0}, "output: expected a class name"),
     ],
