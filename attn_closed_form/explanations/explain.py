@@ -61,16 +61,12 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
 
 def for_output(explanations: Explanations, output: str) -> Explanations:
     """Exact Shapley values of the same input for another output; computed once per output."""
-    evidence = explanations.evidence
     if output == explanations.output and "shapley" in explanations:
         return explanations
-
-    def compute() -> Explanations:
-        players, absent = evidence.settings.players, evidence.settings.absent
-        settings = Settings(players, absent, output, evidence.settings.tol, evidence.settings.seed)
-        return explain_units(evidence.model, evidence.units, as_methods("shapley"), settings)
-
-    return evidence.cached(f"output {output}", compute)
+    evidence, old = explanations.evidence, explanations.evidence.settings
+    settings = Settings(old.players, old.absent, output, old.tol, old.seed)
+    methods = as_methods("shapley")
+    return evidence.cached(("output", output), lambda: explain_units(evidence.model, evidence.units, methods, settings))
 
 
 def explain_units(
@@ -79,20 +75,16 @@ def explain_units(
     """`explain` for an input that the model has read. `strict` makes a method that the model lacks an error."""
     logits = model.logits(units)
     evidence = Evidence(model, units, settings.resolve(model, logits), logits)
-    if evidence.settings.players not in units.groups:
-        raise ValueError(f"players: this input has no {evidence.settings.players!r}, only {', '.join(units.groups)}")
     explanations = Explanations(evidence)
     for method in methods:
         scored = method.score(evidence)
-        if scored is None and strict:
-            raise ValueError(f"methods: {method.name!r} needs the inside of the model, which {model!r} does not show")
         if scored is not None:
-            scores, calls = np.asarray(scored.scores, dtype=np.float64), None
-            if evidence.fit is not None:  # only then is a call of the model a cost of its own
-                calls = evidence.fit.model_calls if scored.model_calls is None else scored.model_calls
-            explanations[method.name] = Explanation(
-                method.name, scores, scored.base_value, scored.error, evidence, scored.standard_error, calls
-            )
+            # Only where the game is fitted is a call of the model a cost of its own.
+            calls = None if evidence.fit is None else scored.model_calls or evidence.fit.model_calls
+            scored = scored._replace(scores=np.asarray(scored.scores, dtype=np.float64), model_calls=calls)
+            explanations[method.name] = Explanation(method.name, evidence=evidence, **scored._asdict())
+        elif strict:
+            raise ValueError(f"methods: {method.name!r} needs the inside of the model, which {model!r} does not show")
     return explanations
 
 

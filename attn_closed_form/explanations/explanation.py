@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,25 +31,37 @@ class Occurrence(NamedTuple):
     player: int
 
 
+def _shared(path: str) -> Any:
+    """An attribute that is read off the evidence."""
+    return property(attrgetter(f"evidence.{path}"))
+
+
 class OfEvidence:
-    """What one explanation and several of one input have in common."""
+    """What one explanation and several of one input have in common.
+
+    Attributes
+    ----------
+    output : the name of what is explained: a class, or the margin of two
+    prediction : the explained output f of the whole input: a logit, or the margin of two
+    probabilities : the probability of each class; None for a model with one output
+    game : the game of the players
+    labels : names of the d players as the model reads them, so "[UNK]" for a word outside its vocabulary
+    spans : for each of the d players, the character spans where it occurs in `text`
+    text : the text as given, or the labels in a row for an input that is not a text
+    unknown : which players are outside the vocabulary
+    unseen : spans that the model does not read
+    """
 
     evidence: Evidence
-
-    @property
-    def output(self) -> str:
-        """The name of what is explained: a class, or the margin of two."""
-        return self.evidence.settings.output
-
-    @property
-    def prediction(self) -> float:
-        """The explained output f of the whole input: a logit, or the margin of two."""
-        return self.evidence.prediction
-
-    @property
-    def probabilities(self) -> dict[str, float] | None:
-        """The probability of each class; None for a model with one output."""
-        return self.evidence.probabilities
+    output: str = _shared("settings.output")
+    prediction: float = _shared("prediction")
+    probabilities: dict[str, float] | None = _shared("probabilities")
+    game: PooledGame = _shared("game")
+    labels: tuple[str, ...] = _shared("game.labels")
+    spans: tuple[tuple[Span, ...], ...] = _shared("spans")
+    text: str = _shared("units.shown_text")
+    unknown: tuple[bool, ...] = _shared("unknown")
+    unseen: tuple[Span, ...] = _shared("units.unseen")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,41 +123,10 @@ class Explanation(OfEvidence):
             return f"{label} of the model"
         return f"{label}, fitted" if self.info.family == "slalom" else f"{label} of the {fit.name}"
 
-    @property
-    def game(self) -> PooledGame:
-        """The game of the players."""
-        return self.evidence.game
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the d players as the model reads them, so "[UNK]" for a word outside its vocabulary."""
-        return self.evidence.labels
-
-    @property
-    def spans(self) -> tuple[tuple[Span, ...], ...]:
-        """For each of the d players, the character spans where it occurs in `text`."""
-        return self.evidence.spans
-
-    @property
-    def text(self) -> str:
-        """The text as given, or the labels in a row for an input that is not a text."""
-        return self.evidence.units.shown_text
-
-    @property
-    def unknown(self) -> tuple[bool, ...]:
-        """Which players are outside the vocabulary."""
-        return self.evidence.unknown
-
-    @property
-    def unseen(self) -> tuple[Span, ...]:
-        """Spans that the model does not read."""
-        return self.evidence.units.unseen
-
     @cached_property
     def occurrences(self) -> tuple[Occurrence, ...]:
         """Every seen unit in the order of the text, with its player."""
-        places = (Occurrence(*span, j) for j, spans in enumerate(self.spans) for span in spans)
-        return tuple(sorted(places))
+        return tuple(sorted(Occurrence(*span, j) for j, spans in enumerate(self.spans) for span in spans))
 
     @cached_property
     def strength(self) -> Array:
@@ -166,15 +148,10 @@ class Explanation(OfEvidence):
 
     def own_dict(self) -> dict[str, Any]:
         """The part of `to_dict` that differs between methods."""
-        return {
-            "label": self.title,
-            "accuracy": self.info.accuracy,
-            "scores": self.scores.tolist(),
-            "base_value": self.base_value,
-            "error": self.error,
-            **({} if self.standard_error is None else {"standard_error": self.standard_error.tolist()}),
-            **({} if self.model_calls is None else {"model_calls": self.model_calls}),
-        }
+        names = ["scores", "base_value", "error"]
+        names += [name for name in ("standard_error", "model_calls") if getattr(self, name) is not None]
+        numbers = {name: plain(getattr(self, name)) for name in names}
+        return {"label": self.title, "accuracy": self.info.accuracy, **numbers}
 
     def to_shap(self) -> Any:
         """A `shap.Explanation`, for shap's plots; needs the `interop` extra."""
@@ -203,7 +180,7 @@ class Explanation(OfEvidence):
 def shared_dict(evidence: Evidence) -> dict[str, Any]:
     """What the explanations of one input share, as plain lists and numbers."""
     units, settings = evidence.units, evidence.settings
-    shared: dict[str, Any] = {
+    shared = {
         "text": units.text,
         "labels": evidence.labels,
         "spans": None if units.spans is None else evidence.spans,
@@ -218,7 +195,7 @@ def shared_dict(evidence: Evidence) -> dict[str, Any]:
         "absent": settings.absent,
         **({} if evidence.fit is None else {"surrogate": evidence.fit.to_dict()}),
     }
-    return {name: plain(value) for name, value in shared.items()}
+    return plain(shared)
 
 
 class Explanations(OfEvidence, dict[str, Explanation]):
@@ -231,7 +208,7 @@ class Explanations(OfEvidence, dict[str, Explanation]):
     def __missing__(self, name: str) -> Explanation:
         """The explanation by a method's short name, such as "loo" for "leave-one-out"."""
         method = find_method(name)
-        if method is None or method.name not in self:
+        if method is None or method.name == name:
             raise KeyError(name)
         return self[method.name]
 
