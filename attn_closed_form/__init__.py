@@ -33,7 +33,7 @@ from .models.classifier.predict import TruncationWarning
 from .models.mean_text import MeanPooledText
 from .models.score_table import ScoreTable
 from .models.text_classifier import TextClassifier
-from .models.transformer_classifier import TransformerClassifier
+from .models.transformer import TransformerClassifier
 from .reasons import bounds, contrastive_reason, sufficient_reason
 from .slalom import Slalom, SlalomWarning, fit_slalom
 

@@ -12,7 +12,7 @@ from ..explanations.explain import explain
 from ..explanations.explanation import Explanations
 from ..files.open_model import open_model
 from ..models.protocol import Model
-from ..models.transformer_classifier import SAMPLES, TransformerClassifier
+from ..models.transformer import SAMPLES, TransformerClassifier
 from ..show.exports import write_csv
 from ..show.html import report, write_page
 from ..show.plots import FIGURES, save_figure

@@ -58,7 +58,7 @@ class Reasons:
         """Plain lists and numbers for JSON."""
         return {
             "threshold": self.threshold,
-            "sides": None if self.sides is None else list(self.sides),
+            "sides": plain(self.sides),
             "bounds": self.bounds.to_dict(),
             "sufficient": None if self.sufficient is None else self.sufficient.to_dict(),
             "contrastive": None if self.contrastive is None else self.contrastive.to_dict(),
@@ -129,8 +129,7 @@ class GroupScores:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers for JSON."""
-        fields: dict[str, Any] = plain(self.__dict__)
-        return fields
+        return plain(self.__dict__)
 
 
 def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores:
@@ -144,9 +143,7 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     units = evidence.units
     spans = None
     if grouping in units.groups:
-        numbers = np.asarray(units.groups[grouping])
-        first = np.unique(numbers, return_index=True)[1]
-        labels = tuple(units.group_labels.get(grouping, tuple(units.labels[i] for i in first)))
+        numbers, labels = units.players(grouping)
     elif grouping == "sentences" and units.text is not None and units.spans is not None:
         numbers, sentences = sentence_numbers(units.text, units.spans)
         spans, labels = tuple(sentences), tuple(units.text[start:end] for start, end in sentences)

@@ -94,10 +94,14 @@ class Units(Remembers):
             raise ValueError("text, spans: expected both or neither")
 
     def players(self, grouping: str) -> tuple[Ids, tuple[str, ...]]:
-        """(n,) player of each unit in a grouping, and the names of the units or of the players."""
+        """(n,) player of each unit in a grouping, and the names of the d players."""
         if grouping not in self.groups:
             raise ValueError(f"players: this input has no {grouping!r}, only {', '.join(self.groups)}")
-        return self.groups[grouping], self.group_labels.get(grouping, self.labels)
+        numbers = np.asarray(self.groups[grouping])
+        names = self.group_labels.get(grouping)
+        if names is None:
+            names = tuple(self.labels[i] for i in np.unique(numbers, return_index=True)[1].tolist())
+        return numbers, names
 
     @cached_property
     def shown_text(self) -> str:
@@ -233,8 +237,8 @@ class Model:
 
     def game(self, units: Units, settings: Resolved) -> PooledGame:
         """The game of the players and the output that the settings name."""
-        players, labels = units.players(settings.players)
-        return self.pooled(units).game(settings.coefficients, players, labels, settings.absent == "deleted")
+        players, names = units.players(settings.players)
+        return self.pooled(units).game(settings.coefficients, players, names, settings.absent == "deleted")
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
         """The output of the model itself for coalitions (n, d) of the players, (n,)."""

@@ -32,7 +32,6 @@ class PooledScores:
     head, output : (R,) head and output of each value row; by default row r is output r of head 0
     s_absent, v_absent : (H, n) and (R, n), what takes the place of an absent unit; None if absent units are deleted
     s_background, v_background : (H,) and (R,), what is always present; None if nothing is
-    empty_value : (C,) the logits where no mass is left; `bias` by default
 
     Examples
     --------
@@ -41,7 +40,7 @@ class PooledScores:
     array([ 3., 11.])
     >>> scores.attention().round(3)
     array([[0.333, 0.333, 0.333]])
-    >>> margin = scores.game([-1.0, 1.0], groups=np.array([0, 1, 0]), labels=["a", "b", "a"])
+    >>> margin = scores.game([-1.0, 1.0], groups=np.array([0, 1, 0]), labels=["a", "b"])
     >>> margin.labels, float(margin.value([True, True])), float(margin.value([False, True]))
     (('a', 'b'), 8.0, 11.0)
     """
@@ -55,17 +54,15 @@ class PooledScores:
     v_absent: Array | None = None
     s_background: Array = None  # type: ignore[assignment]
     v_background: Array = None  # type: ignore[assignment]
-    empty_value: Array = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         (H, n), R, C = self.s.shape, len(self.v), self.bias.size
-        defaults = {"head": np.zeros(R, dtype=np.intp), "output": np.arange(R), "empty_value": self.bias}
-        defaults |= {"s_background": np.full(H, -np.inf), "v_background": np.zeros(R)}
-        for name, default in defaults.items():
+        rows = {"head": np.zeros(R, dtype=np.intp), "output": np.arange(R)}
+        for name, default in {**rows, "s_background": np.full(H, -np.inf), "v_background": np.zeros(R)}.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
         shapes = {"v": (R, n), "s_absent": (H, n), "v_absent": (R, n), "s_background": (H,), "v_background": (R,)}
-        for name, shape in {**shapes, "head": (R,), "output": (R,), "empty_value": (C,)}.items():
+        for name, shape in {**shapes, "head": (R,), "output": (R,)}.items():
             if (array := getattr(self, name)) is not None and array.shape != shape:
                 raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
         if (self.s_absent is None) != (self.v_absent is None):
@@ -101,8 +98,7 @@ class PooledScores:
         """(C,) logits with every unit present."""
         units, background = self.shares()
         pooled = np.einsum("rn,rn->r", units[self.head], self.v) + background[self.head] * self.v_background
-        logits: Array = self.bias + np.bincount(self.output, weights=pooled, minlength=self.bias.size)
-        return logits
+        return self.bias + np.bincount(self.output, weights=pooled, minlength=self.bias.size)
 
     def game(
         self,
@@ -116,7 +112,7 @@ class PooledScores:
         Parameters
         ----------
         groups : (n,) the player of each unit, numbered by first appearance; None makes every unit a player
-        labels : names of the units, of which a player takes that of its first; or of the players
+        labels : names of the players
         deleted : delete absent units even where something else could take their place
         """
         heads, rows, mixture = self.heads(coefficients)
@@ -125,15 +121,13 @@ class PooledScores:
             s_absent, v_absent = np.full(s.shape, -np.inf), np.zeros(s.shape)
         else:
             s_absent, v_absent = self.s_absent[heads], mixture @ self.v_absent[rows]
-        names = None if labels is None else list(map(str, labels))
         d = s.shape[1] if groups is None else int(groups.max()) + 1
         if groups is not None and d < s.shape[1]:
             order = np.argsort(groups, kind="stable")
             starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
             s, v = merge_runs(s[:, order], v[:, order], starts)
             s_absent, v_absent = merge_runs(s_absent[:, order], v_absent[:, order], starts)
-            if names is not None and len(names) != d:
-                names = [names[i] for i in order[starts].tolist()]
+        bias = float(np.dot(coefficients, self.bias))
         return PooledGame(
             s=s,
             v=v,
@@ -141,7 +135,7 @@ class PooledScores:
             v_absent=v_absent,
             s_background=self.s_background[heads],
             v_background=mixture @ self.v_background[rows],
-            bias=float(np.dot(coefficients, self.bias)),
-            empty_value=float(np.dot(coefficients, self.empty_value)),
-            labels=tuple(map(str, range(d)) if names is None else names),
+            bias=bias,
+            empty_value=bias,
+            labels=tuple(map(str, range(d) if labels is None else labels)),
         )

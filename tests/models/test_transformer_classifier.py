@@ -9,7 +9,7 @@ import pytest
 from attn_closed_form import TransformerClassifier, TruncationWarning, explain
 from attn_closed_form.explanations.settings import Settings
 from attn_closed_form.models.protocol import Model
-from attn_closed_form.models.transformer_network import HIDDEN
+from attn_closed_form.models.transformer import HIDDEN
 from tests.tiny_transformers import CLASSES, FAMILIES, REVIEW, WORDS, bert, byte_pairs, gpt2, need_torch, word_pieces
 
 need_torch()

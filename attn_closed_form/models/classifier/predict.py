@@ -282,8 +282,9 @@ def pooled_game(
     names = [str(label) for label in (ids.tolist() if labels is None else labels)]
     if len(names) < ids.size or (players == "positions" and len(names) > ids.size):
         raise ValueError(f"labels: expected {ids.size} names, one per token, got {len(names)}")
-    groups = numbered(ids)[0] if players == "words" else None
-    return document_scores(weights, ids).game(np.eye(weights.C)[c], groups, names, absent == "deleted")
+    groups, first = numbered(ids) if players == "words" else (None, range(ids.size))
+    player_names = [names[i] for i in first]
+    return document_scores(weights, ids).game(np.eye(weights.C)[c], groups, player_names, absent == "deleted")
 
 
 def random_weights(

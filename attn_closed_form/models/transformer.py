@@ -1,0 +1,538 @@
+"""Any sequence classifier of the transformers package, explained by the SLALOM that is fitted to it.
+
+A transformer is not a pooled game, so its game here is a *surrogate*: the SLALOM that `fit_slalom` fits to the
+document with tokens absent (Leemann et al. 2025, Algorithm 2), and its error on held-out samples is reported with every
+score. Methods that need nothing but values of coalitions (`leave-one-out`, `lime-sampled`, `shapley-sampled`) ask the
+transformer itself.
+
+Units are the tokens. Players are the words of the tokenizer, each where it stands, or the tokens. An absent token is
+deleted, or the mask token stands in its place, or it is hidden: the pad token stands in its place and attention passes
+it over.
+
+Ids go in as they are and are never decoded and tokenized again, which may change them. The special tokens are those
+that the tokenizer itself puts around a text: they are read off one encoding with and one without them, because
+tokenizers of different versions of transformers share no function for it.
+
+Nothing of the model changes: it is put into evaluation mode, module by module, and back; no gradient is kept. Padding
+is hidden by the attention mask. Decoder-only models take the logits at the last token that is not a pad token, so that
+a model without a pad token in its configuration temporarily gets an id that occurs in no sequence. Where a tokenizer
+pads on the left, which shifts the positions of some models, only sequences of equal length share a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._arrays import members, numbered, whole
+from .._progress import Report, stages
+from .._types import Array, Ids, Masks, Span, Tokens
+from ..files.arrays import first_line
+from ..game.pooled_game import PooledGame
+from ..slalom.fit import SlalomFit, SlalomWarning, fit_slalom
+from .protocol import FEW, FitReport, Model, Resolved, Units
+from .sentences import trimmed
+from .text import check_text, excerpt
+
+#: An id for a token that is hidden: the pad token stands in its place, and attention passes it over.
+HIDDEN = -1
+# Model calls of a fit, and of each method that samples: some 20 seconds of MiniLM on two cores for 128 tokens.
+SAMPLES = 2000
+BATCH = 32
+# Texts of which a tokenizer makes at least one token.
+PROBES = ("the", "a film", "0", ".")
+# Tokenizers without a limit of their own say 10^30.
+NO_LIMIT = 10**9
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Ids of the special tokens before and after a text, and the token types of prefix, text and suffix, if any.
+
+    >>> Frame((101,), (102,)).around(np.array([7, 8]))
+    array([101,   7,   8, 102])
+    """
+
+    prefix: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+    types: tuple[tuple[int, ...], int, tuple[int, ...]] | None = None
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> Frame:
+        """The frame that a tokenizer puts around a text."""
+        for probe in PROBES:
+            body = list(tokenizer(probe, add_special_tokens=False)["input_ids"])
+            encoding = tokenizer(probe)
+            ids, types = list(encoding["input_ids"]), encoding.get("token_type_ids")
+            for start in range(len(ids) - len(body) + 1 if body else 0):
+                end = start + len(body)
+                if ids[start:end] == body:
+                    parts = None if types is None else (tuple(types[:start]), int(types[start]), tuple(types[end:]))
+                    return cls(tuple(ids[:start]), tuple(ids[end:]), parts)
+        raise ValueError(
+            f"tokenizer: expected one whose special tokens stand around the text, got {type(tokenizer).__name__}, "
+            "whose encodings with and without them do not fit together"
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of special tokens."""
+        return len(self.prefix) + len(self.suffix)
+
+    def around(self, ids: Ids) -> Ids:
+        """The ids with the special tokens around them."""
+        return np.concatenate([self.prefix, ids, self.suffix]).astype(np.intp)
+
+
+@dataclass(eq=False)
+class Document:
+    """The ids of a text, and what the model has said about parts of it."""
+
+    ids: Ids
+    known: dict[bytes, Array] = field(default_factory=dict, repr=False)
+
+    def ask(self, f: Callable[[list[Ids]], Array], sequences: Sequence[Ids]) -> Array:
+        """(n, C) outputs; sequences that were asked before, or that occur twice, cost nothing."""
+        keys = [np.asarray(sequence, dtype=np.intp).tobytes() for sequence in sequences]
+        new = {key: sequence for key, sequence in zip(keys, sequences, strict=True) if key not in self.known}
+        if new:
+            self.known.update(zip(new, f(list(new.values())), strict=True))
+        return np.array([self.known[key] for key in keys])
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerClassifier(Model):
+    """A sequence classifier with its tokenizer (extra `transformers`).
+
+    Parameters
+    ----------
+    model : a `...ForSequenceClassification` of the transformers package, on any device, of any precision
+    tokenizer : its tokenizer. A slow one, which does not say where its tokens stand, has the tokens as players
+    outputs : class names; by default those of `config.id2label`. One logit may have two names: it is then the log-odds
+        of the second
+    samples : model calls of a fit, and of every method that samples
+    batch_size : sequences per batch
+    max_length : most tokens of a text, special ones included; by default what the tokenizer and the positions allow
+    progress : as in `fit_slalom`: None shows a bar on a terminal after a second
+
+    Examples
+    --------
+    >>> from transformers import AutoModelForSequenceClassification, AutoTokenizer  # doctest: +SKIP
+    >>> name = "my-folder"  # doctest: +SKIP
+    >>> model = TransformerClassifier(
+    ...     AutoModelForSequenceClassification.from_pretrained(name), AutoTokenizer.from_pretrained(name)
+    ... )  # doctest: +SKIP
+    >>> model.explain("A slow start, but a wonderful film.").report("report.html")  # doctest: +SKIP
+    """
+
+    model: Any
+    tokenizer: Any
+    outputs: tuple[str, ...] = ()
+    samples: int = SAMPLES
+    batch_size: int = BATCH
+    max_length: int | None = None
+    progress: Report | bool | None = None
+
+    temperature = 1.0
+    surrogate = "fitted SLALOM"
+
+    def __post_init__(self) -> None:
+        require_torch()
+        kind: type = type(self.model)
+        config: Any = getattr(self.model, "config", None)
+        if not (hasattr(config, "num_labels") and hasattr(self.model, "parameters") and callable(self.model)):
+            raise TypeError(f"model: expected a sequence classifier of the transformers package, got {kind.__name__}")
+        if not callable(self.tokenizer):
+            raise TypeError(f"tokenizer: expected the tokenizer of the model, got {type(self.tokenizer).__name__}")
+        whole("samples", self.samples)
+        whole("batch_size", self.batch_size)
+        labels = getattr(config, "id2label", None) or {}
+        C = int(config.num_labels) or len(self.outputs)
+        self.name_outputs(C, [str(labels.get(i, labels.get(str(i), f"LABEL_{i}"))) for i in range(C)])
+        fast, masks = getattr(self.tokenizer, "is_fast", False), getattr(self.tokenizer, "mask_token_id", None)
+        several_labels = getattr(config, "problem_type", None) == "multi_label_classification"
+        for name, chosen in (
+            ("groupings", ("words", "tokens") if fast else ("tokens",)),
+            ("absences", ("deleted", "pad") if masks is None else ("deleted", "mask", "pad")),
+            ("loss", "sigmoid" if several_labels else "softmax"),
+        ):
+            object.__setattr__(self, name, chosen)
+        # What does not fit is an error here, not in the middle of an explanation.
+        example = self.frame.around(self.encode("the"))
+        if not any("ForSequenceClassification" in parent.__name__ for parent in kind.__mro__):
+            with _evaluating(self.model):
+                self._batch([example], pad=0)
+
+    @classmethod
+    def from_folder(cls, folder: str | os.PathLike[str], device: str | None = None, **options: Any) -> Any:
+        """The model and the tokenizer of a folder in the layout of Hugging Face; see `load_folder`."""
+        model, tokenizer = load_folder(folder)
+        try:
+            return cls(model if device is None else model.to(device), tokenizer, **options)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device: expected one that torch can use, got {device!r} ({error})") from None
+
+    def __repr__(self) -> str:
+        shown = ", ".join(self.outputs[:6]) + (", ..." if len(self.outputs) > 6 else "")
+        return f"TransformerClassifier({type(self.model).__name__}; {shown}; {self.room} tokens)"
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The special tokens around a text."""
+        return Frame.of(self.tokenizer)
+
+    @cached_property
+    def room(self) -> int:
+        """Tokens of a text that the model reads, special ones not counted."""
+        limits = [limit for limit in (self.max_length, getattr(self.tokenizer, "model_max_length", None)) if limit]
+        tables = (module for name, module in self.model.named_modules() if name.endswith("position_embeddings"))
+        padding = getattr(next(tables, None), "padding_idx", None)
+        first = 0 if padding is None else int(padding) + 1  # RoBERTa and its kin count from behind the pad token's id
+        for name in ("max_position_embeddings", "n_positions"):
+            positions = getattr(self.model.config, name, None)
+            if isinstance(positions, int) and positions > 0:
+                limits.append(positions - first)
+        most = min([*limits, NO_LIMIT])
+        if most <= self.frame.size:
+            raise ValueError(f"max_length: expected more than the {self.frame.size} special tokens, got {most}")
+        return int(most) - self.frame.size
+
+    def __call__(self, sequences: Sequence[Tokens]) -> Array:
+        """Logits (n, C) of n sequences of token ids, without special tokens, which are added here.
+
+        The id -1 hides a token: the pad token stands in its place, and attention passes it over.
+        """
+        rows = [self.frame.around(ids) for ids in self._checked(sequences)]
+        lengths = np.array([row.size for row in rows], dtype=np.intp)
+        pads = getattr(self.tokenizer, "padding_side", "right") == "right"
+        logits = np.empty((len(rows), int(self.model.config.num_labels) or len(self.outputs)))
+        done = 0
+        with stages("transformer", self.progress) as report, _evaluating(self.model), self._padding(rows) as pad:
+            for batch in batches(lengths, self.batch_size, pads):
+                logits[batch] = self._batch([rows[i] for i in batch], pad)
+                done += batch.size
+                report("model", done, lengths.size)
+        if not np.isfinite(logits).all():
+            raise ValueError(
+                f"model: expected finite logits, got {logits[~np.isfinite(logits)][0]}; half precision may overflow "
+                "(model.float() helps)"
+            )
+        return logits
+
+    def _checked(self, sequences: Sequence[Tokens]) -> Iterator[Ids]:
+        """The sequences as arrays of ids, each within the vocabulary and the room of the model."""
+        vocabulary = int(self.model.get_input_embeddings().weight.shape[0])
+        for row, sequence in enumerate(sequences):
+            ids = np.asarray(sequence)
+            if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+                raise ValueError(f"sequences: expected arrays of integer ids, got {ids.dtype} {ids.shape} at {row}")
+            if ids.size > self.room:
+                raise ValueError(f"sequences: expected at most {self.room} tokens, got {ids.size} at {row}")
+            if ids.size and not HIDDEN <= ids.min() <= ids.max() < vocabulary:
+                raise ValueError(f"sequences: expected ids below {vocabulary}, got {ids.min()}..{ids.max()} at {row}")
+            if ids.size == self.frame.size == 0:
+                # The token that begins or ends a text stands for the empty text.
+                names = ("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id")
+                tokens = [token for name in names if (token := getattr(self.tokenizer, name, None)) is not None]
+                if not tokens:
+                    raise ValueError("tokenizer: expected a bos, eos, pad or unk token for the empty text; got none")
+                ids = np.array(tokens[:1])
+            yield ids.astype(np.intp)
+
+    @contextmanager
+    def _padding(self, rows: Sequence[Ids]) -> Iterator[int]:
+        """The model's pad token; if it has none, that of the tokenizer or an id of no sequence, for the time being."""
+        config = self.model.config
+        config = config.get_text_config() if hasattr(config, "get_text_config") else config
+        pad = configured = getattr(config, "pad_token_id", None)
+        if pad is None:
+            used = {i for row in rows for i in row.tolist()}
+            candidates = (getattr(self.tokenizer, "pad_token_id", None), *range(len(used) + 1))
+            pad = config.pad_token_id = next(i for i in candidates if i is not None and i not in used)
+        try:
+            yield int(pad)
+        finally:
+            config.pad_token_id = configured
+
+    def _batch(self, rows: Sequence[Ids], pad: int) -> Array:
+        """(n, C) logits of n sequences with their special tokens, in one call of the model."""
+        shape = (len(rows), max(row.size for row in rows))
+        arrays = {"input_ids": np.full(shape, pad), "attention_mask": np.zeros(shape)}
+        if self.frame.types is not None:
+            arrays["token_type_ids"] = np.zeros(shape)
+        for i, row in enumerate(rows):
+            arrays["input_ids"][i, : row.size] = np.where(row == HIDDEN, pad, row)
+            arrays["attention_mask"][i, : row.size] = row != HIDDEN
+            if self.frame.types is not None:
+                before, inside, after = self.frame.types
+                types = [*before, *[inside] * (row.size - self.frame.size), *after]
+                arrays["token_type_ids"][i, : row.size] = types
+        torch, device = require_torch(), next(iter(self.model.parameters())).device
+        tensors = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in arrays.items()}
+        logits = getattr(self.model(**tensors), "logits", None)
+        if logits is None or logits.ndim != 2:
+            shown = "no logits" if logits is None else f"logits of shape {tuple(logits.shape)}"
+            raise TypeError(
+                "model: expected one row of logits per text (...ForSequenceClassification), got "
+                f"{type(self.model).__name__} with {shown}"
+            )
+        return logits.float().cpu().numpy().astype(np.float64)
+
+    def _tokens(self, text: str) -> tuple[Ids, tuple[Span, ...] | None, Ids | None]:
+        """Ids, character spans and word numbers of a text without special tokens; None for what is not known."""
+        fast = bool(getattr(self.tokenizer, "is_fast", False))
+        options = {"return_offsets_mapping": True} if fast else {}
+        encoding = self.tokenizer(text, add_special_tokens=False, truncation=False, verbose=False, **options)
+        ids = np.asarray(encoding["input_ids"], dtype=np.intp).reshape(-1)
+        if not fast:
+            return ids, None, None
+        # Spans have no white space at their ends; those of tokens that share a character (bytes of an emoji) are cut.
+        spans, last = [], 0
+        for start, end in encoding["offset_mapping"]:
+            start = max(int(start), last)
+            start, end = trimmed(text, start, max(int(end), start))
+            last = max(start, end)
+            spans.append((start, last))
+        # A token of no word (a special one in the text) is a word of its own.
+        words = [-1 - i if word is None else word for i, word in enumerate(encoding.word_ids())]
+        return ids, tuple(spans), numbered(words)[0]
+
+    def encode(self, text: str) -> Ids:
+        """Token ids of a text, without special tokens, as many as the model reads."""
+        return self._tokens(text)[0][: self.room]
+
+    def predict_logits(self, inputs: Iterable[str]) -> Array:
+        """(n, C) logits of texts; what is beyond the model's last position is not seen."""
+        return self([self.encode(text) for text in self.several(inputs)])
+
+    def read(self, raw: Any) -> Units:
+        """The tokens of a text with their words and characters."""
+        check_text(raw)
+        ids, spans, words = self._tokens(raw)
+        if ids.size == 0:
+            raise ValueError(f"text: expected at least one token, got {excerpt(raw)}")
+        n = min(ids.size, self.room)
+        tokens = tuple(map(str, self.tokenizer.convert_ids_to_tokens(ids[:n].tolist())))
+        unknown = getattr(self.tokenizer, "unk_token_id", None)
+        shared: dict[str, Any] = {"data": Document(ids[:n]), "unknown": tuple((i == unknown) for i in ids[:n].tolist())}
+        groups = {"tokens": np.arange(n)}
+        if spans is None or words is None:
+            return Units(labels=tokens, groups=groups, unseen=((0, 0),) * (ids.size - n), **shared)
+        labels = tuple(raw[a:b] or token for (a, b), token in zip(spans[:n], tokens, strict=True))
+        first = np.unique(words[:n], return_index=True)[1]
+        last = np.append(first[1:], n) - 1
+        return Units(
+            labels=labels,
+            groups={"words": words[:n], **groups},
+            group_labels={
+                "words": tuple(raw[spans[i][0] : spans[j][1]] or labels[i] for i, j in zip(first, last, strict=True))
+            },
+            text=raw,
+            spans=spans[:n],
+            unseen=spans[n:],
+            continues=tuple(np.r_[False, words[1:n] == words[: n - 1]].tolist()),
+            **shared,
+        )
+
+    def logits(self, units: Units) -> Array:
+        """(C,) logits of a text that was read."""
+        return units.data.ask(self, [units.data.ids])[0]
+
+    def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
+        """What the model itself says of coalitions of the players, (n, d) -> (n,)."""
+        ids, stand_in = units.data.ids, self._stand_in(settings)
+        kept = np.asarray(present, dtype=bool)[:, units.groups[settings.players]]
+        sequences = [ids[row] if stand_in is None else np.where(row, ids, stand_in) for row in kept]
+        return settings.explained(units.data.ask(self, sequences))
+
+    def _stand_in(self, settings: Resolved) -> int | None:
+        """The id in the place of an absent token; None if it is deleted."""
+        return {"deleted": None, "pad": HIDDEN, "mask": getattr(self.tokenizer, "mask_token_id", None)}[settings.absent]
+
+    def inside(self, name: str, units: Units, settings: Resolved) -> None:
+        """Nothing: attention and gradients of a deep model are not closed forms."""
+        return None
+
+    def game(self, units: Units, settings: Resolved) -> PooledGame:
+        """The game of the SLALOM that is fitted to the model around this text."""
+        ids, slalom = units.data.ids, self._fitted(units, settings)[0].slalom
+        empty = settings.explained(units.data.ask(self, [ids[:0]]))
+        game = slalom.game(ids, empty_value=float(empty[0]), absent=self._stand_in(settings))
+        players, names = units.players(settings.players)
+        return game.merge(members(players), names)
+
+    def fit(self, units: Units, settings: Resolved) -> FitReport:
+        """How well that SLALOM fits the model."""
+        return self._fitted(units, settings)[1]
+
+    def _fitted(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
+        key = ("fit", settings.absent, settings.coefficients, settings.rest, settings.seed)
+        return units.cached(key, lambda: self._fit(units, settings))
+
+    def _fit(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
+        document: Document = units.data
+        ids = document.ids
+
+        def f(sequences: list[Ids]) -> Array:
+            return settings.explained(document.ask(self, sequences))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SlalomWarning)  # said below, with the tokens instead of their ids
+            fit = fit_slalom(
+                f,
+                ids,
+                num_samples=self.samples,
+                max_deletions=FEW,
+                seed=settings.seed,
+                progress=False,
+                batch_size=self.samples,
+                replacement=self._stand_in(settings),
+            )
+        # The spread of the model's output over what it was asked, with few and with any number of tokens absent.
+        sequences = [np.frombuffer(key, dtype=np.intp) for key in document.known]
+        absent = np.array([ids.size - s.size if s.size < ids.size else (s != ids).sum() for s in sequences])
+        values = settings.explained(np.array(list(document.known.values())))
+        near, far = (float(v.std()) if v.size else float("nan") for v in (values[absent <= FEW], values[absent > FEW]))
+        names = {int(i): label for i, label in zip(ids, units.labels, strict=True)}
+        report = FitReport(
+            name=self.surrogate,
+            error=float(np.sqrt(fit.fresh_mse)),
+            spread=near,
+            error_any_size=float(np.sqrt(fit.fresh_mse_any_size)),
+            spread_any_size=far,
+            at_text=float(f([ids])[0] - fit.slalom.predict(ids)),
+            model_calls=fit.model_calls,
+            undetermined=tuple(names.get(i, settings.absent) for i in fit.undetermined),
+        )
+        if report.undetermined:
+            warnings.warn(report.sentences()[-1], SlalomWarning, stacklevel=6)
+        return fit, report
+
+
+def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
+    """Rows in batches of similar length, the longest first; of equal length where the model cannot be padded.
+
+    >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=True)]
+    [[1, 3], [0, 2]]
+    >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=False)]
+    [[1], [3], [0, 2]]
+    """
+    order = np.argsort(-lengths, kind="stable")
+    while order.size:
+        batch = order[:batch_size]
+        if not pads:
+            batch = batch[lengths[batch] == lengths[batch[0]]]
+        yield batch
+        order = order[batch.size :]
+
+
+def require_torch() -> Any:
+    """The package torch, or a line that says how to get it."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(f"transformers need torch ({error}): pip install '.[transformers]'") from None
+    return torch
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Evaluation mode without gradients; afterwards every module is in the mode that it was in."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with require_torch().inference_mode():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """The sequence classifier and the tokenizer of a folder, as `save_pretrained` writes them.
+
+    Nothing is downloaded, no Python file of the folder is run, and only weights in safetensors are read, because a
+    pickle can run anything.
+    """
+    path = Path(folder)
+    _check_folder(path)
+    require_torch()
+    try:
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    except ImportError as error:
+        raise ImportError(
+            f"a folder of a transformer needs the package transformers ({error}): pip install '.[transformers]'"
+        ) from None
+    options = {"local_files_only": True, "trust_remote_code": False}
+    part = "tokenizer"
+    with _quiet():
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(path, **options)
+            part = "model"
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                path, use_safetensors=True, output_loading_info=True, **options
+            )
+        except Exception as error:
+            raise ValueError(f"{path}: the {part} does not load: {first_line(error)}") from None
+    if missing := sorted(info["missing_keys"]):
+        raise ValueError(
+            f"{path}: expected a model with a trained classification head, but its file has no {', '.join(missing[:4])}"
+        )
+    return model.eval(), tokenizer
+
+
+def _check_folder(path: Path) -> None:
+    """Raise unless the folder has a configuration that runs no code, weights in safetensors, and a tokenizer."""
+
+    def has(names: Sequence[str]) -> list[str]:
+        return [name for name in names if (path / name).is_file()]
+
+    if not has(["config.json"]):
+        missing = "one without config.json" if path.is_dir() else "no such folder"
+        raise ValueError(f"{path}: expected a folder in the layout of Hugging Face, with config.json; got {missing}")
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path / 'config.json'}: expected JSON ({error})") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path / 'config.json'}: expected a JSON object, got {type(config).__name__}")
+    if config.get("auto_map"):
+        raise ValueError(f"{path}: asks to run Python code of its own (auto_map in config.json), which is refused")
+    if not has(WEIGHTS):
+        pickles = "".join(
+            f", got {name}: a pickle can run anything; save it with save_pretrained" for name in has(PICKLES)[:1]
+        )
+        raise ValueError(f"{path}: expected weights as model.safetensors{pickles}")
+    if not has(TOKENIZER):
+        raise ValueError(
+            f"{path}: expected the files of a tokenizer beside the model, such as tokenizer.json; got none"
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No bars and no load reports of the package: what matters is checked and said by us."""
+    from transformers.utils import logging as theirs
+
+    level, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()
+    theirs.set_verbosity(logging.CRITICAL)
+    theirs.disable_progress_bar()
+    try:
+        yield
+    finally:
+        theirs.set_verbosity(level)
+        if bars:
+            theirs.enable_progress_bar()
