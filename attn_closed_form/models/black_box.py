@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from .._arrays import softmax
+from .._arrays import softmax, whole
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
 from ..slalom.recover import BlackBox, ask, recover
@@ -37,8 +37,7 @@ class MeasuredGame(PooledGame):
     queries: int = 0
 
     def __repr__(self) -> str:
-        found = f"deviation={self.deviation:.1e}, queries={self.queries}"
-        return f"MeasuredGame(d={self.d}, absent='deleted', {found})"
+        return f"MeasuredGame(d={self.d}, absent='deleted', deviation={self.deviation:.1e}, queries={self.queries})"
 
 
 def game_from_black_box(
@@ -51,7 +50,6 @@ def game_from_black_box(
     checks: int = CHECKS,
     tol: float = DEVIATION,
     seed: int = 0,
-    refine: bool = True,
     labels: Sequence[str] | None = None,
 ) -> MeasuredGame:
     """Game of a bag of n instances under any function that pools with one softmax; others are an error.
@@ -64,7 +62,6 @@ def game_from_black_box(
     batch_size : sub-bags per call of f
     checks : random sub-bags on which the deviation is measured, the whole bag among them
     tol : largest deviation that is allowed, relative to the largest |output|
-    refine : ask again for instances that 2 n - 1 queries show too coarsely
     labels : names of the instances
 
     Examples
@@ -78,9 +75,7 @@ def game_from_black_box(
     Traceback (most recent call last):
     ValueError: f: expected a model that pools with one softmax ...
     """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"n: expected a number of instances above 0, got {n!r}")
-    s, values, queries = recover(f, np.arange(n), batch_size, refine)
+    s, values, queries = recover(f, np.arange(whole("n", n)), batch_size)
     v = values.reshape(n, -1)
     if not 0 <= output < v.shape[1]:
         raise ValueError(f"output: expected an index in 0..{v.shape[1] - 1}, got {output!r}")
@@ -92,35 +87,25 @@ def game_from_black_box(
 
 
 def measure_deviation(
-    f: BlackBox,
-    s: Array,
-    v: Array,
-    heads: Ids,
-    batch_size: int,
-    checks: int,
-    tol: float,
-    seed: int,
+    f: BlackBox, s: Array, v: Array, heads: Ids, batch_size: int, checks: int, tol: float, seed: int
 ) -> float:
     """Largest |f - pooled| over random sub-bags; above `tol` times the largest |output| it is an error.
 
     Log-masses s are (H, n), values v (n, C) with the bias in them, and heads (C,) the head of each class.
     """
-    if checks < 1:
-        raise ValueError(f"checks: expected at least one sub-bag, got {checks}")
-    n = len(v)
-    rng = np.random.default_rng(seed)
-    sizes = np.unique(np.concatenate([[n], rng.integers(1, n + 1, size=checks - 1)]), return_counts=True)
-    bags = [np.sort(rng.permutation(n)[:size]) for size, count in zip(*sizes, strict=True) for _ in range(count)]
-    given = ask(f, bags, batch_size).reshape(len(bags), -1)
-    found = np.array([(softmax(s[:, bag])[heads] * v[bag].T).sum(axis=1) for bag in bags])
-    deviation = float(np.abs(found - given).max())
-    scale = float(max(np.abs(given).max(), np.abs(v).max()))
+    n, rng = len(v), np.random.default_rng(seed)
+    sizes = np.sort(np.append(rng.integers(1, n + 1, size=whole("checks", checks) - 1), n))
+    bags = [np.sort(rng.permutation(n)[:size]) for size in sizes]
+    outputs = ask(f, bags, batch_size).reshape(len(bags), -1)
+    pooled = np.array([(softmax(s[:, bag])[heads] * v[bag].T).sum(axis=1) for bag in bags])
+    differences = np.abs(pooled - outputs).max(axis=1)
+    deviation, worst = float(differences.max()), int(differences.argmax())
+    scale = float(max(np.abs(outputs).max(), np.abs(v).max()))
     if deviation > tol * scale:
-        worst = int(np.abs(found - given).max(axis=1).argmax())
         raise ValueError(
             f"f: expected a model that pools with one softmax; on {len(bags)} random sub-bags it differs from one by "
-            f"up to {deviation:.2g} (a bag of {bags[worst].size}: {given[worst][:4].round(4)} where pooling gives "
-            f"{found[worst][:4].round(4)}), more than {tol:g} * {scale:.3g}. Several heads, a layer that is not linear "
-            "after the pooling, dropout left on, or attention given after its softmax look like this"
+            f"up to {deviation:.2g} (a bag of {bags[worst].size}: {outputs[worst][:4].round(4)} where pooling gives "
+            f"{pooled[worst][:4].round(4)}), more than {tol:g} * {scale:.3g}. Several heads, a layer that is not "
+            "linear after the pooling, dropout left on, or attention given after its softmax look like this"
         )
     return deviation

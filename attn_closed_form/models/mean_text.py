@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,19 +59,6 @@ class VocabularyReader:
         return [Piece(word, start, end, (row,)) for word, start, end, row in tokens if row is not None]
 
 
-@dataclass(frozen=True)
-class TokenizerReader:
-    """Reads a text with a tokenizer of the `tokenizers` package, without special tokens."""
-
-    tokenizer: Any
-
-    def __call__(self, text: str) -> list[Piece]:
-        """Pieces of a text, one row each."""
-        encoding = self.tokenizer.encode(text, add_special_tokens=False)
-        parts = zip(encoding.tokens, encoding.offsets, encoding.ids, strict=True)
-        return [Piece(token, start, end, (row,)) for token, (start, end), row in parts]
-
-
 @dataclass(frozen=True, eq=False)
 class MeanPooledText(Model):
     """A linear layer on the mean of word vectors. The class methods make one from what other programs save.
@@ -79,7 +67,7 @@ class MeanPooledText(Model):
     ----------
     embeddings : (V, D) vectors, kept in their type
     W, bias : (C, D) and (C,) of the linear layer
-    reader : text -> pieces; `VocabularyReader`, `TokenizerReader`, `FastTextReader`, or any function
+    reader : text -> pieces; `VocabularyReader`, `FastTextReader`, or any function
     outputs : C class names; two names where C = 1
     background : rows of vectors that every text has, such as fastText's end of line
     temperature : divides the logits in probabilities
@@ -112,10 +100,9 @@ class MeanPooledText(Model):
 
     def __post_init__(self) -> None:
         W, bias = finite("W", self.W), finite("bias", self.bias)
-        if self.embeddings.ndim != 2 or W.ndim != 2 or W.shape[1] != self.embeddings.shape[1]:
-            raise ValueError(f"W: expected shape (C, D) for embeddings (V, D) = {self.embeddings.shape}, got {W.shape}")
-        if bias.shape != (len(W),):
-            raise ValueError(f"bias: expected shape ({len(W)},), got {bias.shape}")
+        if self.embeddings.ndim != 2 or W.shape != (bias.size, self.embeddings.shape[1]) or bias.ndim != 1:
+            shapes = f"{self.embeddings.shape}, {W.shape} and {bias.shape}"
+            raise ValueError(f"embeddings, W, bias: expected shapes (V, D), (C, D) and (C,), got {shapes}")
         object.__setattr__(self, "W", W)
         object.__setattr__(self, "bias", bias)
         self.name_outputs(len(W))
@@ -144,21 +131,20 @@ class MeanPooledText(Model):
         ('0', '1')
         """
         arrays, _, name = read_state(source)
-        shapes = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
-        embeddings = [key for key in arrays if "embedding" in key and arrays[key].ndim == 2]
-        layers = [key for key in arrays if arrays[key].ndim == 2 and key not in embeddings]
-        if len(embeddings) != 1 or len(layers) != 1:
+        matrices = [key for key, array in arrays.items() if array.ndim == 2]
+        embeddings = [key for key in matrices if "embedding" in key]
+        if len(embeddings) != 1 or len(matrices) != 2:
+            shapes = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
+            raise ValueError(f"{name}: expected one embedding and one linear layer, got {shapes}")
+        vectors = arrays.pop(embeddings[0])
+        layer = next(key for key in matrices if key in arrays)
+        W = arrays.pop(layer)
+        bias = arrays.pop(layer.removesuffix("weight") + "bias", np.zeros(len(W)))
+        if arrays:
             raise ValueError(
-                f"{name}: expected one embedding and one linear layer, got {shapes}; with others between them it is no "
-                "mean of vectors under a linear layer"
+                f"{name}: has weights that a mean of vectors under a linear layer lacks: {list(arrays)[:4]}"
             )
-        W = arrays[layers[0]]
-        bias = layers[0].removesuffix("weight") + "bias"
-        rest = [key for key in arrays if key not in (embeddings[0], layers[0], bias)]
-        if rest:
-            raise ValueError(f"{name}: has weights that a mean of vectors under a linear layer does not: {rest[:4]}")
-        shift = arrays.get(bias, np.zeros(len(W)))
-        return cls(arrays[embeddings[0]], W, shift, as_reader(reader), tuple(outputs or ()), temperature=temperature)
+        return cls(vectors, W, bias, as_reader(reader), tuple(outputs or ()), temperature=temperature)
 
     @classmethod
     def from_linear(
@@ -195,26 +181,26 @@ class MeanPooledText(Model):
     def scores(self, units: Units) -> PooledScores:
         """Every piece has the number of its vectors as mass, and the mean of their values."""
         s, v = self._pieces(units.data)
-        if not self.background:
-            return PooledScores(s, v, self.bias)
-        s_background, v_background = self._pieces([self.background])
-        return PooledScores(s, v, self.bias, s_background=s_background[:, 0], v_background=v_background[:, 0])
+        background = {}
+        if self.background:
+            s_background, v_background = self._pieces([self.background])
+            background = {"s_background": s_background[:, 0], "v_background": v_background[:, 0]}
+        return PooledScores(s, v, self.bias, **background)
 
     def _pieces(self, rows: Sequence[Sequence[int]]) -> tuple[Array, Array]:
         """Log-masses (1, n) and values (C, n) of pieces."""
-        sizes = np.array([len(each) for each in rows])
-        flat = np.concatenate([np.asarray(each, dtype=np.intp) for each in rows])
+        sizes = np.array([len(piece) for piece in rows])
+        flat = np.array([row for piece in rows for row in piece], dtype=np.intp)
         if flat.min() < 0 or flat.max() >= len(self.embeddings):
             raise ValueError(f"reader: expected rows below {len(self.embeddings)}, got {flat.min()}..{flat.max()}")
         values = self.W @ np.asarray(self.embeddings[flat], dtype=np.float64).T
-        starts = np.cumsum(sizes) - sizes
-        return np.log(sizes)[None], np.add.reduceat(values, starts, axis=1) / sizes
+        return np.log(sizes)[None], np.add.reduceat(values, np.cumsum(sizes) - sizes, axis=1) / sizes
 
 
 def as_reader(value: Reader | Mapping[str, int] | Sequence[str] | Any) -> Reader:
     """A reader from a function, a mapping of words to rows, words in order, or a tokenizer of `tokenizers`."""
     if hasattr(value, "encode") and hasattr(value, "token_to_id"):
-        return TokenizerReader(value)
+        return partial(_tokenizer_pieces, value)
     if isinstance(value, Mapping):
         return VocabularyReader(dict(value))
     if callable(value):
@@ -222,3 +208,9 @@ def as_reader(value: Reader | Mapping[str, int] | Sequence[str] | Any) -> Reader
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise TypeError(f"reader: expected words, a mapping of words to rows or a function, got {type(value).__name__}")
     return VocabularyReader({word: row for row, word in enumerate(value)})
+
+
+def _tokenizer_pieces(tokenizer: Any, text: str) -> list[Piece]:
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    parts = zip(encoding.tokens, encoding.offsets, encoding.ids, strict=True)
+    return [Piece(token, start, end, (row,)) for token, (start, end), row in parts]

@@ -23,7 +23,8 @@ from ..files.tables import read_columns
 from .protocol import Model, Units
 from .scores import PooledScores
 
-COLUMNS = ("label", "group", "s", "s_absent", "v", "v_absent")
+NUMBERS = ("s", "v", "s_absent", "v_absent")
+COLUMNS = ("label", "group", *NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class ScoreTable(Model):
 
     Examples
     --------
-    >>> found = ScoreTable().explain({"label": ["a", "b"], "s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley")
-    >>> found["shapley"].labels, found["shapley"].scores.round(3).tolist()
+    >>> e = ScoreTable().explain({"label": ["a", "b"], "s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley")["shapley"]
+    >>> e.labels, e.scores.round(3).tolist()
     (('a', 'b'), [0.769, -1.231])
     """
 
@@ -57,16 +58,14 @@ class ScoreTable(Model):
         C = len(self.outputs)
         self.name_outputs(C)
         for name in ("bias", "v_background"):
-            value = tuple(float(x) for x in np.broadcast_to(getattr(self, name), C))
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, tuple(np.broadcast_to(getattr(self, name), C).tolist()))
 
     def read(self, raw: Any) -> Units:
         """A mapping of columns, or the path of a table with them."""
         columns = _columns(read_columns(raw) if isinstance(raw, str | os.PathLike) else raw, self.outputs)
-        n = columns["s"].size
+        n = columns["s"].shape[1]
         labels = tuple(map(str, columns.get("label", range(n))))
-        groups = {"units": np.arange(n)}
-        group_labels = {}
+        groups, group_labels = {"units": np.arange(n)}, {}
         if "group" in columns:
             names = list(map(str, columns["group"]))
             groups["groups"], first = numbered(names)
@@ -75,21 +74,14 @@ class ScoreTable(Model):
 
     def scores(self, units: Units) -> PooledScores:
         """The table as scores of its rows; a background of the model joins them."""
-        columns = units.data
-        background = self.s_background is not None
-        return PooledScores(
-            columns["s"][None],
-            columns["v"],
-            np.asarray(self.bias),
-            s_absent=columns["s_absent"][None] if "s_absent" in columns else None,
-            v_absent=columns.get("v_absent"),
-            s_background=np.array([self.s_background]) if background else None,  # type: ignore[arg-type]
-            v_background=np.asarray(self.v_background) if background else None,  # type: ignore[arg-type]
-        )
+        arrays = {name: units.data[name] for name in NUMBERS if name in units.data}
+        if self.s_background is not None:
+            arrays |= {"s_background": np.array([self.s_background]), "v_background": np.asarray(self.v_background)}
+        return PooledScores(bias=np.asarray(self.bias), **arrays)
 
 
 def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
-    """Checked columns: s (n,), v (C, n), and what else there is."""
+    """Checked columns: s and s_absent (1, n), v and v_absent (C, n), label, group."""
     if not isinstance(raw, Mapping):
         raise TypeError(f"scores: expected a mapping of columns or the path of a table, got {type(raw).__name__}")
     columns = dict(raw)
@@ -103,17 +95,12 @@ def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
     unknown = [str(name) for name in columns if name not in COLUMNS]
     if unknown:
         raise ValueError(f"scores: expected columns among {', '.join(COLUMNS)}; got {', '.join(unknown)}")
-    if ("s_absent" in columns) != ("v_absent" in columns):
-        raise ValueError("scores: expected both of s_absent and v_absent, or neither")
-    for name in ("s", "s_absent", "v", "v_absent"):
-        if name in columns:
-            try:
-                array = np.asarray(columns[name], dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"{name}: expected numbers, got {error}") from None
-            columns[name] = np.atleast_2d(array) if name.startswith("v") else array
-            n = columns["s"].size
-            shape = (len(outputs), n) if name.startswith("v") else (n,)
-            if columns[name].shape != shape:
-                raise ValueError(f"{name}: expected shape {shape}, got {columns[name].shape}")
+    for name in (name for name in NUMBERS if name in columns):
+        try:
+            columns[name] = np.atleast_2d(np.asarray(columns[name], dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name}: expected numbers, got {error}") from None
+        shape = (len(outputs) if name.startswith("v") else 1, columns["s"].shape[-1])
+        if columns[name].shape != shape:
+            raise ValueError(f"{name}: expected shape {shape}, got {columns[name].shape}")
     return columns
