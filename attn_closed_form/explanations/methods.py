@@ -26,6 +26,7 @@ from typing import Literal
 
 import numpy as np
 
+from .._arrays import softmax
 from .._types import Array
 from ..game.pooled_game import PooledGame
 from ..game.sampled import shapley_sample
@@ -103,7 +104,7 @@ class Method:
         return scores / largest if largest > 0 else np.zeros_like(scores)
 
 
-def inside(name: str) -> Callable[[Evidence], Scored | None]:
+def _inside(name: str) -> Callable[[Evidence], Scored | None]:
     """What the model shows of each unit under this name, summed over the units of a player."""
 
     def score(evidence: Evidence) -> Scored | None:
@@ -116,7 +117,7 @@ def inside(name: str) -> Callable[[Evidence], Scored | None]:
     return score
 
 
-def guaranteed(name: str, function: Callable[[PooledGame, float], Array]) -> Callable[[Evidence], Scored]:
+def _guaranteed(name: str, function: Callable[[PooledGame, float], Array]) -> Callable[[Evidence], Scored]:
     """A function of the game with its guarantee."""
 
     def score(evidence: Evidence) -> Scored:
@@ -126,26 +127,22 @@ def guaranteed(name: str, function: Callable[[PooledGame, float], Array]) -> Cal
     return score
 
 
-def lime(evidence: Evidence) -> Scored:
-    """What LIME converges to."""
+def _lime(evidence: Evidence) -> Scored:
     fit, error = evidence.guaranteed(lambda game, tol: lime_limit(game, tol=tol), "lime")
     return Scored(fit.coef, float(fit.intercept), error)
 
 
-def sampled_lime(evidence: Evidence) -> Scored:
-    """One run of LIME on the model itself."""
+def _sampled_lime(evidence: Evidence) -> Scored:
     fit = evidence.sampled_lime(1)[0]
     return Scored(fit.coef, float(fit.intercept), None, fit.standard_error, evidence.model.samples)
 
 
-def sampled_shapley(evidence: Evidence) -> Scored:
-    """Shapley values of the model itself from sampled orders."""
+def _sampled_shapley(evidence: Evidence) -> Scored:
     sample = shapley_sample(evidence.model_game, evidence.model.samples, seed=evidence.settings.seed)
     return Scored(sample.values, evidence.empty_value, None, sample.standard_error, sample.calls)
 
 
-def leave_one_out_scores(evidence: Evidence) -> Scored:
-    """The change of the prediction of the model itself when each player alone is removed."""
+def _leave_one_out_scores(evidence: Evidence) -> Scored:
     if evidence.fit is None:
         return Scored(leave_one_out(evidence.game), evidence.absent_value)
     d = evidence.game.d
@@ -153,26 +150,22 @@ def leave_one_out_scores(evidence: Evidence) -> Scored:
     return Scored(evidence.prediction - values, evidence.empty_value, None, np.zeros(d), d + 1)
 
 
-def slalom_value(evidence: Evidence) -> Scored:
-    """What each player says."""
+def _slalom_value(evidence: Evidence) -> Scored:
     # Shares among the heads, from logs: a player whose attention underflows in every head has a value all the same.
     logs = evidence.shares
-    share = np.exp(logs - logs.max(axis=0))
-    share /= share.sum(axis=0)
+    share = softmax(logs.T).T
     values = len(share) * (share * evidence.game.v).sum(axis=0) + evidence.game.bias
     return Scored(values, evidence.absent_value)
 
 
-def slalom_importance(evidence: Evidence) -> Scored:
-    """How loudly each player says it."""
+def _slalom_importance(evidence: Evidence) -> Scored:
     logs = evidence.shares
     largest = logs.max(axis=0)
     s = largest + np.log(np.exp(logs - largest).mean(axis=0))
     return Scored(s - s.mean(), evidence.absent_value)
 
 
-def slalom_linear(evidence: Evidence) -> Scored:
-    """The derivative of the prediction by each player's weight."""
+def _slalom_linear(evidence: Evidence) -> Scored:
     game, alpha = evidence.game, np.exp(evidence.shares)
     background = 1.0 - alpha.sum(axis=1, keepdims=True)
     f = (alpha * game.v).sum(axis=1, keepdims=True) + background * game.v_background[:, None]
@@ -188,55 +181,55 @@ METHODS: dict[str, Method] = {
     for method in (
         Method("alpha-mean", "α-avg", "attention", "unsigned", "closed form", "inside",
                f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and no class",
-               inside("alpha-mean"), alias="alpha-avg"),
+               _inside("alpha-mean"), alias="alpha-avg"),
         Method("alpha-max", "α-max", "attention", "unsigned", "closed form", "inside",
                f"attention, maximum over heads ({_P1}, Eq. 11); it has no sign and no class",
-               inside("alpha-max")),
+               _inside("alpha-max")),
         Method("gradient-mean", "G-avg", "derivatives", "signed", "closed form", "inside",
                f"mean coordinate of the gradient by the embedding ({_P1}, Theorem 4.1)",
-               inside("gradient-mean"), alias="g-avg"),
+               _inside("gradient-mean"), alias="g-avg"),
         Method("gradient-l1", "G-l1", "derivatives", "unsigned", "closed form", "inside",
                f"L1 norm of the gradient ({_P1}, section 4.1); it has no sign",
-               inside("gradient-l1"), alias="g-l1"),
+               _inside("gradient-l1"), alias="g-l1"),
         Method("gradient-l2", "G-l2", "derivatives", "unsigned", "closed form", "inside",
                f"L2 norm of the gradient ({_P1}, section 4.1); it has no sign",
-               inside("gradient-l2"), alias="g-l2"),
+               _inside("gradient-l2"), alias="g-l2"),
         Method("gradient-x-input", "G×I", "derivatives", "signed", "closed form", "inside",
                f"gradient times input ({_P1}, section 4.1): the effect of a small change, not of a removal",
-               inside("gradient-x-input"), alias="gxi"),
+               _inside("gradient-x-input"), alias="gxi"),
         Method("integrated-gradients", "IG", "derivatives", "signed", "estimate", "inside",
                "integrated gradients from the document of [UNK] (Sundararajan et al. 2017)",
-               inside("integrated-gradients"), forecasts=True, alias="ig"),
+               _inside("integrated-gradients"), forecasts=True, alias="ig"),
         Method("lrp", "LRP", "derivatives", "signed", "closed form", "inside",
                "layer-wise relevance propagation (Achtibat et al. 2024); the share of [CLS] is lost, so sums are less",
-               inside("lrp")),
+               _inside("lrp")),
         Method("lime", "LIME", "attributions", "signed", "guaranteed", "game",
                "what LIME with 5000 samples converges to when absent words become [UNK] in place (lime's bow=False)",
-               lime, forecasts=True),
+               _lime, forecasts=True),
         Method("lime-sampled", "LIME (sampled)", "attributions", "signed", "sampled", "model",
                "LIME with random samples as the lime package draws them (bow=False), 5000 or the model's budget",
-               sampled_lime, forecasts=True),
+               _sampled_lime, forecasts=True),
         Method("shapley", "Shapley", "attributions", "signed", "guaranteed", "game",
                "exact Shapley value: mean change over all orders of adding the players",
-               guaranteed("shapley", shapley), forecasts=True),
+               _guaranteed("shapley", shapley), forecasts=True),
         Method("shapley-sampled", "Shapley (sampled)", "attributions", "signed", "sampled", "model",
                "Shapley values from sampled orders of the players, each walked in both directions (Castro et al. 2009)",
-               sampled_shapley, forecasts=True),
+               _sampled_shapley, forecasts=True),
         Method("banzhaf", "Banzhaf", "attributions", "signed", "guaranteed", "game",
                "exact Banzhaf value: mean change over all subsets of the other players",
-               guaranteed("banzhaf", banzhaf), forecasts=True),
+               _guaranteed("banzhaf", banzhaf), forecasts=True),
         Method("leave-one-out", "Leave-one-out", "attributions", "signed", "closed form", "model",
                "change of the prediction when this player alone is removed",
-               leave_one_out_scores, forecasts=True, alias="loo"),
+               _leave_one_out_scores, forecasts=True, alias="loo"),
         Method("slalom-value", "SLALOM value", "slalom", "signed", "closed form", "game",
                f"what the player says on its own ({_P2}, Eq. 6, v)",
-               slalom_value),
+               _slalom_value),
         Method("slalom-importance", "SLALOM import.", "slalom", "log", "closed form", "game",
                f"how loudly it says it: log of its weight in the softmax ({_P2}, Eq. 6, s)",
-               slalom_importance),
+               _slalom_importance),
         Method("slalom-linear", "SLALOM linear", "slalom", "signed", "closed form", "game",
                f"derivative of the prediction by the player's weight ({_P2}, section 5.4, corrected)",
-               slalom_linear, forecasts=True),
+               _slalom_linear, forecasts=True),
     )
 }
 # fmt: on
