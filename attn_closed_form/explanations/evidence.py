@@ -17,7 +17,7 @@ from .._types import Array, Ids, Masks, Span
 from ..game.budget import ToleranceError, guaranteed_error
 from ..game.pooled_game import PooledGame
 from ..lime.sampled import LimeSample, lime_sample
-from ..models.protocol import FitReport, Model, Remembers, Resolved, Units, probabilities
+from ..models.protocol import FitReport, Model, Remembers, Resolved, Units
 
 Result = TypeVar("Result")
 
@@ -40,16 +40,12 @@ class Scored(NamedTuple):
     model_calls: int | None = None
 
 
-class ModelGame(NamedTuple):
-    """The model itself as a game: d players, and the values of their coalitions."""
-
-    d: int
-    value: Callable[[Masks], Array]
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence(Remembers):
-    """What the explanations of one input share: the units that the model reads, settings, and the logits (C,)."""
+    """What the explanations of one input share: the units that the model reads, settings, and the logits (C,).
+
+    With `d` and `value` it is the model itself as a game, for methods that sample.
+    """
 
     model: Model
     units: Units
@@ -74,7 +70,7 @@ class Evidence(Remembers):
     @cached_property
     def spans(self) -> tuple[tuple[Span, ...], ...]:
         """For each player the character spans of its units in `units.shown_text`."""
-        spans: list[list[Span]] = [[] for _ in range(self.game.d)]
+        spans: list[list[Span]] = [[] for _ in range(self.d)]
         continues = self.units.continues or (False,) * len(self.units.labels)
         for span, j, more in zip(self.units.shown_spans, self.player_of.tolist(), continues, strict=True):
             if more and spans[j] and spans[j][-1][1] <= span[0]:
@@ -86,8 +82,8 @@ class Evidence(Remembers):
     def unknown(self) -> tuple[bool, ...]:
         """Which players are outside the vocabulary."""
         if self.units.unknown is None:
-            return (False,) * self.game.d
-        flags = np.ones(self.game.d, dtype=bool)
+            return (False,) * self.d
+        flags = np.ones(self.d, dtype=bool)
         np.logical_and.at(flags, self.player_of, np.asarray(self.units.unknown))
         return tuple(flags.tolist())
 
@@ -99,12 +95,12 @@ class Evidence(Remembers):
     @cached_property
     def absent_value(self) -> float:
         """The explained output f with every player absent."""
-        return float(self.game.value(np.zeros(self.game.d, dtype=bool)))
+        return float(self.game.value(np.zeros(self.d, dtype=bool)))
 
     @cached_property
     def probabilities(self) -> dict[str, float] | None:
         """The probability of each class, or None for a model with one output."""
-        chances = probabilities(self.model, self.logits)
+        chances = self.model.probabilities(self.logits)
         return None if chances is None else dict(zip(self.model.outputs, chances.tolist(), strict=True))
 
     def inside(self, name: str) -> Any:
@@ -116,23 +112,27 @@ class Evidence(Remembers):
         """How the game was fitted to the model, and how wrong it is; None for a game that is the model's own."""
         return self.model.fit(self.units, self.settings)
 
-    @cached_property
-    def model_game(self) -> ModelGame:
-        """The model itself: its game, or its own predictions of coalitions where the game is only fitted to it."""
+    @property
+    def d(self) -> int:
+        """Number of players."""
+        return self.game.d
+
+    def value(self, present: Masks) -> Array:
+        """The model's own values (n,) of coalitions (n, d), where the game is only fitted to the model as well."""
         if self.model.surrogate is None:
-            return ModelGame(self.game.d, self.game.value)
-        return ModelGame(self.game.d, lambda present: self.model.value(self.units, self.settings, present))
+            return self.game.value(present)
+        return self.model.value(self.units, self.settings, present)
 
     @property
     def empty_value(self) -> float:
         """What the model itself predicts with every player absent."""
-        return float(self.model_game.value(np.zeros((1, self.game.d), dtype=bool))[0])
+        return float(self.value(np.zeros((1, self.d), dtype=bool))[0])
 
     def sampled_lime(self, runs: int) -> list[LimeSample]:
         """Runs of sampled LIME on the model itself, each with a seed of its own; earlier runs are kept."""
 
         def sample(run: int) -> LimeSample:
-            return lime_sample(self.model_game, self.model.samples, seed=self.settings.seed + run, errors=run == 0)
+            return lime_sample(self, self.model.samples, seed=self.settings.seed + run, errors=run == 0)
 
         return [self.cached(("sampled LIME", run), partial(sample, run)) for run in range(runs)]
 
@@ -168,4 +168,4 @@ class Evidence(Remembers):
 
     def pool(self, scores: Array) -> Array:
         """Scores of the units (n,) to scores of the players (d,), by sum."""
-        return np.bincount(self.player_of, weights=scores, minlength=self.game.d).astype(np.float64)
+        return np.bincount(self.player_of, weights=scores, minlength=self.d).astype(np.float64)

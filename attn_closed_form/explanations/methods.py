@@ -138,16 +138,16 @@ def _sampled_lime(evidence: Evidence) -> Scored:
 
 
 def _sampled_shapley(evidence: Evidence) -> Scored:
-    sample = shapley_sample(evidence.model_game, evidence.model.samples, seed=evidence.settings.seed)
+    sample = shapley_sample(evidence, evidence.model.samples, seed=evidence.settings.seed)
     return Scored(sample.values, evidence.empty_value, None, sample.standard_error, sample.calls)
 
 
 def _leave_one_out_scores(evidence: Evidence) -> Scored:
     if evidence.fit is None:
         return Scored(leave_one_out(evidence.game), evidence.absent_value)
-    d = evidence.game.d
-    values = evidence.model_game.value(~np.eye(d, dtype=bool))
-    return Scored(evidence.prediction - values, evidence.empty_value, None, np.zeros(d), d + 1)
+    d = evidence.d
+    changes = evidence.prediction - evidence.value(~np.eye(d, dtype=bool))
+    return Scored(changes, evidence.empty_value, None, np.zeros(d), d + 1)
 
 
 def _slalom_value(evidence: Evidence) -> Scored:

@@ -271,7 +271,7 @@ class Model:
 
     def predict_proba(self, inputs: Iterable[Any]) -> Array:
         """(n, classes) probabilities of n inputs, columns in the order of `outputs`."""
-        chances = probabilities(self, self.predict_logits(inputs))
+        chances = self.probabilities(self.predict_logits(inputs))
         if chances is None:
             raise ValueError(f"outputs: {self.outputs[0]!r} has no probability; predict_logits computes it")
         return chances
@@ -279,6 +279,22 @@ class Model:
     def predict(self, inputs: Iterable[Any]) -> Any:
         """(n,) names of the most probable classes of n inputs."""
         return np.asarray(self.outputs)[self.predict_proba(inputs).argmax(axis=-1)]
+
+    def probabilities(self, logits: Array) -> Array | None:
+        """Probabilities of `outputs` (..., n) from logits (..., C); None for a model with a single output.
+
+        >>> from attn_closed_form import load_demo_model
+        >>> load_demo_model().probabilities(np.array([0.0]))
+        array([0.5, 0.5])
+        """
+        if len(self.outputs) == 1:
+            return None
+        scaled = np.asarray(logits, dtype=np.float64) / self.temperature
+        if scaled.shape[-1] == 1:
+            scaled = np.concatenate([np.zeros_like(scaled), scaled], axis=-1)
+        elif self.loss == "sigmoid":  # several labels at once
+            return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))
+        return softmax(scaled)
 
     def several(self, inputs: Iterable[Any]) -> Iterable[Any]:
         """The inputs of a prediction; a single one, given by mistake, is an error."""
@@ -299,20 +315,3 @@ class Model:
         if not (np.isfinite(self.temperature) and self.temperature > 0):
             raise ValueError(f"temperature: expected a positive number, got {self.temperature!r}")
         object.__setattr__(self, "outputs", names)
-
-
-def probabilities(model: Model, logits: Array) -> Array | None:
-    """Probabilities of `model.outputs` (..., n) from logits (..., C); None for a model with a single output.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> probabilities(load_demo_model(), np.array([0.0]))
-    array([0.5, 0.5])
-    """
-    if len(model.outputs) == 1:
-        return None
-    scaled = np.asarray(logits, dtype=np.float64) / model.temperature
-    if model.loss == "sigmoid" and scaled.shape[-1] > 1:  # several labels at once
-        return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))
-    if scaled.shape[-1] == 1:
-        scaled = np.concatenate([np.zeros_like(scaled), scaled], axis=-1)
-    return softmax(scaled)

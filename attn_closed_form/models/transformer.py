@@ -40,6 +40,7 @@ from .._types import Array, Ids, Masks, Span, Tokens
 from ..files.arrays import first_line
 from ..game.pooled_game import PooledGame
 from ..slalom.fit import SlalomFit, SlalomWarning, fit_slalom
+from ..slalom.slalom import as_ids
 from .protocol import FEW, FitReport, Model, Resolved, Units
 from .sentences import trimmed
 from .text import check_text, excerpt
@@ -236,9 +237,7 @@ class TransformerClassifier(Model):
         """The sequences as arrays of ids, each within the vocabulary and the room of the model."""
         vocabulary = int(self.model.get_input_embeddings().weight.shape[0])
         for row, sequence in enumerate(sequences):
-            ids = np.asarray(sequence)
-            if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-                raise ValueError(f"sequences: expected arrays of integer ids, got {ids.dtype} {ids.shape} at {row}")
+            ids = as_ids("sequences", sequence)
             if ids.size > self.room:
                 raise ValueError(f"sequences: expected at most {self.room} tokens, got {ids.size} at {row}")
             if ids.size and not HIDDEN <= ids.min() <= ids.max() < vocabulary:
@@ -250,7 +249,7 @@ class TransformerClassifier(Model):
                 if not tokens:
                     raise ValueError("tokenizer: expected a bos, eos, pad or unk token for the empty text; got none")
                 ids = np.array(tokens[:1])
-            yield ids.astype(np.intp)
+            yield ids
 
     @contextmanager
     def _padding(self, rows: Sequence[Ids]) -> Iterator[int]:
@@ -269,17 +268,13 @@ class TransformerClassifier(Model):
 
     def _batch(self, rows: Sequence[Ids], pad: int) -> Array:
         """(n, C) logits of n sequences with their special tokens, in one call of the model."""
-        shape = (len(rows), max(row.size for row in rows))
-        arrays = {"input_ids": np.full(shape, pad), "attention_mask": np.zeros(shape)}
+        longest = max(row.size for row in rows)
+        ids = np.array([[*row, *[HIDDEN] * (longest - row.size)] for row in rows])
+        arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
         if self.frame.types is not None:
-            arrays["token_type_ids"] = np.zeros(shape)
-        for i, row in enumerate(rows):
-            arrays["input_ids"][i, : row.size] = np.where(row == HIDDEN, pad, row)
-            arrays["attention_mask"][i, : row.size] = row != HIDDEN
-            if self.frame.types is not None:
-                before, inside, after = self.frame.types
-                types = [*before, *[inside] * (row.size - self.frame.size), *after]
-                arrays["token_type_ids"][i, : row.size] = types
+            before, inside, after = self.frame.types
+            types = [[*before, *[inside] * (row.size - self.frame.size), *after] for row in rows]
+            arrays["token_type_ids"] = np.array([[*row, *[0] * (longest - len(row))] for row in types])
         torch, device = require_torch(), next(iter(self.model.parameters())).device
         tensors = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in arrays.items()}
         logits = getattr(self.model(**tensors), "logits", None)
@@ -504,12 +499,10 @@ def _check_folder(path: Path) -> None:
         missing = "one without config.json" if path.is_dir() else "no such folder"
         raise ValueError(f"{path}: expected a folder in the layout of Hugging Face, with config.json; got {missing}")
     try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path / 'config.json'}: expected JSON ({error})") from None
-    if not isinstance(config, dict):
-        raise ValueError(f"{path / 'config.json'}: expected a JSON object, got {type(config).__name__}")
-    if config.get("auto_map"):
+        custom_code = json.loads((path / "config.json").read_text(encoding="utf-8")).get("auto_map")
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path / 'config.json'}: expected JSON, an object ({error})") from None
+    if custom_code:
         raise ValueError(f"{path}: asks to run Python code of its own (auto_map in config.json), which is refused")
     if not has(WEIGHTS):
         pickles = "".join(

@@ -55,7 +55,7 @@ def test_methods_of_the_game_are_exact_of_the_fit_and_the_error_is_what_it_says(
     # Samples of our own, with up to five tokens absent: the error that the fit claims is the error that it has.
     rng = np.random.default_rng(7)
     kept = np.array([rng.permutation(game.d) >= rng.integers(1, 6) for _ in range(300)])
-    off = found.evidence.model_game.value(kept) - game.value(kept)
+    off = found.evidence.value(kept) - game.value(kept)
     assert fit.error == pytest.approx(np.sqrt((off**2).mean()), rel=0.5)
     assert fit.model_calls <= 400 and fit.error < 1.5 * fit.spread
 
