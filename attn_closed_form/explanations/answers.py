@@ -90,12 +90,13 @@ def _directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
     direction = np.asarray(evidence.settings.coefficients)
     if len(outputs) == 1:
         return game, None
-    if len(logits) == 1:
-        return game, (outputs[0], outputs[1]) if direction[0] > 0 else (outputs[1], outputs[0])
-    if evidence.settings.rest or (evidence.model.loss == "sigmoid" and np.count_nonzero(direction) == 1):
+    if len(logits) == 1:  # the log-odds of the second class
+        direction = direction * [-1.0, 1.0]
+    one_class = np.count_nonzero(direction) == 1
+    if evidence.settings.rest or (one_class and evidence.model.loss == "sigmoid"):
         name = outputs[int(np.argmax(direction))]  # above 0 it is more probable than not
         return game, (f"not {name}", name)
-    if np.count_nonzero(direction) == 1:
+    if one_class:
         rival = int(np.argmax(np.where(direction > 0, -np.inf, logits)))
         direction = direction - np.eye(len(logits))[rival]
         settings = replace(evidence.settings, coefficients=tuple(direction.tolist()))

@@ -201,8 +201,8 @@ def shared_dict(evidence: Evidence) -> dict[str, Any]:
 class Explanations(OfEvidence, dict[str, Explanation]):
     """Explanations of one input by method name: a dict that a notebook shows with the answer first."""
 
-    def __init__(self, evidence: Evidence, explanations: dict[str, Explanation] | None = None) -> None:
-        super().__init__(explanations or {})
+    def __init__(self, evidence: Evidence, explanations: dict[str, Explanation] | tuple[()] = ()) -> None:
+        super().__init__(explanations)
         self.evidence = evidence
 
     def __missing__(self, name: str) -> Explanation:
@@ -242,9 +242,6 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         from ..show.plots import make_figure
 
         return make_figure(self, figure, path)
-
-    def __reduce__(self) -> Any:
-        return Explanations, (self.evidence, dict(self))
 
     def _repr_html_(self) -> str:
         from ..show.html import notebook

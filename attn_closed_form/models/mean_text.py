@@ -68,10 +68,8 @@ class MeanPooledText(Model):
     embeddings : (V, D) vectors, kept in their type
     W, bias : (C, D) and (C,) of the linear layer
     reader : text -> pieces; `VocabularyReader`, `FastTextReader`, or any function
-    outputs : C class names; two names where C = 1
     background : rows of vectors that every text has, such as fastText's end of line
-    temperature : divides the logits in probabilities
-    loss : "softmax", or "sigmoid" where every class has a probability of its own
+    outputs, temperature, loss : as in `Model`
 
     Examples
     --------
@@ -181,7 +179,7 @@ class MeanPooledText(Model):
     def scores(self, units: Units) -> PooledScores:
         """Every piece has the number of its vectors as mass, and the mean of their values."""
         s, v = self._pieces(units.data)
-        background = {}
+        background: dict[str, Any] = {}
         if self.background:
             s_background, v_background = self._pieces([self.background])
             background = {"s_background": s_background[:, 0], "v_background": v_background[:, 0]}

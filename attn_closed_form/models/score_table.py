@@ -35,7 +35,7 @@ class ScoreTable(Model):
     ----------
     bias : (C,) added to the outputs
     s_background, v_background : log-mass and (C,) values of what is always present
-    temperature : divides the outputs in probabilities
+    outputs, temperature : as in `Model`
 
     Examples
     --------
