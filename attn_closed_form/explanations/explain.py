@@ -95,17 +95,13 @@ def explain_outputs(
     outputs: Iterable[str] | None = None,
     **settings: Any,
 ) -> dict[str, Explanations]:
-    """Explain one input for several outputs, such as one map of a slide per class.
+    """Explain one input for several outputs, such as one map of a slide per class: `Explanations` by output.
 
     Parameters
     ----------
     model, raw, methods, **settings : as in `explain`, but for `output`
     outputs : names of classes or margins ("margin:A,B"); default: every class. A model with one logit has one output
         to explain, because the scores for its other class are the same with the sign turned
-
-    Returns
-    -------
-    dict from the name of the output to `Explanations`
 
     Examples
     --------

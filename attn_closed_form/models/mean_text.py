@@ -23,7 +23,7 @@ from .._types import Array
 from ..files.arrays import read_state
 from .protocol import Model, Units
 from .scores import PooledScores
-from .text import Token, check_text, tokenize
+from .text import Token, check_text, excerpt, tokenize
 
 
 class Piece(NamedTuple):
@@ -166,7 +166,7 @@ class MeanPooledText(Model):
         check_text(raw)
         pieces = [piece for piece in self.reader(raw) if len(piece.rows)]
         if not pieces:
-            raise ValueError(f"text: expected at least one word of the vocabulary, got {raw[:40]!r}")
+            raise ValueError(f"text: expected at least one word of the vocabulary, got {excerpt(raw)}")
         labels = tuple(piece.label for piece in pieces)
         return Units(
             labels=labels,

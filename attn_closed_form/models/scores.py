@@ -75,12 +75,8 @@ class PooledScores:
         """The (h,) heads and (r,) value rows that `coefficients @ logits` needs, and (h, r) the rows' weights."""
         weight = np.asarray(coefficients, dtype=np.float64)[self.output]
         rows = np.flatnonzero(weight)
-        needed = np.zeros(len(self.s), dtype=bool)
-        needed[self.head[rows]] = True
-        heads, place = np.flatnonzero(needed), np.cumsum(needed) - 1
-        mixture = np.zeros((heads.size, rows.size))
-        mixture[place[self.head[rows]], np.arange(rows.size)] = weight[rows]
-        return heads, rows, mixture
+        heads = np.unique(self.head[rows])
+        return heads, rows, np.where(self.head[rows] == heads[:, None], weight[rows], 0.0)
 
     def shares(self) -> tuple[Array, Array]:
         """Share of each unit (H, n) and of the background (H,) in the softmax of each head."""

@@ -89,13 +89,11 @@ def sentence_numbers(text: str, spans: Sequence[Span]) -> tuple[Ids, list[Span]]
 
     A unit, given by its character span, belongs to the sentence in which it begins.
 
-    >>> numbers, found = sentence_numbers("Good. Not bad.", [(0, 4), (6, 9), (10, 13)])
-    >>> numbers, found
+    >>> sentence_numbers("Good. Not bad.", [(0, 4), (6, 9), (10, 13)])
     (array([0, 1, 1]), [(0, 5), (6, 14)])
     """
-    found = sentences(text)
-    starts = np.array([start for start, _ in found], dtype=np.intp)
-    begin = np.array([start for start, _ in spans], dtype=np.intp)
-    number = np.maximum(np.searchsorted(starts, begin, side="right") - 1, 0)
-    kept, numbers = np.unique(number, return_inverse=True)
-    return numbers.astype(np.intp), [found[i] for i in kept.tolist()]
+    all_sentences = sentences(text)
+    starts = [start for start, _ in all_sentences]
+    number = np.searchsorted(starts[1:], [start for start, _ in spans], side="right")
+    used, numbers = np.unique(number, return_inverse=True)
+    return numbers.astype(np.intp), [all_sentences[i] for i in used.tolist()]

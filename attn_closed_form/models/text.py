@@ -15,8 +15,7 @@ straight apostrophe (ß stays ß); its span always points into the text *as give
 reader sees, whatever the normalisation did to the length.
 
 P1 (appendix F) says only "standard tokenization"; whole words are ours: an explanation of word pieces is harder to
-read. In a model file (`files/open_model.py`) the vocabulary is one array, `vocabulary`: uint8, the UTF-8 of the words
-joined by newlines, in the order of their ids.
+read.
 """
 
 from __future__ import annotations
@@ -73,11 +72,11 @@ def check_text(text: Any) -> None:
         raise TypeError(f"text: expected a string, got {type(text).__name__}")
 
 
-def excerpt(text: str, limit: int = 40) -> str:
+def excerpt(text: str) -> str:
     """The beginning of a text, for errors."""
     if not text.strip():
         return "an empty text" if not text else "only white space"
-    return repr(text if len(text) <= limit else text[:limit] + "…")
+    return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
 class Token(NamedTuple):
@@ -128,8 +127,8 @@ class Vocabulary(tuple[str, ...]):
     Parameters
     ----------
     words : D different words, none empty, none with a line break
-    cls, unk : which of them open a document and stand for every other word; a foreign vocabulary may spell them
-        differently, such as "[cls]" and "UNK"
+    cls, unk : which of them open a document and stand for every other word, with the ids `cls_id` and `unk_id`; a
+        foreign vocabulary may spell them differently, such as "[cls]" and "UNK"
 
     Examples
     --------
@@ -157,6 +156,7 @@ class Vocabulary(tuple[str, ...]):
         for special in (cls, unk):
             if special not in self:
                 raise ValueError(f"words: expected {special} among them, got {len(self)} words without it")
+        self.cls_id, self.unk_id = self._ids[cls], self._ids[unk]
 
     @classmethod
     def build(
@@ -192,16 +192,6 @@ class Vocabulary(tuple[str, ...]):
         counts = Counter(word for words in documents for word in words)
         ranked = sorted((-count, word) for word, count in counts.items() if count >= min_count)
         return cls([CLS, UNK, *(word for _, word in ranked[: size - 2])])
-
-    @property
-    def cls_id(self) -> int:
-        """Id of [CLS]."""
-        return self._ids[self.cls]
-
-    @property
-    def unk_id(self) -> int:
-        """Id of [UNK], which stands for every word outside the vocabulary."""
-        return self._ids[self.unk]
 
     def id(self, word: str) -> int:
         """Id of a word in its normal form; that of [UNK] if the vocabulary does not have it."""
