@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -104,27 +105,19 @@ class Method:
         return scores / largest if largest > 0 else np.zeros_like(scores)
 
 
-def _inside(name: str) -> Callable[[Evidence], Scored | None]:
+def _inside(name: str, evidence: Evidence) -> Scored | None:
     """What the model shows of each unit under this name, summed over the units of a player."""
-
-    def score(evidence: Evidence) -> Scored | None:
-        shown = evidence.inside(name)
-        if shown is None:
-            return None
-        scores, base = shown if isinstance(shown, tuple) else (shown, evidence.absent_value)
-        return Scored(evidence.pool(scores), base)
-
-    return score
+    shown = evidence.inside(name)
+    if shown is None:
+        return None
+    scores, base = shown if isinstance(shown, tuple) else (shown, evidence.absent_value)
+    return Scored(evidence.pool(scores), base)
 
 
-def _guaranteed(name: str, function: Callable[[PooledGame, float], Array]) -> Callable[[Evidence], Scored]:
+def _guaranteed(name: str, function: Callable[[PooledGame, float], Array], evidence: Evidence) -> Scored:
     """A function of the game with its guarantee."""
-
-    def score(evidence: Evidence) -> Scored:
-        scores, error = evidence.guaranteed(function, name)
-        return Scored(scores, evidence.absent_value, error)
-
-    return score
+    scores, error = evidence.guaranteed(function, name)
+    return Scored(scores, evidence.absent_value, error)
 
 
 def _lime(evidence: Evidence) -> Scored:
@@ -152,16 +145,13 @@ def _leave_one_out_scores(evidence: Evidence) -> Scored:
 
 def _slalom_value(evidence: Evidence) -> Scored:
     # Shares among the heads, from logs: a player whose attention underflows in every head has a value all the same.
-    logs = evidence.shares
-    share = softmax(logs.T).T
+    share = softmax(evidence.shares.T).T
     values = len(share) * (share * evidence.game.v).sum(axis=0) + evidence.game.bias
     return Scored(values, evidence.absent_value)
 
 
 def _slalom_importance(evidence: Evidence) -> Scored:
-    logs = evidence.shares
-    largest = logs.max(axis=0)
-    s = largest + np.log(np.exp(logs - largest).mean(axis=0))
+    s = np.logaddexp.reduce(evidence.shares, axis=0)
     return Scored(s - s.mean(), evidence.absent_value)
 
 
@@ -181,28 +171,28 @@ METHODS: dict[str, Method] = {
     for method in (
         Method("alpha-mean", "α-avg", "attention", "unsigned", "closed form", "inside",
                f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and no class",
-               _inside("alpha-mean"), alias="alpha-avg"),
+               partial(_inside, "alpha-mean"), alias="alpha-avg"),
         Method("alpha-max", "α-max", "attention", "unsigned", "closed form", "inside",
                f"attention, maximum over heads ({_P1}, Eq. 11); it has no sign and no class",
-               _inside("alpha-max")),
+               partial(_inside, "alpha-max")),
         Method("gradient-mean", "G-avg", "derivatives", "signed", "closed form", "inside",
                f"mean coordinate of the gradient by the embedding ({_P1}, Theorem 4.1)",
-               _inside("gradient-mean"), alias="g-avg"),
+               partial(_inside, "gradient-mean"), alias="g-avg"),
         Method("gradient-l1", "G-l1", "derivatives", "unsigned", "closed form", "inside",
                f"L1 norm of the gradient ({_P1}, section 4.1); it has no sign",
-               _inside("gradient-l1"), alias="g-l1"),
+               partial(_inside, "gradient-l1"), alias="g-l1"),
         Method("gradient-l2", "G-l2", "derivatives", "unsigned", "closed form", "inside",
                f"L2 norm of the gradient ({_P1}, section 4.1); it has no sign",
-               _inside("gradient-l2"), alias="g-l2"),
+               partial(_inside, "gradient-l2"), alias="g-l2"),
         Method("gradient-x-input", "G×I", "derivatives", "signed", "closed form", "inside",
                f"gradient times input ({_P1}, section 4.1): the effect of a small change, not of a removal",
-               _inside("gradient-x-input"), alias="gxi"),
+               partial(_inside, "gradient-x-input"), alias="gxi"),
         Method("integrated-gradients", "IG", "derivatives", "signed", "estimate", "inside",
                "integrated gradients from the document of [UNK] (Sundararajan et al. 2017)",
-               _inside("integrated-gradients"), forecasts=True, alias="ig"),
+               partial(_inside, "integrated-gradients"), forecasts=True, alias="ig"),
         Method("lrp", "LRP", "derivatives", "signed", "closed form", "inside",
                "layer-wise relevance propagation (Achtibat et al. 2024); the share of [CLS] is lost, so sums are less",
-               _inside("lrp")),
+               partial(_inside, "lrp")),
         Method("lime", "LIME", "attributions", "signed", "guaranteed", "game",
                "what LIME with 5000 samples converges to when absent words become [UNK] in place (lime's bow=False)",
                _lime, forecasts=True),
@@ -211,13 +201,13 @@ METHODS: dict[str, Method] = {
                _sampled_lime, forecasts=True),
         Method("shapley", "Shapley", "attributions", "signed", "guaranteed", "game",
                "exact Shapley value: mean change over all orders of adding the players",
-               _guaranteed("shapley", shapley), forecasts=True),
+               partial(_guaranteed, "shapley", shapley), forecasts=True),
         Method("shapley-sampled", "Shapley (sampled)", "attributions", "signed", "sampled", "model",
                "Shapley values from sampled orders of the players, each walked in both directions (Castro et al. 2009)",
                _sampled_shapley, forecasts=True),
         Method("banzhaf", "Banzhaf", "attributions", "signed", "guaranteed", "game",
                "exact Banzhaf value: mean change over all subsets of the other players",
-               _guaranteed("banzhaf", banzhaf), forecasts=True),
+               partial(_guaranteed, "banzhaf", banzhaf), forecasts=True),
         Method("leave-one-out", "Leave-one-out", "attributions", "signed", "closed form", "model",
                "change of the prediction when this player alone is removed",
                _leave_one_out_scores, forecasts=True, alias="loo"),

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -147,11 +148,10 @@ class TransformerClassifier(Model):
     max_length: int | None = None
     progress: Report | bool | None = None
 
-    temperature = 1.0
     surrogate = "fitted SLALOM"
 
     def __post_init__(self) -> None:
-        require_torch()
+        _package("torch")
         kind: type = type(self.model)
         config: Any = getattr(self.model, "config", None)
         if not (hasattr(config, "num_labels") and hasattr(self.model, "parameters") and callable(self.model)):
@@ -275,7 +275,7 @@ class TransformerClassifier(Model):
             before, inside, after = self.frame.types
             types = [[*before, *[inside] * (row.size - self.frame.size), *after] for row in rows]
             arrays["token_type_ids"] = np.array([[*row, *[0] * (longest - len(row))] for row in types])
-        torch, device = require_torch(), next(iter(self.model.parameters())).device
+        torch, device = _package("torch"), next(iter(self.model.parameters())).device
         tensors = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in arrays.items()}
         logits = getattr(self.model(**tensors), "logits", None)
         if logits is None or logits.ndim != 2:
@@ -434,13 +434,12 @@ def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
         order = order[batch.size :]
 
 
-def require_torch() -> Any:
-    """The package torch, or a line that says how to get it."""
+def _package(name: str) -> Any:
+    """The package torch or transformers, or a line that says how to get it."""
     try:
-        import torch
+        return import_module(name)
     except ImportError as error:
-        raise ImportError(f"transformers need torch ({error}): pip install '.[transformers]'") from None
-    return torch
+        raise ImportError(f"a transformer needs {name} ({error}): pip install '.[transformers]'") from None
 
 
 @contextmanager
@@ -449,7 +448,7 @@ def _evaluating(model: Any) -> Iterator[None]:
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
-        with require_torch().inference_mode():
+        with _package("torch").inference_mode():
             yield
     finally:
         for module in training:
@@ -464,20 +463,15 @@ def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
     """
     path = Path(folder)
     _check_folder(path)
-    require_torch()
-    try:
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-    except ImportError as error:
-        raise ImportError(
-            f"a folder of a transformer needs the package transformers ({error}): pip install '.[transformers]'"
-        ) from None
+    _package("torch")
+    transformers = _package("transformers")
     options = {"local_files_only": True, "trust_remote_code": False}
     part = "tokenizer"
     with _quiet():
         try:
-            tokenizer = AutoTokenizer.from_pretrained(path, **options)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **options)
             part = "model"
-            model, info = AutoModelForSequenceClassification.from_pretrained(
+            model, info = transformers.AutoModelForSequenceClassification.from_pretrained(
                 path, use_safetensors=True, output_loading_info=True, **options
             )
         except Exception as error:
