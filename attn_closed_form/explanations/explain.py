@@ -42,21 +42,9 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
     >>> explanations.output, round(explanations.probabilities["positive"], 2)
     ('positive', 0.65)
     """
-    if not isinstance(model, Model):
-        raise TypeError(
-            f"model: expected an explainable model, such as load_demo_model(), got {type(model).__name__}; a function "
-            "of token ids is fitted with fit_slalom, one of bags with game_from_black_box"
-        )
-    chosen, wanted = as_methods(methods), Settings.from_options(settings)
-    units = model.read(raw)
-    if units.unseen:
-        seen, unseen = len(units.labels), len(units.unseen)
-        warnings.warn(
-            f"text of {seen + unseen} tokens: the model has room for {seen}, the last {unseen} are not seen",
-            TruncationWarning,
-            stacklevel=2,
-        )
-    return explain_units(model, units, chosen, wanted, strict=methods is not None and methods != "all")
+    outputs = [settings.pop("output", None)]
+    (explanations,) = explain_outputs(model, raw, methods, outputs, **settings).values()
+    return explanations
 
 
 def for_output(explanations: Explanations, output: str) -> Explanations:
@@ -92,7 +80,7 @@ def explain_outputs(
     model: Model,
     raw: Any,
     methods: str | Iterable[str] | None = None,
-    outputs: Iterable[str] | None = None,
+    outputs: Iterable[str | int | None] | None = None,
     **settings: Any,
 ) -> dict[str, Explanations]:
     """Explain one input for several outputs, such as one map of a slide per class: `Explanations` by output.
@@ -110,12 +98,21 @@ def explain_outputs(
     >>> {name: bool(each["shapley"].scores[1] > 0) for name, each in several.items()}
     {'negative': False, 'positive': True}
     """
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"model: expected an explainable model, such as load_demo_model(), got {type(model).__name__}; a function "
+            "of token ids is fitted with fit_slalom, one of bags with game_from_black_box"
+        )
     if settings.pop("output", None) is not None:
         raise TypeError("output: expected `outputs`, a list of names")
-    chosen, wanted = as_methods(methods), Settings.from_options(settings)
+    chosen, shared = as_methods(methods), Settings.from_options(settings)
+    strict = methods is not None and methods != "all"
     units = model.read(raw)
+    if units.unseen:
+        seen, unseen = len(units.labels), len(units.unseen)
+        text = f"text of {seen + unseen} tokens: the model has room for {seen}, the last {unseen} are not seen"
+        warnings.warn(text, TruncationWarning, stacklevel=3)
     if outputs is None:
         outputs = model.outputs[-1:] if len(model.logits(units)) == 1 else model.outputs
-    strict = methods is not None and methods != "all"
-    several = (explain_units(model, units, chosen, replace(wanted, output=name), strict) for name in outputs)
+    several = [explain_units(model, units, chosen, replace(shared, output=name), strict) for name in outputs]
     return {explanations.output: explanations for explanations in several}
