@@ -36,6 +36,9 @@ class Piece(NamedTuple):
 
 
 Reader = Callable[[str], Sequence[Piece]]
+# What `as_reader` makes a reader of: words in the order of their rows, a mapping of words to rows, a function, or a
+# tokenizer of the package `tokenizers`.
+Readable = Reader | Mapping[str, int] | Sequence[str] | Any
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class MeanPooledText(Model):
     def from_state_dict(
         cls,
         source: str | os.PathLike[str] | Mapping[str, Any],
-        reader: Reader | Mapping[str, int] | Sequence[str],
+        reader: Readable,
         outputs: Sequence[str] | None = None,
         temperature: float = 1.0,
     ) -> MeanPooledText:
@@ -146,11 +149,7 @@ class MeanPooledText(Model):
 
     @classmethod
     def from_linear(
-        cls,
-        embeddings: NDArray[Any],
-        classifier: Any,
-        reader: Reader | Mapping[str, int] | Sequence[str],
-        outputs: Sequence[str] | None = None,
+        cls, embeddings: NDArray[Any], classifier: Any, reader: Readable, outputs: Sequence[str] | None = None
     ) -> MeanPooledText:
         """Static embeddings under a fitted linear classifier of scikit-learn (`coef_`, `intercept_`, `classes_`).
 
@@ -195,17 +194,15 @@ class MeanPooledText(Model):
         return np.log(sizes)[None], np.add.reduceat(values, np.cumsum(sizes) - sizes, axis=1) / sizes
 
 
-def as_reader(value: Reader | Mapping[str, int] | Sequence[str] | Any) -> Reader:
-    """A reader from a function, a mapping of words to rows, words in order, or a tokenizer of `tokenizers`."""
+def as_reader(value: Readable) -> Reader:
+    """The reader that a function, a vocabulary or a tokenizer stands for."""
     if hasattr(value, "encode") and hasattr(value, "token_to_id"):
         return partial(_tokenizer_pieces, value)
-    if isinstance(value, Mapping):
-        return VocabularyReader(dict(value))
     if callable(value):
         return value
-    if isinstance(value, str) or not isinstance(value, Sequence):
+    if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
         raise TypeError(f"reader: expected words, a mapping of words to rows or a function, got {type(value).__name__}")
-    return VocabularyReader({word: row for row, word in enumerate(value)})
+    return VocabularyReader(dict(value) if isinstance(value, Mapping) else {word: i for i, word in enumerate(value)})
 
 
 def _tokenizer_pieces(tokenizer: Any, text: str) -> list[Piece]:

@@ -112,26 +112,20 @@ class PooledScores:
         deleted : delete absent units even where something else could take their place
         """
         heads, rows, mixture = self.heads(coefficients)
-        s, v = self.s[heads], mixture @ self.v[rows]
-        if self.s_absent is None or self.v_absent is None or deleted:
-            s_absent, v_absent = np.full(s.shape, -np.inf), np.zeros(s.shape)
-        else:
-            s_absent, v_absent = self.s_absent[heads], mixture @ self.v_absent[rows]
-        d = s.shape[1] if groups is None else int(groups.max()) + 1
-        if groups is not None and d < s.shape[1]:
+
+        def chosen(s: Array, v: Array) -> tuple[Array, Array]:
+            return s[heads], mixture @ v[rows]
+
+        present, background = chosen(self.s, self.v), chosen(self.s_background, self.v_background)
+        shape = present[0].shape
+        absent = np.full(shape, -np.inf), np.zeros(shape)
+        if self.s_absent is not None and self.v_absent is not None and not deleted:
+            absent = chosen(self.s_absent, self.v_absent)
+        d = shape[1] if groups is None else int(groups.max()) + 1
+        if groups is not None and d < shape[1]:
             order = np.argsort(groups, kind="stable")
             starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-            s, v = merge_runs(s[:, order], v[:, order], starts)
-            s_absent, v_absent = merge_runs(s_absent[:, order], v_absent[:, order], starts)
+            present, absent = (merge_runs(s[:, order], v[:, order], starts) for s, v in (present, absent))
         bias = float(np.dot(coefficients, self.bias))
-        return PooledGame(
-            s=s,
-            v=v,
-            s_absent=s_absent,
-            v_absent=v_absent,
-            s_background=self.s_background[heads],
-            v_background=mixture @ self.v_background[rows],
-            bias=bias,
-            empty_value=bias,
-            labels=tuple(map(str, range(d) if labels is None else labels)),
-        )
+        names = tuple(map(str, range(d) if labels is None else labels))
+        return PooledGame(*present, *absent, *background, bias, bias, names)

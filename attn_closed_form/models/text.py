@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import whole
 from .._types import Ids
 
 CLS, UNK = "[CLS]", "[UNK]"
@@ -160,11 +161,7 @@ class Vocabulary(tuple[str, ...]):
 
     @classmethod
     def build(
-        cls,
-        texts: Iterable[str],
-        size: int = 20_000,
-        min_count: int = 2,
-        groups: Iterable[Hashable] | None = None,
+        cls, texts: Iterable[str], size: int = 20_000, min_count: int = 2, groups: Iterable[Hashable] | None = None
     ) -> Vocabulary:
         """The `size` most frequent words of the texts, [CLS] and [UNK] (ids 0 and 1) included.
 
@@ -181,8 +178,7 @@ class Vocabulary(tuple[str, ...]):
         >>> list(Vocabulary.build(texts, size=3, min_count=1, groups=["007", "007", "other"]))
         ['[CLS]', '[UNK]', 'film']
         """
-        if size < 2:
-            raise ValueError(f"size: expected at least 2, for {CLS} and {UNK}, got {size}")
+        whole("size", size, least=2)  # for [CLS] and [UNK]
         documents: Iterable[Iterable[str]] = map(_words, texts)
         if groups is not None:
             members: dict[Hashable, set[str]] = {}
@@ -212,12 +208,10 @@ class Vocabulary(tuple[str, ...]):
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Words of ids."""
-        words = []
-        for i in ids:
-            if not 0 <= i < len(self):
-                raise ValueError(f"ids: expected ids in 0..{len(self) - 1}, got {i}")
-            words.append(self[i])
-        return words
+        numbers = list(ids)
+        if wrong := [i for i in numbers if not 0 <= i < len(self)]:
+            raise ValueError(f"ids: expected ids in 0..{len(self) - 1}, got {wrong[0]}")
+        return [self[i] for i in numbers]
 
     def to_array(self) -> NDArray[np.uint8]:
         """UTF-8 of the words joined by newlines: how a model file holds a vocabulary.

@@ -124,7 +124,7 @@ def test_build_counts_and_breaks_ties_by_the_alphabet():
     assert list(Vocabulary.build(texts, size=9, min_count=2)) == ["[CLS]", "[UNK]", "c", "b"]
     assert list(Vocabulary.build(texts, size=9, min_count=1))[2:] == ["c", "b", "a", "once"]
     assert Vocabulary.build(texts) == Vocabulary.build(reversed(texts))
-    with pytest.raises(ValueError, match="size: expected at least 2"):
+    with pytest.raises(ValueError, match="size: expected an integer of at least 2"):
         Vocabulary.build(texts, size=1)
 
 
