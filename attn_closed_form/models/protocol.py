@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -99,8 +100,8 @@ class Units(Remembers):
             raise ValueError(f"players: this input has no {grouping!r}, only {', '.join(self.groups)}")
         numbers = np.asarray(self.groups[grouping])
         names = self.group_labels.get(grouping)
-        if names is None:
-            names = tuple(self.labels[i] for i in np.unique(numbers, return_index=True)[1].tolist())
+        if names is None:  # a player's number exceeds all before it where the player appears first
+            names = tuple(compress(self.labels, np.diff(np.maximum.accumulate(numbers), prepend=-1).tolist()))
         return numbers, names
 
     @cached_property
