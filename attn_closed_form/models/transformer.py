@@ -105,6 +105,7 @@ class Document:
 
     ids: Ids
     known: dict[bytes, Array] = field(default_factory=dict, repr=False)
+    warned: bool = False
 
     def ask(self, f: Callable[[list[Ids]], Array], sequences: Sequence[Ids]) -> Array:
         """(n, C) outputs; sequences that were asked before, or that occur twice, cost nothing."""
@@ -412,7 +413,8 @@ class TransformerClassifier(Model):
             model_calls=fit.model_calls,
             undetermined=tuple(names.get(i, settings.absent) for i in fit.undetermined),
         )
-        if report.undetermined:
+        if report.undetermined and not document.warned:
+            document.warned = True
             warnings.warn(report.sentences()[-1], SlalomWarning, stacklevel=6)
         return fit, report
 
