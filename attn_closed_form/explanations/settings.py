@@ -131,7 +131,9 @@ def choose_output(
 def _index(outputs: Sequence[str], output: str | int) -> int:
     if isinstance(output, str) and output in outputs:
         return list(outputs).index(output)
-    if (not isinstance(output, str) or output.isdecimal()) and 0 <= int(output) < len(outputs):
+    if isinstance(output, str) and output.isdecimal():
+        output = int(output)
+    if not isinstance(output, str) and 0 <= output < len(outputs):
         return int(output)
     shown = ", ".join(outputs[:12]) + (", ..." if len(outputs) > 12 else "")
     raise ValueError(f"output: expected one of {shown}, or an index below {len(outputs)}, got {output!r}")
