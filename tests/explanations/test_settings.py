@@ -50,6 +50,12 @@ def test_an_output_is_a_class_an_index_or_a_margin(output, name, coefficients):
     assert choose_output(CLASSES, LOGITS, output) == (name, coefficients)
 
 
+def test_a_class_whose_name_is_a_number_is_found_by_its_name():
+    assert choose_output(("1", "2", "0"), LOGITS, "margin:1,2") == ("1 - 2", (1, -1, 0))
+    assert choose_output(("1", "2", "0"), LOGITS, "0") == ("0", (0, 0, 1))
+    assert choose_output(("1", "2", "0"), LOGITS, 0) == ("1", (1, 0, 0))
+
+
 @pytest.mark.parametrize("output", ["tennis", 3, -1, "margin:sport", "margin:sport,sport", "margin:sport,tennis"])
 def test_what_is_no_output_is_an_error_that_names_the_classes(output):
     with pytest.raises(ValueError, match="output: expected"):
