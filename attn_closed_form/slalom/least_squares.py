@@ -21,26 +21,22 @@ background lowers the error on subsets of any size. It is one more token, the la
 sample, and it is kept unless the error on held-out samples without it is at most 2 % larger, weighted like the fit and
 with equal weights. In sequences of one length (SLALOM-eff) it is not needed: every token can take its share.
 
-**Solvers.** P2 alternates between s and v. This is Gauss-Newton with the analytic Jacobian dF_i/dv_j = alpha_ij,
-dF_i/ds_j = alpha_ij (v_j - F_i), whose s-columns are freed of their nearly parallel v-columns (Gram-Schmidt, token by
-token), so that the normal equations keep their digits:
+**Solver.** P2 alternates between s and v. As the best v for given s is a linear problem, v is eliminated here (variable
+projection), and Levenberg-Marquardt in s alone (`descend`) follows the long valleys in which a mass vanishes while mass
+times value stays. The Jacobian is dF_i/dv_j = alpha_ij, dF_i/ds_j = alpha_ij (v_j - F_i); its s-columns are freed of
+their nearly parallel v-columns (Gram-Schmidt, token by token), so that the normal equations keep their digits.
 
-- `linear_start` needs no iteration. P2's Eq. 75, sum_j n_ij a_j v_j = f_i sum_j n_ij a_j with masses a = e^s, is linear
-  in (a v, a) *jointly*, so that a model which is a SLALOM, with or without background, comes out at once, as a null
-  vector, without penalty and held-out samples.
-- `polish` takes hardly damped steps in (s, v) from a start that is nearly exact. It keeps nine digits on 200 tokens
-  with up to 5 deletions.
-- `descend` handles everything else. As the best v for given s is a linear problem, v is eliminated (variable
-  projection) and a trust region in s alone follows the long valleys in which a mass vanishes while mass times value
-  stays.
+A model that is a SLALOM is found without a penalty: P2's Eq. 75, sum_j n_ij a_j v_j = f_i sum_j n_ij a_j with masses
+a = e^s, is linear in (a v, a) *jointly*, so that `linear_start` reads the masses off a null vector, and a few hardly
+damped steps from there restore the last digits.
 
-All of them need only products of tables with one entry per sample and token. `Samples` keeps the tables dense, (n, V);
+The solver needs only products of tables with one entry per sample and token. `Samples` keeps the tables dense, (n, V);
 `ShortSamples` keeps the L places of each sample, (n, L), which makes SLALOM-eff independent of V.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -60,8 +56,8 @@ ROUNDING = 1e-31
 UNDETERMINED = 0.5
 # Share of the largest mass that a mass of the start gets if it is negative: the linear problem ignores signs.
 START_FLOOR = 1e-4
-# Tried in turn by the polish: the normal equations of a long document may be singular to the last digit.
-POLISH_DAMPING = (1e-14, 1e-12, 1e-10, 1e-8)
+# First damping of the steps: on the way to a penalized optimum, and from a start that is nearly exact.
+DAMPING, EXACT_DAMPING = 1e-4, 1e-13
 # Penalties that are tried: the first, then those of one of the two sides. Each fit starts where the one before ended.
 FIRST = 1e-5
 WEAKER = (1e-6, 1e-7, 1e-8, 1e-9)
@@ -78,8 +74,9 @@ NEAR_BEST = 1.02
 BELIEVABLE = 5.0
 # Steps of a fit that only serves to compare penalties.
 ROUGH_STEPS, ROUGH_TOL = 20, 1e-3
-# So many times rounding is an exact SLALOM: there is nothing better to look for.
-EXACT = 1e6
+# So many times rounding is an exact SLALOM: there is nothing better to look for. The search for one ends when a step
+# gains less than this share of the cost.
+EXACT, EXACT_STEPS, EXACT_TOL = 1e6, 20, 0.1
 
 
 class Samples:
@@ -243,20 +240,21 @@ class Problem:
     def values(self, s: Array, near: Array | float = 0.0) -> tuple[Array, Array]:
         """Best values (V, C) for given importances, Eq. 74, with the ridge; and their residuals.
 
-        Solving for the difference from values that are `near` keeps all digits at the optimum.
+        Corrections of values that are `near`, two of them, keep all digits at the optimum.
         """
         samples, alpha = self.samples, self.samples.alpha(s)
-        v = np.broadcast_to(near, (samples.V, self.f.shape[1]))
-        r = self.f - samples.rows(alpha, v) if np.ndim(near) else self.f
-        weighted, weighted_r = alpha * self.root, r * self.root
-        rhs = np.stack([samples.columns(weighted, column) for column in weighted_r.T], axis=1)
+        weighted = alpha * self.root
         H = samples.gram(weighted, weighted)
-        scale = _positive_roots(np.diag(H))
-        H = H / scale / scale[:, None]
-        H.flat[:: len(H) + 1] += 1e-13 + self.ridge / scale**2
-        rhs = rhs + self.ridge * (self.centre - v)
-        change = np.linalg.solve(H, rhs / scale[:, None]) / scale[:, None]
-        return v + change, r - samples.rows(alpha, change)
+        scale = _positive_roots(np.diag(H))[:, None]
+        H = H / scale / scale.T
+        H.flat[:: len(H) + 1] += 1e-13 + self.ridge / scale[:, 0] ** 2
+        v = np.broadcast_to(near, (samples.V, self.f.shape[1]))
+        r = self.f - samples.rows(alpha, v)
+        for _ in range(2):
+            rhs = np.stack([samples.columns(weighted, column) for column in (r * self.root).T], axis=1)
+            change = np.linalg.solve(H, (rhs + self.ridge * (self.centre - v)) / scale) / scale
+            v, r = v + change, r - samples.rows(alpha, change)
+        return v, r
 
     def start(self) -> Array:
         """Equal or fixed importances; a background as heavy as all tokens together."""
@@ -302,48 +300,28 @@ class Solution:
         return flags
 
 
-class _Normal(NamedTuple):
-    """Normal equations of columns x (for v) and y_c = x (rate_c - centre_c) (for s), of C classes, residuals r_c."""
+def _eliminated(
+    samples: Samples, x: Array, rates: list[Array], r: Array, ridge: float = 0.0, pull: Array | None = None
+) -> tuple[Array, Array]:
+    """Normal equations for s alone, v being eliminated: the Schur complement (V, V) and the gradient (V,).
 
-    norm: Array  # (V,) lengths of the columns x
-    centre: Array  # (C, V), what frees y_c of x: a step ds in s stands for the step dv + centre ds in v
-    vv: Array  # (V, V) products, as are `vs` for each class and `ss`
-    vs: list[Array]
-    ss: Array
-    g: Array  # (C+1, V) products x^T r_c, and the sum of the y_c^T r_c
-
-    @classmethod
-    def of(cls, samples: Samples, x: Array, rates: list[Array], r: Array) -> _Normal:
-        square, ones = x * x, np.ones(len(x))
-        norm = _positive_roots(samples.columns(square, ones))
-        centre = np.stack([samples.columns(square * rate, ones) for rate in rates]) / norm**2
-        ss, g, vs = np.zeros((samples.V, samples.V)), np.zeros((len(rates) + 1, samples.V)), []
-        for c, rate in enumerate(rates):
-            y = x * (rate - samples.at(centre[c]))
-            vs.append(samples.gram(x, y))
-            ss += samples.gram(y, y)
-            g[c] = samples.columns(x, r[:, c])
-            g[-1] += samples.columns(y, r[:, c])
-        return cls(norm, centre, samples.gram(x, x), vs, ss, g)
-
-    @classmethod
-    def at(cls, problem: Problem, s: Array, v: Array, r: Array) -> _Normal:
-        """Of the Jacobian at (s, v) with residuals r."""
-        samples, F = problem.samples, problem.f - r
-        rates = [samples.at(v[:, c]) - F[:, c : c + 1] for c in range(v.shape[1])]
-        return cls.of(samples, samples.alpha(s) * problem.root, rates, r * problem.root)
-
-    def joint(self) -> tuple[Array, Array]:
-        """The matrix ((C+1) V, (C+1) V) for all v_c and s, with a unit diagonal, and the scale of its columns."""
-        C, V = self.centre.shape
-        H = np.zeros((C + 1, V, C + 1, V))
-        for c in range(C):
-            H[c, :, c, :] = self.vv
-            H[c, :, C, :], H[C, :, c, :] = self.vs[c], self.vs[c].T
-        H[C, :, C, :] = self.ss
-        matrix = H.reshape((C + 1) * V, (C + 1) * V)
-        scale = _positive_roots(np.diag(matrix))
-        return matrix / scale / scale[:, None], scale
+    The columns of v are x, those of s are x times the rate of each class, and r (n, C) are the residuals. A ridge on
+    the values comes with its `pull` (V, C), the differences of the values from where it draws them.
+    """
+    square, ones = x * x, np.ones(len(x))
+    norm = _positive_roots(samples.columns(square, ones))
+    H_vv = samples.gram(x, x) / norm / norm[:, None]
+    H_vv.flat[:: samples.V + 1] += 1e-14 + ridge / norm**2
+    S, g = np.zeros((samples.V, samples.V)), np.zeros(samples.V)
+    for c, rate in enumerate(rates):
+        centre = samples.columns(square * rate, ones) / norm**2  # frees the column of s from that of v
+        y = x * (rate - samples.at(centre))
+        H_vs = samples.gram(x, y) / norm[:, None] - np.diag(ridge * centre / norm)
+        S += samples.gram(y, y) + np.diag(ridge * centre**2) - H_vs.T @ np.linalg.solve(H_vv, H_vs)
+        g += samples.columns(y, r[:, c])
+        if pull is not None:
+            g -= ridge * centre * pull[:, c]
+    return S, g
 
 
 def _positive_roots(squares: Array) -> Array:
@@ -352,94 +330,81 @@ def _positive_roots(squares: Array) -> Array:
     return np.where(roots > 1e-150, roots, 1.0)
 
 
+def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array]:
+    """Hessian (V, V) of half the cost in s alone, with the best v, and minus the gradient (V,)."""
+    samples, tokens, F = problem.samples, slice(0, problem.V), problem.f - r
+    rates = [samples.at(v[:, c]) - F[:, c : c + 1] for c in range(v.shape[1])]
+    x = samples.alpha(s) * problem.root
+    S, g = _eliminated(samples, x, rates, r * problem.root, problem.ridge, problem.centre - v)
+    S[tokens, tokens] += problem.stiffness * (np.eye(problem.V) - 1.0 / problem.V)
+    g[tokens] -= problem.stiffness * (s[tokens] - s[tokens].mean())
+    return S, g
+
+
 def linear_start(problem: Problem) -> Array:
     """Importances from Eq. 75 as one linear problem: the null vector of [n_ij, -f_i n_ij] over (a v, a).
 
     The smallest singular vector comes from inverse iteration on the normal equations.
     """
-    V, C = problem.samples.V, problem.f.shape[1]
     n = problem.samples.counts() * problem.root
-    rates = [-problem.f[:, c : c + 1] for c in range(C)]
-    matrix, scale = _Normal.of(problem.samples, n, rates, problem.f).joint()
-    matrix[np.diag_indices_from(matrix)] += 1e-14
-    x = np.r_[np.zeros(C * V), scale[C * V :]]
+    S, _ = _eliminated(problem.samples, n, [-column[:, None] for column in problem.f.T], problem.f)
+    S = S / (np.abs(np.diag(S)).mean() or 1.0) + 1e-15 * np.eye(len(S))
+    a = np.ones(len(S))
     for _ in range(3):
-        x = np.linalg.solve(matrix, x)
-        x /= np.linalg.norm(x)
-    a = x[C * V :] / scale[C * V :]
+        a = np.linalg.solve(S, a)
+        a /= np.linalg.norm(a)
     a = a * np.sign(a.sum())
     if a.max() <= 0:
-        return np.zeros(V)
+        return np.zeros(len(S))
     s = np.log(np.where(a > 1e-12 * a.max(), a, START_FLOOR * a.max()))
     return s - s.mean()
 
 
-def polish(problem: Problem, s: Array, max_iter: int = 20) -> Solution:
-    """Gauss-Newton in (s, v) jointly, hardly damped, for a start that is nearly exact: fast, with few digits lost.
-
-    The normal equations are those in (dv + centre ds, ds), scaled.
-    """
-    v, _ = problem.values(s)
-    r = problem.residuals(s, v)
-    V, C = v.shape
-    for iteration in range(max_iter):
-        if problem.mse(r) <= problem.floor:
-            return Solution(problem, s, v, r, iteration, True)
-        normal = _Normal.at(problem, s, v, r)
-        matrix, scale = normal.joint()
-        free = np.r_[normal.centre.ravel(), np.ones(V)] * scale  # a constant added to s changes nothing
-        matrix += np.outer(free, free) / (free @ free)
-        for damping in POLISH_DAMPING:
-            damped = matrix + damping * np.eye(len(matrix))
-            x = (np.linalg.solve(damped, normal.g.ravel() / scale) / scale).reshape(C + 1, V)
-            ds, dv = x[C], (x[:C] - normal.centre * x[C]).T
-            r_new = problem.residuals(s + ds, v + dv)
-            if problem.mse(r_new) < 0.5 * problem.mse(r):
-                break
-        else:  # far from exact a step gains little or nothing, and at the end there is only rounding
-            return Solution(problem, s, v, r, iteration, True)
-        s, v, r = s + ds - (s + ds).mean(), v + dv, r_new
-    return Solution(problem, s, v, r, max_iter, False)
-
-
-def unpenalized(problem: Problem, max_spread: float, max_iter: int, tol: float, report: Report) -> Solution:
-    """Best of several ends: the MSE alone may have several local minima.
-
-    The starts are the linear one, equal importances, and where a small penalty leads from there.
-    """
-    penalized = descend(replace(problem, penalty=1e-5), problem.start(), max_spread, max_iter, 1e-3, report)
-    starts = (linear_start(problem), problem.start(), penalized.s)
-    return min((descend(problem, s, max_spread, max_iter, tol, report) for s in starts), key=lambda end: end.mse)
-
-
-def descend(problem: Problem, s: Array, max_spread: float, max_iter: int, tol: float, report: Report) -> Solution:
+def descend(
+    problem: Problem,
+    s: Array,
+    max_spread: float,
+    max_iter: int,
+    tol: float,
+    report: Report,
+    damping: float = DAMPING,
+) -> Solution:
     """Levenberg-Marquardt in s, with the best v for each s; stops when a step gains less than `tol` of the cost.
 
     The importances of the tokens stay within `max_spread` of each other; that of the background is free.
     """
-    bound = max_spread / 2
-    tokens = slice(0, problem.V)
+    bound, tokens = max_spread / 2, slice(0, problem.V)
+
+    def centred(s: Array) -> Array:  # the same room on both sides, or none
+        return s if problem.fixed is not None else s - (s[tokens].max() + s[tokens].min()) / 2
 
     def within(s: Array) -> Array:
-        if problem.fixed is not None:
-            return s
-        s = np.r_[np.clip(s[tokens], -bound, bound), s[problem.V :]]
-        return s - (s[tokens].max() + s[tokens].min()) / 2  # the same room on both sides, or none
+        return s if problem.fixed is not None else np.r_[np.clip(s[tokens], -bound, bound), s[problem.V :]]
 
-    s = within(s if problem.fixed is not None else s - (s[tokens].max() + s[tokens].min()) / 2)
-    v, _ = problem.values(s)
-    r = problem.residuals(s, v)
-    cost, damping = problem.cost(s, v, r), 1e-4
+    s = centred(within(centred(s)))
+    v, r = problem.values(s)
+    cost = problem.cost(s, v, r)
     for iteration in range(max_iter):
         report("fit", iteration, max_iter)
         if cost <= problem.floor:
             return Solution(problem, s, v, r, iteration, True)
-        step = _reduced_step(problem, s, v, r, bound)
+        S, g = _schur(problem, s, v, r)
+        # One scale for all: tokens that hardly matter must not use up the trust region.
+        scale = max(float(np.diag(S).max()), 1e-300) ** 0.5
+        S, g = S / scale**2, g / scale
+        # Importances at a bound that would leave it stay there; this ends the freedom to add a constant to s.
+        held = ((s >= bound * (1 - 1e-12)) & (g > 0)) | ((s <= -bound * (1 - 1e-12)) & (g < 0))
+        held[problem.V :] = False
+        held[tokens] |= problem.fixed is not None
+        if held.any():
+            S[held], S[:, held], g[held] = 0.0, 0.0, 0.0
+        else:
+            S += 1.0 / len(s)  # a constant added to s changes nothing: it gets a stiffness, and so no movement
         first_damping = damping
         while True:
-            ds = step(damping)
+            ds = _damped_step(S, g, damping) / scale
             if np.abs(ds).max() <= MAX_STEP:
-                s_new = within(s + ds)
+                s_new = centred(within(s + ds))
                 v_new, r_new = problem.values(s_new, v)
                 cost_new = problem.cost(s_new, v_new, r_new)
                 if cost_new < cost:
@@ -456,51 +421,15 @@ def descend(problem: Problem, s: Array, max_spread: float, max_iter: int, tol: f
     return Solution(problem, s, v, r, max_iter, False)
 
 
-def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array]:
-    """Schur complement (V, V) of J^T J for s, v being eliminated, and the gradient (V,), both with the penalty."""
-    ridge, normal = problem.ridge, _Normal.at(problem, s, v, r)
-    norm, centre = normal.norm, normal.centre
-    H_vv = normal.vv / norm / norm[:, None]
-    H_vv.flat[:: len(norm) + 1] += 1e-14 + ridge / norm**2
-    H_vs = [block / norm[:, None] - np.diag(ridge * row / norm) for block, row in zip(normal.vs, centre, strict=True)]
-    H_ss = normal.ss + np.diag(ridge * (centre**2).sum(axis=0))
-    g = normal.g[-1] - ridge * (centre * (problem.centre[:, None] - v.T)).sum(axis=0)
-    tokens = slice(0, problem.V)
-    H_ss[tokens, tokens] += problem.stiffness * (np.eye(problem.V) - 1.0 / problem.V)
-    g[tokens] -= problem.stiffness * (s[tokens] - s[tokens].mean())
-    solved = np.linalg.solve(H_vv, np.concatenate(H_vs, axis=1))
-    return H_ss - np.concatenate(H_vs).T @ np.concatenate(np.split(solved, v.shape[1], axis=1)), g
+def _damped_step(S: Array, g: Array, damping: float) -> Array:
+    try:
+        return np.linalg.solve(S + damping * np.eye(len(S)), g)
+    except np.linalg.LinAlgError:  # singular to the last digit: more damping
+        return np.full(len(S), np.inf)
 
 
-def _reduced_step(problem: Problem, s: Array, v: Array, r: Array, bound: float) -> Callable[[float], Array]:
-    """Gauss-Newton for s alone: a function from the damping to the step ds (V,).
-
-    A damping costs one solution of V equations, far less than the matrix itself or its eigenvalues.
-    """
-    S, g = _schur(problem, s, v, r)
-    # One scale for all: tokens that hardly matter must not use up the trust region.
-    scale = max(float(np.diag(S).max()), 1e-300) ** 0.5
-    S, g = S / scale**2, g / scale
-    held = np.zeros(len(s), dtype=bool)
-    if problem.fixed is not None:
-        held[: problem.V] = True
-    else:  # importances at a bound that would leave it stay there; this ends the freedom to add a constant to s
-        held = ((s >= bound * (1 - 1e-12)) & (g > 0)) | ((s <= -bound * (1 - 1e-12)) & (g < 0))
-        held[problem.V :] = False
-    if held.any():
-        S[held], S[:, held], g[held] = 0.0, 0.0, 0.0
-    else:
-        S += 1.0 / len(s)  # a constant added to s changes nothing: it gets a stiffness, and so no movement
-
-    def step(damping: float) -> Array:
-        damped = S.copy()
-        damped.flat[:: len(S) + 1] += damping
-        try:
-            return np.linalg.solve(damped, g) / scale
-        except np.linalg.LinAlgError:  # singular to the last digit: more damping
-            return np.full(len(s), np.inf)
-
-    return step
+def silent(*_: object) -> None:
+    """The report of a fit that only serves another."""
 
 
 # The penalty and the background
@@ -554,16 +483,24 @@ class Optimum:
             families.append(replace(problem, background=True, samples=problem.samples.with_background()))
         if problem.fixed is None:
             for family in families:
-                exact = polish(family, linear_start(family))
+                start = linear_start(family)
+                exact = descend(family, start, np.inf, EXACT_STEPS, EXACT_TOL, silent, EXACT_DAMPING)
                 if exact.mse <= EXACT * family.floor and np.ptp(exact.s[: family.V]) <= self.max_spread:
                     return exact
-            if self.penalty == 0 and len(families) == 1:
-                return unpenalized(families[0], self.max_spread, self.max_iter, self.tol, report)
+        limits = (self.max_spread, self.max_iter, self.tol, report)
+        if self.penalty == 0 and len(families) == 1 and problem.fixed is None:
+            # The MSE alone may have several local minima: the best of several ends.
+            (family,) = families
+            softened = descend(
+                replace(family, penalty=FIRST), family.start(), self.max_spread, self.max_iter, 1e-3, report
+            )
+            starts = (linear_start(family), family.start(), softened.s)
+            return min((descend(family, start, *limits) for start in starts), key=lambda end: end.mse)
         best, start = self._choose(families, report, rng)
-        solution = descend(best, start, self.max_spread, self.max_iter, self.tol, report)
+        solution = descend(best, start, *limits)
         while self.penalty is None and best.penalty < STRONGEST and not _believable(best, solution):
             best = replace(best, penalty=10 * best.penalty)
-            solution = descend(best, solution.s, self.max_spread, self.max_iter, self.tol, report)
+            solution = descend(best, solution.s, *limits)
         return solution
 
     def _choose(self, families: list[Problem], report: Report, rng: np.random.Generator) -> tuple[Problem, Array]:
@@ -612,7 +549,7 @@ class Optimum:
     def _try(self, family: Problem, penalty: float, s: Array, used: Ids, held: Ids) -> _Trial:
         """A rough fit to the used samples, and its error on those that are held out."""
         training, test = family.take(used), family.take(held)
-        fit = descend(replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, lambda *_: None)
+        fit = descend(replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, silent)
         r = test.residuals(fit.s, fit.v)
         return _Trial(penalty, fit.s, (r * r).sum(axis=1), test.weight, _believable(family, fit))
 
