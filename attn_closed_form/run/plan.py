@@ -16,11 +16,10 @@ without rows, it does not disturb any reader of the folder.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -31,7 +30,7 @@ from typing import Any, NamedTuple
 from ..files.atomic import replacing
 from ..files.bags import SUFFIXES as BAG_SUFFIXES
 from ..files.tables import EXPECTED, FORMATS, check_columns, read_rows, table_format
-from .task import RunError, Task, pyarrow, result_columns
+from .task import RunError, Task, pyarrow, result_columns, sha256
 
 MANIFEST = "_corpus.parquet"
 METADATA = b"attn_closed_form.run"
@@ -41,7 +40,8 @@ ROW_GROUP = 1_024  # rows that a worker has in memory
 PART_ROWS = 500  # at most, on one machine: what an interruption costs each worker
 CLUSTER_ROWS = 50_000  # at most, on a cluster: a billion rows are then 20,000 files
 LEAST_ROWS = 20
-CLUSTER_WORKERS = 1_000  # as many should be busy
+WORKER_PARTS = 16  # for each worker of one machine: at the end of a run the others wait for the slowest one's last part
+CLUSTER_PARTS = 4_000  # enough to keep a thousand workers busy
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,6 @@ class Part:
     first_row : number of `start` in the whole run
     target, work : the file, and the folder where it is written before it is renamed
     columns : name in the results -> name in the input, of the user's columns
-    stamp : size and time of the source when the run began
     refused : rows that are not to be tried, by their number in the part, and why
     """
 
@@ -68,7 +67,6 @@ class Part:
     target: str
     work: str
     columns: Mapping[str, str] = field(default_factory=dict)
-    stamp: tuple[int, int] = (0, 0)
     refused: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -78,9 +76,9 @@ class Part:
 
     def read(self, column: str) -> Iterator[Any]:
         """Arrow tables of at most ROW_GROUP rows, with the column of inputs and the user's columns."""
-        pa = pyarrow()
-        if _is_bag(Path(self.source)):
-            yield pa.table({"path": [Path(self.source).name]})
+        pa, source = pyarrow(), Path(self.source)
+        if _is_bag(source):
+            yield pa.table({"path": [source.name]})
             return
         with _parquet(self.source) as file:
             names = [name for name in file.schema_arrow.names if name in {column, *self.columns.values()}]
@@ -95,12 +93,9 @@ class Part:
             left = self.rows
             for batch in file.iter_batches(ROW_GROUP, row_groups=groups, columns=names, use_threads=False):
                 piece = batch.slice(skip, left)
-                skip = max(0, skip - batch.num_rows)
-                left -= piece.num_rows
+                skip, left = max(0, skip - batch.num_rows), left - piece.num_rows
                 if piece.num_rows:
                     yield pa.Table.from_batches([piece])
-                if left == 0:
-                    return
 
 
 class Plan(NamedTuple):
@@ -216,34 +211,16 @@ def _is_bag(file: Path) -> bool:
     return file.suffix.lower() in BAG_SUFFIXES
 
 
-def _fingerprint(file: Path) -> dict[str, Any]:
+def _fingerprint(file: Path) -> dict[str, str]:
     """Name and contents of an input."""
     stat = file.stat()
-    if _is_bag(file):
-        return {"name": file.name, "contents": f"{stat.st_size} bytes, time {stat.st_mtime_ns}"}
-    with file.open("rb") as stream:
-        return {"name": file.name, "contents": hashlib.file_digest(stream, "sha256").hexdigest()}
+    contents = f"{stat.st_size} bytes, time {stat.st_mtime_ns}" if _is_bag(file) else sha256(file)
+    return {"name": file.name, "contents": contents}
 
 
-def source_stamp(source: str) -> tuple[int, int]:
-    """Size and time of an input."""
-    stat = os.stat(source)
-    return stat.st_size, stat.st_mtime_ns
-
-
-def _readable(file: Path, number: int, work: Path) -> Path:
-    """The file that workers read: a bag or a Parquet file itself, else its copy in the work folder."""
-    if _is_bag(file) or table_format(file) == "parquet":
-        return file.absolute()
-    return (work / f"input-{number}.parquet").absolute()
-
-
-def _copied(file: Path, number: int, work: Path) -> Path:
-    """The file that workers read, which is there now."""
+def _copy(file: Path, target: Path) -> None:
+    """Copy a table of another format to a Parquet file."""
     pa = pyarrow()
-    target = _readable(file, number, work)
-    if target.exists():
-        return target
     schema = _schema_of(file)
     texts = [column.name for column in schema if column.type == pa.string()]
     with replacing(target) as partial, pa.parquet.ParquetWriter(partial, schema) as writer:
@@ -251,7 +228,6 @@ def _copied(file: Path, number: int, work: Path) -> Path:
             for row in rows:  # values of mixed columns become text
                 row.update({name: str(row[name]) for name in texts if row.get(name) is not None})
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-    return target
 
 
 def _batches(file: Path) -> Iterator[list[dict[str, Any]]]:
@@ -266,22 +242,18 @@ def _schema_of(file: Path) -> Any:
     types: dict[str, Any] = {}
     for rows in _batches(file):
         for name in dict.fromkeys(name for row in rows for name in row):
-            types[name] = _common_type(types.get(name), [row.get(name) for row in rows])
+            try:
+                kinds = [pa.array([row.get(name) for row in rows]).type, *([types[name]] if name in types else [])]
+                schemas = [pa.schema([(name, kind)]) for kind in kinds]
+                types[name] = pa.unify_schemas(schemas, promote_options="permissive").field(name).type
+            except (pa.ArrowInvalid, pa.ArrowTypeError):
+                types[name] = pa.string()
         if table_format(file) != "jsonl":
             types = dict.fromkeys(types, pa.string())
             break
     if not types:
         raise RunError(f"{file}: expected at least one row, got none")
     return pa.schema(list(types.items()))
-
-
-def _common_type(kind: Any, values: list[Any]) -> Any:
-    pa = pyarrow()
-    try:
-        schemas = [pa.schema([("x", each)]) for each in (kind, pa.array(values).type) if each is not None]
-        return pa.unify_schemas(schemas, promote_options="permissive").field("x").type
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.string()
 
 
 def _parquet(file: str | os.PathLike[str]) -> Any:
@@ -311,22 +283,30 @@ def _describe(file: Path, column: str) -> tuple[int, Any]:
 
 def _plan(files: list[Path], folder: Path, task: Task, part_rows: int | None, workers: int | None) -> Plan:
     earlier = read_manifest(folder)
-    order = {} if earlier is None else {about["name"]: n for n, about in enumerate(earlier["files"])}
+    order = {} if earlier is None else {file["name"]: n for n, file in enumerate(earlier["files"])}
     files = sorted(files, key=lambda file: order.get(file.name, len(order)))  # new bags follow those of earlier runs
+    bags, work = _is_bag(files[0]), folder / WORK
+    copied = [not bags and table_format(file) != "parquet" for file in files]
+    sources = [
+        (work / f"input-{number}.parquet" if copied[number] else file).absolute() for number, file in enumerate(files)
+    ]
+
+    def make(wanted: Collection[Path]) -> None:
+        """Copy the inputs that workers cannot read themselves."""
+        for file, source, is_copy in zip(files, sources, copied, strict=True):
+            if is_copy and source in wanted and not source.exists():
+                _copy(file, source)
+
     request = _request(files, task)
     if earlier is None:
-        manifest = _begin(files, folder, task, request, part_rows, workers)
+        make(sources)
+        manifest = _begin(sources, folder, task, request, part_rows, workers)
     else:
-        manifest = _resumed(files, folder, earlier, request, part_rows)
-    parts = list(_cut(files, folder, manifest))
-    done = [part for part in parts if _is_done(Path(part.target), _is_bag(files[0]))]
-    finished = {part.target for part in done}
-    missing = [part for part in parts if part.target not in finished]
-    for number, file in enumerate(files):
-        if any(part.source == str(_readable(file, number, folder / WORK)) for part in missing):
-            _copied(file, number, folder / WORK)
-    stamps = {source: source_stamp(source) for source in {part.source for part in missing}}
-    missing = [Part(**{**vars(part), "stamp": stamps[part.source]}) for part in missing]
+        manifest = _resumed(folder, earlier, request, part_rows, bags)
+    done, missing = [], []
+    for part in _cut(files, sources, folder, manifest):
+        (done if _is_done(Path(part.target), bags) else missing).append(part)
+    make({Path(part.source) for part in missing})
     return Plan(missing, done, manifest["rows"], sum(part.rows for part in done))
 
 
@@ -364,25 +344,23 @@ def _write_manifest(folder: Path, schema: Any, manifest: Mapping[str, Any]) -> N
 
 
 def _begin(
-    files: list[Path], folder: Path, task: Task, request: dict[str, Any], part_rows: int | None, workers: int | None
+    sources: list[Path], folder: Path, task: Task, request: dict[str, Any], part_rows: int | None, workers: int | None
 ) -> dict[str, Any]:
     """Read the schemas of all inputs, decide the columns, write the manifest."""
     pa = pyarrow()
-    described = [_describe(_copied(file, n, folder / WORK), task.column) for n, file in enumerate(files)]
+    rows, schemas = zip(*(_describe(source, task.column) for source in sources), strict=True)
     try:
-        merged = pa.unify_schemas([schema for _, schema in described], promote_options="permissive")
+        merged = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise RunError(f"{files[0].parent}: the tables do not fit together ({error})") from None
-    names = [name for name in merged.names if name != task.column or _is_bag(files[0])]
+        raise RunError(f"{sources[0].parent}: the tables do not fit together ({error})") from None
     for name in task.columns or ():
         if name not in merged.names:
             raise RunError(f"--columns: expected names among {', '.join(merged.names)}, got {name!r}")
-    results = result_columns(task)
+    names = [name for name in merged.names if name != task.column or _is_bag(sources[0])]
+    results = {"row": pa.int64(), **result_columns(task)}
     columns = {
-        f"input_{name}" if name == "row" or name in results else name: name
-        for name in (names if task.columns is None else task.columns)
+        f"input_{name}" if name in results else name: name for name in (names if task.columns is None else task.columns)
     }
-    rows = [count for count, _ in described]
     manifest = {
         **request,
         "files": [{**file, "rows": count} for file, count in zip(request["files"], rows, strict=True)],
@@ -391,42 +369,39 @@ def _begin(
         "columns": columns,
     }
     types = {new: merged.field(name).type for new, name in columns.items()}
-    _write_manifest(folder, pa.schema([("row", pa.int64()), *types.items(), *results.items()]), manifest)
+    _write_manifest(folder, pa.schema({"row": results.pop("row"), **types, **results}), manifest)
     return manifest
 
 
 def _resumed(
-    files: list[Path], folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], part_rows: int | None
+    folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], part_rows: int | None, bags: bool
 ) -> dict[str, Any]:
     """The manifest of an earlier run if the request is the same, with the bags that have come since."""
-    manifest, differences = dict(earlier), []
+    before, files = earlier["files"], request["files"]
+    differences = []
     if earlier["version"] != request["version"]:
         differences.append(f"it was made by version {earlier['version']}, this is {request['version']}")
     if earlier["model"]["sha256"] != request["model"]["sha256"]:
         differences.append("the model is another one")
-    bags = _is_bag(files[0])
-    names = [file["name"] for file in request["files"]]
-    if names[: len(earlier["files"]) if bags else None] != [file["name"] for file in earlier["files"]]:
+    if [file["name"] for file in files[: len(before) if bags else None]] != [file["name"] for file in before]:
         differences.append("the input files are others")
-    elif bags:
-        manifest |= {"files": [{**file, "rows": 1} for file in request["files"]], "rows": len(files)}
-    for number, (before, file) in enumerate(zip(earlier["files"], request["files"], strict=False)):
+    for number, (old, new) in enumerate(zip(before, files, strict=False)):
         retried = bags and not _is_done(_target(folder, number), bags)
-        if before["name"] == file["name"] and before["contents"] != file["contents"] and not retried:
-            differences.append(f"{file['name']} has changed")
-    for name, value in request["options"].items():
-        if (former := earlier["options"].get(name)) != value:
-            differences.append(f"--{name} was {_shown(former)} and is {_shown(value)}")
-    if part_rows not in (None, earlier["part_rows"]):
-        differences.append(f"--part-rows was {earlier['part_rows']} and is {part_rows}")
+        if old["name"] == new["name"] and old["contents"] != new["contents"] and not retried:
+            differences.append(f"{new['name']} has changed")
+    was = {**earlier["options"], "part-rows": earlier["part_rows"]}
+    for name, value in {**request["options"], "part-rows": part_rows or earlier["part_rows"]}.items():
+        if was.get(name) != value:
+            differences.append(f"--{name} was {_shown(was.get(name))} and is {_shown(value)}")
     if differences:
         raise RunError(
             f"{folder}: holds results of another run: {'; '.join(differences)}. "
             "--restart removes them and begins anew; or choose another folder"
         )
-    if manifest != earlier:
-        schema = pyarrow().parquet.read_schema(folder / MANIFEST).remove_metadata()
-        _write_manifest(folder, schema, manifest)
+    if not bags:
+        return earlier
+    manifest = {**earlier, "files": [{**file, "rows": 1} for file in files], "rows": len(files)}
+    _write_manifest(folder, pyarrow().parquet.read_schema(folder / MANIFEST).remove_metadata(), manifest)
     return manifest
 
 
@@ -435,13 +410,13 @@ def _shown(value: Any) -> str:
 
 
 def size_of_parts(rows: int, workers: int | None) -> int:
-    """Rows per part that give every worker several parts; `workers` None is a cluster, which may grow.
+    """Rows per part that give every worker many parts; `workers` None is a cluster, which may grow.
 
     >>> size_of_parts(25_000, 2), size_of_parts(400, 4), size_of_parts(1_000_000, None), size_of_parts(10**9, None)
-    (500, 25, 250, 50000)
+    (500, 20, 250, 50000)
     """
-    most = CLUSTER_ROWS if workers is None else PART_ROWS
-    return min(most, max(LEAST_ROWS, -(-rows // (4 * (workers or CLUSTER_WORKERS)))))
+    most, parts = (CLUSTER_ROWS, CLUSTER_PARTS) if workers is None else (PART_ROWS, WORKER_PARTS * workers)
+    return min(most, max(LEAST_ROWS, -(-rows // parts)))
 
 
 def _target(folder: Path, number: int) -> Path:
@@ -455,20 +430,20 @@ def _is_done(target: Path, bags: bool) -> bool:
     return bool(pyarrow().parquet.read_table(target, columns=["error"], partitioning=None)["error"].null_count)
 
 
-def _cut(files: Sequence[Path], folder: Path, manifest: Mapping[str, Any]) -> Iterator[Part]:
+def _cut(files: Sequence[Path], sources: Sequence[Path], folder: Path, manifest: Mapping[str, Any]) -> Iterator[Part]:
     """The parts of all inputs, in order."""
     first = number = 0
-    for n, (file, about) in enumerate(zip(files, manifest["files"], strict=True)):
-        for start in range(0, about["rows"], manifest["part_rows"]):
+    for file, source, entry in zip(files, sources, manifest["files"], strict=True):
+        for start in range(0, entry["rows"], manifest["part_rows"]):
             yield Part(
-                source=str(_readable(file, n, folder / WORK)),
+                source=str(source),
                 folder=str(file.absolute().parent),
                 start=start,
-                stop=min(start + manifest["part_rows"], about["rows"]),
+                stop=min(start + manifest["part_rows"], entry["rows"]),
                 first_row=first + start,
                 target=str(_target(folder, number)),
                 work=str((folder / WORK).absolute()),
                 columns=manifest["columns"],
             )
             number += 1
-        first += about["rows"]
+        first += entry["rows"]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
 import signal
 from collections.abc import Generator, Iterator, Sequence
@@ -30,7 +31,7 @@ import numpy as np
 
 from .. import __version__
 from ..files.atomic import replacing
-from .plan import MANIFEST, Part, source_stamp
+from .plan import MANIFEST, Part
 from .task import Outcome, RunError, Task, explain_input, pyarrow, result_table
 
 AHEAD = 1_000  # parts that are handed out at a time
@@ -133,14 +134,21 @@ def run(
         steps = ((part, explain_part(task, part), Progress()) for part in parts)
     else:
         steps = _on_dask(task, parts, workers, cluster)
+    stamps = {source: _stamp(source) for source in {part.source for part in parts}}
     rows = failed = 0
     for part, counts, progress in steps:
         if part is not None:
-            if source_stamp(part.source) != part.stamp:
+            if _stamp(part.source) != stamps[part.source]:
                 Path(part.target).unlink(missing_ok=True)
                 raise RunError(f"{part.source}: changed while the run was at work")
             rows, failed = rows + counts.rows, failed + counts.failed
         yield progress._replace(rows=rows, failed=failed)
+
+
+def _stamp(source: str) -> tuple[int, int]:
+    """Size and time of an input."""
+    stat = os.stat(source)
+    return stat.st_size, stat.st_mtime_ns
 
 
 def _on_dask(task: Task, parts: Sequence[Part], workers: int, address: str | None) -> Iterator[_Step]:
@@ -287,6 +295,9 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
         # A busy machine may take long to replace a worker; by default the cluster then forgets it.
         "distributed.deploy.lost-worker-timeout": "1000 days",
         "temporary-directory": work,
+        # What Dask measures in its workers takes processor time from the explanations.
+        "distributed.worker.profile.enabled": False,
+        "distributed.admin.tick.interval": "1s",
         # Dask sets MALLOC_TRIM_THRESHOLD_ by default, which makes glibc map and unmap memory for every large array.
         "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     }

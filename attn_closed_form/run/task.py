@@ -113,8 +113,13 @@ class Task:
         path = Path(self.model) if self.model else DEMO_MODEL
         if not path.is_file():  # a name such as "scores"
             return hashlib.sha256(str(self.model).encode()).hexdigest()
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256(path)
+
+
+def sha256(path: Path) -> str:
+    """Of a file's contents."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @lru_cache(maxsize=2)
