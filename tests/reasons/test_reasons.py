@@ -1,6 +1,7 @@
 """Reasons: what they claim is true of all coalitions, and what they call minimal is, by enumeration."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
-from attn_closed_form.reasons import search
 from tests.problems import games, random_game
 from tests.reasons.brute_reasons import Truth
 
@@ -17,7 +17,7 @@ KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
 
 
 def no_enumeration(patch):
-    patch.setattr(search, "ENUMERATED", 0)
+    patch.setattr(sys.modules[sufficient_reason.__module__], "ENUMERATED", 0)
 
 
 @pytest.fixture(params=[True, False], ids=["enumerated", "searched"])

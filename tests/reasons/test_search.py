@@ -5,7 +5,7 @@ import pytest
 
 from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
 from attn_closed_form.reasons.minima import _Masses, _parts, head_minima, relative_error
-from attn_closed_form.reasons.search import Search
+from attn_closed_form.reasons.reasons import Search
 from tests.problems import random_game
 
 
@@ -64,6 +64,6 @@ def test_the_minima_over_a_set_are_computed_once(monkeypatch):
         sets.extend([] if limit is not None or len(base) > 1 else [movable.tobytes()])
         return head_minima(game, base, movable, limit)
 
-    monkeypatch.setattr("attn_closed_form.reasons.search.head_minima", counted)
+    monkeypatch.setattr("attn_closed_form.reasons.reasons.head_minima", counted)
     sufficient_reason(PooledGame.from_scores(rng.normal(size=(4, 30)), rng.normal(size=(4, 30)) + 0.3))
     assert len(sets) == len(set(sets)) > 3
