@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from .._progress import rich_progress
 from ..show.sanitize import visible
@@ -64,14 +64,14 @@ class Meter:
         (then, rows), (now, more) = self.history[0], self.history[-1]
         rate = (more - rows) / (now - then) if now > then else 0.0
         share = 100 * self.done // max(1, self.total)
-        pieces = [f"{self.done:,} of {self.total:,} {self.unit} ({share} %)", f"{rate:,.0f} per second"]
-        if rate > 0:
-            pieces.append(f"{show_time((self.total - self.done) / rate)} left")
-        if self.last.failed:
-            pieces.append(f"{self.last.failed:,} with an error")
-        if self.last.lost:
-            pieces.append(f"{self.last.lost:,} workers lost")
-        return ", ".join(pieces)
+        pieces = [
+            f"{self.done:,} of {self.total:,} {self.unit} ({share} %)",
+            f"{rate:,.0f} per second",
+            f"{show_time((self.total - self.done) / rate)} left" if rate > 0 else "",
+            f"{self.last.failed:,} with an error" if self.last.failed else "",
+            f"{self.last.lost:,} workers lost" if self.last.lost else "",
+        ]
+        return ", ".join(filter(None, pieces))
 
 
 def show_time(seconds: float) -> str:
@@ -81,10 +81,8 @@ def show_time(seconds: float) -> str:
     ('15 s', '2 min 30 s', '2 h 46 min')
     """
     minutes, whole = divmod(round(seconds), 60)
-    if minutes < 1:
-        return f"{whole} s"
-    hours, minutes_left = divmod(minutes, 60)
-    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {whole} s"
+    hours, left = divmod(minutes, 60)
+    return f"{hours} h {left} min" if hours else f"{minutes} min {whole} s" if minutes else f"{whole} s"
 
 
 @contextmanager
@@ -96,29 +94,24 @@ def reported(meter: Meter, mode: str | None = None) -> Iterator[Callable[[Progre
     meter : the rows and their rate
     mode : "bar", "plain" or "none"; None is a bar on a terminal and plain lines elsewhere
     """
-    mode = mode or ("bar" if sys.stderr.isatty() else "plain")
-    bar = rich_progress(meter.unit, always=True) if mode == "bar" else None
-    if mode == "bar" and bar is None:
-        mode = "plain"
-    last = meter.begin
-    row = None if bar is None else bar.add_task("explaining", total=meter.total, completed=meter.before)
+    bar = None if mode in ("plain", "none") else rich_progress(meter.unit, always=mode == "bar")
+    row = bar and bar.add_task("explaining", total=meter.total, completed=meter.before)
+    printed = meter.begin
 
     def show(progress: Progress) -> None:
-        nonlocal last
+        nonlocal printed
         meter.update(progress)
         if bar is not None:
             if progress.note:
                 bar.console.print(visible(progress.note), markup=False, highlight=False)
             errors = f", {progress.failed:,} with an error" if progress.failed else ""
             bar.update(row, completed=meter.done, description=f"explaining{errors}")
-        elif mode == "plain":
-            due = time.monotonic() - last >= EVERY
-            last = time.monotonic() if due else last
+        elif mode != "none":
+            now = meter.history[-1][0]
+            due = now - printed >= EVERY
+            printed = now if due else printed
             for line in [visible(progress.note)] * bool(progress.note) + [meter.line()] * due:
                 print(line, file=sys.stderr, flush=True)
 
-    if bar is None:
+    with bar or nullcontext():
         yield show
-    else:
-        with bar:
-            yield show

@@ -41,11 +41,11 @@ POLL = 0.5  # seconds between two looks at whether there are workers
 
 
 class Progress(NamedTuple):
-    """The state of a run.
+    """The state of a run, or of one part.
 
     Attributes
     ----------
-    rows, failed : rows that this run has written, and how many of them have an error
+    rows, failed : rows that were written, and how many of them have an error
     lost : workers of this machine that died and were replaced
     note : a message for the user, such as why rows are given up
     """
@@ -56,18 +56,11 @@ class Progress(NamedTuple):
     note: str = ""
 
 
-class Counts(NamedTuple):
-    """Rows of a part, and how many of them have an error."""
-
-    rows: int
-    failed: int
+# A part that is finished, and its progress; None is a message without a part.
+_Step = tuple[Part | None, Progress]
 
 
-# A part that is finished, its rows, and more about the progress; None is progress without a finished part.
-_Step = tuple[Part | None, Counts, Progress]
-
-
-def explain_part(task: Task, part: Part) -> Counts:
+def explain_part(task: Task, part: Part) -> Progress:
     """Explain the rows of a part and write its file.
 
     The file depends on task and part alone, so any process may write it, and writing it twice is harmless. One thread
@@ -90,20 +83,20 @@ def explain_part(task: Task, part: Part) -> Counts:
         pa.parquet.ParquetWriter(partial, schema, compression="zstd") as writer,
     ):
         for table in part.read(task.column):
-            outcomes: list[Outcome] = []
-            for number, raw in enumerate(table[task.column].to_pylist(), rows):
-                refusal = part.refused.get(number)
-                outcomes.append(refusal or explain_input(task, raw, part.folder, str(target.parent)))
+            outcomes: list[Outcome] = [
+                part.refused.get(number) or explain_input(task, raw, part.folder, str(target.parent))
+                for number, raw in enumerate(table[task.column].to_pylist(), rows)
+            ]
             numbers = np.arange(part.first_row + rows, part.first_row + rows + len(outcomes))
             columns = {
                 name: table[column].cast(kind) if column in table.column_names else pa.nulls(len(outcomes), kind)
                 for name, column in part.columns.items()
                 for kind in [schema.field(name).type]
             }
-            writer.write_table(result_table(task, schema, numbers, columns, outcomes))
+            writer.write_table(result_table(task, schema, {"row": numbers, **columns}, outcomes))
             rows += len(outcomes)
             failed += sum(isinstance(outcome, str) for outcome in outcomes)
-    return Counts(rows, failed)
+    return Progress(rows, failed)
 
 
 def run(
@@ -131,17 +124,16 @@ def run(
         raise ValueError(f"workers: expected a positive number, got {workers}")
     steps: Iterator[_Step]
     if cluster is None and workers == 1:
-        steps = ((part, explain_part(task, part), Progress()) for part in parts)
+        steps = ((part, explain_part(task, part)) for part in parts)
     else:
         steps = _on_dask(task, parts, workers, cluster)
     stamps = {source: _stamp(source) for source in {part.source for part in parts}}
     rows = failed = 0
-    for part, counts, progress in steps:
-        if part is not None:
-            if _stamp(part.source) != stamps[part.source]:
-                Path(part.target).unlink(missing_ok=True)
-                raise RunError(f"{part.source}: changed while the run was at work")
-            rows, failed = rows + counts.rows, failed + counts.failed
+    for part, progress in steps:
+        if part is not None and _stamp(part.source) != stamps[part.source]:
+            Path(part.target).unlink(missing_ok=True)
+            raise RunError(f"{part.source}: changed while the run was at work")
+        rows, failed = rows + progress.rows, failed + progress.failed
         yield progress._replace(rows=rows, failed=failed)
 
 
@@ -156,16 +148,16 @@ def _on_dask(task: Task, parts: Sequence[Part], workers: int, address: str | Non
         return
     with _dask(workers, address, parts[0].work) as dask:
         if not dask.client.nthreads():
-            yield None, Counts(0, 0), Progress(note=f"scheduler {address}: no workers yet; waiting for them")
+            yield None, Progress(note=f"scheduler {address}: no workers yet; waiting for them")
         blamed = []
-        for part, counts in dask.explained(task, parts):
-            if counts is None:
+        for part, progress in dask.explained(task, parts):
+            if progress is None:
                 blamed.append(part)
             else:
-                yield part, counts, Progress(lost=dask.lost())
+                yield part, progress._replace(lost=dask.lost())
         for part in blamed:
-            counts, note = dask.alone(task, part)
-            yield part, counts, Progress(lost=dask.lost(), note=note)
+            progress = dask.alone(task, part)
+            yield part, progress._replace(lost=dask.lost())
 
 
 class _Dask:
@@ -201,7 +193,7 @@ class _Dask:
             if self.cluster is not None and all(nanny.status in gone for nanny in self.cluster.workers.values()):
                 raise RunError("all workers died and could not be started again")
 
-    def explained(self, task: Task, parts: Sequence[Part]) -> Iterator[tuple[Part, Counts | None]]:
+    def explained(self, task: Task, parts: Sequence[Part]) -> Iterator[tuple[Part, Progress | None]]:
         """Parts as they are finished, in any order; None for a part that is blamed for the death of its workers."""
         waiting = iter(parts)
         running: dict[str, tuple[Any, Part]] = {}  # Dask drops the work of a future that nobody holds
@@ -228,7 +220,7 @@ class _Dask:
             # A finished future without a result: the connection has broken, even if the client has not noticed yet.
             raise RunError(f"scheduler {self.address}: lost during the run ({_one_line(error)})") from None
 
-    def alone(self, task: Task, part: Part) -> tuple[Counts, str]:
+    def alone(self, task: Task, part: Part) -> Progress:
         """Explain a part that was blamed, with nothing beside it; the rows that kill their worker get an error."""
         refused: dict[int, str] = {}
         reason = "expected explanations, got a worker that died at this row every time, as when memory runs out"
@@ -237,12 +229,12 @@ class _Dask:
             if self.result(self.wait()) is None:
                 refused[number] = reason
         self.submit(explain_part, task, replace(part, refused=refused))
-        counts = self.result(self.wait())
-        if counts is None:  # rows that are harmless one by one, but not together
+        progress: Progress | None = self.result(self.wait())
+        if progress is None:  # rows that are harmless one by one, but not together
             refused = dict.fromkeys(range(part.rows), reason.replace("row", "part"))
-            counts = explain_part(task, replace(part, refused=refused))
+            progress = explain_part(task, replace(part, refused=refused))
         rows = ", ".join(str(part.first_row + number) for number in refused)
-        return counts, f"given up because their workers died: rows {rows}" if refused else ""
+        return progress._replace(note=f"given up because their workers died: rows {rows}" if refused else "")
 
 
 def _explain_one(task: Task, part: Part, number: int) -> bool:

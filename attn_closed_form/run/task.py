@@ -25,8 +25,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .. import __version__
 from ..explanations.evidence import ToleranceWarning
 from ..explanations.explain import explain_units
@@ -185,77 +183,36 @@ def result_columns(task: Task) -> dict[str, Any]:
     return types
 
 
-def result_table(task: Task, schema: Any, rows: Any, columns: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Any:
+def result_table(task: Task, schema: Any, columns: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Any:
     """The table of some inputs' results.
-
-    Columns are built from whole arrays, because a conversion value by value costs as much as an explanation.
 
     Parameters
     ----------
+    task : what was computed
     schema : of the results
-    rows : (n,) numbers of the rows
-    columns : the user's columns, by their names in the results
+    columns : the numbers of the rows and the user's columns, by their names in the results
     outcomes : n results of `explain_input`
     """
-    pa = pyarrow()
     good = [None if isinstance(outcome, str) else outcome for outcome in outcomes]
-    data: dict[str, Any] = {"row": rows, **columns}
-    data["labels"] = _lists([each and each.evidence.labels for each in good], pa.string())
-    data["spans"] = _spans(good, schema.field("spans").type)
-    data["output"] = [each and each.output for each in good]
-    data["prediction"] = [each and each.prediction for each in good]
+    data: dict[str, Any] = {
+        **columns,
+        "labels": [each and each.evidence.labels for each in good],
+        "spans": [None if each is None or each.evidence.units.spans is None else each.evidence.spans for each in good],
+        "output": [each and each.output for each in good],
+        "prediction": [each and each.prediction for each in good],
+        "unseen": [each and len(each.evidence.units.unseen) for each in good],
+        "error": [outcome if isinstance(outcome, str) else None for outcome in outcomes],
+    }
     chances = [(each and each.evidence.probabilities) or {} for each in good]
     data["probability"] = [chance.get(name) for chance, name in zip(chances, data["output"], strict=True)]
     for name in schema.names:
         if name.startswith("probability_") and name not in data:
             data[name] = [chance.get(name.removeprefix("probability_")) for chance in chances]
-    data["unseen"] = [each and len(each.evidence.units.unseen) for each in good]
-    data["error"] = [outcome if isinstance(outcome, str) else None for outcome in outcomes]
     if task.opened().reads == "a bag":
         bags = [{} if each is None else bag_row(each) for each in good]
         data |= {name: [bag.get(name) for bag in bags] for name in BAG_COLUMNS}
     for name in task.methods:
-        data[name] = _lists([each and each[name].scores for each in good], pa.float64())
+        data[name] = [each and each[name].scores for each in good]
         data[f"{name}_base"] = [each and each[name].base_value for each in good]
         data[f"{name}_error"] = [each and each[name].error for each in good]
-    return pa.table(data, schema=schema)
-
-
-def _lists(values: list[Any], kind: Any) -> Any:
-    """A list array of sequences, None for null."""
-    pa = pyarrow()
-    present = [value for value in values if value is not None]
-    if present and isinstance(present[0], np.ndarray):
-        flat = pa.array(np.concatenate(present), type=kind)
-    else:
-        flat = pa.array([item for value in present for item in value], type=kind)
-    return pa.ListArray.from_arrays(_offsets([None if value is None else len(value) for value in values]), flat)
-
-
-def _offsets(lengths: list[int | None]) -> Any:
-    """Offsets of a list array; null where there is no list."""
-    pa = pyarrow()
-    offsets = np.concatenate([[0], np.cumsum([length or 0 for length in lengths], dtype=np.int32)]).astype(np.int32)
-    absent = np.array([length is None for length in lengths] + [False])
-    return pa.array(offsets, mask=absent if absent.any() else None)
-
-
-def _spans(good: list[Explanations | None], kind: Any) -> Any:
-    """For each row and each of its players the spans of its units, in the order of the text."""
-    pa = pyarrow()
-    players: list[int | None] = []
-    counts, ends = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 2), dtype=np.int32)]
-    for each in good:
-        if each is None or each.evidence.units.spans is None:
-            players.append(None)
-            continue
-        evidence = each.evidence
-        order = np.argsort(evidence.player_of, kind="stable")
-        players.append(evidence.game.d)
-        counts.append(np.bincount(evidence.player_of, minlength=evidence.game.d))
-        ends.append(np.array(evidence.units.spans, dtype=np.int32)[order])
-    flat = np.concatenate(ends)
-    struct = pa.StructArray.from_arrays([flat[:, 0], flat[:, 1]], fields=list(kind.value_type.value_type))
-    inner_offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int32)
-    inner = pa.ListArray.from_arrays(pa.array(inner_offsets), struct, type=kind.value_type)
-    return pa.ListArray.from_arrays(_offsets(players), inner, type=kind)
+    return pyarrow().table(data, schema=schema)

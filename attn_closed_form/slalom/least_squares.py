@@ -349,7 +349,7 @@ def linear_start(problem: Problem) -> Array:
     n = problem.samples.counts() * problem.root
     S, _ = _eliminated(problem.samples, n, [-column[:, None] for column in problem.f.T], problem.f)
     S = S / (np.abs(np.diag(S)).mean() or 1.0) + 1e-15 * np.eye(len(S))
-    a = np.ones(len(S))
+    a: Array = np.ones(len(S))
     for _ in range(3):
         a = np.linalg.solve(S, a)
         a /= np.linalg.norm(a)
@@ -423,7 +423,8 @@ def descend(
 
 def _damped_step(S: Array, g: Array, damping: float) -> Array:
     try:
-        return np.linalg.solve(S + damping * np.eye(len(S)), g)
+        step: Array = np.linalg.solve(S + damping * np.eye(len(S)), g)
+        return step
     except np.linalg.LinAlgError:  # singular to the last digit: more damping
         return np.full(len(S), np.inf)
 

@@ -13,7 +13,7 @@ pytest.importorskip("distributed", reason="needs the corpus extra")
 
 from attn_closed_form.cli.main import main
 from attn_closed_form.run.plan import planned
-from attn_closed_form.run.runner import Counts, _Dask, run
+from attn_closed_form.run.runner import Progress, _Dask, run
 from attn_closed_form.run.task import RunError, Task
 from tests.run.corpora import ROOT, part_bytes, read, run_all, texts, wait_for, write
 from tests.run.models import Killer
@@ -151,7 +151,7 @@ class Future:
 def test_results_are_awaited_without_a_time_limit_and_failures_are_told_apart():
     dask = _Dask(None, "tcp://10.0.0.5:8786")
     broken = ConnectionResetError("reset by peer")
-    assert dask.result(Future("finished", Counts(3, 0))) == (3, 0)
+    assert dask.result(Future("finished", Progress(3, 0))) == Progress(3, 0)
     with pytest.raises(RunError, match=r"scheduler tcp://10\.0\.0\.5:8786: lost during the run"):
         dask.result(Future("finished", broken))
     with pytest.raises(RunError, match="a worker failed: reset by peer"):
