@@ -101,20 +101,18 @@ def head_minima(game: PooledGame, base: Masks, movable: Masks, limit: int | None
     movable : (n, d) the players that may change sides
     limit : the largest number of players that may change sides; None for no limit
     """
-    masses = _Masses.of(game, base, movable)
-    least = masses.least_value()
-    flipped = np.zeros(masses.log_base.shape, dtype=bool)
-    smallest, *_ = masses.pool(flipped, np.zeros(least.shape), np.full(least.shape, -np.inf))
-    # Where a head may lose all of its other mass, its least value is its minimum.
-    theta = (
-        least
-        if limit is None and masses.can_lose_all()
-        else np.maximum(np.where(np.isinf(smallest), masses.v_base[..., :-1].max(axis=-1), smallest), least)
-    )
+    states = _States.of(game, base, movable)
+    least = states.least_value()
+    flipped = np.zeros(states.base.shape, dtype=bool)
+    smallest, *_ = states.pool(flipped, np.zeros(least.shape), np.full(least.shape, -np.inf))
+    if limit is None and np.isneginf(np.minimum(states.base, states.flip)).all():
+        theta = least  # where a head may lose all of its other mass, its least value is its minimum
+    else:
+        theta = np.maximum(np.where(np.isinf(smallest), states.v_base[..., :-1].max(axis=-1), smallest), least)
     done = np.zeros(theta.shape, dtype=bool)
     while not done.all():
-        candidate, log_slip = masses.choose(theta, limit)
-        value, excess, margin = masses.pool(candidate, theta, log_slip)
+        candidate, log_slip = states.choose(theta, limit)
+        value, excess, margin = states.pool(candidate, theta, log_slip)
         # The last theta is below the minimum by a margin, and its choice may be another one: keep the best.
         better = value < smallest
         flipped, smallest = np.where(better[..., None], candidate, flipped), np.where(better, value, smallest)
@@ -125,52 +123,40 @@ def head_minima(game: PooledGame, base: Masks, movable: Masks, limit: int | None
     return HeadMinima(theta, base[:, None, :] ^ flipped[..., :-1])
 
 
-def _states(game: PooledGame, base: Masks) -> tuple[Array, Array, Array, Array]:
+@dataclass(frozen=True, eq=False)
+class _States:
     """Log-masses and values of every player in its base state and in the other one, (..., H, d+1).
 
-    The background is one more player, the last one, whose two states are the same.
+    A player that may not move has one state, and so has the background, which is the last player.
     """
-    back, v_back = game.s_background[:, None], game.v_background[:, None]
-    s, s_absent = (np.concatenate([logs, back], axis=1) for logs in (game.s, game.s_absent))
-    v, v_absent = (np.concatenate([values, v_back], axis=1) for values in (game.v, game.v_absent))
-    present = np.concatenate([base, np.ones((*base.shape[:-1], 1), dtype=bool)], axis=-1)[..., None, :]
-    return (
-        np.where(present, s, s_absent),
-        np.where(present, s_absent, s),
-        np.where(present, v, v_absent),
-        np.where(present, v_absent, v),
-    )
 
-
-@dataclass(frozen=True, eq=False)
-class _Masses:
-    """The states of `_states`, (n, H, d+1), and who may change them, (n, 1, d+1)."""
-
-    log_base: Array
-    log_flip: Array
+    base: Array
+    flip: Array
     v_base: Array
     v_flip: Array
-    movable: Masks
 
     @classmethod
-    def of(cls, game: PooledGame, base: Masks, movable: Masks) -> _Masses:
-        return cls(*_states(game, base), np.pad(movable, ((0, 0), (0, 1)))[:, None, :])
+    def of(cls, game: PooledGame, base: Masks, movable: Masks) -> _States:
+        back, v_back = game.s_background[:, None], game.v_background[:, None]
+        s, s_absent = (np.concatenate([logs, back], axis=1) for logs in (game.s, game.s_absent))
+        v, v_absent = (np.concatenate([values, v_back], axis=1) for values in (game.v, game.v_absent))
+        last = np.ones((*base.shape[:-1], 1), dtype=bool)
+        present = np.concatenate([base, last], axis=-1)[..., None, :]
+        flipped = np.concatenate([base ^ movable, last], axis=-1)[..., None, :]
+        states = ((s, s_absent, present), (s, s_absent, flipped), (v, v_absent, present), (v, v_absent, flipped))
+        return cls(*(np.where(mask, there, absent) for there, absent, mask in states))
 
     @cached_property
     def scaled(self) -> tuple[Array, Array, Array]:
-        """The larger of each player's two log-masses, and both masses relative to it, (n, H, d+1)."""
-        unit = np.maximum(self.log_base, self.log_flip)
+        """The larger of each player's two log-masses, and both masses relative to it."""
+        unit = np.maximum(self.base, self.flip)
         unit = np.where(unit == -np.inf, 0.0, unit)
-        return unit, np.exp(self.log_base - unit), np.exp(self.log_flip - unit)
-
-    def can_lose_all(self) -> bool:
-        """Whether every player can be without mass, and there is no background."""
-        return bool(np.isneginf(np.where(self.movable, np.minimum(self.log_base, self.log_flip), self.log_base)).all())
+        return unit, np.exp(self.base - unit), np.exp(self.flip - unit)
 
     def least_value(self) -> Array:
         """(n, H) the smallest value with any mass: nothing can be below it."""
-        base = np.where(self.log_base == -np.inf, np.inf, self.v_base).min(axis=-1)
-        return np.minimum(base, np.where((self.log_flip == -np.inf) | ~self.movable, np.inf, self.v_flip).min(axis=-1))
+        base, flip = np.where(self.base == -np.inf, np.inf, self.v_base), self.v_flip
+        return np.minimum(base, np.where(self.flip == -np.inf, np.inf, flip)).min(axis=-1)
 
     def choose(self, theta: Array, limit: int | None) -> tuple[Masks, Array]:
         """(n, H, d+1) which players change sides to make the sum of terms least.
@@ -181,7 +167,7 @@ class _Masses:
         x, y = base * (self.v_base - theta[..., None]), flip * (self.v_flip - theta[..., None])
         gain = x - y
         # Where both sides are equal the lighter one is taken, so that a great mass cannot hide the other players.
-        better = ((gain > 0) | ((gain == 0) & (flip < base))) & self.movable
+        better = (gain > 0) | ((gain == 0) & (flip < base))
         if limit is None:
             return better, np.full(theta.shape, -np.inf)
         error = relative_error(0) * (np.abs(x) + np.abs(y))
@@ -192,7 +178,7 @@ class _Masses:
         flipped = better & _largest(rank, limit)
         # Every player that was taken though one that was left might rank higher counts with its own error, and with
         # that of the worst one left.
-        left = ~flipped & self.movable
+        left = ~flipped & ((self.base != self.flip) | (self.v_base != self.v_flip))
         challenger = np.where(left, high, -np.inf).max(axis=-1, keepdims=True)
         doubtful = flipped & (low < challenger)
         rivals = left & (high > np.where(flipped, low, np.inf).min(axis=-1, keepdims=True))
@@ -202,7 +188,7 @@ class _Masses:
 
     def pool(self, flipped: Masks, theta: Array, log_slip: Array) -> tuple[Array, Array, Array]:
         """Mean value, mean of value less theta, and how much rounding can have changed it, each (n, H)."""
-        log_mass = np.where(flipped, self.log_flip, self.log_base)
+        log_mass = np.where(flipped, self.flip, self.base)
         top = log_mass.max(axis=-1)
         empty = top == -np.inf
         top = np.where(empty, 0.0, top)
@@ -252,16 +238,6 @@ def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Arra
     return change / D[:, None]
 
 
-class _Parts(NamedTuple):
-    """Masses and values of `_states`, (H, d+1), where only movable players have another state, and the limit."""
-
-    base: Array
-    flip: Array
-    v_base: Array
-    v_flip: Array
-    limit: int | None
-
-
 def proved_above(
     game: PooledGame,
     base: Masks,
@@ -288,16 +264,16 @@ def proved_above(
     missing = goal - game.bias - bound.sum() + slack
     if missing <= 0:
         return True
-    parts = _parts(game, base, movable, limit)
-    if game.H == 1 or parts is None:
+    states = _plain_states(game, base, movable)
+    if game.H == 1 or states is None:
         return False
     # Start from the heads' minima with the missing part shared alike, then from the coalition that was least.
     theta = bound + missing / game.H
     for _ in range(ROUNDS):
-        least, flipped = _least_sum(parts, theta, bound)
+        least, flipped = _least_sum(states, theta, bound, limit)
         if least >= 0:
             return True
-        values = _values(parts, flipped)
+        values = _values(states, flipped)
         if values.sum() + game.bias < goal:
             return False
         theta = np.maximum(values + (goal - game.bias + slack - values.sum()) / game.H, bound)
@@ -305,16 +281,15 @@ def proved_above(
     return False
 
 
-def _parts(game: PooledGame, present: Masks, movable: Masks, limit: int | None) -> _Parts | None:
-    """The parts in units of each head's largest mass; None where masses leave float64."""
-    log_base, log_flip, v_base, v_flip = _states(game, present)
-    top = np.maximum(log_base, log_flip).max(axis=1, keepdims=True)
-    logs = np.stack([log_base, log_flip])
-    if (top - np.where(logs == -np.inf, np.inf, logs).min(axis=(0, 2))[:, None]).max() > LOG_RANGE_PLAIN:
+def _plain_states(game: PooledGame, present: Masks, movable: Masks) -> _States | None:
+    """The states with masses, in units of each head's largest, in place of their logs; None if they leave float64."""
+    states = _States.of(game, present, movable)
+    logs = np.stack([states.base, states.flip])
+    top = logs.max(axis=(0, 2), keepdims=True)
+    if (top - np.where(logs == -np.inf, np.inf, logs).min(axis=(0, 2), keepdims=True)).max() > LOG_RANGE_PLAIN:
         return None
-    base, flip = np.exp(log_base - top), np.exp(log_flip - top)
-    moves = np.append(movable, False)
-    return _Parts(base, np.where(moves, flip, base), v_base, np.where(moves, v_flip, v_base), limit)
+    base, flip = np.exp(logs - top)
+    return _States(base, flip, states.v_base, states.v_flip)
 
 
 def _least(base: Array, flip: Array, limit: int | None) -> tuple[Array, Masks]:
@@ -328,26 +303,26 @@ def _least(base: Array, flip: Array, limit: int | None) -> tuple[Array, Masks]:
     return base.sum(axis=-1) - gain.sum(axis=-1) - error, flipped
 
 
-def _masses(parts: _Parts, tau: Array, spread: Array) -> tuple[Array, Array]:
+def _masses(states: _States, tau: Array, spread: Array, limit: int | None) -> tuple[Array, Array]:
     """L and U (H,): enclose the mass of every coalition whose head has a mean of at most tau."""
     out = []
     for sign in (1.0, -1.0):
         mu = MU[:, None, None] / spread[:, None]
-        base = parts.base * (sign + mu * (parts.v_base - tau[:, None]))
-        flip = parts.flip * (sign + mu * (parts.v_flip - tau[:, None]))
-        out.append(sign * _least(base, flip, parts.limit)[0].max(axis=0))
+        base = states.base * (sign + mu * (states.v_base - tau[:, None]))
+        flip = states.flip * (sign + mu * (states.v_flip - tau[:, None]))
+        out.append(sign * _least(base, flip, limit)[0].max(axis=0))
     return np.maximum(out[0], 0.0), out[1]
 
 
-def _least_sum(parts: _Parts, theta: Array, bound: Array) -> tuple[float, Masks]:
+def _least_sum(states: _States, theta: Array, bound: Array, limit: int | None) -> tuple[float, Masks]:
     """Lower bound of sum_h r_h over the coalitions where it might be negative, and the choice that attains it."""
     blur = 16 * 2.0**-52 * float(np.abs(theta).sum() + np.abs(bound).sum())
     low = bound - theta - blur
     high = np.maximum(-(low.sum() - low), low) + blur
-    spread = np.maximum(np.abs(parts.v_base[:, :-1] - theta[:, None]).max(axis=1), 1e-300)
-    L, U = _masses(parts, theta + high, spread)
+    spread = np.maximum(np.abs(states.v_base[:, :-1] - theta[:, None]).max(axis=1), 1e-300)
+    L, U = _masses(states, theta + high, spread, limit)
     if (L > U).any():
-        return 0.0, np.zeros(parts.base.shape[1], dtype=bool)
+        return 0.0, np.zeros(states.base.shape[1], dtype=bool)
     mix = np.where(L > 0, MIX[:, None], 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         over_L = np.where(L > 0, 1 / np.maximum(L, 1e-300), 0.0)
@@ -358,14 +333,14 @@ def _least_sum(parts: _Parts, theta: Array, bound: Array) -> tuple[float, Masks]
     def terms(mass: Array, v: Array) -> Array:
         return on_X @ (mass * (v - theta[:, None])) + on_D @ mass
 
-    least, flipped = _least(terms(parts.base, parts.v_base), terms(parts.flip, parts.v_flip), parts.limit)
+    least, flipped = _least(terms(states.base, states.v_base), terms(states.flip, states.v_flip), limit)
     least = least + constant.sum(axis=1) - blur
     best = int(np.argmax(least))
     return float(least[best]), flipped[best]
 
 
-def _values(parts: _Parts, flipped: Masks) -> Array:
+def _values(states: _States, flipped: Masks) -> Array:
     """(H,) means of the heads where the flipped players (d+1,) have changed sides."""
-    mass = np.where(flipped, parts.flip, parts.base)
+    mass = np.where(flipped, states.flip, states.base)
     D = mass.sum(axis=1)
-    return (mass * np.where(flipped, parts.v_flip, parts.v_base)).sum(axis=1) / np.where(D == 0, 1.0, D)
+    return (mass * np.where(flipped, states.v_flip, states.v_base)).sum(axis=1) / np.where(D == 0, 1.0, D)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
-from attn_closed_form.reasons.minima import _Masses, _parts, head_minima, relative_error
+from attn_closed_form.reasons.minima import _plain_states, _States, head_minima, relative_error
 from attn_closed_form.reasons.reasons import Search
 from tests.problems import random_game
 
@@ -36,8 +36,8 @@ def test_nobody_is_needed_where_every_coalition_agrees():
 def test_the_margin_of_a_pooled_value_counts_terms_that_cancel():
     game = PooledGame.from_scores([0.0, 0.0, 0.0], [1e6, -1e6, 1.0], s_background=0.0, v_background=0.0)
     everybody = np.ones((1, 3), dtype=bool)
-    masses = _Masses.of(game, everybody, everybody)
-    _, excess, margin = masses.pool(np.zeros((1, 1, 4), dtype=bool), np.zeros((1, 1)), np.full((1, 1), -np.inf))
+    states = _States.of(game, everybody, everybody)
+    _, excess, margin = states.pool(np.zeros((1, 1, 4), dtype=bool), np.zeros((1, 1)), np.full((1, 1), -np.inf))
     size = np.abs(game.v).sum() / 4
     assert excess[0, 0] == pytest.approx((game.v.sum()) / 4)
     assert margin[0, 0] >= 2 * relative_error(3) * size
@@ -47,7 +47,7 @@ def test_the_margin_of_a_pooled_value_counts_terms_that_cancel():
 def test_masses_that_leave_float64_are_not_taken_as_plain_numbers(s, fits):
     game = PooledGame.from_scores(s, [1.0, 2.0])
     everybody = np.ones(2, dtype=bool)
-    assert (_parts(game, everybody, everybody, None) is not None) == fits
+    assert (_plain_states(game, everybody, everybody) is not None) == fits
 
 
 @pytest.mark.parametrize("reason", [sufficient_reason, contrastive_reason])
