@@ -20,6 +20,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -197,13 +198,12 @@ def fit_slalom(
         raise ValueError(f"solver: expected a solver such as Optimum(), got {solver!r}")
     rng = np.random.default_rng(seed)
     # Where all sequences have one length, every token can take its share of a background.
-    one_length = kind == "eff" or replacement is not None
-    chosen = solver or Optimum(background=False if one_length else None)
+    chosen = solver or Optimum(background=False if kind == "eff" or replacement is not None else None)
     if kind == "eff":
         ids = np.unique(document)
         fitted = designs.short_sequences(ids.size, num_samples - num_samples // FRESH, length, design, rng)
         fresh = designs.short_sequences(ids.size, num_samples // FRESH, length, "uniform", rng)
-        parts = [list(ids[fitted]), list(ids[fresh]), []]
+        groups = [list(ids[fitted]), list(ids[fresh]), []]
         share = np.full(len(fitted), 1 / len(fitted))
     else:
         kept = np.isin(document, as_ids("special", list(special)))
@@ -218,10 +218,10 @@ def fit_slalom(
             if not isinstance(chosen, Optimum) or chosen.background is False:
                 raise ValueError(f"special: expected a solver with a background, such as Optimum(), got {solver!r}")
             chosen = replace(chosen, background=True)
-        parts, share = _deletion_samples(document, kept, replacement, num_samples, max_deletions, any_size, design, rng)
-        ids = np.unique(document[~kept] if replacement is None else np.r_[document[~kept], replacement])
-    queries, which = designs.distinct([*parts[0], *parts[1], *parts[2]])
-    n, m = len(parts[0]), len(parts[1])
+        free = document[~kept]
+        masks, share = _deletion_masks(free, num_samples, max_deletions, any_size, design, rng)
+        groups = [_sequences(document, kept, group, replacement) for group in masks]
+        ids = np.unique(free if replacement is None else np.r_[free, replacement])
     fixed = None
     if importances is not None:
         if not isinstance(importances, Mapping):
@@ -229,11 +229,14 @@ def fit_slalom(
         if missing := [int(i) for i in ids if int(i) not in importances]:
             raise ValueError(f"importances: expected one for every id of the document, got none for {missing[:5]}")
         fixed = finite("importances", [importances[int(i)] for i in ids])
+    queries, which = designs.distinct([sequence for group in groups for sequence in group])
+    fitted_rows, near_rows, far_rows = np.split(which, np.cumsum([len(group) for group in groups[:2]]))
     with stages("SLALOM", progress) as report:
         outputs = ask(f, queries, batch_size, report)
-        weight = np.bincount(which[:n], share, len(queries)).astype(np.float64)
+        weight = np.bincount(fitted_rows, share, len(queries)).astype(np.float64)
         used = np.flatnonzero(weight > 0)
-        fit = _solve(outputs[used], ids, [queries[i] for i in used], weight[used], gamma, chosen, fixed, rng, report)
+        problem = _problem(outputs[used], ids, [queries[i] for i in used], weight[used], fixed)
+        fit = _solve(problem, ids, outputs.ndim, gamma, chosen, rng, report)
 
     def error(rows: Ids) -> float:
         if rows.size == 0:
@@ -242,8 +245,8 @@ def fit_slalom(
         return float((r**2).reshape(rows.size, -1).sum(axis=1).mean())
 
     return fit._replace(
-        fresh_mse=error(which[n : n + m]),
-        fresh_mse_any_size=error(which[n + m :]),
+        fresh_mse=error(near_rows),
+        fresh_mse_any_size=error(far_rows),
         model_calls=len(queries),
         num_samples=which.size,
     )
@@ -269,21 +272,18 @@ def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[Sla
     """
     known: dict[bytes, Array] = {}
 
-    def of_class(c: int) -> BlackBox:
-        def outputs(sequences: list[Ids]) -> Array:
-            new = [sequence for sequence in sequences if sequence.tobytes() not in known]
-            if new:
-                rows = ask(f, new)
-                if rows.ndim != 2:
-                    raise ValueError(f"f: expected outputs of several classes, ({len(new)}, C), got shape {rows.shape}")
-                known.update(zip((sequence.tobytes() for sequence in new), rows, strict=True))
-            return np.array([known[sequence.tobytes()][c] for sequence in sequences])
+    def of_class(c: int, sequences: list[Ids]) -> Array:
+        new = [sequence for sequence in sequences if sequence.tobytes() not in known]
+        if new:
+            rows = ask(f, new)
+            if rows.ndim != 2:
+                raise ValueError(f"f: expected outputs of several classes, ({len(new)}, C), got shape {rows.shape}")
+            known.update(zip((sequence.tobytes() for sequence in new), rows, strict=True))
+        return np.array([known[sequence.tobytes()][c] for sequence in sequences])
 
-        return outputs
-
-    first = fit_slalom(of_class(0), tokens, **options)
+    first = fit_slalom(partial(of_class, 0), tokens, **options)
     C = len(next(iter(known.values())))
-    return (first, *(fit_slalom(of_class(c), tokens, **options) for c in range(1, C)))
+    return (first, *(fit_slalom(partial(of_class, c), tokens, **options) for c in range(1, C)))
 
 
 def fit_sequences(
@@ -304,36 +304,22 @@ def fit_sequences(
     ids = np.unique(np.concatenate(list(sequences)))
     shares = np.asarray(weight, dtype=np.float64) / float(np.sum(weight))
     rng = np.random.default_rng(seed)
+    table = np.asarray(f)
+    problem = _problem(table, ids, list(sequences), shares)
     with stages("SLALOM", False) as report:
-        return _solve(np.asarray(f), ids, list(sequences), shares, gamma, solver or Optimum(), None, rng, report)
+        return _solve(problem, ids, table.ndim, gamma, solver or Optimum(), rng, report)
 
 
-def _deletion_samples(
-    document: Ids,
-    kept: Masks,
-    replacement: int | None,
-    num_samples: int,
-    max_deletions: int,
-    share: float,
-    design: str,
-    rng: np.random.Generator,
-) -> tuple[list[list[Ids]], Array]:
-    """Sequences to fit, fresh deletions and fresh subsets of any size; and the weights (n,) of the first.
+def _deletion_masks(
+    free: Ids, num_samples: int, max_deletions: int, share: float, design: str, rng: np.random.Generator
+) -> tuple[list[Masks], Array]:
+    """Samples to fit, fresh deletions and fresh subsets of any size of the free tokens; the weights of the first.
 
-    The sequences to fit are samples of Algorithm 2 and, if their share of the weight is positive, subsets of any size.
+    The samples to fit are those of Algorithm 2 and, if their share of the weight is positive, subsets of any size.
     """
-
-    def sequences(masks: Masks) -> list[Ids]:
-        present = np.ones((len(masks), document.size), dtype=bool)
-        present[:, ~kept] = masks
-        if replacement is None:
-            return [document[row] for row in present]
-        return list(np.where(present, document, replacement))
-
-    T = int((~kept).sum())
-    num_fresh = num_samples // FRESH
+    T, num_fresh = free.size, num_samples // FRESH
     fitted = num_samples - num_fresh
-    enough = max(ENOUGH * np.unique(document[~kept]).size, fitted - fitted // 2)
+    enough = max(ENOUGH * np.unique(free).size, fitted - fitted // 2)
     num_near = min(enough, fitted - fitted // 5) if share > 0 else fitted
     num_far = fitted - num_near
     near = designs.deletions(T, num_near, max_deletions, design, rng)
@@ -345,36 +331,39 @@ def _deletion_samples(
     weight = np.r_[np.full(num_near, (1 - share) / num_near), np.full(num_far, share / max(num_far, 1))]
     # Both kinds are spread evenly, so that every stretch of the samples has its share of each.
     order = np.argsort(np.r_[(np.arange(num_near) + 0.5) / num_near, (np.arange(num_far) + 0.5) / max(num_far, 1)])
-    masks = (np.concatenate([near, far])[order], fresh_near, fresh_far)
-    return [sequences(part) for part in masks], weight[order]
+    return [np.concatenate([near, far])[order], fresh_near, fresh_far], weight[order]
+
+
+def _sequences(document: Ids, kept: Masks, masks: Masks, replacement: int | None) -> list[Ids]:
+    """The document with the special tokens, which are kept, and those of the masks (n, T)."""
+    present = np.ones((len(masks), document.size), dtype=bool)
+    present[:, ~kept] = masks
+    if replacement is None:
+        return [document[row] for row in present]
+    return list(np.where(present, document, replacement))
+
+
+def _problem(f: Array, ids: Ids, sequences: list[Ids], weight: Array, fixed: Array | None = None) -> Problem:
+    return Problem(Samples.of(ids, _scored(sequences, ids)), f.reshape(len(f), -1), weight, fixed=fixed)
 
 
 def _solve(
-    f: Array,
-    ids: Ids,
-    sequences: list[Ids],
-    weight: Array,
-    gamma: float,
-    solver: Solver,
-    fixed: Array | None,
-    rng: np.random.Generator,
-    report: Report,
+    problem: Problem, ids: Ids, ndim: int, gamma: float, solver: Solver, rng: np.random.Generator, report: Report
 ) -> SlalomFit:
-    """The fit without its errors on fresh samples."""
-    table, V = f.reshape(len(f), -1), ids.size
-    parameters = table.shape[1] * V + (V - 1 if fixed is None else 0)
-    if table.size < parameters:
-        _warn(f"{table.size} different outputs for {parameters} parameters: raise num_samples")
-    problem = Problem(Samples.of(ids, _scored(sequences, ids)), table, weight, fixed=fixed)
+    """The fit without its errors on fresh samples; `ndim` of the outputs is 1 if there is one class."""
+    V, (n, C) = ids.size, problem.f.shape
+    parameters = C * V + (V - 1 if problem.fixed is None else 0)
+    if n * C < parameters:
+        _warn(f"{n * C} different outputs for {parameters} parameters: raise num_samples")
     solution = solver.solve(problem, report, rng)
-    s, v = solution.s, solution.v if f.ndim == 2 else solution.v[:, 0]
+    s, v = solution.s, solution.v if ndim == 2 else solution.v[:, 0]
     background = {"s_background": float(s[-1]), "v_background": v[-1]} if solution.problem.background else {}
     slalom = Slalom(ids, s[:V], v[:V], gamma, **background)
     unsure = tuple(int(i) for i in ids[solution.undetermined()])
     if unsure:
         _warn_undetermined(slalom, unsure)
     nan, steps = float("nan"), (solution.iterations, solution.converged)
-    return SlalomFit(slalom, solution.mse, nan, nan, 0, len(f), *steps, solution.problem.penalty, unsure)
+    return SlalomFit(slalom, solution.mse, nan, nan, 0, n, *steps, solution.problem.penalty, unsure)
 
 
 def _scored(sequences: list[Ids], ids: Ids) -> list[Ids]:
@@ -388,8 +377,7 @@ def _scored(sequences: list[Ids], ids: Ids) -> list[Ids]:
 
 def _warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:
     """Warn if undetermined importances matter for the scores of the document."""
-    per_class = [np.abs(slalom_linearized(slalom, slalom.ids, output=c)) for c in range(slalom.C)]
-    effects = np.sum(per_class, axis=0)
+    effects = np.sum([np.abs(slalom_linearized(slalom, slalom.ids, output=c)) for c in range(slalom.C)], axis=0)
     share = float(effects[np.isin(slalom.ids, unsure)].sum() / max(effects.sum(), 1e-300))
     if share > MATTERS:
         shown = ", ".join(map(str, unsure[:5])) + (", ..." if len(unsure) > 5 else "")

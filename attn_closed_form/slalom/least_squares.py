@@ -529,19 +529,16 @@ class Optimum:
 
     def _search(self, family: Problem, used: Ids, held: Ids, report: Report) -> list[_Trial]:
         """Rough fits with the first penalty, with weaker ones while they help, with stronger ones if none did."""
-        if self.penalty is not None:
-            return [self._try(family, self.penalty, family.start(), used, held)]
-        trials = [self._try(family, FIRST, family.start(), used, held)]
-        for side in (WEAKER, STRONGER):
+        trials = [self._try(family, FIRST if self.penalty is None else self.penalty, family.start(), used, held)]
+        for side in (WEAKER, STRONGER) if self.penalty is None else ():
             last = trials[0]
             for penalty in side:
                 report("penalty", len(trials), 1 + len(WEAKER) + len(STRONGER))
                 last = self._try(family, penalty, last.s, used, held)
-                least = min(trial.errors[0] for trial in trials)
                 if not last.believable:
                     break
                 trials.append(last)
-                if not last.errors[0] < least:
+                if not last.errors[0] < min(trial.errors[0] for trial in trials[:-1]):
                     break
             if len(trials) > 2:  # the first step to this side helped
                 break
