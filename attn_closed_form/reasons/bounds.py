@@ -13,7 +13,7 @@ import numpy as np
 
 from .._types import Masks
 from ..game.pooled_game import PooledGame
-from .minima import head_minima, mirrored, proved_above, slopes, total, value_error
+from .minima import head_minima, mirrored, raised, slopes, total, value_error
 
 # Up to this many players all coalitions are evaluated.
 ENUMERATED = 12
@@ -87,8 +87,10 @@ def minimum(game: PooledGame) -> tuple[float, Masks, float]:
             masks = all_coalitions(game.d)
             values = game.value(masks)
             mask, lower = masks[np.argmin(values)], max(lower, float(values.min()) - value_error(game))
-        else:
-            lower = _raised(game, lower, float(game.value(mask)))
+        elif game.d <= LARGEST_BISECTED:
+            everybody = np.ones(game.d, dtype=bool)
+            bound = head_minima(game, everybody[None], everybody[None]).bound[0]
+            lower = raised(game, everybody, everybody, bound, lower, float(game.value(mask)), BISECTIONS)
     value = float(game.value(mask))
     return min(lower, value), mask, value
 
@@ -113,19 +115,6 @@ def lowest(game: PooledGame) -> tuple[float, Masks]:
 def all_coalitions(d: int) -> Masks:
     """(2^d, d) row k holds the bits of k."""
     return ((np.arange(2**d)[:, None] >> np.arange(d)) & 1).astype(bool)
-
-
-def _raised(game: PooledGame, lower: float, least: float) -> float:
-    """A greater lower bound, by a bisection between the proved and the attained."""
-    if game.d > LARGEST_BISECTED:
-        return lower
-    everybody, high = np.ones(game.d, dtype=bool), least
-    bound = head_minima(game, everybody[None], everybody[None]).bound[0]
-    for _ in range(BISECTIONS):
-        middle = (lower + high) / 2
-        fine = proved_above(game, everybody, everybody, middle, bound=bound)
-        lower, high = (middle, high) if fine else (lower, middle)
-    return lower
 
 
 def _descend(game: PooledGame, present: Masks) -> Masks:

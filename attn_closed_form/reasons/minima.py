@@ -281,6 +281,17 @@ def proved_above(
     return False
 
 
+def raised(
+    game: PooledGame, base: Masks, movable: Masks, bound: Array, low: float, high: float, bisections: int
+) -> float:
+    """The greatest goal between `low`, which is proved, and `high` that a few bisections prove with `proved_above`."""
+    for _ in range(bisections):
+        middle = (low + high) / 2
+        fine = proved_above(game, base, movable, middle, bound=bound)
+        low, high = (middle, high) if fine else (low, middle)
+    return low
+
+
 def _plain_states(game: PooledGame, present: Masks, movable: Masks) -> _States | None:
     """The states with masses, in units of each head's largest, in place of their logs; None if they leave float64."""
     states = _States.of(game, present, movable)

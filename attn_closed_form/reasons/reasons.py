@@ -35,7 +35,7 @@ import numpy as np
 from .._types import Array, Ids, Masks
 from ..game.pooled_game import PooledGame
 from .bounds import ENUMERATED, all_coalitions, lowest
-from .minima import HeadMinima, head_minima, mirrored, proved_above, slopes, total, value_error
+from .minima import HeadMinima, head_minima, mirrored, proved_above, raised, slopes, total, value_error
 
 # How often the order of the players is taken anew from the coalition that the last one led to.
 ROUNDS = 4
@@ -89,8 +89,7 @@ class Reason:
         return f"{'above' if above else 'below'} {self.threshold:g}"
 
     def _names(self, labels: Sequence[str] | None) -> str:
-        names = self.labels if labels is None else labels
-        return ", ".join(str(names[j]) for j in self.players or ())
+        return ", ".join(str((labels or self.labels)[j]) for j in self.players or ())
 
     def _smaller(self, does: str) -> str:
         if self.minimal:
@@ -395,11 +394,8 @@ class SufficientSearch(Search):
         high = min(self.prediction, float(self.game.value(attained).min())) if attained.size else self.prediction
         if self.game.can_be_empty and not chosen.any():
             high = min(high, self.game.empty_value)
-        for _ in range(GUARANTEES if self.game.H > 1 else 0):
-            middle = (proved + high) / 2
-            fine = proved_above(self.game, self.all, ~chosen, middle, bound=heads.bound[0])
-            proved, high = (middle, high) if fine else (proved, middle)
-        return proved
+        bisections = GUARANTEES if self.game.H > 1 else 0
+        return raised(self.game, self.all, ~chosen, heads.bound[0], proved, high, bisections)
 
     def impossible(self, chosen: Masks) -> Callable[[int], bool]:
         """A test that proves, for a number K, that no set of at most K players suffices.

@@ -303,9 +303,8 @@ def _plan(files: list[Path], folder: Path, task: Task, part_rows: int | None, wo
         manifest = _begin(sources, folder, task, request, part_rows, workers)
     else:
         manifest = _resumed(folder, earlier, request, part_rows, bags)
-    done, missing = [], []
-    for part in _cut(files, sources, folder, manifest):
-        (done if _is_done(Path(part.target), bags) else missing).append(part)
+    parts = [(part, _is_done(Path(part.target), bags)) for part in _cut(files, sources, folder, manifest)]
+    done, missing = ([part for part, is_done in parts if is_done == wanted] for wanted in (True, False))
     make({Path(part.source) for part in missing})
     return Plan(missing, done, manifest["rows"], sum(part.rows for part in done))
 

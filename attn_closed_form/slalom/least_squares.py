@@ -349,10 +349,9 @@ def linear_start(problem: Problem) -> Array:
     n = problem.samples.counts() * problem.root
     S, _ = _eliminated(problem.samples, n, [-column[:, None] for column in problem.f.T], problem.f)
     S = S / (np.abs(np.diag(S)).mean() or 1.0) + 1e-15 * np.eye(len(S))
-    a: Array = np.ones(len(S))
+    a = np.ones(len(S))
     for _ in range(3):
-        a = np.linalg.solve(S, a)
-        a /= np.linalg.norm(a)
+        a = np.linalg.solve(S, a / np.abs(a).max()).astype(np.float64, copy=False)
     a = a * np.sign(a.sum())
     if a.max() <= 0:
         return np.zeros(len(S))
@@ -423,8 +422,7 @@ def descend(
 
 def _damped_step(S: Array, g: Array, damping: float) -> Array:
     try:
-        step: Array = np.linalg.solve(S + damping * np.eye(len(S)), g)
-        return step
+        return np.linalg.solve(S + damping * np.eye(len(S)), g).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:  # singular to the last digit: more damping
         return np.full(len(S), np.inf)
 
