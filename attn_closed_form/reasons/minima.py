@@ -48,8 +48,6 @@ LOST = 1e-290
 MU = np.concatenate([[0.0], np.geomspace(3e-2, 1e3, 11)])
 # Weights of the second of McCormick's two lines.
 MIX = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
-# How often `proved_above` takes new thetas from the coalition that had the least sum.
-ROUNDS = 4
 
 
 def mirrored(game: PooledGame) -> PooledGame:
@@ -267,18 +265,8 @@ def proved_above(
     states = _plain_states(game, base, movable)
     if game.H == 1 or states is None:
         return False
-    # Start from the heads' minima with the missing part shared alike, then from the coalition that was least.
-    theta = bound + missing / game.H
-    for _ in range(ROUNDS):
-        least, flipped = _least_sum(states, theta, bound, limit)
-        if least >= 0:
-            return True
-        values = _values(states, flipped)
-        if values.sum() + game.bias < goal:
-            return False
-        theta = np.maximum(values + (goal - game.bias + slack - values.sum()) / game.H, bound)
-        theta += (goal - game.bias + slack - theta.sum()) / game.H
-    return False
+    theta = bound + missing / game.H  # the heads' minima with the missing part shared alike
+    return _least_sum(states, theta, bound, limit) >= 0
 
 
 def raised(
@@ -303,15 +291,13 @@ def _plain_states(game: PooledGame, present: Masks, movable: Masks) -> _States |
     return _States(base, flip, states.v_base, states.v_flip)
 
 
-def _least(base: Array, flip: Array, limit: int | None) -> tuple[Array, Masks]:
-    """Least sum (...) over the choices of each player between two terms (..., d+1), less rounding; and the choice."""
+def _least(base: Array, flip: Array, limit: int | None) -> Array:
+    """Least sum (...) over the choices of each player between two terms (..., d+1), less rounding."""
     gain = np.maximum(base - flip, 0.0)
-    flipped = gain > 0
     if limit is not None:
-        flipped &= _largest(gain, limit)
-        gain = np.where(flipped, gain, 0.0)
+        gain = np.where(_largest(gain, limit), gain, 0.0)
     error = 4 * relative_error(base.shape[-1]) * (np.abs(base) + np.abs(flip)).sum(axis=-1)
-    return base.sum(axis=-1) - gain.sum(axis=-1) - error, flipped
+    return base.sum(axis=-1) - gain.sum(axis=-1) - error
 
 
 def _masses(states: _States, tau: Array, spread: Array, limit: int | None) -> tuple[Array, Array]:
@@ -321,19 +307,19 @@ def _masses(states: _States, tau: Array, spread: Array, limit: int | None) -> tu
         mu = MU[:, None, None] / spread[:, None]
         base = states.base * (sign + mu * (states.v_base - tau[:, None]))
         flip = states.flip * (sign + mu * (states.v_flip - tau[:, None]))
-        out.append(sign * _least(base, flip, limit)[0].max(axis=0))
+        out.append(sign * _least(base, flip, limit).max(axis=0))
     return np.maximum(out[0], 0.0), out[1]
 
 
-def _least_sum(states: _States, theta: Array, bound: Array, limit: int | None) -> tuple[float, Masks]:
-    """Lower bound of sum_h r_h over the coalitions where it might be negative, and the choice that attains it."""
+def _least_sum(states: _States, theta: Array, bound: Array, limit: int | None) -> float:
+    """Lower bound of sum_h r_h over the coalitions where it might be negative."""
     blur = 16 * 2.0**-52 * float(np.abs(theta).sum() + np.abs(bound).sum())
     low = bound - theta - blur
     high = np.maximum(-(low.sum() - low), low) + blur
     spread = np.maximum(np.abs(states.v_base[:, :-1] - theta[:, None]).max(axis=1), 1e-300)
     L, U = _masses(states, theta + high, spread, limit)
     if (L > U).any():
-        return 0.0, np.zeros(states.base.shape[1], dtype=bool)
+        return 0.0
     mix = np.where(L > 0, MIX[:, None], 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         over_L = np.where(L > 0, 1 / np.maximum(L, 1e-300), 0.0)
@@ -344,14 +330,5 @@ def _least_sum(states: _States, theta: Array, bound: Array, limit: int | None) -
     def terms(mass: Array, v: Array) -> Array:
         return on_X @ (mass * (v - theta[:, None])) + on_D @ mass
 
-    least, flipped = _least(terms(states.base, states.v_base), terms(states.flip, states.v_flip), limit)
-    least = least + constant.sum(axis=1) - blur
-    best = int(np.argmax(least))
-    return float(least[best]), flipped[best]
-
-
-def _values(states: _States, flipped: Masks) -> Array:
-    """(H,) means of the heads where the flipped players (d+1,) have changed sides."""
-    mass = np.where(flipped, states.flip, states.base)
-    D = mass.sum(axis=1)
-    return (mass * np.where(flipped, states.v_flip, states.v_base)).sum(axis=1) / np.where(D == 0, 1.0, D)
+    least = _least(terms(states.base, states.v_base), terms(states.flip, states.v_flip), limit)
+    return float((least + constant.sum(axis=1)).max() - blur)
