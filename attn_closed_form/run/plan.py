@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -286,26 +286,25 @@ def _plan(files: list[Path], folder: Path, task: Task, part_rows: int | None, wo
     order = {} if earlier is None else {file["name"]: n for n, file in enumerate(earlier["files"])}
     files = sorted(files, key=lambda file: order.get(file.name, len(order)))  # new bags follow those of earlier runs
     bags, work = _is_bag(files[0]), folder / WORK
-    copied = [not bags and table_format(file) != "parquet" for file in files]
     sources = [
-        (work / f"input-{number}.parquet" if copied[number] else file).absolute() for number, file in enumerate(files)
+        (file if bags or table_format(file) == "parquet" else work / f"input-{number}.parquet").absolute()
+        for number, file in enumerate(files)
     ]
 
-    def make(wanted: Collection[Path]) -> None:
-        """Copy the inputs that workers cannot read themselves."""
-        for file, source, is_copy in zip(files, sources, copied, strict=True):
-            if is_copy and source in wanted and not source.exists():
+    def copy_tables(wanted: set[Path]) -> None:
+        for file, source in zip(files, sources, strict=True):
+            if source in wanted and not source.exists():
                 _copy(file, source)
 
     request = _request(files, task)
     if earlier is None:
-        make(sources)
+        copy_tables(set(sources))
         manifest = _begin(sources, folder, task, request, part_rows, workers)
     else:
         manifest = _resumed(folder, earlier, request, part_rows, bags)
     parts = [(part, _is_done(Path(part.target), bags)) for part in _cut(files, sources, folder, manifest)]
     done, missing = ([part for part, is_done in parts if is_done == wanted] for wanted in (True, False))
-    make({Path(part.source) for part in missing})
+    copy_tables({Path(part.source) for part in missing})
     return Plan(missing, done, manifest["rows"], sum(part.rows for part in done))
 
 
@@ -351,7 +350,7 @@ def _begin(
     try:
         merged = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise RunError(f"{sources[0].parent}: the tables do not fit together ({error})") from None
+        raise RunError(f"the tables of the folder do not fit together ({error})") from None
     for name in task.columns or ():
         if name not in merged.names:
             raise RunError(f"--columns: expected names among {', '.join(merged.names)}, got {name!r}")
