@@ -45,19 +45,21 @@ def members(numbers: Ids) -> list[list[int]]:
     return [group.tolist() for group in np.split(order, np.cumsum(np.bincount(numbers))[:-1])]
 
 
+SCALARS = {float, int, str, bool, type(None)}
+
+
 def plain(value: Any) -> Any:
     """Arrays, tuples and named tuples, however nested, as the lists and dicts that `json.dumps` writes.
 
     >>> plain({"spans": ((0, 1),), "scores": np.ones(2)})
     {'spans': [[0, 1]], 'scores': [1.0, 1.0]}
     """
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
+    if isinstance(value, tuple | list):
+        parts = [part if type(part) in SCALARS else plain(part) for part in value]
+        return dict(zip(value._fields, parts, strict=True)) if hasattr(value, "_fields") else parts
     if isinstance(value, dict):
         return {name: plain(part) for name, part in value.items()}
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return [plain(part) for part in value] if isinstance(value, tuple | list) else value
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def ranks(x: ArrayLike) -> Array:

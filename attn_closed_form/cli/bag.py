@@ -14,7 +14,7 @@ from ..explanations.explain import explain
 from ..explanations.settings import Settings
 from ..files.bags import load_bag
 from ..models.bag_classifier import BagClassifier
-from ..show.sanitize import visible
+from ..show.sanitize import elide, visible
 from .corpus import add_run_options, explain_all
 from .options import at_least, check_targets, method_names
 
@@ -145,9 +145,9 @@ def _draw_map(args: argparse.Namespace, explanations: Explanations, settings: Se
 
 
 def _print(args: argparse.Namespace, explanations: Explanations) -> None:
-    from ..show.exports import listed, row
+    from ..show.exports import row
     from ..show.figures import leader
-    from ..show.maps import strongest
+    from ..show.maps import columns, strongest, written
 
     leading = leader(explanations)
     best, worst = strongest(leading.scores, args.top)
@@ -158,11 +158,15 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
         return
     facts = row(explanations)
     chance = "" if facts["probability"] is None else f", probability {facts['probability']:.1%}"
-    output = visible(explanations.output)
+    output, (labels, *table) = visible(explanations.output), columns(explanations).items()
     print(f"{output} {explanations.prediction:+.4f}{chance}; {facts['empty_bag']:+.4f} for the empty bag")
     for title, players in (("for", best), ("against", worst)):
         print(f"\n{leading.info.label}, strongest {title} {output}:")
-        print("\n".join(listed(explanations, players)) or "      none")
+        for j in players:
+            numbers = (f"  {name} {written(name, values[j]):>9}" for name, values in table)
+            print(f"{elide(visible(labels[1][j]), 24):>10}{''.join(numbers)}")
+        if not len(players):
+            print("      none")
     if facts["attention_against"] is not None:
         print(
             f"\n{facts['attention_against']:.1%} of the attention is on instances that oppose "

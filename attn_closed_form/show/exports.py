@@ -13,62 +13,21 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._types import Array
 from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from ..game.interactions import constant_of, interactions
 from .figures import AGAINST, FOR, leader
 from .html import report, write_page
-from .maps import (
-    ATTENTION,
-    Place,
-    attention,
-    colors,
-    disagreement,
-    place,
-    player_attention,
-    player_places,
-    scale_end,
-    tile_scores,
-)
+from .maps import ATTENTION, Place, attention, colors, columns, disagreement, place, scale_end, tile_scores, whole
 from .plots import heat_map, package
-from .sanitize import elide, visible
-
-
-def columns(explanations: Explanations) -> dict[str, Any]:
-    """The table of a bag, by column: name, place and number of tiles of each player, its attention, its scores.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> list(columns(load_demo_model().explain("A fine film", ["shapley", "banzhaf"])))
-    ['player', 'attention', 'shapley', 'banzhaf']
-    """
-    tiles, corners = player_places(explanations)
-    table: dict[str, Any] = {"player": np.array(explanations.evidence.labels, dtype=np.str_)}
-    if corners is not None:
-        table |= {"x": _whole(corners[:, 0]), "y": _whole(corners[:, 1])}
-    if explanations.evidence.settings.players != explanations.evidence.model.groupings[0]:
-        table["tiles"] = tiles
-    weight = player_attention(explanations)
-    if weight is not None:
-        table["attention"] = weight
-    for name, e in explanations.items():
-        if name != ATTENTION:
-            table[name] = e.scores
-            if e.standard_error is not None and explanations.evidence.fit is not None:
-                table[f"{name}_standard_error"] = e.standard_error
-    return table
-
-
-def _whole(values: Array) -> Any:
-    """Coordinates as integers where they are."""
-    return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
+from .sanitize import visible
 
 
 def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
@@ -139,7 +98,7 @@ def write_geojson(
         measured["attention"] = weight.tolist()
     keys = [json.dumps(name) for name in measured]
     shades = colors(scores, scale_end(scores)).tolist()
-    boxes = _whole(np.concatenate([where.coords, where.coords + where.patch_size], axis=1)).tolist()
+    boxes = whole(np.concatenate([where.coords, where.coords + where.patch_size], axis=1)).tolist()
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as stream:
         stream.write('{"type": "FeatureCollection", "features": [')
         tiles = zip(boxes, scores.tolist(), shades, zip(*measured.values(), strict=True), strict=True)
@@ -165,7 +124,7 @@ def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: s
     e, where, weight = leader(explanations, method), place(explanations), attention(explanations)
     with replacing(path) as partial, h5py.File(partial, "w") as file:
         file.create_dataset("attention_scores", data=tile_scores(e)[:, None].astype(np.float32))
-        coords = file.create_dataset("coords", data=_whole(where.coords))
+        coords = file.create_dataset("coords", data=whole(where.coords))
         for name, value in explanations.evidence.units.attrs.items():
             if isinstance(value, str | int | float | np.generic | np.ndarray):
                 coords.attrs[name] = value
@@ -221,17 +180,6 @@ def row(explanations: Explanations) -> dict[str, Any]:
         "attention_against": None if gap is None else gap.attention_against,
         "rank_correlation": None if gap is None else gap.correlation,
     }
-
-
-def listed(explanations: Explanations, players: Iterable[int]) -> list[str]:
-    """Lines for a terminal: name, place, score and attention of some players."""
-    e, weight, (_, corners) = leader(explanations), player_attention(explanations), player_places(explanations)
-    lines = []
-    for j in players:
-        at = "" if corners is None else f"  x {corners[j, 0]:>8.0f}  y {corners[j, 1]:>8.0f}"
-        share = "" if weight is None else f"  attention {weight[j]:>7.2%}"
-        lines.append(f"{elide(visible(e.labels[j]), 24):>10}{at}  {e.scores[j]:>+10.4g}{share}")
-    return lines
 
 
 def to_shap(explanation: Explanation) -> Any:

@@ -12,6 +12,7 @@ five levels, so that players can also be marked without any color: +, ++, +++, +
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,26 +47,19 @@ def levels(strength: Array) -> NDArray[np.int_]:
     return np.sign(strength).astype(int) * np.searchsorted(LEVELS, np.abs(strength), side="right")
 
 
-class Tick(NamedTuple):
-    """A number at an axis."""
-
-    at: float
-    number: float
-
-
 class Scale(NamedTuple):
-    """A range of numbers that is drawn from 0 to 1, with round numbers to write at it."""
+    """A range of numbers that is drawn from 0 to 1; `ticks` has (place, number) of round numbers to write at it."""
 
     low: float
     high: float
-    ticks: tuple[Tick, ...] = ()
+    ticks: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def around(cls, values: ArrayLike, margin: float = 0.0) -> Scale:
         """The scale that holds the values, with a share of its length as room on both sides.
 
-        >>> [tick.number for tick in Scale.around([-0.7, 2.2]).ticks]
-        [-0.5, 0.0, 0.5, 1.0, 1.5, 2.0]
+        >>> Scale.around([-1.0, 7.0]).ticks
+        ((0.125, 0.0), (0.375, 2.0), (0.625, 4.0), (0.875, 6.0))
         """
         values = np.asarray(values, dtype=np.float64)
         low, high = float(values.min()), float(values.max())
@@ -80,7 +74,7 @@ class Scale(NamedTuple):
         step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= raw * 0.999)
         first, last = int(np.ceil(scale.low / step - 1e-9)), int(np.floor(scale.high / step + 1e-9))
         numbers = [float(f"{k * step:.12g}") for k in range(first, last + 1)]
-        return scale._replace(ticks=tuple(Tick(scale.unit(number), number) for number in numbers))
+        return scale._replace(ticks=tuple((scale.unit(number), number) for number in numbers))
 
     def unit(self, value: Any) -> Any:
         """Where a value is drawn, from 0 to 1."""
@@ -290,20 +284,10 @@ def strongest_players(explanations: Explanations, top: int = MOST_ROWS) -> tuple
     return tuple(np.argsort(-np.abs(leader(explanations).strength), kind="stable")[:top].tolist())
 
 
-class Point(NamedTuple):
-    """A player in the SLALOM plane, in unit coordinates, with its numbers."""
-
-    name: str
-    x: float
-    y: float
-    importance: float
-    value: float
-
-
 class PlacedLabel(NamedTuple):
-    """The label of a point, in unit coordinates; `anchor` is the end of the text that lies at (x, y)."""
+    """The label of a player, in unit coordinates; `anchor` is the end of the text that lies at (x, y)."""
 
-    point: int
+    player: int
     text: str
     x: float
     y: float
@@ -313,12 +297,16 @@ class PlacedLabel(NamedTuple):
 class SlalomPlane(NamedTuple):
     """Each player at (importance, value), as Figure 5 of Leemann et al. 2025; the decisive players are labeled.
 
-    `zero` is the height of the value 0, `x` and `y` are the scales behind the unit coordinates.
+    `x` and `y` are the places of the players in unit coordinates, `across` and `up` the scales behind them, and `zero`
+    is the height of the value 0.
     """
 
-    points: tuple[Point, ...]
-    x: Scale
-    y: Scale
+    importance: tuple[float, ...]
+    value: tuple[float, ...]
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    across: Scale
+    up: Scale
     zero: float
     labels: tuple[PlacedLabel, ...]
 
@@ -331,82 +319,44 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     if not set(SLALOM) <= set(explanations):
         return None
     value, importance, linear = (explanations[name].scores for name in SLALOM)
-    x, y = Scale.around(importance, 0.07), Scale.around(np.append(value, 0.0), 0.07)
-    columns = (column.tolist() for column in (x.unit(importance), y.unit(value), importance, value))
-    points = tuple(map(Point, names(explanations.evidence), *columns))
-    labels = _placed(points, np.argsort(-np.abs(linear), kind="stable"), top)
-    return SlalomPlane(points, x, y, float(y.unit(0.0)), labels)
+    across, up = Scale.around(importance, 0.07), Scale.around(np.append(value, 0.0), 0.07)
+    places = np.stack([across.unit(importance), up.unit(value)], axis=1)
+    # The decisive players; those that find no room leave theirs to the next ones.
+    order = np.argsort(-np.abs(linear), kind="stable")[: 2 * top]
+    labels = _placed(places, order, [elide(names(explanations.evidence)[j], 18) for j in order])[:top]
+    columns = (tuple(column.tolist()) for column in (importance, value, *places.T))
+    return SlalomPlane(*columns, across, up, float(up.unit(0.0)), labels)
 
 
 # Labels are placed in a plane of 428 x 298 dots: half a point, a letter, a line, and where a label may lie beside its
 # point (to the right, to the left, above, below).
-PLANE = (428.0, 298.0)
+PLANE = np.array([428.0, 298.0])
 DOT, LETTER, LINE = 4.0, 7.2, 13.0
-OFFSETS = ((7, -4, "start"), (-7, -4, "end"), (7, 7, "start"), (7, -14, "start"), (-7, 7, "end"), (-7, -14, "end"))
+OFFSETS = np.array([(7, -4), (-7, -4), (7, 7), (7, -14), (-7, 7), (-7, -14)])
+# Shares of a label's width and height to the left of and below the place that it is written at.
+SHARES = np.column_stack([OFFSETS[:, 0] < 0, np.full(6, 0.25)])
 
 
-def _placed(points: tuple[Point, ...], order: Ids, top: int) -> tuple[PlacedLabel, ...]:
+def _placed(places: Array, order: Ids, texts: Sequence[str]) -> tuple[PlacedLabel, ...]:
     """Labels in this order, each where it covers no other label and no point; one without room is left out."""
-    width, height = PLANE
-    taken = np.array([(p.x * width - DOT, p.y * height - DOT, p.x * width + DOT, p.y * height + DOT) for p in points])
-    dx, dy = np.array([offset[:2] for offset in OFFSETS]).T
-    ends = np.array([anchor == "end" for _, _, anchor in OFFSETS])
+    dots = places * PLANE
+    sizes = np.array([(LETTER * len(text), LINE) for text in texts])[:, None]
+    written = dots[order, None] + OFFSETS  # (labels, offsets, 2)
+    low = written - sizes * SHARES
+    high = low + sizes
+    beside = (high[:, :, None] < dots - DOT) | (dots + DOT < low[:, :, None])
+    free = ((low >= 0) & (high <= PLANE)).all(axis=2) & beside.any(axis=3).all(axis=2)
     labels: list[PlacedLabel] = []
-    for j in order.tolist():
-        text = elide(points[j].name, 18)
-        size = LETTER * len(text)
-        x, y = points[j].x * width + dx, points[j].y * height + dy
-        left, bottom, top_edge = x - size * ends, y - 0.25 * LINE, y + 0.8 * LINE
-        right = left + size
-        inside = (left >= 0) & (bottom >= 0) & (right <= width) & (top_edge <= height)
-        beside = (right[:, None] < taken[:, 0]) | (taken[:, 2] < left[:, None])
-        apart = beside | (top_edge[:, None] < taken[:, 1]) | (taken[:, 3] < bottom[:, None])
-        free = np.flatnonzero(inside & apart.all(axis=1))
-        if free.size:
-            k = int(free[0])
-            taken = np.vstack([taken, (left[k], bottom[k], right[k], top_edge[k])])
-            labels.append(PlacedLabel(j, text, float(x[k]) / width, float(y[k]) / height, OFFSETS[k][2]))
-        if len(labels) == top:
-            break
+    boxes: list[tuple[float, ...]] = []
+    for i, k in np.argwhere(free).tolist():
+        j, (left, bottom), (right, top) = int(order[i]), low[i, k].tolist(), high[i, k].tolist()
+        if labels and labels[-1].player == j:
+            continue
+        if all(right < box[0] or box[2] < left or top < box[1] or box[3] < bottom for box in boxes):
+            boxes.append((left, bottom, right, top))
+            x, y = (written[i, k] / PLANE).tolist()
+            labels.append(PlacedLabel(j, texts[i], x, y, "end" if OFFSETS[k, 0] < 0 else "start"))
     return tuple(labels)
-
-
-class SpreadRow(NamedTuple):
-    """A player's exact LIME coefficient, and the coefficients of sampled runs with their range."""
-
-    name: str
-    player: int
-    exact: float
-    runs: tuple[float, ...]
-    low: float
-    high: float
-
-
-class LimeSpread(NamedTuple):
-    """Exact LIME coefficients beside sampled ones, as Figure 4 of Lopardo et al. 2024; the strongest player first.
-
-    `off` is the largest distance of a run from the exact coefficient, as a share of the largest coefficient.
-    """
-
-    rows: tuple[SpreadRow, ...]
-    scale: Scale
-    off: float
-
-
-def lime_spread(explanations: Explanations, runs: int, top: int = 30) -> LimeSpread:
-    """The spread of sampled LIME around its limit: the range of several runs, or twice the standard error of one."""
-    exact = explanations["lime"].scores
-    samples = explanations.evidence.sampled_lime(runs)
-    drawn = np.stack([sample.coef for sample in samples])
-    spread = 2.0 * samples[0].standard_error if runs == 1 and samples[0].standard_error is not None else 0.0
-    low, high = drawn.min(axis=0) - spread, drawn.max(axis=0) + spread
-    order = np.argsort(-np.abs(exact), kind="stable")[:top].tolist()
-    runs_of, shown = [tuple(column) for column in drawn.T.tolist()], names(explanations.evidence)
-    rows = tuple(SpreadRow(shown[j], j, float(exact[j]), runs_of[j], float(low[j]), float(high[j])) for j in order)
-    ends = np.concatenate([low[order], high[order], exact[order], [0.0]])
-    largest = float(np.abs(exact).max())
-    off = float(np.abs(drawn - exact).max()) / largest if largest else 0.0
-    return LimeSpread(rows, Scale.around(ends, 0.04), off)
 
 
 class Strip(NamedTuple):
@@ -492,20 +442,11 @@ class Partner(NamedTuple):
     value: float
 
 
-class Partners(NamedTuple):
-    """The strongest interactions of one player, strongest first; `largest` is the largest magnitude."""
-
-    player: int
-    partners: tuple[Partner, ...]
-    largest: float
-
-
-def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> Partners:
+def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> tuple[Partner, ...]:
     """The strongest entries of the player's `row` (d,) of the matrix of interactions, without the player itself."""
     values, shown = np.asarray(row, dtype=np.float64), names(evidence)
     order = [j for j in np.argsort(-np.abs(values), kind="stable").tolist() if j != player][:top]
-    strongest = tuple(Partner(j, shown[j], float(values[j])) for j in order)
-    return Partners(player, strongest, max((abs(p.value) for p in strongest), default=0.0))
+    return tuple(Partner(j, shown[j], float(values[j])) for j in order)
 
 
 def figures_of(explanations: Explanations) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from importlib.resources import files
 
 import numpy as np
 
-from .._arrays import spearman
 from .._types import Ids
 from ..explanations.explain import for_output
 from ..explanations.explanation import Explanation, Explanations
@@ -30,15 +29,14 @@ from .figures import (
     AGAINST,
     FOR,
     MOST_CLASSES,
+    PLANE,
     UNSIGNED,
-    LimeSpread,
     SlalomPlane,
     Strip,
     attention_strips,
     class_bars,
     colored_text,
     leader,
-    lime_spread,
     method_rows,
     names,
     sampling,
@@ -47,7 +45,7 @@ from .figures import (
     verdict,
     waterfall,
 )
-from .maps import ZERO, bag_name, disagreement, heat_maps, player_attention, player_places, png, strongest
+from .maps import ZERO, bag_name, columns, disagreement, heat_maps, player_attention, png, strongest, written
 from .sanitize import elide, escape, script_json
 
 # Opacity over the page of the levels 0 to 4.
@@ -154,7 +152,7 @@ def report(explanations: Explanations, method: str | None = None) -> str:
     parts = [_answer(explanations)]
     if len(explanations) > 1:
         parts += [_methods(explanations), _numbers(explanations), _figures(explanations)]
-    parts.append(_details("What was explained, and how", _facts(explanations) + _list(REFERENCES)))
+    parts.append(_facts(explanations))
     rows = list(explanations.values())
     scores = {  # to four digits, for the panel that follows the pointer
         "labels": [e.title for e in rows],
@@ -213,13 +211,7 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> st
 def _answer(explanations: Explanations) -> str:
     e = leader(explanations)
     name, _, logit = verdict(explanations).partition(" (")
-    parts = [f"<h1>{escape(name)} <small>{escape(logit.rstrip(')'))}</small></h1>"]
-    bars = []
-    for bar in class_bars(explanations):
-        tag, share = "b" if bar.classes == 1 else "span", f"{100 * bar.probability:.1f}"
-        meter = f'<div><span style="width:{share}%"></span></div><span class="v">{share} %</span>'
-        bars.append(f"<{tag}>{escape(bar.name, 30)}</{tag}>{meter}")
-    parts += [f'<div class="classes">{"".join(bars)}</div>'] if bars else []
+    parts = [f"<h1>{escape(name)} <small>{escape(logit.rstrip(')'))}</small></h1>{_classes(explanations)}"]
     note = f"Colored by {escape(e.title)}: orange raises {escape(e.output)}, blue (underlined) lowers it"
     if e.info.kind != "signed":
         note = f"Colored by {escape(e.title)}, which has no sign"
@@ -240,6 +232,15 @@ def _answer(explanations: Explanations) -> str:
         parts.append(f'<h2>How it adds up</h2><p class="note">{escape(exact)}</p>{_waterfall(e)}')
         parts += [_why(explanations), _other_classes(explanations)]
     return "".join(parts)
+
+
+def _classes(explanations: Explanations) -> str:
+    bars = []
+    for bar in class_bars(explanations):
+        tag, share = "b" if bar.classes == 1 else "span", f"{100 * bar.probability:.1f}"
+        meter = f'<div><span style="width:{share}%"></span></div><span class="v">{share} %</span>'
+        bars.append(f"<{tag}>{escape(bar.name, 30)}</{tag}>{meter}")
+    return f'<div class="classes">{"".join(bars)}</div>' if bars else ""
 
 
 def _colored(e: Explanation, hover: bool) -> str:
@@ -328,20 +329,12 @@ def _numbers(explanations: Explanations) -> str:
 
 
 def _figures(explanations: Explanations) -> str:
-    """The SLALOM plane, the spread of LIME if sampled LIME was asked for, and the attention of the heads."""
-    sections = []
-    plane = slalom_plane(explanations)
+    """The SLALOM plane and the attention of the heads, where the methods that they show were run."""
+    parts, plane = [], slalom_plane(explanations)
     if plane is not None:
         note = "What a player says (value) against how loudly it says it (importance). Those at the right decide."
-        sections.append(_section("SLALOM plane", note, _slalom_plane(plane)))
-    if {"lime", "lime-sampled"} <= set(explanations) and explanations.evidence.fit is None:
-        spread = lime_spread(explanations, 1)
-        note = (
-            "Crosses: what LIME (bow=False) converges to. Dots: one run of 5000 samples with twice its standard error, "
-            f"off by up to {spread.off:.1%} of the largest coefficient."
-        )
-        sections.append(_section("LIME: exact and sampled", note, _lime_spread(spread)))
-    parts = [_details("Figures", f'<div class="two">{"".join(sections)}</div>')] if sections else []
+        drawn = _slalom_plane(plane, names(explanations.evidence))
+        parts.append(_details("SLALOM plane", f'<p class="note">{note}</p>{drawn}'))
     strips = attention_strips(explanations) if {"alpha-mean", "alpha-max"} & set(explanations) else ()
     if strips:
         note = "Where each head looks, from the first unit to the last; shades are square roots."
@@ -350,7 +343,7 @@ def _figures(explanations: Explanations) -> str:
 
 
 def _facts(explanations: Explanations) -> str:
-    """What was explained, in a few plain lines, and what each method is."""
+    """What was explained, in a few plain lines, what each method is, and the papers."""
     evidence = explanations.evidence
     units, settings = evidence.units, evidence.settings
     errors = [e.error for e in explanations.values() if e.error is not None]
@@ -365,29 +358,14 @@ def _facts(explanations: Explanations) -> str:
         lines += [*evidence.fit.sentences(), *filter(None, map(sampling, explanations.values()))]
     if errors:
         lines.append(f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}.")
-    return "".join(f"<p>{escape(line)}</p>" for line in lines) + _summaries(explanations)
+    methods = _list(f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values())
+    body = "".join(f"<p>{escape(line)}</p>" for line in lines) + methods + _list(REFERENCES)
+    return _details("What was explained, and how", body)
 
 
-def _summaries(explanations: Explanations) -> str:
-    return _list(f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values())
-
-
-class _Box:
-    """Where a figure is drawn: unit coordinates become dots inside margins, y downwards."""
-
-    def __init__(self, width: float, height: float, left: float, right: float, top: float, bottom: float) -> None:
-        self.width, self.height = width, height
-        self.left, self.top, self.right, self.bottom = left, top, width - right, height - bottom
-
-    def x(self, unit: float) -> float:
-        return self.left + unit * (self.right - self.left)
-
-    def y(self, unit: float) -> float:
-        return self.bottom - unit * (self.bottom - self.top)
-
-    def svg(self, body: Iterable[str], label: str, extra: str = "") -> str:
-        size = f'viewBox="0 0 {self.width:g} {self.height:g}"'
-        return f'<svg {size} role="img" aria-label="{escape(label)}"{extra}>{"".join(body)}</svg>'
+def _svg(width: float, height: float, body: Iterable[str], label: str, extra: str = "") -> str:
+    size = f'viewBox="0 0 {width:g} {height:g}"'
+    return f'<svg {size} role="img" aria-label="{escape(label)}"{extra}>{"".join(body)}</svg>'
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", extra: str = "") -> str:
@@ -396,83 +374,59 @@ def _text(x: float, y: float, text: str, anchor: str = "start", extra: str = "")
 
 
 def _waterfall(e: Explanation) -> str:
-    row, steps = 20, waterfall(e)
-    box = _Box(600, row * len(steps) + 6, 150, 70, 0, 0)
-    body = [f'<path class="a" d="M{box.x(steps[0].left):.1f} 0V{box.height}"/>']
+    row, left, wide, steps = 20, 150, 380, waterfall(e)
+    height = row * len(steps) + 6
+    body = [f'<path class="a" d="M{left + wide * steps[0].left:.1f} 0V{height}"/>']
     for i, step in enumerate(steps):
-        y, x0, x1 = row * i + 3, box.x(step.left), box.x(step.right)
+        y, x0, x1 = row * i + 3, left + wide * step.left, left + wide * step.right
         bold = "" if step.players else ' font-weight="600"'
         if step.players:
             color = css(FOR if step.shown > 0 else AGAINST)
             body.append(f'<path fill="{color}" d="M{x0:.1f} {y}H{max(x1, x0 + 1):.1f}v{row - 6}H{x0:.1f}z"/>')
         else:
             body.append(f'<path stroke="currentColor" stroke-width="2" d="M{x0:.1f} {y - 1}v{row - 4}"/>')
-        body.append(_text(box.left - 8, y + 11, escape(step.label, 22), "end", bold))
+        body.append(_text(left - 8, y + 11, escape(step.label, 22), "end", bold))
         body.append(_text(x1 + 6, y + 11, f"{step.shown:+.3f}", extra=bold))
-    return box.svg(body, f"How {len(e.scores)} players add up from {steps[0].end:+.3f} to {steps[-1].end:+.3f}")
+    label = f"How {len(e.scores)} players add up from {steps[0].end:+.3f} to {steps[-1].end:+.3f}"
+    return _svg(600, height, body, label)
 
 
-def _slalom_plane(figure: SlalomPlane) -> str:
-    box = _Box(480, 340, 44, 8, 8, 34)
-    axes = f"M{box.left} {box.y(figure.zero):.1f}H{box.right}M{box.left} {box.top}V{box.bottom}H{box.right}"
-    body = [f'<path class="a" d="{axes}"/>']
-    body += [_text(box.x(tick.at), box.bottom + 14, f"{tick.number:g}", "middle") for tick in figure.x.ticks]
-    body += [_text(box.left - 5, box.y(tick.at) + 4, f"{tick.number:g}", "end") for tick in figure.y.ticks]
-    body.append(_text((box.left + box.width) / 2, box.height - 4, "importance s (log weight)", "middle"))
-    body.append(f'<text transform="translate(10 {box.height / 2}) rotate(-90)" text-anchor="middle">value v</text>')
-    for positive, color in ((True, FOR), (False, AGAINST)):
-        circles = "".join(
-            f'<circle cx="{box.x(point.x):.1f}" cy="{box.y(point.y):.1f}" r="4"><title>{escape(point.name, 40)} '
-            f"s={point.importance:.3g} v={point.value:.3g}</title></circle>"
-            for point in figure.points
-            if (point.value >= 0) == positive
-        )
-        body.append(f'<g class="f" fill="{css(color)}">{circles}</g>')
-    body += [_text(box.x(label.x), box.y(label.y), escape(label.text), label.anchor) for label in figure.labels]
-    return box.svg(body, "Value of each word against its importance")
+def _slalom_plane(figure: SlalomPlane, players: Sequence[str]) -> str:
+    left, top, (wide, high) = 44, 8, PLANE
+    bottom = top + high
 
+    def x(unit: float) -> float:
+        return left + unit * wide
 
-def _lime_spread(figure: LimeSpread) -> str:
-    """Figure 4 of Lopardo et al. 2024 on its side: dots and a range for what is sampled, a cross for the limit."""
-    row, scale = 17, figure.scale
-    box = _Box(480, 36 + row * len(figure.rows), 118, 12, 6, 30)
+    def y(unit: float) -> float:
+        return bottom - unit * high
 
-    def at(value: float) -> str:
-        return f"{box.x(scale.unit(value)):.1f}"
-
-    body = [f'<path class="a" d="M{at(0)} {box.top}V{box.bottom}M{box.left} {box.bottom}H{box.right}"/>']
-    body += [_text(box.x(tick.at), box.bottom + 14, f"{tick.number:g}", "middle") for tick in scale.ticks]
-    ranges, dots, crosses = [], [], []
-    for i, player in enumerate(figure.rows):
-        y = box.top + row * i + row / 2
-        ranges.append(f"M{at(player.low)} {y:g}H{at(player.high)}")
-        dots += [f"M{at(run)} {y:g}h0" for run in player.runs]
-        crosses.append(f"M{at(player.exact)} {y:g}m-3.5-3.5l7 7m-7 0l7-7")
-        tip = f"{escape(player.name, 60)}: exact {player.exact:.4g}, sampled {player.low:.4g} to {player.high:.4g}"
-        body.append(_text(box.left - 6, y + 4, f"{escape(player.name, 17)}<title>{tip}</title>", "end"))
-    blue = css(AGAINST)
-    body.append(f'<path d="{"".join(ranges)}" stroke="{blue}" stroke-opacity=".35" stroke-width="5"/>')
-    dotted = f'stroke="{blue}" stroke-opacity=".8" stroke-width="5" stroke-linecap="round"'
-    body.append(f'<path d="{"".join(dots)}" {dotted}/>')
-    body.append(f'<path d="{"".join(crosses)}" stroke="{css(FOR)}" stroke-width="1.8" fill="none"/>')
-    body.append(_text((box.left + box.width) / 2, box.height - 3, "LIME coefficient", "middle"))
-    return box.svg(body, "Exact LIME coefficients over the spread of sampled ones")
+    body = [f'<path class="a" d="M{left} {y(figure.zero):.1f}h{wide:g}M{left} {top}v{high:g}h{wide:g}"/>']
+    body += [_text(x(at), bottom + 14, f"{number:g}", "middle") for at, number in figure.across.ticks]
+    body += [_text(left - 5, y(at) + 4, f"{number:g}", "end") for at, number in figure.up.ticks]
+    body.append(_text(x(0.5), bottom + 30, "importance s (log weight)", "middle"))
+    body.append(f'<text transform="translate(10 {y(0.5):g}) rotate(-90)" text-anchor="middle">value v</text>')
+    sides: dict[bool, list[str]] = {True: [], False: []}
+    for name, s, v, across, up in zip(players, figure.importance, figure.value, figure.x, figure.y, strict=True):
+        tip = f"<title>{escape(name, 40)} s={s:.3g} v={v:.3g}</title>"
+        sides[v >= 0].append(f'<circle cx="{x(across):.1f}" cy="{y(up):.1f}" r="4">{tip}</circle>')
+    body += [f'<g class="f" fill="{css(FOR if up else AGAINST)}">{"".join(dots)}</g>' for up, dots in sides.items()]
+    body += [_text(x(label.x), y(label.y), escape(label.text), label.anchor) for label in figure.labels]
+    return _svg(480, 340, body, "Value of each word against its importance")
 
 
 def _attention_strips(strips: Iterable[Strip]) -> str:
-    out = []
+    heads = []
     for i, strip in enumerate(strips, 1):
-        shades, paths = np.array(strip.shades), []
-        for level in range(1, 9):
-            cells = "".join(f"M{t} 0h1v1h-1z" for t in np.flatnonzero(shades == level))
-            if cells:
-                paths.append(f'<path fill="currentColor" fill-opacity="{level / 8:.3g}" d="{cells}"/>')
+        cells: dict[int, str] = {}
+        for t, shade in enumerate(strip.shades):
+            cells[shade] = cells.get(shade, "") + f"M{t} 0h1v1h-1z"
+        paths = [f'<path fill="currentColor" fill-opacity="{shade / 8:.3g}" d="{d}"/>' for shade, d in cells.items()]
         named = ", ".join(f"{escape(word, 24)} {weight:.3f}" for word, weight in strip.strongest)
         share = f"; background {strip.background:.3f}" if strip.background > 5e-4 else ""
-        box = _Box(len(shades), 1, 0, 0, 0, 0)
-        drawn = box.svg(paths, f"Attention of head {i}", ' preserveAspectRatio="none"')
-        out.append(f'<div class="head"><span><b>head {i}</b>: {named}{share}</span>{drawn}</div>')
-    return "".join(out)
+        drawn = _svg(len(strip.shades), 1, paths, f"Attention of head {i}", ' preserveAspectRatio="none"')
+        heads.append(f'<div class="head"><span><b>head {i}</b>: {named}{share}</span>{drawn}</div>')
+    return "".join(heads)
 
 
 def _bag_fragment(explanations: Explanations) -> str:
@@ -493,32 +447,11 @@ def _bag_body(explanations: Explanations, method: str | None) -> str:
             f"from the {up.size:,} {evidence.settings.players} that support it and {down.sum():+.4f} from the "
             f"{down.size:,} that oppose it."
         )
-    parts = [f"<h1>{escape(bag_name(explanations), 80)}</h1>", f'<p class="verdict">{escape(told)}</p>']
-    facts = {
-        f"explained: {e.output}": f"{e.prediction:+.4f}",
-        **{f"probability of {bar.name}": f"{bar.probability:.1%}" for bar in class_bars(explanations)},
-        "for the empty bag": f"{evidence.absent_value:+.4f}",
-        "instances": f"{len(evidence.units.labels):,}",
-        "guaranteed error": "–" if e.error is None else f"≤ {e.error:.1e}",
-    }
-    if evidence.game.d != len(evidence.units.labels):
-        facts["players"] = f"{evidence.game.d:,} {evidence.settings.players}"
-    parts.append(_cards(facts))
+    name = escape(bag_name(explanations), 80)
+    parts = [f'<h1>{name}</h1><p class="verdict">{escape(told)}</p>{_classes(explanations)}']
     if evidence.units.coords is not None:
         parts.append(_maps(explanations, e))
-    parts += [_strongest(explanations, e), _differences(explanations, e)]
-    others = [(o.info.label, [_correlation(spearman(o.scores, e.scores))]) for o in explanations.values() if o is not e]
-    if others:
-        note = f"Spearman's rank correlation of each method's scores with those of {e.info.label}."
-        parts.append(_section("Other methods", note, _table([], others), "h2"))
-    note = "An absent instance is deleted from the bag. The value of the empty bag is the bias of the last layer."
-    parts.append(_details("The methods", f"<p>{note}</p>{_summaries(explanations)}"))
-    return "".join(parts)
-
-
-def _cards(facts: dict[str, str]) -> str:
-    cards = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
-    return f'<dl class="facts">{cards}</dl>'
+    return "".join([*parts, _strongest(explanations, e), _differences(explanations, e), _facts(explanations)])
 
 
 def _maps(explanations: Explanations, e: Explanation) -> str:
@@ -541,45 +474,34 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
 
 
 def _strongest(explanations: Explanations, e: Explanation) -> str:
-    best, worst = strongest(e.scores, TOP)
     note = f"At most {TOP} on each side, with the share of the attention that each gets."
     tables = "".join(
-        f"<section><h3>{escape(title)}</h3>{_players(explanations, e, players)}</section>"
-        for title, players in ((f"For {e.output}", best), (f"Against {e.output}", worst))
+        f"<section><h3>{escape(f'{side} {e.output}')}</h3>{_players(explanations, players)}</section>"
+        for side, players in zip(("For", "Against"), strongest(e.scores, TOP), strict=True)
     )
     return _section("The strongest instances", note, f'<div class="two">{tables}</div>', "h2")
 
 
-def _players(explanations: Explanations, e: Explanation, players: Ids) -> str:
-    """A table of some players: name, place, score and attention."""
-    weight, (_, corners) = player_attention(explanations), player_places(explanations)
-    if not len(players):
-        return "<p>None.</p>"
-    head = ["", *([] if corners is None else ["x", "y"]), e.info.label, *([] if weight is None else ["attention"])]
-    rows = []
-    for j in players:
-        cells = [] if corners is None else [_number(f"{corners[j, 0]:.0f}"), _number(f"{corners[j, 1]:.0f}")]
-        cells += [_number(f"{e.scores[j]:+#.3g}"), *([] if weight is None else [f"{weight[j]:.2%}"])]
-        rows.append((e.labels[j], cells))
-    return _table(head, rows)
+def _players(explanations: Explanations, players: Ids) -> str:
+    """Some rows of the table of a bag."""
+    labels, *table = columns(explanations).items()
+    rows = [(labels[1][j], [_number(written(name, values[j])) for name, values in table]) for j in players]
+    return _table(["", *(name for name, _ in table)], rows) if rows else "<p>None.</p>"
 
 
 def _differences(explanations: Explanations, e: Explanation) -> str:
     gap, weight = disagreement(explanations, e.method), player_attention(explanations)
     if gap is None or weight is None or e.info.kind != "signed":
         return ""
-    facts = {
-        f"attention on instances that oppose {e.output}": f"{gap.attention_against:.1%}",
-        "rank correlation of attention and scores": _correlation(gap.correlation),
-        "rank correlation of attention and magnitudes": _correlation(gap.magnitude_correlation),
-    }
     attended = np.argsort(-weight, kind="stable")[:TOP]
-    against = int((e.scores[attended] < 0).sum())
-    told = f"Of the {len(attended)} most attended, {against} oppose{'s' if against == 1 else ''} {e.output}:"
+    facts = _list(
+        [
+            f"{gap.attention_against:.1%} of the attention is on instances that oppose {e.output}.",
+            f"Rank correlation of attention with the scores: {gap.correlation:+.2f}; with their magnitudes: "
+            f"{gap.magnitude_correlation:+.2f}.",
+            f"Of the {len(attended)} most attended, {int((e.scores[attended] < 0).sum())} oppose {e.output}:",
+        ]
+    )
     note = f"Attention tells how much an instance counts, not for what. {e.info.label} scores have sign and class."
-    body = f"{_cards(facts)}<p>{escape(told)}</p>{_players(explanations, e, attended)}"
+    body = facts + _players(explanations, attended)
     return _section("What attention does not tell", note, body, "h2")
-
-
-def _correlation(value: float) -> str:
-    return "–" if np.isnan(value) else _number(f"{value:+.2f}")

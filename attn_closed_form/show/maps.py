@@ -112,6 +112,44 @@ def player_places(explanations: Explanations) -> tuple[Ids, Array | None]:
     return tiles, corners
 
 
+def columns(explanations: Explanations) -> dict[str, Any]:
+    """The table of a bag, by column: name, place and number of tiles of each player, its attention, its scores.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> list(columns(load_demo_model().explain("A fine film", ["shapley", "banzhaf"])))
+    ['player', 'attention', 'shapley', 'banzhaf']
+    """
+    tiles, corners = player_places(explanations)
+    table: dict[str, Any] = {"player": np.array(explanations.evidence.labels, dtype=np.str_)}
+    if corners is not None:
+        table |= {"x": whole(corners[:, 0]), "y": whole(corners[:, 1])}
+    if explanations.evidence.settings.players != explanations.evidence.model.groupings[0]:
+        table["tiles"] = tiles
+    weight = player_attention(explanations)
+    if weight is not None:
+        table["attention"] = weight
+    for name, e in explanations.items():
+        if name != ATTENTION:
+            table[name] = e.scores
+            if e.standard_error is not None and explanations.evidence.fit is not None:
+                table[f"{name}_standard_error"] = e.standard_error
+    return table
+
+
+def whole(values: Array) -> Any:
+    """Coordinates as integers where they are."""
+    return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
+
+
+def written(column: str, value: float) -> str:
+    """A number of the table of a bag as reports and terminals show it.
+
+    >>> written("x", 512.0), written("attention", 0.25), written("shapley", 0.5)
+    ('512', '25.00%', '+0.5000')
+    """
+    return format(value, {"x": ".0f", "y": ".0f", "tiles": "d", "attention": ".2%"}.get(column, "+#.4g"))
+
+
 def bag_name(explanations: Explanations, default: str = "bag") -> str:
     """The name of the bag, where its attributes have one."""
     name: Any = explanations.evidence.units.attrs.get("name")

@@ -2,7 +2,6 @@
 
 | function | figure |
 |---|---|
-| `plot_waterfall` | how Shapley values add up, the strongest players by name |
 | `plot_table` | all methods as a map of methods by players (Lopardo et al. 2024, Figure 1) |
 | `plot_slalom` | value against importance (Leemann et al. 2025, Figure 5) |
 | `plot_lime` | boxes of sampled LIME, with its limit and Theorem 5.1 as printed (Lopardo et al. 2024, Figure 4) |
@@ -35,18 +34,16 @@ from .figures import (
     SLALOM,
     UNSIGNED,
     leader,
-    lime_spread,
     names,
     slalom_plane,
     unit_names,
     verdict,
-    waterfall,
 )
 from .maps import ZERO, HeatMap, bag_name, heat_maps, place
 from .sanitize import elide, visible
 
-# Millimeters of a column of a journal and of the page, in inches.
-ONE_COLUMN, TWO_COLUMNS = 85 / 25.4, 175 / 25.4
+# Width of a journal's page of 175 millimeters, in inches.
+TWO_COLUMNS = 175 / 25.4
 # Names that an axis of this many inches can hold without touching each other.
 NAMES_PER_INCH = 7.0
 WHITE = (255, 255, 255)
@@ -124,25 +121,6 @@ def _image(ax: Any, values: Array, label: str, aspect: str = "equal") -> None:
     ax.figure.colorbar(image, ax=ax, label=label, shrink=0.8)
 
 
-def plot_waterfall(explanations: Explanations, ax: Any, top: int = 10) -> None:
-    """How the exact Shapley values add up: the `top` strongest players by name, the others as one bar."""
-    steps = waterfall(_needed(explanations, "shapley"), top)
-    for i, step in enumerate(steps):
-        if step.players:
-            ax.barh(i, step.shown, left=step.start, color=_rgb(FOR if step.shown > 0 else AGAINST), height=0.7)
-        else:
-            ax.plot([step.end, step.end], [i - 0.4, i + 0.4], color="0.2", linewidth=2)
-        at, beside = (max(step.start, step.end), i), {"xytext": (3, 0), "textcoords": "offset points"}
-        ax.annotate(f"{step.shown:+.2f}", at, va="center", fontsize=7, **beside)
-    ax.axvline(steps[0].end, color="0.7", linewidth=0.8, zorder=0)
-    _set_names(ax.yaxis, [step.label for step in steps])
-    ax.invert_yaxis()
-    ax.margins(x=0.18)
-    ax.set_xlabel(f"logit of {_plain([explanations.output])[0]}", fontsize=8)
-    ax.tick_params(axis="x", labelsize=7)
-    ax.spines[["top", "right"]].set_visible(False)
-
-
 def plot_table(explanations: Explanations, ax: Any) -> None:
     """All methods as a map: one row per method, one column per player, the strongest where not all have room."""
     rows, labels, fit = list(explanations.values()), names(explanations.evidence), explanations.evidence.fit
@@ -217,21 +195,21 @@ def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40)
     runs : how often LIME is run with 5000 samples (the paper: 5)
     top : how many players, the strongest by the exact limit
     """
-    exact = _needed(explanations, "lime")
-    rows = lime_spread(explanations, runs, top).rows
-    at = np.arange(len(rows))
+    exact, evidence = _needed(explanations, "lime"), explanations.evidence
+    order = np.argsort(-np.abs(exact.scores), kind="stable")[:top]
+    sampled = np.stack([sample.coef for sample in evidence.sampled_lime(runs)])[:, order]
+    at = np.arange(len(order))
     ax.axhline(0, color="0.7", linewidth=0.8)
     blue = _rgb(AGAINST)
     lines = {f"{part}props": {"color": blue} for part in ("median", "whisker", "cap")}
     box = {"facecolor": (*blue, 0.35), "edgecolor": blue}
-    sampled = np.array([row.runs for row in rows]).T
     ax.boxplot(sampled, positions=at, widths=0.6, patch_artist=True, showfliers=False, boxprops=box, **lines)
-    ax.plot(at, [row.exact for row in rows], "x", color=_rgb(FOR), markersize=6, label="exact limit")
-    if explanations.evidence.settings.absent == "unk":
-        theorem = lime_theorem_5_1(exact.game)[[row.player for row in rows]]
+    ax.plot(at, exact.scores[order], "x", color=_rgb(FOR), markersize=6, label="exact limit")
+    if evidence.settings.absent == "unk":
+        theorem = lime_theorem_5_1(exact.game)[order]
         ax.plot(at, theorem, "v", color="0.35", markersize=4, markerfacecolor="none", label="Theorem 5.1 as printed")
     ax.plot([], [], "s", color=(*blue, 0.5), label=f"LIME, {runs} runs of 5000 samples")
-    _set_names(ax.xaxis, [row.name for row in rows], upright=True)
+    _set_names(ax.xaxis, [names(evidence)[j] for j in order], upright=True)
     ax.set_ylabel("LIME coefficient", fontsize=8)
     ax.legend(fontsize=7, frameon=False)
 
@@ -241,11 +219,11 @@ def plot_slalom(explanations: Explanations, ax: Any, top: int = 25) -> None:
     figure = slalom_plane(explanations, top)
     if figure is None:
         raise ValueError(f"figure: expected the methods {', '.join(SLALOM)}, got {', '.join(explanations)}")
-    value, importance = np.array([p.value for p in figure.points]), np.array([p.importance for p in figure.points])
     ax.axhline(0, color="0.7", linewidth=0.8)
-    ax.scatter(importance, value, c=[_rgb(FOR if v >= 0 else AGAINST) for v in value], s=18, alpha=0.75, linewidths=0)
-    ax.set_xlim(figure.x.low, figure.x.high)
-    ax.set_ylim(figure.y.low, figure.y.high)
+    shades = [_rgb(FOR if v >= 0 else AGAINST) for v in figure.value]
+    ax.scatter(figure.importance, figure.value, c=shades, s=18, alpha=0.75, linewidths=0)
+    ax.set_xlim(figure.across.low, figure.across.high)
+    ax.set_ylim(figure.up.low, figure.up.high)
     ax.set_xlabel("importance s (log weight)", fontsize=8)
     ax.set_ylabel("value v", fontsize=8)
     for label in figure.labels:
@@ -263,7 +241,6 @@ class Plot(NamedTuple):
 
 FIGURES: dict[str, Plot] = {
     "table": Plot(plot_table, (), (TWO_COLUMNS, 4.4)),
-    "waterfall": Plot(plot_waterfall, ("shapley",), (ONE_COLUMN, 2.9)),
     "slalom": Plot(plot_slalom, SLALOM, (5.0, 4.0)),
     "lime": Plot(plot_lime, ("lime",), (TWO_COLUMNS, 3.6)),
     "attention-matrices": Plot(plot_attention_matrices, (), (TWO_COLUMNS, 5.0)),

@@ -19,7 +19,6 @@ from attn_closed_form.show.figures import (
     colored_text,
     figures_of,
     levels,
-    lime_spread,
     method_rows,
     names,
     partners,
@@ -40,10 +39,9 @@ def test_scales_hold_their_values_and_their_ticks_are_round_and_inside():
     for low, high in [(-1e-9, 3e-9), (0.0, 1.0), (-123.0, 4567.0), (1.0, 1.0), (0.0, 0.0)]:
         scale = Scale.around([low, high], 0.07)
         assert scale.low < low and scale.high > high and 0 < scale.unit(low) <= scale.unit(high) < 1
-        assert 1 <= len(scale.ticks) <= 9 and all(
-            scale.low - 1e-12 <= tick.number <= scale.high for tick in scale.ticks
-        )
-    assert [tick.number for tick in Scale.around([-0.7, 2.2]).ticks] == [-0.5, 0.0, 0.5, 1.0, 1.5, 2.0]
+        assert 1 <= len(scale.ticks) <= 9
+        assert all(scale.low - 1e-12 <= number <= scale.high for _, number in scale.ticks)
+    assert [number for _, number in Scale.around([-0.7, 2.2]).ticks] == [-0.5, 0.0, 0.5, 1.0, 1.5, 2.0]
 
 
 @pytest.mark.parametrize("top", [1, 3, 10, 100])
@@ -93,12 +91,13 @@ def test_levels_have_the_sign_of_the_scores(found):
 def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards(found):
     plane = slalom_plane(found)
     value, importance = found["slalom-value"].scores, found["slalom-importance"].scores
-    x, y = np.array([(point.x, point.y) for point in plane.points]).T
+    x, y = np.array(plane.x), np.array(plane.y)
+    assert plane.importance == tuple(importance) and plane.value == tuple(value)
     assert np.corrcoef(x, importance)[0, 1] > 1 - 1e-12 and np.corrcoef(y, value)[0, 1] > 1 - 1e-12
     assert 0 < x.min() < x.max() < 1 and 0 < y.min() < y.max() < 1
     assert ((y > plane.zero) == (value > 0)).all()
-    for scale in (plane.x, plane.y):
-        assert [tick.at for tick in scale.ticks] == pytest.approx([scale.unit(tick.number) for tick in scale.ticks])
+    for scale in (plane.across, plane.up):
+        assert [at for at, _ in scale.ticks] == pytest.approx([scale.unit(number) for _, number in scale.ticks])
     assert slalom_plane(explain(model_for(REVIEW), REVIEW, "shapley")) is None
 
 
@@ -112,15 +111,13 @@ def test_labels_of_the_plane_cover_no_label_and_no_point():
         left = label.x if label.anchor == "start" else label.x - width
         boxes.append((left, label.y, left + width, label.y + 0.7 * LINE / PLANE[1]))
         assert left >= 0 and left + width <= 1 and 0 <= label.y <= 1
-        point = plane.points[label.point]
-        assert (
-            abs(point.x - (left if label.anchor == "start" else left + width)) < 0.03 and abs(point.y - label.y) < 0.06
-        )
+        x, y = plane.x[label.player], plane.y[label.player]
+        assert abs(x - (left if label.anchor == "start" else left + width)) < 0.03 and abs(y - label.y) < 0.06
     for i, a in enumerate(boxes):
-        for b in [*boxes[i + 1 :], *((p.x, p.y, p.x, p.y) for p in plane.points)]:
+        for b in [*boxes[i + 1 :], *zip(plane.x, plane.y, plane.x, plane.y, strict=True)]:
             assert a[2] < b[0] or b[2] < a[0] or a[3] < b[1] or b[3] < a[1]
     linear = explain(model_for(text, T_max=64), text)["slalom-linear"]
-    assert plane.labels[0].point == int(np.argmax(np.abs(linear.scores)))
+    assert plane.labels[0].player == int(np.argmax(np.abs(linear.scores)))
 
 
 def test_classes_are_ranked_and_the_others_are_summed():
@@ -130,20 +127,6 @@ def test_classes_are_ranked_and_the_others_are_summed():
     assert [bar.probability for bar in bars[:6]] == chances[:6]
     assert bars[6].name == "3 others" and bars[6].probability == pytest.approx(sum(chances[6:]))
     assert sum(bar.probability for bar in bars) == pytest.approx(1)
-
-
-def test_lime_rows_are_the_limit_beside_its_samples(found):
-    spread = lime_spread(found, runs=3)
-    exact, runs = found["lime"].scores, np.stack([run.coef for run in found.evidence.sampled_lime(3)])
-    assert [row.player for row in spread.rows] == np.argsort(-np.abs(exact), kind="stable").tolist()
-    for row in spread.rows:
-        assert row.exact == exact[row.player] and list(row.runs) == runs[:, row.player].tolist()
-        assert (row.low, row.high) == (runs[:, row.player].min(), runs[:, row.player].max())
-        assert 0 < spread.scale.unit(row.low) <= spread.scale.unit(row.high) < 1
-    assert spread.off == pytest.approx(np.abs(runs - exact).max() / np.abs(exact).max())
-    (row, *_) = lime_spread(found, runs=1).rows
-    error = found["lime-sampled"].standard_error[row.player]
-    assert (row.low, row.high) == pytest.approx((row.runs[0] - 2 * error, row.runs[0] + 2 * error))
 
 
 def test_strips_shade_square_roots_and_name_the_background(found):
@@ -183,7 +166,7 @@ def test_partners_are_ranked_without_the_player_itself(found):
     row = np.arange(found.evidence.game.d) - 2.5
     strongest = partners(found.evidence, 0, row, top=3)
     order = [j for j in np.argsort(-np.abs(row), kind="stable") if j != 0][:3]
-    assert [p.player for p in strongest.partners] == order and strongest.largest == abs(row[order[0]])
+    assert [(p.player, p.value) for p in strongest] == [(j, row[j]) for j in order]
 
 
 def test_names_are_the_words_as_typed_where_the_model_does_not_know_them():
@@ -199,7 +182,7 @@ def test_the_data_is_json_and_names_are_safe_on_one_line(name):
     data = json.loads(json.dumps(figures_of(found), allow_nan=False))
     assert not any("\x1b" in label or "\n" in label or "\u202e" in label for label in data["names"])
     assert data["strongest"] == list(strongest_players(found)) and data["leader"] == "shapley"
-    assert len(data["slalom_plane"]["points"]) == len(data["names"])
+    assert len(data["slalom_plane"]["x"]) == len(data["names"])
 
 
 def test_the_verdict_is_the_most_probable_class():

@@ -226,20 +226,6 @@ def test_bars_of_the_waterfall_lie_where_the_scores_put_them():
     assert [color == "213,94,0" for color, _, _ in bars] == (e.scores[order] > 0).tolist()
 
 
-def test_the_spread_of_lime_is_drawn_only_when_sampled_lime_was_asked_for(monkeypatch):
-    model = model_for(REVIEW)
-    found = explain(model, REVIEW, ["shapley", "lime"])
-    monkeypatch.setattr(type(found.evidence), "sampled_lime", lambda *_: pytest.fail("nobody asked for samples"))
-    assert "LIME: exact and sampled" not in report(found)
-    monkeypatch.undo()
-    html = report(explain(model, REVIEW, ["lime", "lime-sampled"]))
-    Page(html)
-    assert "LIME: exact and sampled" in html
-    crosses = re.findall(r"M([\d.]+) [\d.]+m-3.5-3.5l7 7m-7 0l7-7", html)
-    dots = re.findall(r"M([\d.]+) [\d.]+h0", html)
-    assert len(crosses) == len(dots) == len(found["lime"].labels)
-
-
 def test_a_constant_model_has_a_page():
     model = model_for(REVIEW)
     weights = model.weights

@@ -54,16 +54,6 @@ def test_attention_matrices_stand_in_their_panels(model):
         plots.plot_attention_matrices(found, axes[:1])
 
 
-def test_the_waterfall_adds_up(model):
-    found = explain(model, REVIEW, "shapley")
-    ax = axes_of_a_new_figure()
-    plots.plot_waterfall(found, ax, top=4)
-    bars = [(bar.get_x(), bar.get_width()) for bar in ax.patches]
-    assert len(bars) == 5 and labels(ax.yaxis)[0] == "no word known"
-    assert bars[0][0] == pytest.approx(found["shapley"].base_value)
-    assert bars[-1][0] + bars[-1][1] == pytest.approx(found.prediction)
-
-
 def test_the_gradient_map_is_the_gradient(model):
     weights, vocabulary = model.weights, model.vocabulary
     ax = axes_of_a_new_figure()

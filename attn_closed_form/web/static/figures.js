@@ -21,14 +21,15 @@ export function drawPlane(place, answer, removed) {
   const label = "Value of each word against its importance; the same numbers are in the table of the strongest words";
   const picture = svg("svg", { viewBox: "0 0 480 340", role: "img", "aria-label": label });
   picture.append(svg("path", { class: "axis", d: `M${left} ${y(plane.zero)}h${width}M${left} ${top}v${height}h${width}` }));
-  for (const { at, number } of plane.x.ticks) picture.append(text(digits(number, false), x(at), y(0) + 14, "middle"));
-  for (const { at, number } of plane.y.ticks) picture.append(text(digits(number, false), left - 5, y(at) + 4, "end"));
+  for (const [at, number] of plane.across.ticks) picture.append(text(digits(number, false), x(at), y(0) + 14, "middle"));
+  for (const [at, number] of plane.up.ticks) picture.append(text(digits(number, false), left - 5, y(at) + 4, "end"));
   picture.append(text("importance (log weight)", x(0.5), 336, "middle"));
   picture.append(svg("text", { transform: `translate(10 ${y(0.5)}) rotate(-90)`, "text-anchor": "middle" }, "value"));
-  plane.points.forEach((point, player) => {
-    const side = (point.value >= 0 ? "for" : "against") + (removed.has(player) ? " gone" : "");
-    const title = `${elide(point.name, 40)}: importance ${digits(point.importance)}, value ${digits(point.value)}`;
-    picture.append(svg("circle", { cx: x(point.x), cy: y(point.y), r: 4, class: side }, svg("title", {}, title)));
+  answer.figures.names.forEach((name, player) => {
+    const importance = plane.importance[player], value = plane.value[player];
+    const side = (value >= 0 ? "for" : "against") + (removed.has(player) ? " gone" : "");
+    const title = `${elide(name, 40)}: importance ${digits(importance)}, value ${digits(value)}`;
+    picture.append(svg("circle", { cx: x(plane.x[player]), cy: y(plane.y[player]), r: 4, class: side }, svg("title", {}, title)));
   });
   for (const label of plane.labels) picture.append(text(label.text, x(label.x), y(label.y), label.anchor));
   place.replaceChildren(picture);
@@ -67,9 +68,10 @@ export function drawForecasts(place, { removal, figures }) {
 }
 
 // The strongest interactions of one word.
-export function drawPairs(place, { partners, largest }) {
+export function drawPairs(place, partners) {
   if (!partners.length) return place.replaceChildren(element("p", { className: "note", textContent: "There is no other word." }));
   const head = element("tr", {}, element("th", { scope: "col", textContent: "with" }), element("th", { scope: "col", className: "r", textContent: "interaction" }), element("th", { scope: "col" }));
+  const largest = Math.abs(partners[0].value);
   const rows = partners.map(({ player, name, value }) => {
     const row = element("tr", {}, element("th", { scope: "row", textContent: elide(name, 40) }), element("td", { className: "r", textContent: digits(value) }), element("td", {}, bar(value, largest)));
     row.dataset.player = player;
