@@ -1,8 +1,8 @@
 """The commands of `attn-closed-form`.
 
-A command NAME is a function `add_NAME(parser)` in a module of this folder: it adds the options, and sets the default
-`run`, a function from the parsed arguments to an exit status. Only the module of the command that is called is
-imported. To add a command, write its function and name it in COMMANDS.
+A command NAME is a `Command` in a module of this folder: a description, examples, a table of options, and a function
+from the parsed arguments to an exit status. Only the module of the command that is called is imported. To add a
+command, write it as a constant in capitals and name it in COMMANDS.
 """
 
 #: Name of each command: its module, and the line about it in `attn-closed-form --help`.

@@ -7,39 +7,23 @@ import importlib
 import json
 from pathlib import Path
 
-from ..explanations.methods import DEFAULT_METHODS, METHODS
+from ..explanations import methods
 from ..files.open_model import load_demo_model, load_model
 from ..show.terminal import SIZES, methods_table, model_card
-
-
-def add_methods(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `methods`."""
-    parser.description = "List the methods, one per line."
-    parser.add_argument("--json", action="store_true", help="machine-readable")
-    parser.set_defaults(run=list_methods)
+from .options import Command
 
 
 def list_methods(args: argparse.Namespace) -> int:
     """Print the table of methods."""
     if args.json:
         fields = ("label", "alias", "family", "kind", "accuracy", "needs", "forecasts", "summary")
-        table = {m.name: {name: getattr(m, name) for name in fields} for m in METHODS.values()}
+        table = {m.name: {name: getattr(m, name) for name in fields} for m in methods.METHODS.values()}
         print(json.dumps(table, ensure_ascii=True))
     else:
         print(methods_table())
-        sampled = [name for name in METHODS if name not in DEFAULT_METHODS]
+        sampled = [name for name in methods.METHODS if name not in methods.DEFAULT_METHODS]
         print(f"\nNot in the default set, because they sample: {', '.join(sampled)}.")
     return 0
-
-
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `model`."""
-    parser.description = (
-        "Print a model card: classes, sizes, scores on held-out texts, temperature, settings, versions."
-    )
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a model file (default: the shipped sentiment model)")
-    parser.add_argument("--json", action="store_true", help="machine-readable")
-    parser.set_defaults(run=show_model)
 
 
 def show_model(args: argparse.Namespace) -> int:
@@ -55,15 +39,6 @@ def show_model(args: argparse.Namespace) -> int:
     return 0
 
 
-def add_check(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `check`, which are those of `python -m proofs_check`."""
-    parser.description = (
-        "Check every claim of the two papers by brute force.\n\nThis is `python -m proofs_check` in a clone of the "
-        "repository, and takes its options:\n--paper P1, --only TEXT, --verbose, --json."
-    )
-    parser.set_defaults(run=check_papers, passes_on=True)
-
-
 def check_papers(args: argparse.Namespace) -> int:
     """Run the checks."""
     try:
@@ -74,3 +49,18 @@ def check_papers(args: argparse.Namespace) -> int:
             f"the checks come with the repository, not with the package ({error}): run `python -m proofs_check` {place}"
         ) from None
     return int(checks.main(args.passed_on) or 0)
+
+
+JSON = {"--json": "machine-readable"}
+METHODS = Command("List the methods, one per line.", JSON, list_methods)
+MODEL = Command(
+    "Print a model card: classes, sizes, scores on held-out texts, temperature, settings, versions.",
+    {"[file] FILE": "a model file (default: the shipped sentiment model)", **JSON},
+    show_model,
+)
+CHECK = Command(
+    "Check every claim of the two papers by brute force.\n\nThis is `python -m proofs_check` in a clone of the "
+    "repository, and takes its options:\n--paper P1, --only TEXT, --verbose, --json.",
+    lambda parser: parser.set_defaults(passes_on=True),
+    check_papers,
+)

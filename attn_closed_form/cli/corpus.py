@@ -11,11 +11,10 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from ..explanations.settings import Settings
 from ..show.sanitize import visible
-from .options import add_model_option, add_settings_options, at_least, method_names, read_settings
+from .options import MODEL, Command, at_least, method_names, read_settings, settings_options
 
 if TYPE_CHECKING:
     from ..run.plan import Plan
@@ -34,61 +33,35 @@ column `error`. OUT is a Parquet dataset: pandas.read_parquet("out") reads it.
 """
 
 
-def add_corpus(parser: argparse.ArgumentParser) -> None:
-    """Add the two subcommands and their options."""
-    parser.description = "Explain every row of a table, exactly, in parallel; or summarize the results."
-    parser.epilog = EXAMPLES
-    commands = parser.add_subparsers(dest="corpus_command", required=True, metavar="run|summary")
-    style: dict[str, Any] = {"epilog": EXAMPLES, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    _add_run(commands.add_parser("run", help="explain every row", description="Explain every row.", **style))
-    _add_summary(commands.add_parser("summary", help="the words that matter most", description="Summarize.", **style))
-
-
-def _add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source", metavar="IN", help="Parquet, CSV, TSV or JSON Lines (gzipped or not), a folder of them, or of bags"
-    )
-    parser.add_argument("folder", metavar="OUT", help="folder of the results")
-    parser.add_argument("--method", type=method_names, metavar="NAME[,NAME]", help="methods (default: shapley)")
-    parser.add_argument("--column", metavar="NAME", help="column of inputs (default: text; path for bags)")
-    parser.add_argument(
-        "--columns", metavar="NAME[,NAME]", help="your columns to keep (default: all but the inputs; '' for none)"
-    )
-    add_model_option(parser)
-    add_settings_options(parser)
-    parser.add_argument(
-        "--part-rows", type=at_least(1), metavar="N", help="rows per file (default: several files per worker)"
-    )
-    parser.add_argument(
-        "--max-chars", type=at_least(1), default=1_000_000, metavar="N", help="longer is an error (default: 1,000,000)"
-    )
-    add_run_options(parser)
-    parser.set_defaults(run=run)
-
-
-def add_run_options(parser: Any) -> None:
-    """Where many inputs are explained, and what is shown meanwhile."""
-    cores = os.cpu_count() or 1
-    parser.add_argument(
-        "--workers", type=at_least(1), default=cores, metavar="N", help="processes (default: all cores)"
-    )
-    parser.add_argument("--cluster", metavar="ADDRESS", help="use a Dask cluster instead, such as tcp://10.0.0.5:8786")
-    parser.add_argument("--restart", action="store_true", help="remove the results of an earlier run and begin anew")
-    parser.add_argument(
-        "--progress", choices=("bar", "plain", "none"), help="default: a bar on a terminal, else lines of text"
-    )
-
-
-def _add_summary(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="OUT", help="folder of the results")
-    parser.add_argument("--method", metavar="NAME", help="whose scores (default: the first method of the run)")
-    parser.add_argument("--output", metavar="NAME", help="only this class (default: every class that was explained)")
-    parser.add_argument("--top", type=at_least(1), default=20, metavar="N", help="how many words (default: 20)")
-    parser.add_argument("--by", choices=("total", "mean"), default="total", help="order by (default: total)")
-    parser.add_argument("--least", type=at_least(1), default=1, metavar="N", help="words in at least N documents")
-    parser.add_argument("--json", action="store_true", help="machine-readable")
-    parser.add_argument("--plot", metavar="FILE", help="write a bar chart (needs matplotlib)")
-    parser.set_defaults(run=summary)
+#: Where many inputs are explained, and what is shown meanwhile.
+RUN = {
+    "--workers N": (at_least(1), os.cpu_count() or 1, "processes (default: all cores)"),
+    "--cluster ADDRESS": "use a Dask cluster instead, such as tcp://10.0.0.5:8786",
+    "--restart": "remove the results of an earlier run and begin anew",
+    "--progress bar|plain|none": "default: a bar on a terminal, else lines of text",
+}
+RUN_OPTIONS = {
+    "source IN": "Parquet, CSV, TSV or JSON Lines (gzipped or not), a folder of them, or of bags",
+    "folder OUT": "folder of the results",
+    "--method NAME[,NAME]": (method_names, ["shapley"], "methods (default: shapley)"),
+    "--column NAME": "column of inputs (default: text; path for bags)",
+    "--columns NAME[,NAME]": "your columns to keep (default: all but the inputs; '' for none)",
+    **MODEL,
+    **settings_options(),
+    "--part-rows N": (at_least(1), None, "rows per file (default: several files per worker)"),
+    "--max-chars N": (at_least(1), 1_000_000, "longer is an error"),
+    **RUN,
+}
+SUMMARY_OPTIONS = {
+    "folder OUT": "folder of the results",
+    "--method NAME": "whose scores (default: the first method of the run)",
+    "--output NAME": "only this class (default: every class that was explained)",
+    "--top N": (at_least(1), 20, "how many words"),
+    "--by total|mean": (None, "total", "order by"),
+    "--least N": (at_least(1), 1, "words in at least N documents"),
+    "--json": "machine-readable",
+    "--plot FILE": "write a bar chart (needs matplotlib)",
+}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
     bags = input_files(args.source)[0].suffix.lower() in SUFFIXES
     task = Task(
         column=args.column or ("path" if bags else "text"),
-        methods=tuple(args.method or ["shapley"]),
+        methods=tuple(args.method),
         model=str(Path(args.model).resolve()) if args.model and Path(args.model).exists() else args.model,
-        settings=Settings(**read_settings(args)),
+        settings=read_settings(args),
         max_chars=args.max_chars,
         columns=None if args.columns is None else tuple(name for name in args.columns.split(",") if name),
     )
@@ -121,7 +94,7 @@ def explain_all(
     unit: str = "documents",
     part_rows: int | None = None,
 ) -> int:
-    """Explain every input with the options of `add_run_options`; returns the exit status."""
+    """Explain every input with the options RUN; returns the exit status."""
     from ..run.plan import planned
     from ..run.reporter import Meter, reported
     from ..run.runner import run as run_parts
@@ -215,3 +188,24 @@ def summary(args: argparse.Namespace) -> int:
         for name, word in zip(names, ranked, strict=True):
             print(f"{name:<{width}} {word.documents:>9,} {word.total:>+11.2f} {word.mean:>+9.4f}")
     return 0
+
+
+COMMANDS = {
+    "run": Command("Explain every row.", RUN_OPTIONS, run, EXAMPLES),
+    "summary": Command("The words that matter most.", SUMMARY_OPTIONS, summary, EXAMPLES),
+}
+
+
+def _add_commands(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="corpus_command", required=True, metavar="run|summary")
+    for name, command in COMMANDS.items():
+        style = argparse.RawDescriptionHelpFormatter
+        command.add_to(commands.add_parser(name, help=command.description, formatter_class=style))
+
+
+CORPUS = Command(
+    "Explain every row of a table, exactly, in parallel; or summarize the results.",
+    _add_commands,
+    lambda args: 0,  # a subcommand replaces it
+    EXAMPLES,
+)

@@ -56,7 +56,7 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     for name, (module, line) in COMMANDS.items():
         added = subparsers.add_parser(name, help=line, formatter_class=style)
         if name == command:
-            getattr(importlib.import_module(f".{module}", __package__), f"add_{name}")(added)
+            getattr(importlib.import_module(f".{module}", __package__), name.upper()).add_to(added)
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share: the text, the model, the methods, the settings."""
+"""How options are declared, and those that several commands share: the text, the model, the methods, the settings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..explanations.methods import METHODS, find_method
 from ..explanations.settings import Settings
@@ -18,11 +19,58 @@ from ..explanations.settings import Settings
 FILE_LIKE = re.compile(r"\S+\.(?:txt|text|md|html?|csv|json|rst)", re.IGNORECASE)
 
 
-def add_model_option(parser: Any) -> None:
-    """`--model`, which every command shares."""
-    parser.add_argument(
-        "--model", metavar="FILE", help="a model file, as `train` writes it (default: the shipped sentiment model)"
-    )
+#: The model of every command that takes any model.
+MODEL = {"--model FILE": "a model file, as `train` writes it (default: the shipped sentiment model)"}
+
+
+class Command(NamedTuple):
+    """What a command does, its options (a table for `add_options`, or a function that adds them), and what runs it."""
+
+    description: str
+    options: Mapping[str, Any] | Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+    examples: str = ""
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Make a parser that of the command."""
+        parser.description, parser.epilog = self.description, self.examples
+        parser.set_defaults(run=self.run)
+        if callable(self.options):
+            self.options(parser)
+        else:
+            add_options(parser, self.options)
+
+
+def add_options(parser: Any, options: Mapping[str, Any]) -> None:
+    """Add the options of a table, each with its help or with (type, default, help).
+
+    "--name FILE" takes a value, "--name FILE..." may be repeated, and its values are lists, which are joined.
+    "--name a|b" takes one of several, "--name" is a flag, "name FILE" an argument, "[name] FILE" one that may be left
+    out. A table in a table is a group of options.
+
+    >>> parser = argparse.ArgumentParser()
+    >>> add_options(parser, {"file FILE": "to read", "--by total|mean": "order", "--top N": (int, 5, "how many")})
+    >>> parser.parse_args(["x", "--by", "mean"])
+    Namespace(file='x', by='mean', top=5)
+    """
+    for declared, about in options.items():
+        if isinstance(about, Mapping):
+            add_options(parser.add_argument_group(declared), about)
+            continue
+        name, _, value = declared.partition(" ")
+        convert, default, text = about if isinstance(about, tuple) else (None, None, about)
+        if default is not None and "(default" not in text:
+            text += f" (default: {default})"
+        details: dict[str, Any] = {"metavar": value.removesuffix("..."), "type": convert, "default": default}
+        if not value:
+            details = {"action": "store_true"}
+        elif "|" in value:
+            details = {"choices": value.split("|"), "default": default}
+        elif value.endswith("..."):
+            details["action"] = "extend"
+        elif name.startswith("["):
+            details["nargs"] = "?"
+        parser.add_argument(name.strip("[]"), help=text, **details)
 
 
 def method_names(value: str) -> list[str]:
@@ -35,7 +83,7 @@ def method_names(value: str) -> list[str]:
     return [method.name for method in methods.values() if method is not None]
 
 
-def at_least(least: int, what: str = "a number") -> Callable[[str], int]:
+def at_least(least: int, what: str = "a number", most: int = 10**9) -> Callable[[str], int]:
     """The type of an option that counts something.
 
     >>> at_least(1)("12")
@@ -43,74 +91,72 @@ def at_least(least: int, what: str = "a number") -> Callable[[str], int]:
     """
 
     def count(value: str) -> int:
-        if not (value.isascii() and value.isdigit()) or int(value) < least:
+        if not (value.isascii() and value.isdigit()) or not least <= int(value) <= most:
             raise argparse.ArgumentTypeError(f"expected {what}, at least {least}, got {value!r}")
         return int(value)
 
     return count
 
 
-def add_settings_options(
-    parser: Any, players: str = "words (default) or positions", absent: str = "unk (default) or deleted"
-) -> None:
+TOL = {"--tol X": (float, Settings.tol, "relative accuracy to guarantee")}
+
+
+def settings_options(
+    players: str = "words (default) or positions", absent: str = "unk (default) or deleted"
+) -> dict[str, Any]:
     """One option per field of `Settings`."""
-    parser.add_argument("--players", metavar="NAME", help=f"what gets a score: {players}")
-    parser.add_argument("--absent", metavar="NAME", help=f"what an absent player becomes: {absent}")
-    parser.add_argument(
-        "--output",
-        metavar="NAME",
-        help="class to explain, margin:A,B for two, odds:A against the rest (default: the predicted class)",
-    )
-    parser.add_argument("--tol", type=float, default=1e-10, help="relative accuracy to guarantee (default: 1e-10)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the sampled methods (default: 0)")
+    return {
+        "--players NAME": f"what gets a score: {players}",
+        "--absent NAME": f"what an absent player becomes: {absent}",
+        "--output NAME": "class to explain, margin:A,B for two, odds:A against the rest (default: the predicted class)",
+        **TOL,
+        "--seed N": (int, Settings.seed, "seed of the sampled methods"),
+    }
 
 
-def read_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings of the options of `add_settings_options`, checked, as keyword arguments."""
-    options = {name: getattr(args, name) for name in ("players", "absent", "output", "tol", "seed")}
+def read_settings(args: argparse.Namespace) -> Settings:
+    """The settings among the options, checked."""
+    options = {field.name: getattr(args, field.name, field.default) for field in fields(Settings)}
     try:
-        Settings(**options)
+        return Settings(**options)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"--{error}") from None
-    return options
 
 
-def add_text_options(parser: argparse.ArgumentParser) -> None:
-    """The text itself, or where to find it."""
-    text = parser.add_mutually_exclusive_group()
-    text.add_argument(
-        "text",
-        nargs="?",
-        metavar="TEXT|FILE|-",
-        help="a text; the name of an existing file is read as that file; - is standard input, as is nothing in a pipe",
-    )
-    text.add_argument("--file", metavar="FILE", help="read this file, no matter how it is called")
-    text.add_argument("--text", dest="only_text", metavar="TEXT", help="explain this text, even if a file is called so")
+#: The text itself, or where to find it.
+TEXT = {
+    "[source] TEXT": "a text; the name of an existing file is read as that file; - is standard input, as is nothing in a "
+    "pipe",
+    "--file FILE": "read this file, no matter how it is called",
+    "--text TEXT": "explain this text, even if a file is called so",
+}
 
 
 def read_text(args: argparse.Namespace) -> str:
     """The text that the arguments mean."""
-    if args.only_text is not None:
-        return str(args.only_text)
-    if args.file is not None:
-        return _decode(Path(args.file).read_bytes(), args.file)
-    if args.text is None and sys.stdin.isatty():
+    if sum(value is not None for value in (args.source, args.file, args.text)) > 1:
+        raise argparse.ArgumentTypeError("expected one of TEXT, --file and --text, got several")
+    source = args.source
+    if args.text is not None:
+        return str(args.text)
+    if args.file is not None or is_file(source):
+        path = source if args.file is None else args.file
+        return _decode(Path(path).read_bytes(), path)
+    if source is None and sys.stdin.isatty():
         raise argparse.ArgumentTypeError("expected a TEXT, a FILE or - for standard input")
-    if args.text is None or args.text == "-":
+    if source is None or source == "-":
         return _decode(sys.stdin.buffer.read(), "standard input")
-    if is_file(args.text):
-        return _decode(Path(args.text).read_bytes(), args.text)
-    if os.path.isdir(args.text):
-        raise ValueError(f"{args.text}: is a directory; --text explains it as a text")
-    if FILE_LIKE.fullmatch(args.text):
-        raise FileNotFoundError(f"{args.text}: no such file; --text explains it as a text")
-    return str(args.text)
+    if os.path.isdir(source):
+        raise ValueError(f"{source}: is a directory; --text explains it as a text")
+    if FILE_LIKE.fullmatch(source):
+        raise FileNotFoundError(f"{source}: no such file; --text explains it as a text")
+    return str(source)
 
 
-def is_file(name: str) -> bool:
+def is_file(name: str | None) -> bool:
     """Whether a text is the name of something to read: a file, a pipe such as <(...), a device."""
     try:
-        mode = os.stat(name).st_mode
+        mode = os.stat(name or "").st_mode
     except (OSError, ValueError):  # no such file, or a text that cannot be a name
         return False
     return not stat.S_ISDIR(mode)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
-from .options import add_model_option
+from .options import MODEL, Command, at_least
 
 TOKEN = "ATTN_CLOSED_FORM_TOKEN"
 EXAMPLES = f"""\
@@ -21,37 +20,6 @@ The page is for this machine alone unless --host makes it reachable, which needs
 """
 
 
-def add_serve(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `serve`."""
-    parser.description = "Serve a page, and its JSON API, that explains a text at every keystroke."
-    parser.epilog = EXAMPLES
-    add_model_option(parser)
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=_number(0, 65535), default=8000, help="port, 0 for any free one (default: 8000)")
-    parser.add_argument(
-        "--token",
-        default=os.environ.get(TOKEN) or None,
-        help="secret that requests must carry; required for other hosts",
-    )
-    parser.add_argument("--workers", type=_number(1), default=1, metavar="N", help="processes (default: 1)")
-    parser.add_argument(
-        "--queue", type=_number(1), default=64, metavar="N", help="requests at a time, more get 503 (default: 64)"
-    )
-    parser.add_argument(
-        "--timeout", type=_number(1), default=30, metavar="S", help="seconds for an answer, then 504 (default: 30)"
-    )
-    parser.set_defaults(run=run)
-
-
-def _number(least: int, most: int = 10**6) -> Any:
-    def convert(value: str) -> int:
-        if not value.isascii() or not value.isdigit() or not least <= int(value) <= most:
-            raise argparse.ArgumentTypeError(f"expected a number in {least}..{most}, got {value!r}")
-        return int(value)
-
-    return convert
-
-
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
     try:
@@ -62,4 +30,21 @@ def run(args: argparse.Namespace) -> int:
             raise
         raise ImportError(f"serve needs {error.name}: pip install '.[web]'") from None
     limits = Limits(queue=args.queue, seconds=args.timeout)
-    return serve(args.model, args.host, args.port, args.workers, args.token, limits)
+    token = args.token or os.environ.get(TOKEN) or None
+    return serve(args.model, args.host, args.port, args.workers, token, limits)
+
+
+SERVE = Command(
+    "Serve a page, and its JSON API, that explains a text at every keystroke.",
+    {
+        **MODEL,
+        "--host ADDRESS": (None, "127.0.0.1", "address to listen on"),
+        "--port N": (at_least(0, "a port up to 65535", 65535), 8000, "port, 0 for any free one"),
+        "--token SECRET": "secret that requests must carry; required for other hosts",
+        "--workers N": (at_least(1), 1, "processes"),
+        "--queue N": (at_least(1), 64, "requests at a time, more get 503"),
+        "--timeout S": (at_least(1), 30, "seconds for an answer, then 504"),
+    },
+    run,
+    EXAMPLES,
+)

@@ -7,6 +7,8 @@ import importlib
 import sys
 from pathlib import Path
 
+from .options import Command, add_options
+
 DESCRIPTION = """\
 Train a classifier on texts with labels and write it to one file, which explain, corpus, serve and model read.
 Part of the texts is held out: training stops when it no longer gets better on them, the best weights are kept, and
@@ -31,45 +33,6 @@ WORDS = {
     "scale": "embedding-scale",
     "ema": "average-decay",
 }
-
-
-def add_train(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `train`; the settings are the fields of the trainer's `Config`."""
-    config = importlib.import_module("jax_model.training.config")
-    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
-    parser.add_argument(
-        "data",
-        metavar="DATA",
-        help="CSV, TSV, Parquet, JSON Lines or fastText lines, gzipped or not; a folder with a train file (and a valid "
-        "and a test file) of these; or aclImdb_v1.tar.gz",
-    )
-    parser.add_argument("--out", required=True, metavar="FILE", help="model file to write, .npz or .safetensors")
-    parser.add_argument("--text-column", default="text", metavar="NAME", help="column of the texts (default: text)")
-    parser.add_argument("--label-column", default="label", metavar="NAME", help="column of the labels (default: label)")
-    parser.add_argument("--valid", metavar="FILE", help="a table to hold out, instead of a share of DATA")
-    parser.add_argument("--metrics", metavar="FILE", help="also write scores, settings and every epoch as JSON")
-    group = parser.add_argument_group("the run")
-    group.add_argument("--resume", action="store_true", help="resume from the checkpoint of an interrupted run")
-    group.add_argument("--checkpoint", metavar="FILE", help="state of the run (default: beside --out, .checkpoint)")
-    group.add_argument("--checkpoint-steps", type=int, metavar="N", help="also write it every N steps of an epoch")
-    group.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="default: what JAX finds")
-    group.add_argument("--coordinator", metavar="HOST:PORT", help="several hosts: where process 0 listens")
-    group.add_argument("--processes", type=int, metavar="N", help="several hosts: how many processes")
-    group.add_argument("--process-id", type=int, metavar="I", help="several hosts: which one this is, from 0")
-    settings = parser.add_argument_group(
-        "settings", "Defaults are for a table; for IMDB's archive they are those of the shipped model (MODEL_CARD.md)."
-    )
-    for name, field in config.Config.__dataclass_fields__.items():
-        default = config.SETTLED_BY_TEXTS.get(name, config.AUTOMATIC.get(name, field.default))
-        settings.add_argument(
-            option(name),
-            dest=name,
-            type=type(field.default),
-            choices=config.CHOICES.get(name),
-            metavar=None if name in config.CHOICES else "X",
-            help=f"{field.metadata['help']} (default: {default})",
-        )
-    parser.set_defaults(run=run)
 
 
 def option(setting: str) -> str:
@@ -97,3 +60,45 @@ def run(args: argparse.Namespace) -> int:
         advice = "the same command with --resume goes on" if checkpoint.exists() else "there is no checkpoint yet"
         print(f"stopped: {advice}", file=sys.stderr)
         return 130
+
+
+OPTIONS = {
+    "data DATA": "CSV, TSV, Parquet, JSON Lines or fastText lines, gzipped or not; a folder with a train file (and a valid "
+    "and a test file) of these; or aclImdb_v1.tar.gz",
+    "--text-column NAME": (None, "text", "column of the texts"),
+    "--label-column NAME": (None, "label", "column of the labels"),
+    "--valid FILE": "a table to hold out, instead of a share of DATA",
+    "--metrics FILE": "also write scores, settings and every epoch as JSON",
+    "the run": {
+        "--resume": "resume from the checkpoint of an interrupted run",
+        "--checkpoint FILE": "state of the run (default: beside --out, .checkpoint)",
+        "--checkpoint-steps N": (int, None, "also write it every N steps of an epoch"),
+        "--device auto|cpu|gpu": (None, "auto", "where to train (default: what JAX finds)"),
+        "--coordinator HOST:PORT": "several hosts: where process 0 listens",
+        "--processes N": (int, None, "several hosts: how many processes"),
+        "--process-id I": (int, None, "several hosts: which one this is, from 0"),
+    },
+}
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    """The options, and one for each field of the trainer's `Config`."""
+    config = importlib.import_module("jax_model.training.config")
+    parser.add_argument("--out", required=True, metavar="FILE", help="model file to write, .npz or .safetensors")
+    add_options(parser, OPTIONS)
+    settings = parser.add_argument_group(
+        "settings", "Defaults are for a table; for IMDB's archive they are those of the shipped model (MODEL_CARD.md)."
+    )
+    for name, field in config.Config.__dataclass_fields__.items():
+        default = config.SETTLED_BY_TEXTS.get(name, config.AUTOMATIC.get(name, field.default))
+        settings.add_argument(
+            option(name),
+            dest=name,
+            type=type(field.default),
+            choices=config.CHOICES.get(name),
+            metavar=None if name in config.CHOICES else "X",
+            help=f"{field.metadata['help']} (default: {default})",
+        )
+
+
+TRAIN = Command(DESCRIPTION, _add_settings, run, EXAMPLES)

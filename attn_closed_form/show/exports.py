@@ -150,19 +150,22 @@ def facts(explanations: Explanations) -> dict[str, Any]:
 
 
 class Kind(NamedTuple):
-    """A kind of file: its suffix in a folder of results, and what writes it from (explanations, path, method)."""
+    """A kind of file: its suffix in a folder of results, what it is, and what writes it."""
 
     suffix: str
+    help: str
     write: Callable[[Explanations, str | os.PathLike[str], str | None], Any]
 
 
-KINDS: dict[str, Kind] = {
-    "map": Kind(".png", heat_map),
-    "csv": Kind(".csv", lambda explanations, path, method: write_csv(explanations, path)),
-    "parquet": Kind(".parquet", lambda explanations, path, method: write_parquet(explanations, path)),
-    "geojson": Kind(".geojson", write_geojson),
-    "h5": Kind(".h5", write_h5),
-    "report": Kind(".html", lambda explanations, path, method: write_page(path, report(explanations, method))),
+KINDS = {
+    "map": Kind(".png", "signed heat map (.png, .svg, .pdf; needs matplotlib)", heat_map),
+    "csv": Kind(".csv", "table of scores (.csv, .tsv)", lambda explained, path, _: write_csv(explained, path)),
+    "parquet": Kind(
+        ".parquet", "the same as Parquet (needs pyarrow)", lambda explained, path, _: write_parquet(explained, path)
+    ),
+    "geojson": Kind(".geojson", "tiles for QuPath", write_geojson),
+    "h5": Kind(".h5", "scores and coords as CLAM and TRIDENT read them (needs h5py)", write_h5),
+    "report": Kind(".html", "HTML report", lambda explained, path, method: write_page(path, report(explained, method))),
 }
 
 
