@@ -1,7 +1,7 @@
 """Progress on standard error, over rich: shown on a terminal that has it, silent everywhere else.
 
-`bar` counts one thing of known number, `stages` serves work that reports (stage, done, total) and shows nothing while
-it is quick. Both are made of `rich_progress`, which long loops with a display of their own may use as well.
+`stages` serves work that reports (stage, done, total) and shows nothing while it is quick. It is made of
+`rich_progress`, which long loops with a display of their own use as well.
 """
 
 from __future__ import annotations
@@ -29,46 +29,23 @@ def rich_progress(unit: str | None = None, always: bool = False) -> Any:
     if not (always or sys.stderr.isatty()):
         return None
     try:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            ProgressColumn,
-            Task,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-        from rich.text import Text
+        from rich import console, progress, text
     except ImportError:
         return None
 
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
+    class Rate(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> text.Text:
             speed = task.finished_speed or task.speed
-            return Text(f"{speed:,.0f} {unit}/s" if speed else "")
+            return text.Text(f"{speed:,.0f} {unit}/s" if speed else "")
 
-    counted = [MofNCompleteColumn(), Rate()] if unit else [TimeElapsedColumn()]
-    columns = [TextColumn("{task.description}"), BarColumn(), *counted, TimeRemainingColumn()]
-    return Progress(*columns, console=Console(stderr=True), transient=True)
-
-
-@contextmanager
-def bar(title: str, total: int, unit: str, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """A bar of `total` units, `done` of them before the start; yields the function that advances it.
-
-    >>> with bar("counting", 3, "sheep") as advance:
-    ...     for _ in range(3):
-    ...         advance(1)
-    """
-    progress = rich_progress(unit)
-    if progress is None:
-        yield lambda n: None
-        return
-    with progress:
-        task = progress.add_task(title, total=total, completed=done)
-        yield lambda n: progress.advance(task, n)
+    counted = [progress.MofNCompleteColumn(), Rate()] if unit else [progress.TimeElapsedColumn()]
+    columns = [
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        *counted,
+        progress.TimeRemainingColumn(),
+    ]
+    return progress.Progress(*columns, console=console.Console(stderr=True), transient=True)
 
 
 @contextmanager

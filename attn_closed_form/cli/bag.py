@@ -84,7 +84,7 @@ def explain_one(args: argparse.Namespace) -> int:
         elif kind == "geojson" and path:
             write_geojson(explanations, path, microns_per_pixel=args.microns_per_pixel)
         elif path:
-            KINDS[kind].write(explanations, path, None)
+            KINDS[kind].write(explanations, path)
         if path:
             print(f"wrote {path}", file=sys.stderr)
     _print(args, explanations)

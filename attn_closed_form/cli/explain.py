@@ -75,11 +75,7 @@ VIEWS = {
 
 
 FIT = {
-    "--samples N": (
-        at_least(10, "a number of calls"),
-        SAMPLES,
-        "model calls of the fit, and of each method that samples",
-    ),
+    "--samples N": (at_least(10, "a number of calls"), SAMPLES, "model calls of the fit and of each sampled method"),
     "--device NAME": "where the model runs, such as cuda (default: cpu)",
     **settings_options(players="words (default) or tokens", absent="deleted (default), mask or pad"),
 }

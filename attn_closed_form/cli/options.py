@@ -125,8 +125,7 @@ def read_settings(args: argparse.Namespace) -> Settings:
 
 #: The text itself, or where to find it.
 TEXT = {
-    "[source] TEXT": "a text; the name of an existing file is read as that file; - is standard input, as is nothing in a "
-    "pipe",
+    "[source] TEXT": "a text, or the name of a file to read; - is standard input, as is nothing in a pipe",
     "--file FILE": "read this file, no matter how it is called",
     "--text TEXT": "explain this text, even if a file is called so",
 }

@@ -160,7 +160,7 @@ def explain_input(task: Task, raw: Any, folder: str = ".", target: str | None = 
             explanations = explain_units(model, model.read(raw), as_methods(task.methods), task.settings, strict=True)
         if path is not None and target is not None:
             for kind in task.files:
-                KINDS[kind].write(explanations, Path(target) / f"{Path(path).stem}{KINDS[kind].suffix}", None)
+                KINDS[kind].write(explanations, Path(target) / f"{Path(path).stem}{KINDS[kind].suffix}")
         return explanations
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         return str(error) or type(error).__name__

@@ -24,7 +24,6 @@ from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from ..game.interactions import constant_of, interactions
 from .figures import AGAINST, FOR, leader
-from .html import report, write_page
 from .maps import ATTENTION, Place, attention, colors, columns, disagreement, place, scale_end, tile_scores, whole
 from .plots import heat_map, package
 from .sanitize import visible
@@ -154,18 +153,16 @@ class Kind(NamedTuple):
 
     suffix: str
     help: str
-    write: Callable[[Explanations, str | os.PathLike[str], str | None], Any]
+    write: Callable[[Explanations, str | os.PathLike[str]], Any]
 
 
 KINDS = {
     "map": Kind(".png", "signed heat map (.png, .svg, .pdf; needs matplotlib)", heat_map),
-    "csv": Kind(".csv", "table of scores (.csv, .tsv)", lambda explained, path, _: write_csv(explained, path)),
-    "parquet": Kind(
-        ".parquet", "the same as Parquet (needs pyarrow)", lambda explained, path, _: write_parquet(explained, path)
-    ),
+    "csv": Kind(".csv", "table of scores (.csv, .tsv)", write_csv),
+    "parquet": Kind(".parquet", "the same as Parquet (needs pyarrow)", write_parquet),
     "geojson": Kind(".geojson", "tiles for QuPath", write_geojson),
     "h5": Kind(".h5", "scores and coords as CLAM and TRIDENT read them (needs h5py)", write_h5),
-    "report": Kind(".html", "HTML report", lambda explained, path, method: write_page(path, report(explained, method))),
+    "report": Kind(".html", "self-contained HTML report", Explanations.report),
 }
 
 

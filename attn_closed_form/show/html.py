@@ -138,8 +138,8 @@ def notebook(explanations: Explanations) -> str:
     return f'<style>{style}</style><div class="acf acf-cell">{_answer(explanations)}{rows}</div>'
 
 
-def report(explanations: Explanations, method: str | None = None) -> str:
-    """One HTML page about one input; `method` is, of a bag, whose scores the map and the tables show.
+def report(explanations: Explanations) -> str:
+    """One HTML page about one input.
 
     >>> from attn_closed_form import load_demo_model
     >>> page = report(load_demo_model().explain("A fine film"))
@@ -148,7 +148,7 @@ def report(explanations: Explanations, method: str | None = None) -> str:
     """
     if _is_bag(explanations):
         title = f"{bag_name(explanations)}: explanation report"
-        return _page(title, f"{_page_css()}\n{_static('bag.css')}", _bag_body(explanations, method))
+        return _page(title, f"{_page_css()}\n{_static('bag.css')}", _bag_body(explanations))
     parts = [_answer(explanations)]
     if len(explanations) > 1:
         parts += [_methods(explanations), _numbers(explanations), _figures(explanations)]
@@ -437,8 +437,8 @@ def _bag_fragment(explanations: Explanations) -> str:
     return f'<style>{_static("bag.css")}</style><div class="acf"><p>{escape(title)}</p>{body}</div>'
 
 
-def _bag_body(explanations: Explanations, method: str | None) -> str:
-    e, evidence = leader(explanations, method), explanations.evidence
+def _bag_body(explanations: Explanations) -> str:
+    e, evidence = leader(explanations), explanations.evidence
     told = f"{e.output} gets {e.prediction:+.4f}, and {evidence.absent_value:+.4f} for the empty bag."
     if e.method == "shapley":
         up, down = e.scores[e.scores > 0], e.scores[e.scores < 0]
@@ -460,7 +460,7 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
         note += f"Orange supports {e.output}, blue opposes it, gray does neither; "
     note += "attention has neither sign nor class. The colors end at the 99.5th percentile."
     maps = []
-    for figure in heat_maps([explanations], e.method):
+    for figure in heat_maps([explanations]):
         shades = ",".join(css(color) for color in ((AGAINST, ZERO, FOR) if figure.signed else (ZERO, UNSIGNED)))
         low, middle = (_number(f"{-figure.end:.2g}"), "0") if figure.signed else ("0", "")
         image = base64.b64encode(png(figure.pixels())).decode()
@@ -490,7 +490,7 @@ def _players(explanations: Explanations, players: Ids) -> str:
 
 
 def _differences(explanations: Explanations, e: Explanation) -> str:
-    gap, weight = disagreement(explanations, e.method), player_attention(explanations)
+    gap, weight = disagreement(explanations), player_attention(explanations)
     if gap is None or weight is None or e.info.kind != "signed":
         return ""
     attended = np.argsort(-weight, kind="stable")[:TOP]

@@ -80,9 +80,9 @@ def player_attention(explanations: Explanations) -> Array | None:
     return None if scores is None else explanations.evidence.pool(scores)
 
 
-def disagreement(explanations: Explanations, method: str | None = None) -> Disagreement | None:
-    """How attention differs from the scores of a method; None if the model shows no attention."""
-    weight, scores = player_attention(explanations), leader(explanations, method).scores
+def disagreement(explanations: Explanations) -> Disagreement | None:
+    """How attention differs from the leading scores; None if the model shows no attention."""
+    weight, scores = player_attention(explanations), leader(explanations).scores
     if weight is None:
         return None
     against = float(weight[scores < 0].sum() / weight.sum()) if weight.sum() > 0 else float("nan")
