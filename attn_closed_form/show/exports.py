@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -28,12 +29,14 @@ from .maps import ATTENTION, Place, attention, colors, columns, disagreement, pl
 from .plots import heat_map, package
 from .sanitize import visible
 
+# What a spreadsheet takes for a formula: names come from strangers' files, and some of them are numbers.
+FORMULA = re.compile(r"[=+@-](?![\d.]+(e[+-]?\d+)?$)", re.IGNORECASE)
+
 
 def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     """Write the table of a bag as CSV, with all digits of the scores; .tsv separates by tabs."""
     table = columns(explanations)
-    # A spreadsheet takes a cell that opens with one of these for a formula; names come from strangers' files.
-    names = [f"'{name}" if name[:1] in "=+-@" and not _number(name) else visible(name) for name in table["player"]]
+    names = [f"'{name}" if FORMULA.match(name) else name for name in map(visible, table["player"])]
     cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t" if Path(path).suffix == ".tsv" else ",", lineterminator="\n")
@@ -41,20 +44,12 @@ def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
         writer.writerows(zip(*cells, strict=True))
 
 
-def _number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def write_parquet(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     """Write the table of a bag as Parquet (extra `corpus`); what is explained is in the metadata of the file."""
     pyarrow, parquet = package("pyarrow", "corpus"), package("pyarrow.parquet", "corpus")
     table = pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in columns(explanations).items()})
     with replacing(path) as partial:
-        parquet.write_table(table.replace_schema_metadata({"explanation": json.dumps(facts(explanations))}), partial)
+        parquet.write_table(table.replace_schema_metadata({"explanation": json.dumps(row(explanations))}), partial)
 
 
 def write_geojson(
@@ -129,23 +124,9 @@ def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: s
                 coords.attrs[name] = value
         if weight is not None:
             file.create_dataset("attention", data=weight[:, None].astype(np.float32))
-        for name, value in facts(explanations).items():
+        for name, value in row(explanations).items():
             file.attrs[name] = value if isinstance(value, str | float) else json.dumps(value)
         file.attrs["method"] = e.method
-
-
-def facts(explanations: Explanations) -> dict[str, Any]:
-    """What was explained, in a few plain values for the header of a file."""
-    evidence = explanations.evidence
-    return {
-        "output": explanations.output,
-        "prediction": float(explanations.prediction),
-        "empty_bag": float(evidence.absent_value),
-        "probabilities": evidence.probabilities,
-        "players": evidence.settings.players,
-        "methods": list(explanations),
-        "errors": {name: e.error for name, e in explanations.items()},
-    }
 
 
 class Kind(NamedTuple):
@@ -167,13 +148,15 @@ KINDS = {
 
 
 def row(explanations: Explanations) -> dict[str, Any]:
-    """What a table of many bags says of one: its prediction, and how attention differs from the scores."""
+    """What was explained, for the header of a file or the row of a bag, and how attention differs from the scores."""
     evidence, e, gap = explanations.evidence, leader(explanations), disagreement(explanations)
     return {
         "instances": len(evidence.units.labels),
         "output": explanations.output,
         "prediction": float(explanations.prediction),
         "probability": (evidence.probabilities or {}).get(explanations.output),
+        "probabilities": evidence.probabilities,
+        "players": evidence.settings.players,
         "empty_bag": evidence.absent_value,
         "method": e.method,
         "error_bound": e.error,

@@ -25,27 +25,9 @@ from ..explanations.explain import for_output
 from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from ..models.sentences import sentence_numbers
-from .figures import (
-    AGAINST,
-    FOR,
-    MOST_CLASSES,
-    PLANE,
-    UNSIGNED,
-    SlalomPlane,
-    Strip,
-    attention_strips,
-    class_bars,
-    colored_text,
-    leader,
-    method_rows,
-    names,
-    sampling,
-    slalom_plane,
-    strongest_players,
-    verdict,
-    waterfall,
-)
-from .maps import ZERO, bag_name, columns, disagreement, heat_maps, player_attention, png, strongest, written
+from . import figures
+from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, UNSIGNED, SlalomPlane, Strip
+from .maps import bag_name, columns, disagreement, heat_maps, player_attention, png, shades, strongest, written
 from .sanitize import elide, escape, script_json
 
 # Opacity over the page of the levels 0 to 4.
@@ -157,7 +139,7 @@ def report(explanations: Explanations) -> str:
     scores = {  # to four digits, for the panel that follows the pointer
         "labels": [e.title for e in rows],
         "signed": [int(e.info.kind == "signed") for e in rows],
-        "players": [elide(name, LONGEST_WORD) for name in names(explanations.evidence)],
+        "players": [elide(name, LONGEST_WORD) for name in figures.names(explanations.evidence)],
         "player": [place.player for place in rows[0].occurrences],
         "scores": [[float(f"{score:.4g}") for score in e.scores] for e in rows],
     }
@@ -209,8 +191,8 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> st
 
 
 def _answer(explanations: Explanations) -> str:
-    e = leader(explanations)
-    name, _, logit = verdict(explanations).partition(" (")
+    e = figures.leader(explanations)
+    name, _, logit = figures.verdict(explanations).partition(" (")
     parts = [f"<h1>{escape(name)} <small>{escape(logit.rstrip(')'))}</small></h1>{_classes(explanations)}"]
     note = f"Colored by {escape(e.title)}: orange raises {escape(e.output)}, blue (underlined) lowers it"
     if e.info.kind != "signed":
@@ -236,7 +218,7 @@ def _answer(explanations: Explanations) -> str:
 
 def _classes(explanations: Explanations) -> str:
     bars = []
-    for bar in class_bars(explanations):
+    for bar in figures.class_bars(explanations):
         tag, share = "b" if bar.classes == 1 else "span", f"{100 * bar.probability:.1f}"
         meter = f'<div><span style="width:{share}%"></span></div><span class="v">{share} %</span>'
         bars.append(f"<{tag}>{escape(bar.name, 30)}</{tag}>{meter}")
@@ -245,7 +227,7 @@ def _classes(explanations: Explanations) -> str:
 
 def _colored(e: Explanation, hover: bool) -> str:
     """The text with one <i> per seen unit; what is not seen is counted at the end, not shown again and again."""
-    text = colored_text(e)
+    text = figures.colored_text(e)
 
     def escaped() -> list[tuple[str, int | None]]:
         limits = ((piece, LONGEST_GAP if piece.player is None else LONGEST_WORD) for piece in text.pieces)
@@ -312,7 +294,7 @@ def _why(explanations: Explanations) -> str:
 
 def _methods(explanations: Explanations) -> str:
     parts = []
-    for family in method_rows(explanations):
+    for family in figures.method_rows(explanations):
         rows = ((row.title, row.summary, explanations[row.methods[0]]) for row in family.rows)
         table = f'<div class="live">{_words_table(rows, hover=False)}</div>'
         parts.append(_section(family.title, family.meaning, table))
@@ -320,22 +302,23 @@ def _methods(explanations: Explanations) -> str:
 
 
 def _numbers(explanations: Explanations) -> str:
-    rows, shown, order = list(explanations.values()), names(explanations.evidence), strongest_players(explanations)
+    rows, order = list(explanations.values()), figures.strongest_players(explanations)
+    shown = figures.names(explanations.evidence)
     cells = ((shown[j], [_number(f"{e.scores[j]:.3g}") for e in rows]) for j in order)
     table = _table(["", *(e.title for e in rows)], cells)
-    things, title = explanations.evidence.settings.players, leader(explanations).title
+    things, title = explanations.evidence.settings.players, figures.leader(explanations).title
     note = f"The {len(order)} strongest {things} by {title}; scroll sideways for more methods."
     return _details("The numbers", f'<p class="note">{escape(note)}</p>{table}')
 
 
 def _figures(explanations: Explanations) -> str:
     """The SLALOM plane and the attention of the heads, where the methods that they show were run."""
-    parts, plane = [], slalom_plane(explanations)
+    parts, plane = [], figures.slalom_plane(explanations)
     if plane is not None:
         note = "What a player says (value) against how loudly it says it (importance). Those at the right decide."
-        drawn = _slalom_plane(plane, names(explanations.evidence))
+        drawn = _slalom_plane(plane, figures.names(explanations.evidence))
         parts.append(_details("SLALOM plane", f'<p class="note">{note}</p>{drawn}'))
-    strips = attention_strips(explanations) if {"alpha-mean", "alpha-max"} & set(explanations) else ()
+    strips = figures.attention_strips(explanations) if {"alpha-mean", "alpha-max"} & set(explanations) else ()
     if strips:
         note = "Where each head looks, from the first unit to the last; shades are square roots."
         parts.append(_details("Attention heads", f'<p class="note">{note}</p>{_attention_strips(strips)}'))
@@ -355,7 +338,7 @@ def _facts(explanations: Explanations) -> str:
         + ("replaced by [UNK]." if settings.absent == "unk" else f"{settings.absent}."),
     ]
     if evidence.fit is not None:
-        lines += [*evidence.fit.sentences(), *filter(None, map(sampling, explanations.values()))]
+        lines += [*evidence.fit.sentences(), *filter(None, map(figures.sampling, explanations.values()))]
     if errors:
         lines.append(f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}.")
     methods = _list(f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values())
@@ -374,7 +357,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start", extra: str = "")
 
 
 def _waterfall(e: Explanation) -> str:
-    row, left, wide, steps = 20, 150, 380, waterfall(e)
+    row, left, wide, steps = 20, 150, 380, figures.waterfall(e)
     height = row * len(steps) + 6
     body = [f'<path class="a" d="M{left + wide * steps[0].left:.1f} 0V{height}"/>']
     for i, step in enumerate(steps):
@@ -410,7 +393,8 @@ def _slalom_plane(figure: SlalomPlane, players: Sequence[str]) -> str:
     for name, s, v, across, up in zip(players, figure.importance, figure.value, figure.x, figure.y, strict=True):
         tip = f"<title>{escape(name, 40)} s={s:.3g} v={v:.3g}</title>"
         sides[v >= 0].append(f'<circle cx="{x(across):.1f}" cy="{y(up):.1f}" r="4">{tip}</circle>')
-    body += [f'<g class="f" fill="{css(FOR if up else AGAINST)}">{"".join(dots)}</g>' for up, dots in sides.items()]
+    for positive, dots in sides.items():
+        body.append(f'<g class="f" fill="{css(FOR if positive else AGAINST)}">{"".join(dots)}</g>')
     body += [_text(x(label.x), y(label.y), escape(label.text), label.anchor) for label in figure.labels]
     return _svg(480, 340, body, "Value of each word against its importance")
 
@@ -431,14 +415,14 @@ def _attention_strips(strips: Iterable[Strip]) -> str:
 
 def _bag_fragment(explanations: Explanations) -> str:
     """The maps of a bag alone, or its strongest instances if it has no coordinates: what a notebook shows."""
-    coords, e = explanations.evidence.units.coords, leader(explanations)
+    coords, e = explanations.evidence.units.coords, figures.leader(explanations)
     body = _strongest(explanations, e) if coords is None else _maps(explanations, e)
     title = f"{e.output} {e.prediction:+.4f}, {explanations.evidence.absent_value:+.4f} for the empty bag"
     return f'<style>{_static("bag.css")}</style><div class="acf"><p>{escape(title)}</p>{body}</div>'
 
 
 def _bag_body(explanations: Explanations) -> str:
-    e, evidence = leader(explanations), explanations.evidence
+    e, evidence = figures.leader(explanations), explanations.evidence
     told = f"{e.output} gets {e.prediction:+.4f}, and {evidence.absent_value:+.4f} for the empty bag."
     if e.method == "shapley":
         up, down = e.scores[e.scores > 0], e.scores[e.scores < 0]
@@ -461,13 +445,13 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
     note += "attention has neither sign nor class. The colors end at the 99.5th percentile."
     maps = []
     for figure in heat_maps([explanations]):
-        shades = ",".join(css(color) for color in ((AGAINST, ZERO, FOR) if figure.signed else (ZERO, UNSIGNED)))
+        ramp = ",".join(css(color) for color in shades(figure.signed))
         low, middle = (_number(f"{-figure.end:.2g}"), "0") if figure.signed else ("0", "")
         image = base64.b64encode(png(figure.pixels())).decode()
         maps.append(
             f'<figure><figcaption>{escape(figure.title)}</figcaption><img alt="{escape(figure.title)}, one cell per '
             f'tile" src="data:image/png;base64,{image}"><div class="scale">'
-            f'<b style="background:linear-gradient(90deg,{shades})"></b>'
+            f'<b style="background:linear-gradient(90deg,{ramp})"></b>'
             f"<span>{low}</span><span>{middle}</span><span>{figure.end:.2g}</span></div></figure>"
         )
     return _section("Map", note, f'<div class="maps">{"".join(maps)}</div>', "h2")

@@ -100,18 +100,6 @@ def strongest(scores: Array, k: int) -> tuple[Ids, Ids]:
     return top[scores[top] > 0], bottom[scores[bottom] < 0]
 
 
-def player_places(explanations: Explanations) -> tuple[Ids, Array | None]:
-    """Number of tiles of each player, (d,), and the least x and y of its tiles, (d, 2), if the bag has coordinates."""
-    evidence = explanations.evidence
-    d = evidence.game.d
-    tiles = np.bincount(evidence.player_of, minlength=d)
-    if evidence.units.coords is None:
-        return tiles, None
-    corners = np.full((d, 2), np.inf)
-    np.minimum.at(corners, evidence.player_of, np.asarray(evidence.units.coords, dtype=np.float64))
-    return tiles, corners
-
-
 def columns(explanations: Explanations) -> dict[str, Any]:
     """The table of a bag, by column: name, place and number of tiles of each player, its attention, its scores.
 
@@ -119,19 +107,21 @@ def columns(explanations: Explanations) -> dict[str, Any]:
     >>> list(columns(load_demo_model().explain("A fine film", ["shapley", "banzhaf"])))
     ['player', 'attention', 'shapley', 'banzhaf']
     """
-    tiles, corners = player_places(explanations)
-    table: dict[str, Any] = {"player": np.array(explanations.evidence.labels, dtype=np.str_)}
-    if corners is not None:
+    evidence = explanations.evidence
+    table: dict[str, Any] = {"player": np.array(evidence.labels, dtype=np.str_)}
+    if evidence.units.coords is not None:
+        corners = np.full((evidence.game.d, 2), np.inf)  # least x and y of the tiles of each player
+        np.minimum.at(corners, evidence.player_of, np.asarray(evidence.units.coords, dtype=np.float64))
         table |= {"x": whole(corners[:, 0]), "y": whole(corners[:, 1])}
-    if explanations.evidence.settings.players != explanations.evidence.model.groupings[0]:
-        table["tiles"] = tiles
+    if evidence.settings.players != evidence.model.groupings[0]:
+        table["tiles"] = np.bincount(evidence.player_of, minlength=evidence.game.d)
     weight = player_attention(explanations)
     if weight is not None:
         table["attention"] = weight
     for name, e in explanations.items():
         if name != ATTENTION:
             table[name] = e.scores
-            if e.standard_error is not None and explanations.evidence.fit is not None:
+            if e.standard_error is not None and evidence.fit is not None:
                 table[f"{name}_standard_error"] = e.standard_error
     return table
 
@@ -208,17 +198,20 @@ def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
     return end if end > 0 and np.isfinite(end) else 1.0
 
 
+def shades(signed: bool) -> tuple[tuple[int, int, int], ...]:
+    """The colors that a scale goes through: from against over zero to for, or from zero up where there is no sign."""
+    return (AGAINST, ZERO, FOR) if signed else (ZERO, UNSIGNED)
+
+
 def colors(scores: ArrayLike, end: float, signed: bool = True) -> Pixels:
-    """Red, green and blue of scores: the colors for and against with zero in between; from gray up without a sign.
+    """Red, green and blue of scores, on a scale that ends at `end`.
 
     >>> colors([0.0, 5.0], end=2.0).tolist() == [list(ZERO), list(FOR)]
     True
     """
-    strength = np.clip(np.nan_to_num(np.asarray(scores, dtype=np.float64)) / end, -1, 1)[..., None]
-    zero = np.array(ZERO, dtype=np.float64)
-    up = np.array(FOR if signed else UNSIGNED)
-    mixed = zero + np.abs(strength) * (np.where(strength < 0, np.array(AGAINST), up) - zero)
-    return np.rint(mixed).astype(np.uint8)
+    strength = np.nan_to_num(np.asarray(scores, dtype=np.float64)) / end
+    knots, channels = np.linspace(-1 if signed else 0, 1, 3 if signed else 2), np.array(shades(signed)).T
+    return np.stack([np.rint(np.interp(strength, knots, channel)).astype(np.uint8) for channel in channels], axis=-1)
 
 
 def png(pixels: Pixels) -> bytes:

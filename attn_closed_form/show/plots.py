@@ -1,14 +1,7 @@
 """Figures with matplotlib (extra `plots`), drawn from what `explain` returned; each function draws into Axes.
 
-| function | figure |
-|---|---|
-| `plot_table` | all methods as a map of methods by players (Lopardo et al. 2024, Figure 1) |
-| `plot_slalom` | value against importance (Leemann et al. 2025, Figure 5) |
-| `plot_lime` | boxes of sampled LIME, with its limit and Theorem 5.1 as printed (Lopardo et al. 2024, Figure 4) |
-| `plot_attention_matrices` | attention of every query to every key, one map per head (its Figure 3) |
-| `plot_gradient` | the gradient by every coordinate of every embedded token (its Figure 5) |
-| `plot_interactions` | Shapley interactions of pairs |
-| `heat_map` | signed maps of a bag over its coordinates, attention beside them |
+The figures of Lopardo et al. 2024 are `plot_table` (its Figure 1), `plot_attention_matrices` (3), `plot_lime` (4) and
+`plot_gradient` (5). What the report draws, such as the waterfall and the SLALOM plane, is not drawn again.
 
 matplotlib is imported on the first call; a missing one is an error that names the extra. No function touches pyplot,
 and none changes matplotlib's settings.
@@ -28,18 +21,9 @@ from .._types import Array, Ids
 from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from ..lime.theory import lime_theorem_5_1
-from .figures import (
-    AGAINST,
-    FOR,
-    SLALOM,
-    UNSIGNED,
-    leader,
-    names,
-    slalom_plane,
-    unit_names,
-    verdict,
-)
-from .maps import ZERO, HeatMap, bag_name, heat_maps, place
+from . import figures
+from .figures import AGAINST, FOR, UNSIGNED
+from .maps import HeatMap, bag_name, heat_maps, place, shades
 from .sanitize import elide, visible
 
 # Width of a journal's page of 175 millimeters, in inches.
@@ -123,15 +107,15 @@ def _image(ax: Any, values: Array, label: str, aspect: str = "equal") -> None:
 
 def plot_table(explanations: Explanations, ax: Any) -> None:
     """All methods as a map: one row per method, one column per player, the strongest where not all have room."""
-    rows, labels, fit = list(explanations.values()), names(explanations.evidence), explanations.evidence.fit
-    order = _strongest(leader(explanations).strength, ax, explanations.evidence.settings.players)
+    rows, labels, fit = list(explanations.values()), figures.names(explanations.evidence), explanations.evidence.fit
+    order = _strongest(figures.leader(explanations).strength, ax, explanations.evidence.settings.players)
     gray, signed = _color_map(WHITE, UNSIGNED), _color_map(AGAINST, WHITE, FOR)
     strengths = ((e.info.kind == "signed", e.strength[order]) for e in rows)
     cells = [signed((strength + 1) / 2) if sign else gray(strength) for sign, strength in strengths]
     ax.imshow(np.stack(cells), aspect="auto", interpolation="nearest")
     _set_names(ax.xaxis, [labels[j] for j in order], upright=True)
     _set_names(ax.yaxis, [e.title for e in rows])
-    title = [verdict(explanations)]
+    title = [figures.verdict(explanations)]
     title += [] if fit is None else [f"{fit.name}, off by {fit.error:.2g} on fresh samples"]
     ax.set_title("\n".join(_plain(title, 80)), fontsize=9, loc="left")
     ax.tick_params(length=0)
@@ -152,7 +136,7 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
 def plot_attention_matrices(explanations: Explanations, axes: Sequence[Any]) -> None:
     """Attention of every query (rows) to every key (columns), [CLS] and the document, one map in each of K Axes."""
     A = _shown(explanations, "attention-matrices")
-    words = ["[CLS]", *unit_names(explanations.evidence)]
+    words = ["[CLS]", *figures.unit_names(explanations.evidence)]
     if len(axes) != len(A):
         raise ValueError(f"axes: expected {len(A)}, one per head, got {len(axes)}")
     for i, ax in enumerate(axes):
@@ -179,7 +163,7 @@ def _grid(figure: Any, panels: int) -> Any:
 def plot_gradient(explanations: Explanations, ax: Any) -> None:
     """The exact gradient: one row per coordinate of the embedding, one column per token, [CLS] first."""
     G = _shown(explanations, "gradient-map")
-    words = ["[CLS]", *unit_names(explanations.evidence)]
+    words = ["[CLS]", *figures.unit_names(explanations.evidence)]
     order = _strongest(np.abs(G).max(axis=0), ax, "tokens")
     _image(ax, G[:, order], "∂f/∂e", aspect="auto")
     _set_names(ax.xaxis, [words[j] for j in order], upright=True)
@@ -209,26 +193,9 @@ def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40)
         theorem = lime_theorem_5_1(exact.game)[order]
         ax.plot(at, theorem, "v", color="0.35", markersize=4, markerfacecolor="none", label="Theorem 5.1 as printed")
     ax.plot([], [], "s", color=(*blue, 0.5), label=f"LIME, {runs} runs of 5000 samples")
-    _set_names(ax.xaxis, [names(evidence)[j] for j in order], upright=True)
+    _set_names(ax.xaxis, [figures.names(evidence)[j] for j in order], upright=True)
     ax.set_ylabel("LIME coefficient", fontsize=8)
     ax.legend(fontsize=7, frameon=False)
-
-
-def plot_slalom(explanations: Explanations, ax: Any, top: int = 25) -> None:
-    """Value against importance; the `top` players that weigh most in the prediction are labeled where there is room."""
-    figure = slalom_plane(explanations, top)
-    if figure is None:
-        raise ValueError(f"figure: expected the methods {', '.join(SLALOM)}, got {', '.join(explanations)}")
-    ax.axhline(0, color="0.7", linewidth=0.8)
-    shades = [_rgb(FOR if v >= 0 else AGAINST) for v in figure.value]
-    ax.scatter(figure.importance, figure.value, c=shades, s=18, alpha=0.75, linewidths=0)
-    ax.set_xlim(figure.across.low, figure.across.high)
-    ax.set_ylim(figure.up.low, figure.up.high)
-    ax.set_xlabel("importance s (log weight)", fontsize=8)
-    ax.set_ylabel("value v", fontsize=8)
-    for label in figure.labels:
-        where = {"xycoords": "axes fraction", "ha": "left" if label.anchor == "start" else "right"}
-        ax.annotate(_plain([label.text])[0], (label.x, label.y), fontsize=7, **where)
 
 
 class Plot(NamedTuple):
@@ -241,7 +208,6 @@ class Plot(NamedTuple):
 
 FIGURES: dict[str, Plot] = {
     "table": Plot(plot_table, (), (TWO_COLUMNS, 4.4)),
-    "slalom": Plot(plot_slalom, SLALOM, (5.0, 4.0)),
     "lime": Plot(plot_lime, ("lime",), (TWO_COLUMNS, 3.6)),
     "attention-matrices": Plot(plot_attention_matrices, (), (TWO_COLUMNS, 5.0)),
     "gradient": Plot(plot_gradient, (), (TWO_COLUMNS, 3.6)),
@@ -349,9 +315,8 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
 def _color_bar(canvas: Any, ax: Any, figure: HeatMap) -> None:
     end, signed = figure.end, figure.signed
     scale = import_matplotlib("colors").Normalize(-end if signed else 0.0, end)
-    colors = _color_map(AGAINST, ZERO, FOR) if signed else _color_map(ZERO, UNSIGNED)
     extend = "neither" if not figure.cut else "both" if signed else "max"
-    mappable = import_matplotlib("cm").ScalarMappable(scale, colors)
+    mappable = import_matplotlib("cm").ScalarMappable(scale, _color_map(*shades(signed)))
     bar = canvas.colorbar(mappable, ax=ax, orientation="horizontal", fraction=0.045, pad=0.02, extend=extend)
     ticks = [-end, 0, end] if signed else [0, end]
     labels = [f"{-end:.2g} against", "0", f"for +{end:.2g}"] if signed else ["0", f"{end:.2g}"]

@@ -142,7 +142,7 @@ def test_tables_and_figures(tmp_path):
     assert [row["player"] for row in rows] == list(found.evidence.labels)
     assert float(rows[0]["lime-sampled_standard_error"]) == found["lime-sampled"].standard_error[0]
     pytest.importorskip("matplotlib", reason="the figures need matplotlib")
-    for figure in ("table", "slalom", "interactions"):
+    for figure in ("table", "interactions"):
         found.plot(tmp_path / f"{figure}.png", figure)
     with pytest.raises(ValueError, match="attention"):
         found.plot(tmp_path / "attention.png", "attention")

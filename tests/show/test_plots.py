@@ -83,18 +83,6 @@ def test_lime_boxes_crosses_and_the_printed_theorem(model):
     assert "Theorem 5.1 as printed" not in [line.get_label() for line in deleted.lines]
 
 
-def test_the_slalom_plane_has_importance_across_and_value_up(model):
-    found = explain(model, REVIEW, ["slalom-importance", "slalom-value", "slalom-linear"])
-    ax = axes_of_a_new_figure()
-    plots.plot_slalom(found, ax, top=3)
-    points = np.column_stack([found["slalom-importance"].scores, found["slalom-value"].scores])
-    assert np.allclose(ax.collections[0].get_offsets(), points)
-    assert ax.texts[0].get_text() == found["slalom-linear"].top(1)[0][0]
-    low, high = ax.get_ylim()
-    assert low < points[:, 1].min() and high > points[:, 1].max()
-    assert 1 <= len(ax.texts) <= 3
-
-
 def test_the_interaction_map_is_the_interactions_without_the_diagonal(model):
     found = explain(model, REVIEW, "shapley")
     ax = axes_of_a_new_figure()
@@ -131,7 +119,7 @@ def test_every_figure_goes_to_a_file(tmp_path, model, figure, suffix):
 @pytest.mark.parametrize("name", ["template", "emoji", "escape sequence", "one word", "unknown", "right to left"])
 def test_hostile_texts_are_drawn(tmp_path, name):
     found = explain(model_for("fine film bad"), HOSTILE[name])
-    for figure in ("table", "slalom", "interactions"):
+    for figure in ("table", "interactions"):
         path = save_figure(found, figure, tmp_path / figure)
         assert path.name == f"{figure}.png" and path.stat().st_size > 1000
 
