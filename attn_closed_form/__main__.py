@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+from math import comb
 
 import numpy as np
 
 from .cli.main import main, piped, program
 from .explanations.explanation import Explanation
 from .files.open_model import load_demo_model
+from .reasons.bounds import all_coalitions
 from .show.terminal import answer, use_color
 
 SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."
@@ -22,30 +24,20 @@ def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
     >>> bool(np.abs(shapley_by_enumeration(e) - e.scores).max() <= e.error)
     True
     """
-    game = explanation.game
-    d = game.d
-    masks = (np.arange(2**d)[:, None] >> np.arange(d)) & 1 == 1
-    value = game.value(masks)
+    game, d = explanation.game, explanation.game.d
+    masks = all_coalitions(d)
     size = masks.sum(axis=1)
-    # A coalition of s players besides j has weight s! (d - 1 - s)! / d!, here by a running product.
-    weight = np.full(d, 1.0 / d)
-    for s in range(1, d):
-        weight[s] = weight[s - 1] * s / (d - s)
-    phi = np.empty(d)
-    for j in range(d):
-        without = np.flatnonzero(~masks[:, j])
-        phi[j] = weight[size[without]] @ (value[without + 2**j] - value[without])
-    return phi
+    # A player gains f(S) in every coalition S that it belongs to and loses f(S) in every other one, weighted by size.
+    weight = np.array([*(1 / (d * comb(d - 1, s)) for s in range(d)), 0.0])
+    return np.asarray(game.value(masks) @ np.where(masks, weight[size - 1, None], -weight[size, None]))
 
 
 def demo() -> int:
     """Explain a sentence with the shipped model, and check the Shapley values against their definition."""
-    model = load_demo_model()
-    found = model.explain(SENTENCE)
-    columns = shutil.get_terminal_size((100, 24)).columns
-    shapley = found["shapley"]
+    explanations = load_demo_model().explain(SENTENCE)
+    shapley, columns = explanations["shapley"], shutil.get_terminal_size((100, 24)).columns
     print(f"The shipped sentiment model reads: {SENTENCE}\n")
-    print(answer(found, columns, use_color(sys.stdout)))
+    print(answer(explanations, columns, use_color(sys.stdout)))
     gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()
     print(f"\nExact Shapley values: against all {2 ** len(shapley.labels):,} coalitions, largest difference {gap:.1e}.")
     print(f'next: {program()} explain "your own text" --compare --html report.html')

@@ -359,26 +359,19 @@ def _placed(places: Array, order: Ids, texts: Sequence[str]) -> tuple[PlacedLabe
     return tuple(labels)
 
 
-class Strip(NamedTuple):
-    """The attention of one head (Lopardo et al. 2024, Eq. 8): a shade from 0 to 8 per unit, which is a square root, the
-    strongest units, and the background's share.
+def attention_strips(explanations: Explanations) -> list[tuple[list[int], list[tuple[str, float]], float]]:
+    """Where each head looks (Lopardo et al. 2024, Eq. 8); nothing where the model shows no heads.
+
+    For each head: a shade from 0 to 8 per unit, which is a square root, the strongest units with their attention, and
+    the share of the background.
     """
-
-    shades: tuple[int, ...]
-    strongest: tuple[tuple[str, float], ...]
-    background: float
-
-
-def attention_strips(explanations: Explanations) -> tuple[Strip, ...]:
-    """Where each head looks, one strip per head; none where the model shows no heads."""
     alpha = explanations.evidence.inside("attention-heads")
     words, strips = unit_names(explanations.evidence), []
     for head in () if alpha is None else np.asarray(alpha):
         shades = np.ceil(8 * np.sqrt(head / max(head.max(), np.finfo(float).tiny)) - 0.5).astype(int)
-        top = np.argsort(-head, kind="stable")[:3].tolist()
-        strongest = tuple((words[t], float(head[t])) for t in top)
-        strips.append(Strip(tuple(shades.tolist()), strongest, 1.0 - float(head.sum())))
-    return tuple(strips)
+        strongest = [(words[t], float(head[t])) for t in np.argsort(-head, kind="stable")[:3]]
+        strips.append((shades.tolist(), strongest, 1.0 - float(head.sum())))
+    return strips
 
 
 def unit_names(evidence: Evidence) -> list[str]:
@@ -452,8 +445,6 @@ def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> 
 def figures_of(explanations: Explanations) -> dict[str, Any]:
     """The data of the figures of one text, ready for `json.dumps`: what the page draws.
 
-    Examples
-    --------
     >>> from attn_closed_form import load_demo_model
     >>> figures = figures_of(load_demo_model().explain("A fine film", ["shapley", "banzhaf"]))
     >>> figures["headline"], figures["leader"], figures["names"][figures["strongest"][0]]

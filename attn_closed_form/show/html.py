@@ -26,7 +26,7 @@ from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from ..models.sentences import sentence_numbers
 from . import figures
-from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, UNSIGNED, SlalomPlane, Strip
+from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, UNSIGNED, SlalomPlane
 from .maps import bag_name, columns, disagreement, heat_maps, player_attention, png, shades, strongest, written
 from .sanitize import elide, escape, script_json
 
@@ -318,10 +318,10 @@ def _figures(explanations: Explanations) -> str:
         note = "What a player says (value) against how loudly it says it (importance). Those at the right decide."
         drawn = _slalom_plane(plane, figures.names(explanations.evidence))
         parts.append(_details("SLALOM plane", f'<p class="note">{note}</p>{drawn}'))
-    strips = figures.attention_strips(explanations) if {"alpha-mean", "alpha-max"} & set(explanations) else ()
+    strips = _attention_strips(explanations) if {"alpha-mean", "alpha-max"} & set(explanations) else ""
     if strips:
         note = "Where each head looks, from the first unit to the last; shades are square roots."
-        parts.append(_details("Attention heads", f'<p class="note">{note}</p>{_attention_strips(strips)}'))
+        parts.append(_details("Attention heads", f'<p class="note">{note}</p>{strips}'))
     return "".join(parts)
 
 
@@ -399,16 +399,16 @@ def _slalom_plane(figure: SlalomPlane, players: Sequence[str]) -> str:
     return _svg(480, 340, body, "Value of each word against its importance")
 
 
-def _attention_strips(strips: Iterable[Strip]) -> str:
+def _attention_strips(explanations: Explanations) -> str:
     heads = []
-    for i, strip in enumerate(strips, 1):
+    for i, (strip, words, background) in enumerate(figures.attention_strips(explanations), 1):
         cells: dict[int, str] = {}
-        for t, shade in enumerate(strip.shades):
+        for t, shade in enumerate(strip):
             cells[shade] = cells.get(shade, "") + f"M{t} 0h1v1h-1z"
         paths = [f'<path fill="currentColor" fill-opacity="{shade / 8:.3g}" d="{d}"/>' for shade, d in cells.items()]
-        named = ", ".join(f"{escape(word, 24)} {weight:.3f}" for word, weight in strip.strongest)
-        share = f"; background {strip.background:.3f}" if strip.background > 5e-4 else ""
-        drawn = _svg(len(strip.shades), 1, paths, f"Attention of head {i}", ' preserveAspectRatio="none"')
+        named = ", ".join(f"{escape(word, 24)} {weight:.3f}" for word, weight in words)
+        share = f"; background {background:.3f}" if background > 5e-4 else ""
+        drawn = _svg(len(strip), 1, paths, f"Attention of head {i}", ' preserveAspectRatio="none"')
         heads.append(f'<div class="head"><span><b>head {i}</b>: {named}{share}</span>{drawn}</div>')
     return "".join(heads)
 

@@ -285,7 +285,6 @@ def heat_map(
     under = None if thumbnail is None else _thumbnail(thumbnail, several[0])
     for ax, drawn in zip(_grid(figure, len(maps)), maps, strict=True):
         _draw_map(ax, drawn, under)
-        _color_bar(figure, ax, drawn)
     figure.suptitle(*_plain([bag_name(several[0], "")], 60), fontsize=11)
     if path is not None:
         with replacing(path) as partial:
@@ -303,24 +302,18 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
     how = "nearest" if max(pixels.shape[:2]) <= DOTS else "antialiased"
     ax.imshow(pixels, extent=(left, right, bottom, top), interpolation=how, alpha=alpha)
     if under is None:
-        ax.set_xlim(left, right)
-        ax.set_ylim(bottom, top)
-    ax.set_xticks([])
-    ax.set_yticks([])
+        ax.set(xlim=(left, right), ylim=(bottom, top))
+    ax.set(xticks=[], yticks=[])
+    ax.set_title(*_plain([figure.title], 60), fontsize=10)
     for edge in ax.spines.values():
         edge.set_color("0.8")
-    ax.set_title(*_plain([figure.title], 60), fontsize=10)
-
-
-def _color_bar(canvas: Any, ax: Any, figure: HeatMap) -> None:
     end, signed = figure.end, figure.signed
     scale = import_matplotlib("colors").Normalize(-end if signed else 0.0, end)
-    extend = "neither" if not figure.cut else "both" if signed else "max"
     mappable = import_matplotlib("cm").ScalarMappable(scale, _color_map(*shades(signed)))
-    bar = canvas.colorbar(mappable, ax=ax, orientation="horizontal", fraction=0.045, pad=0.02, extend=extend)
-    ticks = [-end, 0, end] if signed else [0, end]
-    labels = [f"{-end:.2g} against", "0", f"for +{end:.2g}"] if signed else ["0", f"{end:.2g}"]
-    bar.set_ticks(ticks, labels=labels, fontsize=8)
+    extend = "neither" if not figure.cut else "both" if signed else "max"
+    bar = ax.figure.colorbar(mappable, ax=ax, orientation="horizontal", fraction=0.045, pad=0.02, extend=extend)
+    ticks = {-end: f"{-end:.2g} against", 0: "0", end: f"for +{end:.2g}"} if signed else {0: "0", end: f"{end:.2g}"}
+    bar.set_ticks(list(ticks), labels=list(ticks.values()), fontsize=8)
     bar.outline.set_visible(False)
 
 

@@ -298,8 +298,6 @@ EXAMPLE_CLASSES = 4
 def example_text(model: Model) -> str:
     """A text to begin with: the one of the model's card, or the words that speak most clearly for each class.
 
-    Examples
-    --------
     >>> from attn_closed_form import load_demo_model
     >>> model = load_demo_model()
     >>> set(model.predict(example_text(model).split())) == set(model.outputs)
@@ -349,8 +347,6 @@ def model_answer(model: Model, name: str, example: str) -> dict[str, Any]:
 def explain_answer(model: Model, question: ExplainQuestion) -> dict[str, Any]:
     """Scores of every player by every method, and what removing players does.
 
-    Examples
-    --------
     >>> from attn_closed_form import load_demo_model
     >>> question = ExplainQuestion(text="A fine film", methods=["leave-one-out"], removed=[1])
     >>> answer = explain_answer(load_demo_model(), question)
@@ -379,8 +375,6 @@ def _explanations(model: Model, question: Question, methods: tuple[Method, ...] 
 def why_answer(model: Model, question: Question) -> dict[str, Any]:
     """Certified reasons, and what each sentence contributes.
 
-    Examples
-    --------
     >>> from attn_closed_form import load_demo_model
     >>> answer = why_answer(load_demo_model(), Question(text="A slow start. A wonderful film!"))
     >>> len(answer["reasons"]["sentences"]), len(answer["sentences"]["scores"])

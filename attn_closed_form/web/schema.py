@@ -148,8 +148,6 @@ class Refusal(Exception):
 def refusal_of(errors: Sequence[Mapping[str, Any]]) -> Refusal:
     """The errors of pydantic in one sentence: "field: expected X, got Y".
 
-    Examples
-    --------
     >>> from pydantic import ValidationError
     >>> try:
     ...     InteractionsQuestion.model_validate({"text": "fine", "player": True})

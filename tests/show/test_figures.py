@@ -131,10 +131,10 @@ def test_classes_are_ranked_and_the_others_are_summed():
 
 def test_strips_shade_square_roots_and_name_the_background(found):
     alpha = found.evidence.inside("attention-heads")
-    for strip, head in zip(attention_strips(found), alpha, strict=True):
-        assert np.argmax(strip.shades) == np.argmax(head) and max(strip.shades) == 8
-        assert np.allclose(np.array(strip.shades) / 8, np.sqrt(head / head.max()), atol=0.0626)
-        assert strip.strongest[0][1] == head.max() and strip.background == pytest.approx(1 - head.sum())
+    for (shades, strongest, background), head in zip(attention_strips(found), alpha, strict=True):
+        assert np.argmax(shades) == np.argmax(head) and max(shades) == 8
+        assert np.allclose(np.array(shades) / 8, np.sqrt(head / head.max()), atol=0.0626)
+        assert strongest[0][1] == head.max() and background == pytest.approx(1 - head.sum())
 
 
 def test_rows_hold_every_method_once_and_share_only_equal_levels(found):
