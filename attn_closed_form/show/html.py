@@ -30,8 +30,6 @@ from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, UNSIGNED, SlalomPlane
 from .maps import bag_name, columns, disagreement, heat_maps, player_attention, png, shades, strongest, written
 from .sanitize import elide, escape, script_json
 
-# Opacity over the page of the levels 0 to 4.
-OPACITY = (0.0, 0.16, 0.30, 0.45, 0.62)
 # Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
 LONGEST_WORD = 60
 LONGEST_GAP = 48
@@ -49,14 +47,13 @@ REFERENCES = (
 )
 
 
-def css(color: tuple[int, int, int], opacity: float | None = None) -> str:
+def css(color: tuple[int, int, int]) -> str:
     """A color as CSS writes it.
 
-    >>> css((0, 114, 178)), css((0, 114, 178), 0.5)
-    ('rgb(0,114,178)', 'rgba(0,114,178,0.5)')
+    >>> css((0, 114, 178))
+    'rgb(0,114,178)'
     """
-    red, green, blue = color
-    return f"rgb({red},{green},{blue})" if opacity is None else f"rgba({red},{green},{blue},{opacity:g})"
+    return f"rgb{color}".replace(" ", "")
 
 
 @cache
@@ -73,12 +70,7 @@ def words_css() -> str:
     """
     palette = {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}
     variables = ";".join(f"--{name}:{css(color)}" for name, color in palette.items())
-    rules = [f".acf{{{variables}}}", _static("words.css")]
-    for letter, color in (("p", FOR), ("n", AGAINST), ("u", UNSIGNED)):
-        for level, opacity in enumerate(OPACITY[1:], 1):
-            line = f";box-shadow:inset 0 -{1 + level // 2}px {css(color)}" if letter == "n" else ""
-            rules.append(f".acf .{letter}{level}{{background:{css(color, opacity)}{line}}}")
-    return "\n".join(rules)
+    return f".acf{{{variables}}}\n{_static('words.css')}"
 
 
 @cache
