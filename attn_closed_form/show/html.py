@@ -275,10 +275,9 @@ def _why(explanations: Explanations) -> str:
     units = explanations.evidence.units
     if units.text is not None and 1 < len(sentence_numbers(units.text, units.spans or ())[1]) <= MOST_SENTENCES:
         sentences = explanations.sentences()
-        rows = "".join(
-            f"<tr><td>{score:+.4f}</td><td dir=auto>{escape(label, LONGEST_REASON)}</td></tr>"
-            for label, score in zip(sentences.labels, sentences.scores, strict=True)
-        )
+        scored = zip(sentences.scores, sentences.labels, strict=True)
+        cells = (f"<td>{score:+.4f}</td><td dir=auto>{escape(label, LONGEST_REASON)}</td>" for score, label in scored)
+        rows = "".join(f"<tr>{row}</tr>" for row in cells)
         note = "Owen values: the words of a sentence come and go together, and add up to its score."
         parts.append(f'<h2>Sentences</h2><p class="note">{note}</p><table class="s"><tbody>{rows}</tbody></table>')
     return "".join(parts)

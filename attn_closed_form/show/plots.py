@@ -74,6 +74,21 @@ def _set_names(axis: Any, words: Sequence[str], upright: bool = False) -> None:
     axis.set_ticks(range(len(words)), _plain(words), fontsize=8 if len(words) <= 30 else 6.5, **options)
 
 
+def _matrix(
+    ax: Any, values: Array, columns: Sequence[str], rows: Sequence[str] = (), signed: str = "", **style: Any
+) -> None:
+    """A matrix as a picture with names; `signed` is the label of a color bar with zero in the middle."""
+    if signed:
+        largest = float(np.abs(values).max()) or 1.0
+        style |= {"cmap": _color_map(AGAINST, WHITE, FOR), "vmin": -largest, "vmax": largest}
+    image = ax.imshow(values, interpolation="nearest", **style)
+    _set_names(ax.xaxis, columns, upright=True)
+    _set_names(ax.yaxis, rows)
+    ax.tick_params(length=0)
+    if signed:
+        ax.figure.colorbar(image, ax=ax, label=signed, shrink=0.8)
+
+
 def _strongest(weight: Array, ax: Any, what: str) -> Ids:
     """The strongest columns that the width of `ax` can name, in their own order; a title tells how many there are."""
     room = max(4, int(NAMES_PER_INCH * 0.8 * ax.figure.get_figwidth()))
@@ -97,14 +112,6 @@ def _needed(explanations: Explanations, name: str) -> Explanation:
     return explanations[name]
 
 
-def _image(ax: Any, values: Array, label: str, aspect: str = "equal") -> None:
-    """A map of signed values with zero in the middle of its colors."""
-    largest = float(np.abs(values).max()) or 1.0
-    colors = {"cmap": _color_map(AGAINST, WHITE, FOR), "vmin": -largest, "vmax": largest}
-    image = ax.imshow(values, interpolation="nearest", aspect=aspect, **colors)
-    ax.figure.colorbar(image, ax=ax, label=label, shrink=0.8)
-
-
 def plot_table(explanations: Explanations, ax: Any) -> None:
     """All methods as a map: one row per method, one column per player, the strongest where not all have room."""
     rows, labels, fit = list(explanations.values()), figures.names(explanations.evidence), explanations.evidence.fit
@@ -112,13 +119,10 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
     gray, signed = _color_map(WHITE, UNSIGNED), _color_map(AGAINST, WHITE, FOR)
     strengths = ((e.info.kind == "signed", e.strength[order]) for e in rows)
     cells = [signed((strength + 1) / 2) if sign else gray(strength) for sign, strength in strengths]
-    ax.imshow(np.stack(cells), aspect="auto", interpolation="nearest")
-    _set_names(ax.xaxis, [labels[j] for j in order], upright=True)
-    _set_names(ax.yaxis, [e.title for e in rows])
+    _matrix(ax, np.stack(cells), [labels[j] for j in order], [e.title for e in rows], aspect="auto")
     title = [figures.verdict(explanations)]
     title += [] if fit is None else [f"{fit.name}, off by {fit.error:.2g} on fresh samples"]
     ax.set_title("\n".join(_plain(title, 80)), fontsize=9, loc="left")
-    ax.tick_params(length=0)
 
 
 def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> None:
@@ -127,28 +131,22 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:top])
     pairs = e.interactions()[np.ix_(order, order)]
     np.fill_diagonal(pairs, 0.0)
-    _image(ax, pairs, "Shapley interaction")
-    _set_names(ax.xaxis, [e.labels[j] for j in order], upright=True)
-    _set_names(ax.yaxis, [e.labels[j] for j in order])
-    ax.tick_params(length=0)
+    words = [e.labels[j] for j in order]
+    _matrix(ax, pairs, words, words, "Shapley interaction")
 
 
 def plot_attention_matrices(explanations: Explanations, axes: Sequence[Any]) -> None:
     """Attention of every query (rows) to every key (columns), [CLS] and the document, one map in each of K Axes."""
     A = _shown(explanations, "attention-matrices")
-    words = ["[CLS]", *figures.unit_names(explanations.evidence)]
+    words = ["[CLS]", *figures.unit_names(explanations.evidence)] if A.shape[-1] <= MOST_NAMED else []
     if len(axes) != len(A):
         raise ValueError(f"axes: expected {len(A)}, one per head, got {len(axes)}")
     for i, ax in enumerate(axes):
         norm = import_matplotlib("colors").PowerNorm(ATTENTION_GAMMA, vmin=0, vmax=A[i].max())
-        ax.imshow(A[i], cmap=_color_map(WHITE, UNSIGNED), norm=norm, interpolation="nearest")
+        _matrix(ax, A[i], words, words, cmap=_color_map(WHITE, UNSIGNED), norm=norm)
         ax.set_title(f"head {i + 1}", fontsize=9)
         ax.set_xlabel("key", fontsize=8)
         ax.set_ylabel("query ([CLS] on top)", fontsize=8)
-        shown = words if len(words) <= MOST_NAMED else []
-        _set_names(ax.xaxis, shown, upright=True)
-        _set_names(ax.yaxis, shown)
-        ax.tick_params(length=0)
 
 
 def _grid(figure: Any, panels: int) -> Any:
@@ -165,8 +163,7 @@ def plot_gradient(explanations: Explanations, ax: Any) -> None:
     G = _shown(explanations, "gradient-map")
     words = ["[CLS]", *figures.unit_names(explanations.evidence)]
     order = _strongest(np.abs(G).max(axis=0), ax, "tokens")
-    _image(ax, G[:, order], "∂f/∂e", aspect="auto")
-    _set_names(ax.xaxis, [words[j] for j in order], upright=True)
+    _matrix(ax, G[:, order], [words[j] for j in order], signed="∂f/∂e", aspect="auto")
     ax.set_ylabel("coordinate of the embedding", fontsize=8)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from attn_closed_form import BagClassifier, load_bag
-from attn_closed_form.cli import bag as command
 from attn_closed_form.cli.main import main
 from attn_closed_form.show.exports import KINDS
 from tests.bags import slide
@@ -49,10 +48,6 @@ def arguments(folder, *more, bag="slides/slide0.npz"):
         "normal,tumour",
         *more,
     ]
-
-
-def test_every_kind_of_file_is_an_option_of_one_bag_and_of_a_folder():
-    assert tuple(KINDS) == command.FILES
 
 
 def test_one_bag_to_every_file(folder, tmp_path, capsys):
