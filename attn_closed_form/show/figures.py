@@ -263,12 +263,15 @@ class MethodFamily(NamedTuple):
 
 def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
     """The explanations by family, those that agree to the eye (the same level for every player) in one row."""
-    families = []
+    families, level_of = [], {}
+    if explanations:
+        strengths = np.stack([e.strength for e in explanations.values()])
+        level_of = dict(zip(explanations, map(tuple, levels(strengths).tolist()), strict=True))
     for family, (title, meaning) in FAMILIES.items():
         alike: dict[tuple[str, tuple[int, ...]], list[Explanation]] = {}
         for e in explanations.values():
             if e.info.family == family:
-                alike.setdefault((e.info.kind, tuple(levels(e.strength).tolist())), []).append(e)
+                alike.setdefault((e.info.kind, level_of[e.method]), []).append(e)
         rows = []
         for (kind, level), same in alike.items():
             methods, title_of_row = tuple(e.method for e in same), ", ".join(e.title for e in same)
@@ -301,8 +304,6 @@ class SlalomPlane(NamedTuple):
     is the height of the value 0.
     """
 
-    importance: tuple[float, ...]
-    value: tuple[float, ...]
     x: tuple[float, ...]
     y: tuple[float, ...]
     across: Scale
@@ -324,8 +325,8 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     # The decisive players; those that find no room leave theirs to the next ones.
     order = np.argsort(-np.abs(linear), kind="stable")[: 2 * top]
     labels = _placed(places, order, [elide(names(explanations.evidence)[j], 18) for j in order])[:top]
-    columns = (tuple(column.tolist()) for column in (importance, value, *places.T))
-    return SlalomPlane(*columns, across, up, float(up.unit(0.0)), labels)
+    x, y = (tuple(column.tolist()) for column in places.T)
+    return SlalomPlane(x, y, across, up, float(up.unit(0.0)), labels)
 
 
 # Labels are placed in a plane of 428 x 298 dots: half a point, a letter, a line, and where a label may lie beside its

@@ -26,7 +26,7 @@ from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from ..models.sentences import sentence_numbers
 from . import figures
-from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, UNSIGNED, SlalomPlane
+from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, SLALOM, UNSIGNED, SlalomPlane
 from .maps import bag_name, columns, disagreement, heat_maps, player_attention, png, shades, strongest, written
 from .sanitize import elide, escape, script_json
 
@@ -307,7 +307,7 @@ def _figures(explanations: Explanations) -> str:
     parts, plane = [], figures.slalom_plane(explanations)
     if plane is not None:
         note = "What a player says (value) against how loudly it says it (importance). Those at the right decide."
-        drawn = _slalom_plane(plane, figures.names(explanations.evidence))
+        drawn = _slalom_plane(plane, explanations)
         parts.append(_details("SLALOM plane", f'<p class="note">{note}</p>{drawn}'))
     strips = _attention_strips(explanations) if {"alpha-mean", "alpha-max"} & set(explanations) else ""
     if strips:
@@ -365,7 +365,7 @@ def _waterfall(e: Explanation) -> str:
     return _svg(600, height, body, label)
 
 
-def _slalom_plane(figure: SlalomPlane, players: Sequence[str]) -> str:
+def _slalom_plane(figure: SlalomPlane, explanations: Explanations) -> str:
     left, top, (wide, high) = 44, 8, PLANE
     bottom = top + high
 
@@ -381,7 +381,8 @@ def _slalom_plane(figure: SlalomPlane, players: Sequence[str]) -> str:
     body.append(_text(x(0.5), bottom + 30, "importance s (log weight)", "middle"))
     body.append(f'<text transform="translate(10 {y(0.5):g}) rotate(-90)" text-anchor="middle">value v</text>')
     sides: dict[bool, list[str]] = {True: [], False: []}
-    for name, s, v, across, up in zip(players, figure.importance, figure.value, figure.x, figure.y, strict=True):
+    players, value, importance, _ = figures.names(explanations.evidence), *(explanations[m].scores for m in SLALOM)
+    for name, s, v, across, up in zip(players, importance, value, figure.x, figure.y, strict=True):
         tip = f"<title>{escape(name, 40)} s={s:.3g} v={v:.3g}</title>"
         sides[v >= 0].append(f'<circle cx="{x(across):.1f}" cy="{y(up):.1f}" r="4">{tip}</circle>')
     for positive, dots in sides.items():

@@ -26,7 +26,7 @@ export function drawPlane(place, answer, removed) {
   picture.append(text("importance (log weight)", x(0.5), 336, "middle"));
   picture.append(svg("text", { transform: `translate(10 ${y(0.5)}) rotate(-90)`, "text-anchor": "middle" }, "value"));
   answer.figures.names.forEach((name, player) => {
-    const importance = plane.importance[player], value = plane.value[player];
+    const [importance, value] = ["importance", "value"].map((name) => answer.methods[`slalom-${name}`].scores[player]);
     const side = (value >= 0 ? "for" : "against") + (removed.has(player) ? " gone" : "");
     const title = `${elide(name, 40)}: importance ${digits(importance)}, value ${digits(value)}`;
     picture.append(svg("circle", { cx: x(plane.x[player]), cy: y(plane.y[player]), r: 4, class: side }, svg("title", {}, title)));
