@@ -12,6 +12,7 @@ five levels, so that players can also be marked without any color: +, ++, +++, +
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -68,11 +69,11 @@ class Scale(NamedTuple):
         room = margin * (high - low)
         scale = cls(low - room, high + room)
         raw = (scale.high - scale.low) / 7
-        if not np.isfinite(raw) or raw <= 0:
+        if not math.isfinite(raw) or raw <= 0:
             return scale
-        unit = 10.0 ** np.floor(np.log10(raw))
+        unit = 10.0 ** math.floor(math.log10(raw))
         step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= raw * 0.999)
-        first, last = int(np.ceil(scale.low / step - 1e-9)), int(np.floor(scale.high / step + 1e-9))
+        first, last = math.ceil(scale.low / step - 1e-9), math.floor(scale.high / step + 1e-9)
         numbers = [float(f"{k * step:.12g}") for k in range(first, last + 1)]
         return scale._replace(ticks=tuple((scale.unit(number), number) for number in numbers))
 
@@ -349,14 +350,14 @@ def _placed(places: Array, order: Ids, texts: Sequence[str]) -> tuple[PlacedLabe
     free = ((low >= 0) & (high <= PLANE)).all(axis=2) & beside.any(axis=3).all(axis=2)
     labels: list[PlacedLabel] = []
     boxes: list[tuple[float, ...]] = []
+    players, lows, highs, at = order.tolist(), low.tolist(), high.tolist(), (written / PLANE).tolist()
     for i, k in np.argwhere(free).tolist():
-        j, (left, bottom), (right, top) = int(order[i]), low[i, k].tolist(), high[i, k].tolist()
-        if labels and labels[-1].player == j:
+        if labels and labels[-1].player == players[i]:
             continue
+        (left, bottom), (right, top) = lows[i][k], highs[i][k]
         if all(right < box[0] or box[2] < left or top < box[1] or box[3] < bottom for box in boxes):
             boxes.append((left, bottom, right, top))
-            x, y = (written[i, k] / PLANE).tolist()
-            labels.append(PlacedLabel(j, texts[i], x, y, "end" if OFFSETS[k, 0] < 0 else "start"))
+            labels.append(PlacedLabel(players[i], texts[i], *at[i][k], "end" if OFFSETS[k, 0] < 0 else "start"))
     return tuple(labels)
 
 
