@@ -116,7 +116,7 @@ def settings_options(
 
 def read_settings(args: argparse.Namespace) -> Settings:
     """The settings among the options, checked."""
-    options = {field.name: getattr(args, field.name, field.default) for field in fields(Settings)}
+    options = {field.name: getattr(args, field.name) for field in fields(Settings) if hasattr(args, field.name)}
     try:
         return Settings(**options)
     except ValueError as error:

@@ -354,10 +354,10 @@ def _placed(places: Array, order: Ids, texts: Sequence[str]) -> tuple[PlacedLabe
     for i, k in np.argwhere(free).tolist():
         if labels and labels[-1].player == players[i]:
             continue
-        (left, bottom), (right, top) = lows[i][k], highs[i][k]
+        (left, bottom), (right, top), (x, y) = lows[i][k], highs[i][k], at[i][k]
         if all(right < box[0] or box[2] < left or top < box[1] or box[3] < bottom for box in boxes):
             boxes.append((left, bottom, right, top))
-            labels.append(PlacedLabel(players[i], texts[i], *at[i][k], "end" if OFFSETS[k, 0] < 0 else "start"))
+            labels.append(PlacedLabel(players[i], texts[i], x, y, "end" if OFFSETS[k, 0] < 0 else "start"))
     return tuple(labels)
 
 

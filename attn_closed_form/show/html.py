@@ -470,14 +470,13 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
     if gap is None or weight is None or e.info.kind != "signed":
         return ""
     attended = np.argsort(-weight, kind="stable")[:TOP]
-    facts = _list(
-        [
-            f"{gap.attention_against:.1%} of the attention is on instances that oppose {e.output}.",
-            f"Rank correlation of attention with the scores: {gap.correlation:+.2f}; with their magnitudes: "
-            f"{gap.magnitude_correlation:+.2f}.",
-            f"Of the {len(attended)} most attended, {int((e.scores[attended] < 0).sum())} oppose {e.output}:",
-        ]
-    )
+    against = int((e.scores[attended] < 0).sum())
+    scores, sizes = ("–" if np.isnan(r) else _number(f"{r:+.2f}") for r in (gap.correlation, gap.magnitude_correlation))
+    facts = [
+        f"{gap.attention_against:.1%} of the attention is on instances that oppose {e.output}.",
+        f"Rank correlation of attention with the scores: {scores}; with their magnitudes: {sizes}.",
+        f"Of the {len(attended)} most attended, {against} oppose{'s' if against == 1 else ''} {e.output}:",
+    ]
     note = f"Attention tells how much an instance counts, not for what. {e.info.label} scores have sign and class."
-    body = facts + _players(explanations, attended)
+    body = _list(facts) + _players(explanations, attended)
     return _section("What attention does not tell", note, body, "h2")
