@@ -64,7 +64,7 @@ VIEWS = {
     ),
     "--json": "print JSON, and nothing else, to standard output",
     "--compare": "also print what every other method says, by family",
-    "--reasons": "also print the least and greatest prediction over all choices of words, and the sentences' scores",
+    "--reasons": "also print the minimum and maximum prediction over all choices of words, and sentence scores",
     "--csv FILE": "write one row per player with its scores (.csv, .tsv)",
     "--html FILE": "write a self-contained report",
     "--plot FILE": "write a figure (.png, .svg, .pdf; needs matplotlib)",
