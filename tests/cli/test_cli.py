@@ -177,7 +177,7 @@ def test_errors_are_one_line_and_status_1(capsys, tmp_path, monkeypatch, argumen
     "arguments",
     [["nonsense"], ["explain", "film", "--bogus"], ["explain", "film", "--method", "shap"],
      ["explain", "film", "--text", "film"], ["explain", "film", "--tol", "0"], ["explain", "film", "--seed", "-1"],
-     ["explain", "film", "--figure", "slalom"],
+     ["explain", "film", "--figure", "lime"],
      ["explain", "film", "--top", "0"],
      ["methods", "more"]],
 )  # fmt: skip

@@ -42,7 +42,7 @@ def test_every_view_takes_it(tmp_path):
     assert page == (tmp_path / "r.html").read_text(encoding="utf-8") and ">u</i>" in page
     assert found["shapley"].top(1)[0][0] in TABLE["label"]
     pytest.importorskip("matplotlib", reason="needs the plots extra")
-    for figure in ("table", "slalom", "lime", "interactions"):
+    for figure in ("table", "lime", "interactions"):
         found.plot(tmp_path / "f.png", figure)
         assert (tmp_path / "f.png").stat().st_size > 1000
 
