@@ -18,13 +18,16 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_CEILING, Context
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .exponential_sums import EPS_MIN
 from .pooled_game import PooledGame
+
+if TYPE_CHECKING:
+    from .links import LinkedGame, PoleGame
 
 ULP = 2.0**-53
 # Rounding in ulps: of each factor of a plain product, and of everything else.
@@ -33,6 +36,8 @@ FACTOR, PRECISE = 10.0, 400.0
 OUTPUT = 8 * ULP
 # Stands for whatever dwarfs every value: a bias of 1e300 beside values of 1e-300.
 LARGE = 2.0**900
+# Part of `tol` that the approximation of a link by poles may take for one mean: two of them make a difference.
+POLE_SHARE = 1 / 16
 # Loosest relative error of 1/D that is asked for.
 EPS_LOOSE = 0.01
 
@@ -53,7 +58,7 @@ class Budget(NamedTuple):
 
 
 def budget(
-    game: PooledGame,
+    game: PooledGame | PoleGame,
     tol: float,
     amplification: float = 1.0,
     plain: bool = False,
@@ -82,8 +87,15 @@ def budget(
     >>> found.eps < 1e-10, found.precise
     (True, False)
     """
-    facts = Facts(largest_known_value(game), float(game.half_range.sum()), game.d, game.exponent, doubt, constants)
-    return budget_of(facts, tol, amplification, plain)
+    spread = float(game.half_range.sum())
+    if isinstance(game, PooledGame):
+        facts = Facts(largest_known_value(game), spread, game.d, game.exponent, doubt, constants)
+        return budget_of(facts, tol, amplification, plain)
+    # A linked game: its poles have taken an eighth of tol, or more if there are none that are good enough.
+    scale, left = game.linked._scale, 1 - 2 * POLE_SHARE
+    least = amplification * game.poles.error / (POLE_SHARE * scale) if scale else math.inf
+    facts = Facts(scale, spread, game.d, 0, doubt + game.doubt, constants)
+    return budget_of(facts, tol, amplification, True, left=left, least_tol=least if least > tol else 0.0)
 
 
 class Arithmetic(NamedTuple):
@@ -111,9 +123,17 @@ class Facts(NamedTuple):
 
 
 def budget_of(
-    facts: Facts, tol: float, amplification: float = 1.0, plain: bool = False, arithmetic: Arithmetic = FLOAT64
+    facts: Facts,
+    tol: float,
+    amplification: float = 1.0,
+    plain: bool = False,
+    arithmetic: Arithmetic = FLOAT64,
+    left: float = 1.0,
+    least_tol: float = 0.0,
 ) -> Budget:
     """`budget` from numbers, for a computation in any floating type.
+
+    `left` is the part of `tol` that is left for it, and `least_tol` the least one that the other part can keep.
 
     >>> budget_of(Facts(1.0, 1.0, 10, 0), 1e-3, arithmetic=FLOAT32).eps < 1e-3
     True
@@ -124,10 +144,11 @@ def budget_of(
     # The last additions, relative to max|f|, and what they lose among the smallest numbers of the type.
     lost = 8 * math.ldexp(1.0, arithmetic.least_exponent - facts.exponent) + 8 * ulp * facts.constants
     output = OUTPUT / ULP * ulp + (lost / scale if scale else math.inf if facts.constants else 0.0)
-    if spread == 0 and tol > output:
+    if spread == 0 and tol * left > output and tol >= least_tol:
         return Budget(EPS_LOOSE, 1.0, scale, spread, False, amplification)
     least, every = ulp * PRECISE + facts.doubt, ulp * FACTOR * facts.d
     need = _tol_needed(spread, scale, amplification, output, arithmetic.eps_min + least + (every if plain else 0))
+    need = max(need / left, least_tol)
     # The named tol is rounded up, by a tenth at the most; text is made only where it may be wanted.
     if not tol >= 1.2 * need and not tol >= (smallest := float(smallest_text(need))):
         if smallest == math.inf:
@@ -137,20 +158,22 @@ def budget_of(
             f"{_shown(2 * spread, facts.exponent)}, max|f| is at least {_shown(scale, facts.exponent)}); "
             f"the smallest possible tol is {smallest_text(smallest)}"
         )
-    part = (tol - output) * scale / amplification
+    part = (tol * left - output) * scale / amplification
     total = part / (4 * spread)
     precise = not plain and least + every > total / 4
     rounding = least if precise else least + every
     return Budget(min(EPS_LOOSE, total - rounding), part / 2, scale, spread, precise, amplification)
 
 
-def guaranteed_error(game: PooledGame, tol: float) -> float:
+def guaranteed_error(game: PooledGame | LinkedGame, tol: float) -> float:
     """The error that a result within `tol` can have, as a number: tol times a lower bound of max|f|.
 
     >>> game = PooledGame.from_scores([0.0, 1.0], [1.0, -1.0], s_background=0.0, v_background=0.0)
     >>> guaranteed_error(game, 1e-10) < 1e-10
     True
     """
+    if not isinstance(game, PooledGame):
+        return tol * game._scale
     scale = largest_known_value(game)
     return math.inf if scale == LARGE else float(np.ldexp(tol * scale, game.exponent))
 

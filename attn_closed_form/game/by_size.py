@@ -25,7 +25,8 @@ import numpy as np
 
 from .._types import Array
 from .budget import Budget, budget
-from .evaluate import sum_in_pairs
+from .evaluate import Game, sum_in_pairs
+from .links import PoleGame
 from .pooled_game import PooledGame
 from .terms import Terms, terms_of
 
@@ -33,7 +34,7 @@ from .terms import Terms, terms_of
 KEPT_ELEMENTS = 1 << 21
 
 
-def expected_value_by_size(game: PooledGame, tol: float = 1e-10) -> Array:
+def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     """E[f | s players absent] for s = 0..d, over uniform coalitions: |error| <= tol * max|f| guaranteed. O(L d^2).
 
     Parameters
@@ -56,14 +57,15 @@ def expected_value_by_size(game: PooledGame, tol: float = 1e-10) -> Array:
     >>> expected_value_by_size(game).round(6)      # 4/3; the mean of 1/2 and 3/2; 0
     array([1.333333, 1.      , 0.      ])
     """
+    game = game.within(tol)
     goal = budget(game, tol, plain=True)
-    means = (terms.weight @ _last(_forward(*_factors(terms))) for terms in terms_of(game, goal))
+    means = ((terms.weight @ _last(_forward(*_factors(terms)))).real for terms in terms_of(game, goal))
     out = game.base + np.ldexp(sum_in_pairs(means, np.zeros(game.d + 1)), game.exponent)
     out[[0, -1]] = game.value([[True] * game.d, [False] * game.d])
     return out
 
 
-def centred_moments(game: PooledGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
+def centred_moments(game: PooledGame | PoleGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
     """Sums over sizes of q_s E[f | s absent] and, for every player j, of q_s E[f 1{j present} | s absent]. O(L d^2).
 
     f counts less its `base`, in units of 2^exponent, and without what `empty_value` adds for nobody. `weights` (n, d+1)
@@ -74,7 +76,7 @@ def centred_moments(game: PooledGame, weights: Array, goal: Budget) -> tuple[Arr
         factors = _factors(terms)
         states = list(_forward(*factors))
         present = terms.weight @ _backward(*factors[:-1], states, weights[0])
-        return np.concatenate([weights @ (terms.weight @ states[-1][1]), present])
+        return np.concatenate([weights @ (terms.weight @ states[-1][1]), present]).real
 
     chunks = terms_of(game, goal, KEPT_ELEMENTS // (game.d + 1))
     sums = sum_in_pairs(map(moments, chunks), np.zeros(len(weights) + game.d))
@@ -89,14 +91,14 @@ def _factors(terms: Terms) -> tuple[Array, Array, Array, Array, Array]:
 
 def _forward(x: Array, y: Array, A: Array, B: Array, n0: Array) -> Iterator[tuple[Array, Array]]:
     """States (P, N), each (l, k+1), after k = 0..d players."""
-    P, N = np.ones((n0.size, 1)), n0[:, None]
+    P, N = np.ones((n0.size, 1), dtype=x.dtype), n0[:, None]
     yield P, N
     for k in range(1, x.shape[1] + 1):
         stay, leave = _shares(k)
         a, b = x[:, k - 1, None] * stay, y[:, k - 1, None] * leave
         Pa, Pb = P * a, P * b
         Na, Nb = N * a + Pa * A[:, k - 1, None], N * b + Pb * B[:, k - 1, None]
-        P, N = np.empty((n0.size, k + 1)), np.empty((n0.size, k + 1))
+        P, N = (np.empty((n0.size, k + 1), dtype=x.dtype) for _ in range(2))
         for new, one, other in ((P, Pa, Pb), (N, Na, Nb)):
             new[:, :k] = one
             new[:, k] = 0.0
@@ -113,7 +115,7 @@ def _last(states: Iterator[tuple[Array, Array]]) -> Array:
 def _backward(x: Array, y: Array, A: Array, B: Array, states: list[tuple[Array, Array]], q: Array) -> Array:
     """(l, d) derivatives of sum_s q_s N_s with respect to a factor on x_j."""
     rows, d = x.shape
-    out = np.empty((rows, d))
+    out = np.empty((rows, d), dtype=x.dtype)
     gP, gN = np.zeros((rows, d + 1)), np.broadcast_to(q, (rows, d + 1))
     for k in range(d, 0, -1):
         stay, leave = _shares(k)

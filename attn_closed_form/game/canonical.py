@@ -29,7 +29,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .._types import Array, Ids
-from .exponential_sums import lambda_segments, short_sum_key, short_sums_together
+from .exponential_sums import lambda_segments, sector_segments, short_sum_key, short_sums_together
+from .links import PoleGame
 from .pooled_game import PooledGame, exp_difference
 
 TIER_GAP = 45.0
@@ -73,6 +74,8 @@ class PieceMasses:
     D_0: Array  # (n,) mass that is always there
     n_0: Array  # (n,) the background's mass times value
     half_range: Array  # (n,) largest |value|
+    # Of a linked game a piece is a pole at one scale: gap and D_0 are of Q = u a (v - z), which is complex, the lighter
+    # state is the one with the smaller real part, and V and n_0 are masses.
 
     @cached_property
     def players_light(self) -> Array:
@@ -238,3 +241,50 @@ def groups_of(pieces: list[Piece], d: int) -> Iterator[list[Piece]]:
     size = max(1, PIECE_ELEMENTS // d)
     for start in range(0, len(pieces), size):
         yield pieces[start : start + size]
+
+
+def pole_pieces(game: PoleGame, eps: float) -> Iterator[tuple[PieceMasses, Array, Array, Ids, int]]:
+    """For every tier of a linked game: its poles as pieces, nodes, weights, the piece of each, and how many in all.
+
+    The weights carry the residue and the turn of the pole.
+    """
+    inner, sectors = game.linked.game, game.sectors
+    M = game.poles.z.size
+    if not M:
+        return
+    stretch = np.log(sectors.furthest / sectors.nearest)
+    factors = game.poles.residue * sectors.turn
+    tiers = []
+    for _, unit, least, log_range in scales_of(inner, ranges_of(inner, head_masses(inner))):
+        segments: dict[float, list[tuple[Array, Array, int]]] = {}
+        for m in range(M):
+            near = least * (1 - ROOM) * float(sectors.nearest[m])
+            length = log_range + 3 * ROOM + float(stretch[m])
+            for shift, lam, w in sector_segments(length, eps, float(sectors.half_angle[m])):
+                factor = math.exp((unit + shift - unit) - shift) / near
+                segments.setdefault(unit + shift, []).append((lam * factor, w * (factor * factors[m]), m))
+        tiers += list(segments.items())
+    total = sum(lam.size for _, parts in tiers for lam, _, _ in parts)
+    for unit, parts in tiers:
+        lam, w = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+        own = np.concatenate([np.full(lam.size, m) for lam, _, m in parts])
+        yield _pole_masses(game, unit), lam, w, own, total
+
+
+def _pole_masses(game: PoleGame, unit: float) -> PieceMasses:
+    inner, turn, z = game.linked.game, game.sectors.turn[:, None], game.poles.z[:, None]
+    states = exp_difference(inner._states[0], np.array([[unit]]))[0]
+    a, b, background = (part[0] for part in inner._parts(states[None]))
+    v, v_absent, v_0 = (part[0] for part in inner._parts(game.linked._values[0][None]))
+    present, absent = turn * (a * (v - z)), turn * (b * (v_absent - z))
+    gap = present - absent
+    heavy = gap.real > 0
+    alike = np.abs(gap) == 0
+    return PieceMasses(
+        gap=np.where(heavy, gap, -gap),
+        lighter=np.stack([~heavy | alike, heavy | alike], axis=1).astype(np.float64),
+        V=np.broadcast_to(np.stack([a, b]), (z.size, 2, a.size)),
+        D_0=np.add.reduce(np.where(heavy, absent, present), axis=1) + (turn * (background * (v_0 - z)))[:, 0],
+        n_0=np.full(z.size, background),
+        half_range=game.half_range,
+    )

@@ -49,10 +49,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._types import Array
 from .budget import ULP, Budget, budget
 from .laws import Batch, Law, Nodes
+from .links import LinkedGame, PoleGame
 from .pooled_game import PooledGame, times_power
 from .terms import Terms, terms_of
 
@@ -62,6 +64,8 @@ BATCH_ELEMENTS = 1 << 17
 MATRIX_PLAYERS = 1024
 # A product of factors is halved down to this length, which vectorizes, before it is taken one by one.
 PRODUCT_AT_ONCE = 16
+# Of complex terms no |Y| below this is divided by: a player's own term, which cancels, would lose as many digits.
+LEAST_FACTOR = 0.02
 # Largest q of a power series: beyond, J is as large as the number of nodes.
 LARGEST_Q = 0.2
 # What the powers that are left out may make, relative to what is kept: an eighth of an ulp.
@@ -72,6 +76,9 @@ POWERS_PER_NODE = 2.0
 BLOCK_ELEMENTS = 1 << 15
 
 _memory = threading.local()
+
+
+Game = PooledGame | LinkedGame
 
 
 class Statistic(NamedTuple):
@@ -89,7 +96,7 @@ class Statistic(NamedTuple):
     sums: Callable[[Terms, Batch, bool], Array]
 
 
-def evaluate(game: PooledGame, law: Law, statistic: Statistic, tol: float, amplification: float = 1.0) -> Array:
+def evaluate(game: Game, law: Law, statistic: Statistic, tol: float, amplification: float = 1.0) -> Array:
     """The statistic's mean under the law, |error| <= tol / amplification * max|f|; or ToleranceError.
 
     Parameters
@@ -114,7 +121,9 @@ def evaluate(game: PooledGame, law: Law, statistic: Statistic, tol: float, ampli
     array([0.166667, 1.166667])
     """
     k, d = statistic.players, game.d
-    goal = budget(game, tol, amplification * law.total * statistic.amplification, doubt=ULP * law.rounding)
+    amplification *= law.total * statistic.amplification
+    game = game.within(tol / amplification)
+    goal = budget(game, tol, amplification, doubt=ULP * law.rounding)
     sums = np.zeros((d,) * statistic.axes)
     if k > d:
         return sums
@@ -126,7 +135,7 @@ def evaluate(game: PooledGame, law: Law, statistic: Statistic, tol: float, ampli
 
 
 def batch_sums(
-    game: PooledGame,
+    game: PooledGame | PoleGame,
     goal: Budget,
     law: Nodes,
     sums: Callable[[Terms, Batch, bool], Array],
@@ -135,7 +144,7 @@ def batch_sums(
     """The sums of every batch of every chunk of terms, in units of 2^exponent."""
     for terms in terms_of(game, goal):
         for batch in law.batches(terms, goal.p_error, differences):
-            yield sums(terms, batch, goal.precise)
+            yield sums(terms, batch, goal.precise).real
 
 
 def sum_in_pairs(arrays: Iterable[Array], nothing: Array) -> Array:
@@ -164,19 +173,22 @@ def _added(total: Array, more: Array) -> Array:
 # --- terms at nodes ---------------------------------------------------------------------------------------------
 
 
-Flips = tuple[Array, Array, Array]
+Flips = tuple[Array, Array, Array, NDArray[np.bool_] | None]
 
 
 def flip(terms: Terms, p: Array, precise: bool) -> Flips:
     """P, num (m, r) and sigma (m, r, d) of the module docstring at nodes p (m, r) or (m, 1).
 
-    sigma lies in memory that the next call of this thread uses again.
+    sigma lies in memory that the next call of this thread uses again. Of complex terms, all three are 0 at nodes where
+    p x and (1 - p) y of some player nearly cancel; the last result says which these are, (r, m) or None.
     """
     some_light = terms.masses.some_light
     r, _, d = terms.factor.shape
     points = np.empty((r, len(p), 2))
     points[:, :, 0] = p.T
     np.subtract(1.0, points[:, :, 0], out=points[:, :, 1])
+    if np.iscomplexobj(terms.factor):
+        return _complex_flip(terms, points)
     Y, spare = workspace((r, len(p), d))
     mix(points, terms.factor, some_light, Y, spare)
     if precise and terms.less is not None:
@@ -189,7 +201,87 @@ def flip(terms: Terms, p: Array, precise: bool) -> Flips:
     sums *= points
     num = sums[:, :, 0] + sums[:, :, 1]
     num += terms.n_0[:, None]
-    return every.T, num.T, sigma.transpose(1, 0, 2)
+    return every.T, num.T, sigma.transpose(1, 0, 2), None
+
+
+def _complex_flip(terms: Terms, points: Array) -> Flips:
+    Y = np.matmul(points.astype(np.complex128), terms.factor)
+    squares = np.square(Y.real)
+    squares += np.square(Y.imag)
+    cancels = np.minimum.reduce(squares, axis=2) < LEAST_FACTOR**2
+    if cancels.any():
+        term, node = np.nonzero(cancels)
+        moduli = (points[term, node, :, None] * np.abs(terms.factor[term])).sum(axis=1)
+        cancels[term, node] = (squares[term, node] < (LEAST_FACTOR * moduli) ** 2).any(axis=1)
+    every = halved_product(Y)
+    every *= terms.weight[:, None]
+    left_out = cancels if cancels.any() else None
+    if left_out is not None:
+        every[left_out], Y[left_out], squares[left_out] = 0.0, 0.0, 1.0
+    sigma = np.conjugate(Y, out=Y)
+    sigma /= squares
+    sums = np.matmul(sigma, terms.T.transpose(0, 2, 1))
+    sums *= points
+    num = sums[:, :, 0] + sums[:, :, 1]
+    num += terms.n_0[:, None]
+    return every.T, num.T, sigma.transpose(1, 0, 2), left_out
+
+
+class Vanishing(NamedTuple):
+    """Nodes of complex terms at which some Y nearly cancels: weights w, factors and masses of n of them."""
+
+    node: Array  # (n,) indices of nodes
+    term: Array  # (n,) indices of terms
+    weight: Array  # (n,) of the terms
+    p: Array  # (n,)
+    factor: Array  # (n, 2, d) x and y
+    V: Array  # (n, 2, d) masses
+    n_0: Array  # (n,)
+
+    def products(self) -> tuple[Array, Array]:
+        """P num (n,), and P [X_j num + Z_j] (n, d), from products of the players on both sides: nothing is divided.
+
+        A pair (Q, R) is a product of some Y and the same with one numerator in place, so that pairs multiply as (Q, R)
+        (Q', R') = (Q Q', Q R' + R Q').
+        """
+        share = np.stack([self.p, 1 - self.p], axis=1)[:, :, None]
+        Y = (share * self.factor).sum(axis=1)
+        T = (share * self.factor * self.V).sum(axis=1)
+        n, d = Y.shape
+        before, after = (np.zeros((2, n, d + 1), dtype=complex) for _ in range(2))
+        before[0, :, 0], before[1, :, 0], after[0, :, d] = 1.0, self.n_0, 1.0
+        for k in range(d):
+            before[0, :, k + 1] = before[0, :, k] * Y[:, k]
+            before[1, :, k + 1] = before[1, :, k] * Y[:, k] + before[0, :, k] * T[:, k]
+        for k in range(d - 1, -1, -1):
+            after[0, :, k] = after[0, :, k + 1] * Y[:, k]
+            after[1, :, k] = after[1, :, k + 1] * Y[:, k] + after[0, :, k + 1] * T[:, k]
+        Q = before[0, :, :-1] * after[0, :, 1:]
+        R = before[0, :, :-1] * after[1, :, 1:] + before[1, :, :-1] * after[0, :, 1:]
+        x, y = self.factor[:, 0], self.factor[:, 1]
+        first = (x - y) * R + (x * self.V[:, 0] - y * self.V[:, 1]) * Q
+        return self.weight * before[1, :, d], self.weight[:, None] * first
+
+    def second(self, i: int) -> Array:
+        """P [num X_i X_j + X_i Z_j + Z_i X_j] (n, d): the change of first differences when i is present."""
+        changes = []
+        for k in (0, 1):
+            fixed, V = self.factor.copy(), self.V.copy()
+            weight = self.weight * fixed[:, k, i]
+            n_0 = self.n_0 + V[:, k, i]
+            fixed[:, :, i], V[:, :, i] = 1.0, 0.0
+            changes.append(self._replace(factor=fixed, V=V, weight=weight, n_0=n_0).products()[1])
+        return changes[0] - changes[1]
+
+
+def vanishing(terms: Terms, p: Array, left_out: NDArray[np.bool_] | None) -> Vanishing | None:
+    """The nodes p (m, r) or (m, 1) of complex terms that `flip` has left out."""
+    if left_out is None:
+        return None
+    term, node = np.nonzero(left_out)
+    p = np.broadcast_to(p, left_out.T.shape)[node, term]
+    V = terms.masses.V[terms.own[term]]
+    return Vanishing(node, term, terms.weight[term], p, terms.factor[term], V, terms.n_0[term])
 
 
 def flips_of(terms: Terms, batch: Batch, precise: bool) -> Iterator[tuple[Terms, Array, Array, Flips]]:
@@ -222,12 +314,19 @@ def weighted_sums(
     if J:
         return sums_by_series(terms, batch.p, for_mean(batch.p, batch.weights), for_first(batch.p, batch.weights), J)
     mean, first = np.zeros(0), np.zeros(0)
-    for few, p, weights, (P, num, sigma) in flips_of(terms, batch, precise):
+    for few, p, weights, (P, num, sigma, left_out) in flips_of(terms, batch, precise):
         Pn, w_mean, w_first = P * num, for_mean(p, weights), for_first(p, weights)
         part = np.add.reduce(np.add.reduce(w_mean * Pn, axis=2), axis=1)
+        exact = vanishing(few, p, left_out)
+        if exact is not None:
+            of_mean, of_first = exact.products()
+            part = part + np.broadcast_to(w_mean, (len(w_mean), *P.shape))[:, exact.node, exact.term] @ of_mean
         mean = mean + part if mean.size else part
         if len(w_first):
             change = changes(few, w_first * Pn, w_first * P, sigma)
+            if exact is not None:
+                chosen = np.broadcast_to(w_first, (len(w_first), *P.shape))[:, exact.node, exact.term]
+                change += chosen @ of_first
             first = np.add(first, change, out=change) if first.size else change
     return mean, first
 
@@ -249,7 +348,7 @@ def changes(terms: Terms, by_X: Array, by_Z: Array, sigma: Array) -> Array:
     """(b, d) sums over nodes and terms of by_X X_j + by_Z Z_j, both weights (b, m, r). `sigma` is squared in place."""
     X = [add_nodes(weights, sigma) for weights in by_X]
     sigma *= sigma
-    out = np.empty((len(by_X), sigma.shape[2]))
+    out = np.empty((len(by_X), sigma.shape[2]), dtype=sigma.dtype)
     for k, weights in enumerate(by_Z):
         Z = add_nodes(weights, sigma)
         Z *= terms.S
@@ -273,8 +372,13 @@ def first_differences(terms: Terms, batch: Batch, precise: bool) -> Array:
 
 def _pairs(terms: Terms, batch: Batch, precise: bool) -> Array:
     """(d, d) weighted sums of I_ij: half of them, which read as a matrix product, and their mirror image."""
-    half = np.zeros((terms.factor.shape[2],) * 2)
-    for few, _, weights, (P, num, sigma) in flips_of(terms, batch, precise):
+    d = terms.factor.shape[2]
+    half, added = (np.zeros((d, d), dtype=terms.factor.dtype) for _ in range(2))
+    for few, p, weights, (P, num, sigma, left_out) in flips_of(terms, batch, precise):
+        exact = vanishing(few, p, left_out)
+        if exact is not None:
+            chosen = np.broadcast_to(weights, P.shape)[exact.node, exact.term]
+            added += np.stack([chosen @ exact.second(i) for i in range(d)])
         P = P * weights
         X = few.difference * sigma
         right = few.S * sigma * sigma
@@ -285,15 +389,19 @@ def _pairs(terms: Terms, batch: Batch, precise: bool) -> Array:
             part += left.T @ other
         half += part
     half += half.T
-    return half
+    return half + added
 
 
 def row(player: int) -> Statistic:
     """Second differences of one player with every other one, (d,): sums of X_j and Z_j with weights of the player."""
 
     def sums(terms: Terms, batch: Batch, precise: bool) -> Array:
-        total = np.zeros(terms.factor.shape[2])
-        for few, _, weights, (P, num, sigma) in flips_of(terms, batch, precise):
+        total = np.zeros(terms.factor.shape[2], dtype=terms.factor.dtype)
+        for few, p, weights, (P, num, sigma, left_out) in flips_of(terms, batch, precise):
+            exact = vanishing(few, p, left_out)
+            if exact is not None:
+                chosen = np.broadcast_to(weights, P.shape)[exact.node, exact.term]
+                total += chosen @ exact.second(player)
             P, own = P * weights, sigma[:, :, player]
             X, Z = few.difference[:, player] * own, few.S[:, player] * own * own
             total += changes(few, (P * (num * X + Z))[None], (P * X)[None], sigma)[0]
@@ -347,6 +455,11 @@ def product(Y: Array, spare: Array) -> Array:
         if d % 2:
             every *= Y[:, :, -1]
         return every
+    return halved_product(Y)
+
+
+def halved_product(Y: Array) -> Array:
+    """Product over the last axis, of ever shorter halves."""
     while Y.shape[-1] > PRODUCT_AT_ONCE:
         half = Y.shape[-1] // 2
         shorter = Y[..., :half] * Y[..., half : 2 * half]
@@ -426,7 +539,7 @@ def sums_by_series(terms: Terms, p: Array, w_mean: Array, w_first: Array, J: int
     # (b, J, r): what the polynomials in g have for coefficients.
     by_X = np.einsum("bmr,jmr->bjr", w_first * Pn, powers)
     by_Z = np.einsum("bmr,jmr->bjr", w_first * P, powers) * np.arange(1.0, J + 1)[:, None]
-    first = np.empty((len(by_X), terms.factor.shape[2]))
+    first = np.empty((len(by_X), terms.factor.shape[2]), dtype=terms.factor.dtype)
     for block in _blocks(terms):
         g, S = -terms.difference[:, block], terms.S[:, block]
         for k, (X, Z) in enumerate(zip(by_X, by_Z, strict=True)):
@@ -447,7 +560,7 @@ def _flip_by_series(terms: Terms, p: Array, J: int) -> tuple[Array, Array, Array
     kinds = 2 if terms.masses.some_absent_value else 1
     blocks = list(_blocks(terms))
     # One entry per block, so that they are added up in pairs: G_0, G_1, ..., then the sums with T.
-    sums = np.empty((1 + kinds, J, r, len(blocks)))
+    sums = np.empty((1 + kinds, J, r, len(blocks)), dtype=terms.factor.dtype)
     for b, block in enumerate(blocks):
         g, T = -terms.difference[:, block], terms.T[:, :kinds, block]
         power, spare = np.ones_like(g), np.empty_like(g)

@@ -24,9 +24,8 @@ from __future__ import annotations
 import numpy as np
 
 from .._types import Array
-from .evaluate import FIRST, MEAN, PAIRS, Statistic, evaluate, row
+from .evaluate import FIRST, MEAN, PAIRS, Game, Statistic, evaluate, row
 from .laws import UNIFORM, Density, Law, Point
-from .pooled_game import PooledGame
 from .values import single_changes
 
 HALF = Point(0.5)
@@ -42,7 +41,7 @@ SINGLE_LAWS: dict[str, Law] = {**PAIR_LAWS, "FSII": Density(((4, 0, 1), (-2, 1, 
 INDICES = tuple(PAIR_LAWS)
 
 
-def interactions(game: PooledGame, index: str = "SII", player: int | None = None, tol: float = 1e-10) -> Array:
+def interactions(game: Game, index: str = "SII", player: int | None = None, tol: float = 1e-10) -> Array:
     """An interaction index of all pairs, or of one player's pairs, with the index of single players on the diagonal.
 
     |error| <= tol * max|f| is guaranteed for every number.
@@ -90,7 +89,7 @@ def interactions(game: PooledGame, index: str = "SII", player: int | None = None
     return pairs
 
 
-def _singles(game: PooledGame, index: str, pairs: Array, tol: float) -> Array:
+def _singles(game: Game, index: str, pairs: Array, tol: float) -> Array:
     """(d,) index of the single players; `pairs` (d, d), or (d,) of one player, have a zero diagonal."""
     if index == "STII":
         return single_changes(game)
@@ -99,7 +98,7 @@ def _singles(game: PooledGame, index: str, pairs: Array, tol: float) -> Array:
     return evaluate(game, SINGLE_LAWS[index], FIRST, tol)
 
 
-def constant_of(game: PooledGame, index: str, table: Array, tol: float = 1e-10) -> float:
+def constant_of(game: Game, index: str, table: Array, tol: float = 1e-10) -> float:
     """The constant that belongs to a table of `interactions`: f(nobody), or that of the fit for "FBII".
 
     The constant of "FBII" is a sum over all pairs, and d times less accurate than they are.

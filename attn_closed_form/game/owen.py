@@ -25,13 +25,14 @@ The members of a group add up to the group's Shapley value in the game of groups
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._types import Array, Ids
 from .budget import PRECISE, budget
-from .evaluate import first_differences, sum_in_pairs
+from .evaluate import Game, first_differences, sum_in_pairs
 from .laws import UNIFORM, legendre_rule
 from .pooled_game import PooledGame
 from .terms import Terms, term_sums, terms_of
@@ -42,7 +43,7 @@ STEP = 8.0
 ELEMENTS = 1 << 20
 
 
-def owen(game: PooledGame, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1e-10) -> Array:
+def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1e-10) -> Array:
     """Owen values of a partition of the players, |error| <= tol * max|f| guaranteed.
 
     Parameters
@@ -71,7 +72,9 @@ def owen(game: PooledGame, groups: Sequence[Sequence[int]] | ArrayLike, tol: flo
     members = as_groups(groups, game.d)
     M = len(members)
     # The product over groups adds its own rounding to the engine's.
-    goal = budget(game, tol, 1 + STEP * M / PRECISE)
+    amplification = 1 + STEP * M / PRECISE
+    game = game.within(tol / amplification)
+    goal = budget(game, tol, amplification)
     order = np.concatenate(members)
     starts = np.cumsum([0, *map(len, members)])
 
@@ -82,7 +85,7 @@ def owen(game: PooledGame, groups: Sequence[Sequence[int]] | ArrayLike, tol: flo
             inner = _members_alone(terms, group, Q[:, g], R[:, g])
             batches = UNIFORM.batches(inner, goal.p_error)
             parts = (first_differences(inner, batch, goal.precise) for batch in batches)
-            out[group] = sum_in_pairs(parts, np.zeros(group.size))
+            out[group] = sum_in_pairs(parts, np.zeros(group.size)).real
         return out
 
     total = np.ldexp(sum_in_pairs(map(sums, terms_of(game, goal)), np.zeros(game.d)), game.exponent)
@@ -118,7 +121,7 @@ def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
     p, w = legendre_rule((M + 1) // 2)
     (a, alpha), (b, beta) = _wholes(terms, order, starts)
     r = len(a)
-    Q, R = np.empty((r, M)), np.empty((r, M))
+    Q, R = (np.empty((r, M), dtype=a.dtype) for _ in range(2))
     step = max(1, ELEMENTS // (p.size * M))
     for begin in range(0, r, step):
         part = slice(begin, begin + step)
@@ -158,11 +161,13 @@ def _wholes(terms: Terms, order: Ids, starts: Ids) -> Iterator[tuple[Array, Arra
 def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:
     """The terms for the members of one group, with the other groups as part of the background."""
     weight = terms.weight * Q
-    n_0 = terms.n_0 + np.divide(R, Q, out=np.zeros_like(R), where=Q > 0)
+    n_0 = terms.n_0 + np.divide(R, Q, out=np.zeros_like(R), where=Q != 0)
     factor, T = terms.factor[:, :, group], terms.T[:, :, group]
     players_light = (group.size - terms.masses.lighter[:, 1, group].sum(axis=1))[terms.own]
     largest_change = np.abs(terms.difference[:, group]).max(axis=1)
+    masses = terms.masses
     return terms._replace(
+        masses=replace(masses, gap=masses.gap[:, group], lighter=masses.lighter[:, :, group], V=masses.V[:, :, group]),
         weight=weight,
         n_0=n_0,
         factor=factor,

@@ -24,12 +24,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._types import Array, Ids
+
+if TYPE_CHECKING:
+    from .links import LinkedGame
 
 # Masks in one block of `value`: keeps the working set near 16 MB.
 BLOCK_ELEMENTS = 1 << 20
@@ -258,6 +261,32 @@ class PooledGame:
         s_absent, v_absent = merge_runs(self.s_absent[:, order], self.v_absent[:, order], starts)
         names = tuple(labels) if labels is not None else tuple(self.labels[group[0]] for group in members)
         return replace(self, s=s, v=v, s_absent=s_absent, v_absent=v_absent, labels=names)
+
+    def through(self, link: str, scale: float = 1.0, target: float = 0.0) -> LinkedGame:
+        """The game with value g(f), for a game with one head: every function that takes a game takes it.
+
+        Parameters
+        ----------
+        link : "sigmoid", the probability 1 / (1 + e^(-scale f)); "log", log(scale f); "exp", e^(scale f); or
+            "squared_error", (scale (f - target))^2
+        scale : what f is multiplied by first, such as one over the temperature of a calibrated model
+        target : for "squared_error"
+
+        Examples
+        --------
+        >>> from attn_closed_form import shapley
+        >>> game = PooledGame.from_scores([0.0, 1.0], [3.0, -1.0], s_background=0.0, v_background=0.0)
+        >>> probability = game.through("sigmoid")
+        >>> round(float(shapley(probability).sum()), 4)     # from 0.5 with nobody to 0.515 with both
+        0.015
+        """
+        from .links import Link, LinkedGame
+
+        return LinkedGame(self, Link(link, float(scale), float(target)))
+
+    def within(self, tol: float) -> PooledGame:
+        """This game: what the engine works with at this `tol`. A `LinkedGame` has its poles chosen."""
+        return self
 
     @cached_property
     def _states(self) -> tuple[Array, Array]:

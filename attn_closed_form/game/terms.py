@@ -17,6 +17,11 @@ players is at most (1 + u mean(g))^n. So a term of E_p[f], Delta_j or I_ij is at
 T the logarithm of both groups' products. In Delta_j and I_ij the bracket has a factor |x_j - y_j|, but for a player's
 own terms, so there it may be replaced by max_k |x_k - y_k| [ ... ] + 2 max_k (x_k |A_k| + y_k |B_k|), which is much
 smaller where no player dominates. E_p[f 1{j present}] = p E_p[f | j present] is at most (1 + c)/2 M.
+
+**Poles** (`links.py`). A linked game has complex terms, one for each pole and node lam: x = e^(-lam Q) with the Q of the
+state whose real part is larger, relative to the other state, and masses in the place of masses times values. All
+moduli |x|, |y| are at most 1, so |Y_k| <= 1 on [0, 1] and, as Y_k is linear in p, at most 1 + u |x_k - y_k| at a
+distance u from it. On the ellipse u is half the length of the interval times sinh(theta).
 """
 
 from __future__ import annotations
@@ -36,9 +41,11 @@ from .canonical import (
     heads_of,
     masses_of,
     pieces_of,
+    pole_pieces,
     ranges_of,
     scales_of,
 )
+from .links import PoleGame
 from .pooled_game import PooledGame
 
 # Elements of one working array, terms times players: about what a core's caches hold.
@@ -64,6 +71,7 @@ class TermSums(NamedTuple):
     largest_change: Array  # largest |x - y| of a player
     largest_player: Array  # largest x |A| + y |B| of a player
     share: float  # part of all terms that these are: of an allowed error they may make this part
+    turn: Array | None = None  # sum of |x - y| over all players, for complex terms; the others are then of moduli
 
 
 class Terms(NamedTuple):
@@ -94,8 +102,13 @@ class Terms(NamedTuple):
 PER_TERM = ("lam", "weight", "n_0", "factor", "T", "S", "difference", "largest_change", "own")
 
 
-def terms_of(game: PooledGame, goal: Budget, elements: int = CHUNK_ELEMENTS) -> Iterator[Terms]:
+def terms_of(game: PooledGame | PoleGame, goal: Budget, elements: int = CHUNK_ELEMENTS) -> Iterator[Terms]:
     """All terms of a game, in chunks whose arrays (terms times players) have at most about `elements` elements."""
+    if isinstance(game, PoleGame):
+        step = max(1, min(MOST_TERMS, elements // game.d))
+        for masses, lam, w, own, total in pole_pieces(game, goal.eps):
+            yield from _chunks(masses, lam, w, own, total, step, False)
+        return
     masses = head_masses(game)
     if not len(masses.D_0):
         return
@@ -130,6 +143,8 @@ def _terms(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, prec
     exponent *= -lam[:, None]
     factor = masses.lighter[own]
     # e^(-lam gap) for the heavier state, 1 for the lighter one.
+    if np.iscomplexobj(exponent):
+        return _complex_terms(masses, own, lam, weight, np.where(factor, 1.0, np.exp(exponent)[:, None]), total)
     np.maximum(factor, np.exp(exponent)[:, None], out=factor)
     less = np.expm1(exponent, out=exponent)[:, None] * (1 - masses.lighter[own]) if precise else None
     largest_change = 1 - np.exp(-lam * np.maximum.reduce(masses.gap, axis=1)[own])
@@ -156,6 +171,28 @@ def _terms(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, prec
     )
 
 
+def _complex_terms(masses: PieceMasses, own: Ids, lam: Array, weight: Array, factor: Array, total: int) -> Terms:
+    """The terms of a linked game: masses in the place of masses times values."""
+    V, n_0 = masses.V[own], masses.n_0[own]
+    T = V * factor
+    difference = factor[:, 0] - factor[:, 1]
+    largest_change = np.maximum.reduce(np.abs(difference), axis=1)
+    return Terms(
+        lam=lam,
+        weight=weight,
+        n_0=n_0,
+        factor=factor,
+        less=None,
+        T=T,
+        S=(V[:, 0] - V[:, 1]) * factor[:, 0] * factor[:, 1],
+        difference=difference,
+        largest_change=largest_change,
+        sums=term_sums(weight, n_0, factor, T, largest_change, masses.players_light[own], lam.size / total),
+        masses=masses,
+        own=own,
+    )
+
+
 def term_sums(
     weight: Array, n_0: Array, factor: Array, T: Array, largest_change: Array, players_light: Array, share: float
 ) -> TermSums:
@@ -164,6 +201,10 @@ def term_sums(
     Sums of 1 - x are taken as d less the sum of x: their rounding, d ulps, is nothing beside the factors of the bounds.
     """
     r, _, d = factor.shape
+    turn = None
+    if np.iscomplexobj(factor):
+        turn = np.add.reduce(np.abs(factor[:, 0] - factor[:, 1]), axis=1)
+        weight, factor = np.abs(weight), np.abs(factor)
     each = np.abs(T[:, 0])
     each += np.abs(T[:, 1])
     change = np.maximum(d - np.add.reduce(factor.reshape(2 * r, d), axis=1).reshape(r, 2), 0.0)
@@ -178,6 +219,7 @@ def term_sums(
         largest_change=largest_change,
         largest_player=np.maximum.reduce(each, axis=1),
         share=share,
+        turn=turn,
     )
 
 
@@ -206,6 +248,9 @@ def log_bound(sums: TermSums, interval: Interval = WHOLE, differences: bool = Fa
         mass += 2 * sums.largest_player[:, None]
     mass *= sums.weight[:, None]
     growth = np.log(np.maximum(mass, TINY, out=mass), out=mass)
+    if sums.turn is not None:
+        d = sums.players_heavy + sums.players_light
+        return growth + _log_product(d, sums.turn, (interval.last - interval.first)[:, None] / 2 * np.sinh(theta))
     growth += _log_product(sums.players_heavy, sums.heavy, -left)
     if sums.light.any():
         growth += _log_product(sums.players_light, sums.light, right - 1)

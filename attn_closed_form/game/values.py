@@ -30,9 +30,9 @@ from numpy.typing import ArrayLike
 from .._types import Array
 from .budget import budget
 from .by_size import centred_moments
-from .evaluate import FIRST, evaluate
+from .evaluate import FIRST, Game, evaluate
 from .laws import UNIFORM, Density, Point
-from .pooled_game import PooledGame
+from .links import LinkedGame
 
 # Beside a mass of 1, what the others hold must be at least this for their mean to have all of its digits.
 LEAST_MASS = 1e-200
@@ -42,7 +42,7 @@ SINGLES = 1_000
 LARGEST_SUM = 512
 
 
-def shapley(game: PooledGame, tol: float = 1e-10) -> Array:
+def shapley(game: Game, tol: float = 1e-10) -> Array:
     """Shapley values, |error| <= tol * max|f| guaranteed.
 
     Parameters
@@ -69,7 +69,7 @@ def shapley(game: PooledGame, tol: float = 1e-10) -> Array:
     return evaluate(game, UNIFORM, FIRST, tol)
 
 
-def banzhaf(game: PooledGame, tol: float = 1e-10) -> Array:
+def banzhaf(game: Game, tol: float = 1e-10) -> Array:
     """Banzhaf values, Delta_j(1/2): the mean change over all coalitions. |error| <= tol * max|f| guaranteed.
 
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
@@ -79,7 +79,7 @@ def banzhaf(game: PooledGame, tol: float = 1e-10) -> Array:
     return evaluate(game, Point(0.5), FIRST, tol)
 
 
-def weighted_banzhaf(game: PooledGame, p: float = 0.5, tol: float = 1e-10) -> Array:
+def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
     """Weighted Banzhaf values: every other player is present with probability p. |error| <= tol * max|f| guaranteed.
 
     Parameters
@@ -102,11 +102,11 @@ def weighted_banzhaf(game: PooledGame, p: float = 0.5, tol: float = 1e-10) -> Ar
         raise ValueError(f"p: expected a probability, got {p}")
     if 0 < p < 1:
         return evaluate(game, Point(float(p)), FIRST, tol)
-    budget(game, tol, plain=True)  # both ends are plain sums over d players
+    budget(game.within(tol), tol, plain=True)  # both ends are plain sums over d players
     return leave_one_out(game) if p == 1 else single_changes(game)
 
 
-def beta_shapley(game: PooledGame, alpha: int = 1, beta: int = 1, tol: float = 1e-10) -> Array:
+def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) -> Array:
     """Beta(alpha, beta)-Shapley values (Kwon and Zou, 2022), |error| <= tol * max|f| guaranteed.
 
     Their weight of size s is B(s + beta, d - 1 - s + alpha) / B(alpha, beta) for each coalition. A large alpha puts the
@@ -137,7 +137,7 @@ def beta_shapley(game: PooledGame, alpha: int = 1, beta: int = 1, tol: float = 1
     return evaluate(game, Density((((a + b + 1) * math.comb(a + b, a), a, b),)), FIRST, tol)
 
 
-def semivalue(game: PooledGame, weights: ArrayLike, tol: float = 1e-10) -> Array:
+def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     """The semivalue with any weights of sizes: |error| <= tol * max|f| * sum|weights| guaranteed. O(L d^2).
 
     With M_j(a) = E[f 1{j present} | a absent] and M(a) = E[f | a absent] a coalition of s others that j joins has d -
@@ -173,12 +173,14 @@ def semivalue(game: PooledGame, weights: ArrayLike, tol: float = 1e-10) -> Array
     joined[d - 1 - s] = q / size * d / (s + 1)
     before[d - s] = q / size * d / (d - s)
     # M_j(a) carries the probability that j is present, so only the difference M - M_j is multiplied up in the end.
-    goal = budget(game, tol, 1 + float(np.abs(before).sum()), plain=True)
+    amplification = 1 + float(np.abs(before).sum())
+    game = game.within(tol / amplification)
+    goal = budget(game, tol, amplification, plain=True)
     mean, present = centred_moments(game, np.stack([joined + before, before]), goal)
     return size * (np.ldexp(present - mean[1], game.exponent) - before[-1] * game.empty_excess)
 
 
-def single_changes(game: PooledGame) -> Array:
+def single_changes(game: Game) -> Array:
     """f({j}) - f(nobody), (d,): right to a few times d ulps.
 
     >>> single_changes(PooledGame.from_scores(s=[0.0, 5.0], v=[1.0, 3.0], empty_value=2.0))
@@ -192,13 +194,17 @@ def single_changes(game: PooledGame) -> Array:
     return out - game.value(np.zeros(game.d, dtype=bool))
 
 
-def leave_one_out(game: PooledGame) -> Array:
+def leave_one_out(game: Game) -> Array:
     """f(all) - f(all but j), (d,): right to a few times d ulps, O(d).
 
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0])
     >>> leave_one_out(game)
     array([-1.,  1.])
     """
+    if isinstance(game, LinkedGame):
+        everyone = game.game.value(np.ones(game.d, dtype=bool))
+        changes: Array = game.link(everyone) - game.link(everyone - leave_one_out(game.game))
+        return changes
     v, v_absent, v_background = game._centred
     a, b, c0 = game.masses
     n0 = (c0 * v_background)[:, None]

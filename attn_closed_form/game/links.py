@@ -1,0 +1,434 @@
+"""A function of a prediction as a game: probabilities, risks and losses of a one-head pooled game, exactly.
+
+Let f = N/D be the value of a pooled game with one head, N and D its sums over the players, and g a function that is
+analytic on the range [lo, hi] of f. A rational approximation with simple poles z_m off that range,
+
+    g(f) = constant + Re sum_m r_m / (f - z_m) + error,          |error| <= `Poles.error` on [lo, hi],
+
+turns g(f) into a sum of pooled games with complex masses, because
+
+    1 / (f - z) = D / (N - z D),        N - z D = Q_0 + sum of Q_j,   Q_j = a_j (v_j - z), or b_j (v'_j - z) if absent.
+
+All Q of coalitions lie in the sector under which [lo, hi] is seen from z. Turned by u = e^(-i psi), psi the middle
+angle, it lies around the positive real axis, with half angle theta < pi/2, and
+
+    D / (N - z D) = u D int_0^inf e^(-lam u (N - z D)) dlam
+
+factorizes over the players as 1/D does for a plain game (`exponential_sums.py` has the rule for a sector). Every
+statistic of `evaluate.py` follows with complex factors x = e^(-lam u Q_j) and masses in the place of masses times
+values, so a linked game is a game for every function of the library that takes one.
+
+| link | g(f) | poles |
+|---|---|---|
+| "sigmoid" | 1 / (1 + e^-f) | +-i y_m with positive residues, from a table over max(abs(lo), abs(hi)) |
+| "log" | log f, f > 0 | negative real numbers: Gauss-Legendre nodes of log f = int_0^1 (f - 1) / (1 + x (f - 1)) dx |
+| "exp" | e^f | a ring around [lo, hi]: the trapezoidal rule for Cauchy's integral |
+| "squared_error" | (f - target)^2 | a ring |
+
+The entries of the table are made by `benchmarks/link_poles.py` and proved in ball arithmetic by
+`tests/game/test_links.py`.
+
+**Log.** With u = f - 1, P_M the Legendre polynomial and M nodes the error is u int P_M(2x-1)^2 / (1 + x u) dx /
+P_M(1 + 2/u)^2, at most |u| / ((2M+1) min(1, 1+u) P_M(|1 + 2/u|)^2), and largest at the ends of the range.
+
+**Ring.** For g - g(c) = sum_a q_a (f-c)^a and n poles c + rho e^(i phi) with a radius rho beyond the half range r, the
+rule turns q_a (f-c)^a into the sum over all b = a mod n of +-q_a rho^a x^b, x = (f-c)/rho, b >= 0. With G the largest
+|g - g(c)| on the ring, |q_a| rho^a <= G, so all b > a make at most G x^n / ((1-x)(1-x^n)), x = r/rho, and all b < a at
+most the sum of |q_a| rho^a over a >= n: nothing for a square, e^c rho^n/n! / (1 - rho/(n+1)) / (1-x) for e^f. Of the
+radii for which G is moderate, so that little cancels, the one with the fewest poles is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._types import Array
+from .budget import POLE_SHARE, ULP, ToleranceError, _probes
+from .pooled_game import PooledGame, times_power
+
+Complex = NDArray[np.complex128]
+
+# Most poles of a logarithm or a ring: beyond, the game would take too long.
+MOST_POLES = 96
+# Radii of rings that are tried, relative to the half range, and how much larger than on the range g may be there.
+RADII = np.geomspace(1.2, 12.0, 24)
+LARGEST_GROWTH = 60.0
+# The range of f is widened by this share of the values' spread, which is more than its rounding.
+ROOM = 1e-9
+# Largest ratio of masses for which the exact range is computed; beyond, the range of the values is taken.
+LARGEST_RATIO = 1e4
+# Rounding of exponents in ulps: of Q_j from masses, values and the pole.
+EXPONENT = 40.0
+
+
+class Poles(NamedTuple):
+    """g(f) = constant + Re sum residue / (f - z), within `error` on the range it was made for; z, residue (M,)."""
+
+    constant: float
+    z: Complex
+    residue: Complex
+    error: float
+
+
+@dataclass(frozen=True)
+class Link:
+    """A function g that a prediction f is sent through, with its argument: g(scale f), or (f - target)^2."""
+
+    name: str
+    scale: float = 1.0
+    target: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.name not in LINKS:
+            raise ValueError(f"link: expected one of {', '.join(LINKS)}, got {self.name!r}")
+        for name, value in (("scale", self.scale), ("target", self.target)):
+            if not math.isfinite(value):
+                raise ValueError(f"{name}: expected a finite number, got {value}")
+        if self.target and self.name != "squared_error":
+            raise ValueError(f"target: only squared_error has a target, got {self.target} with {self.name}")
+
+    def __call__(self, f: ArrayLike) -> Any:
+        """g of a prediction, elementwise."""
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            return LINKS[self.name].function(self.argument(np.asarray(f, dtype=np.float64)))
+
+    def argument(self, f: Any) -> Any:
+        """What g is a function of: the scaled prediction less the target."""
+        return self.scale * (f - self.target)
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.exp(-np.logaddexp(0.0, -x))
+
+
+class _Kind(NamedTuple):
+    """A function of one variable, its poles for a range and an error, and the largest slope on the range."""
+
+    function: Callable[[Any], Any]
+    poles: Callable[[float, float, float], Poles]
+    slope: Callable[[float, float], float]
+
+
+def _sigmoid_poles(lo: float, hi: float, error: float) -> Poles:
+    """From the table: the shortest entry that is good enough, or else the best one."""
+    ranges, entries = _table()
+    i = bisect_left(ranges, max(abs(lo), abs(hi)))
+    if i == len(ranges):
+        raise ToleranceError(
+            f"the prediction ranges over [{lo:.4g}, {hi:.4g}]; exact values of its logistic function are computed up "
+            f"to a modulus of {ranges[-1]:g}"
+        )
+    bound, y, r = next((entry for entry in entries[i] if entry[0] <= error), entries[i][-1])
+    return Poles(0.5, 1j * y, r + 0j, bound)
+
+
+@lru_cache(maxsize=1)
+def _table() -> tuple[list[float], list[list[tuple[float, Array, Array]]]]:
+    """The ranges R of the table, ascending, and for each its entries (bound, y, r), shortest first."""
+    with np.load(Path(__file__).parent / "links.npz", allow_pickle=False) as data:
+        R, size, bound, y, r = (data[name] for name in ("R", "size", "bound", "y", "r"))
+    ranges: list[float] = []
+    entries: list[list[tuple[float, Array, Array]]] = []
+    stop = np.cumsum(size.astype(int))
+    for key, error, first, last in zip(R.tolist(), bound.tolist(), stop - size, stop, strict=True):
+        if not ranges or ranges[-1] != key:
+            ranges.append(key)
+            entries.append([])
+        entries[-1].append((error, y[first:last], r[first:last]))
+    return ranges, entries
+
+
+def _log_poles(lo: float, hi: float, error: float) -> Poles:
+    """Gauss-Legendre nodes of the integral for log f, with f in units of the middle of the range."""
+    if not lo > 0:
+        raise ToleranceError(f"the logarithm needs predictions above 0, and these range over [{lo:.4g}, {hi:.4g}]")
+    middle = math.sqrt(lo) * math.sqrt(hi)
+    for M in range(1, MOST_POLES + 1):
+        bound = max(_log_error(lo / middle - 1, M), _log_error(hi / middle - 1, M))
+        if bound <= error:
+            break
+    x, w = np.polynomial.legendre.leggauss(M)
+    x, w = (1 + x) / 2, w / 2
+    # (f-1) / (1 + x (f-1)) = 1/x - 1 / (x^2 (f + 1/x - 1)).
+    z, residue = middle * (1 - 1 / x), -middle * w / x**2
+    return Poles(math.log(middle) + float((w / x).sum()), z + 0j, residue + 0j, bound + 64 * M * ULP)
+
+
+def _log_error(u: float, M: int) -> float:
+    """The bound of the module docstring for the logarithm."""
+    if u == 0:
+        return 0.0
+    t = abs(1 + 2 / u)
+    # P_M(t) >= ((t + sqrt(t^2-1)) / 2)^M C(2M, M) / 2^M is not needed: the recurrence is stable for t > 1.
+    before, now = 1.0, t
+    for n in range(1, M):
+        before, now = now, ((2 * n + 1) * t * now - n * before) / (n + 1)
+        if now > 1e150:
+            return 0.0
+    return abs(u) / ((2 * M + 1) * min(1.0, 1 + u) * now**2)
+
+
+def _ring(
+    function: Callable[[Any], Any], log_tail: Callable[[float, float, int], float]
+) -> Callable[[float, float, float], Poles]:
+    """Poles of an entire function on a ring around the range; `log_tail(c, radius, n)` bounds its powers from n on."""
+
+    def poles(lo: float, hi: float, error: float) -> Poles:
+        c, r = (lo + hi) / 2, (hi - lo) / 2
+        constant = float(function(c))
+        largest = max(abs(float(function(lo))), abs(float(function(hi))))
+        best: tuple[bool, int, float, float] | None = None
+        for radius in RADII * r:
+            # On a circle |e^z| is largest at its right end and |z^2| at the end that is further from 0.
+            G = max(abs(float(function(c + radius))), abs(float(function(c - radius)))) + abs(constant)
+            if best is not None and G > LARGEST_GROWTH * largest:
+                break
+            x = r / radius
+            for n in range(4, 2 * MOST_POLES + 1, 2):
+                bound = G * x**n / ((1 - x) * (1 - x**n)) + math.exp(min(log_tail(c, radius, n), 700.0)) / (1 - x)
+                if bound <= error:
+                    break
+            best = min(best or (True, n, bound, radius), (bound > error, n, bound, radius))
+        assert best is not None
+        _, n, bound, radius = best
+        step = radius * np.exp(1j * np.pi * (2 * np.arange(n // 2) + 1) / n)
+        residue = -2 / n * (function(c + step) - constant) * step
+        return Poles(constant, c + step, residue, bound)
+
+    return poles
+
+
+def _exp_tail(c: float, radius: float, n: int) -> float:
+    return c + n * math.log(radius) - math.lgamma(n + 1) - math.log1p(-radius / (n + 1)) if radius <= n else math.inf
+
+
+LINKS: dict[str, _Kind] = {
+    "sigmoid": _Kind(_sigmoid, _sigmoid_poles, lambda lo, hi: 0.25),
+    "log": _Kind(np.log, _log_poles, lambda lo, hi: 1 / lo),
+    "exp": _Kind(np.exp, _ring(np.exp, _exp_tail), lambda lo, hi: math.exp(hi)),
+    "squared_error": _Kind(np.square, _ring(np.square, lambda c, radius, n: -math.inf), lambda lo, hi: 2 * max(abs(lo), abs(hi))),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedGame:
+    """The game with value g(f(S)) for a one-head `PooledGame`. Build it with `game.through(link)`.
+
+    Every function that takes a game takes it: `shapley`, `banzhaf`, `interactions`, `owen`, `lime_limit` and the others,
+    with |error| <= tol * max|g(f)| guaranteed.
+
+    Examples
+    --------
+    >>> from attn_closed_form import PooledGame, shapley
+    >>> game = PooledGame.from_scores([0.0, 1.0], [3.0, -1.0], s_background=0.0, v_background=0.0).through("sigmoid")
+    >>> game.value([[True, True], [False, False]]).round(4)
+    array([0.515, 0.5  ])
+    >>> shapley(game).round(4)
+    array([ 0.2075, -0.1926])
+    """
+
+    game: PooledGame
+    link: Link
+
+    def __post_init__(self) -> None:
+        if self.game.H != 1:
+            raise ValueError(
+                f"game: exact values on the scale of {self.link.name} need one head, and this game has {self.game.H}; "
+                "`shapley_sample` estimates them for any number of heads, with standard errors"
+            )
+        if self.link.name == "log" and (self._values[0] < 0).any():
+            raise ValueError("game: the logarithm needs values of at least 0, and some are negative")
+
+    @property
+    def d(self) -> int:
+        """Number of players."""
+        return self.game.d
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each player."""
+        return self.game.labels
+
+    @property
+    def can_be_empty(self) -> bool:
+        """Whether the empty coalition has no mass, so that its value is g of `empty_value`."""
+        return self.game.can_be_empty
+
+    def value(self, present: ArrayLike) -> Array:
+        """Values g(f) of one coalition or of many: a mask (..., d) of present players to (...)."""
+        values: Array = self.link(self.game.value(present))
+        return values
+
+    def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> LinkedGame:
+        """The game whose players are groups of this game's players, see `PooledGame.merge`."""
+        return LinkedGame(self.game.merge(groups, labels), self.link)
+
+    def __repr__(self) -> str:
+        return f"LinkedGame({self.game!r}, {self.link.name!r})"
+
+    @cached_property
+    def _values(self) -> tuple[Array, float]:
+        """The argument of g for every state of the inner game (2d + 1,), 0 where it has no mass; and its rounding."""
+        game, link = self.game, self.link
+        base = link.scale * (game.base - link.target)
+        values = base + link.scale * times_power(game._off_centre[0], game.exponent)
+        if not np.isfinite(values).all():
+            raise ToleranceError("the scaled predictions leave float64")
+        if game._without_mass is not None:
+            values[game._without_mass[0]] = base
+        size = abs(link.scale) * (abs(game.base) + abs(link.target))
+        return values, 4 * ULP * (size + float(np.abs(values).max()))
+
+    @cached_property
+    def range(self) -> tuple[float, float]:
+        """An interval that holds the argument of g for every coalition with any mass: exact but for a little room."""
+        values, rounding = self._values
+        with_mass = np.ones(values.size, dtype=bool)
+        if self.game._without_mass is not None:
+            with_mass = ~self.game._without_mass[0]
+        lo, hi = float(values[with_mass].min()), float(values[with_mass].max())
+        room = ROOM * (hi - lo) + rounding
+        a, b, c0 = (part[0] for part in self.game._parts(self.game._masses))
+        least, most = float(np.minimum(a, b).sum() + c0), float(np.maximum(a, b).sum() + c0)
+        if least * LARGEST_RATIO > most:
+            v, v_absent, v_0 = values[: self.d], values[self.d : -1], float(values[-1])
+            lo, hi = (sign * _minimum(a, sign * v, b, sign * v_absent, float(c0), sign * v_0) for sign in (1, -1))
+        # A minimum of values that are not negative has all of its digits, and the logarithm needs its sign.
+        return lo - (min(room, lo / 2) if lo > 0 else room), hi + room
+
+    @cached_property
+    def _scale(self) -> float:
+        """A lower bound of max|g| over all coalitions: from values at a few, less what the rounding can make of them."""
+        known = float(np.abs(self.value(_probes(self.game))).max())
+        spread = abs(self.link.scale) * math.ldexp(float(self.game.half_range.sum()), self.game.exponent)
+        doubt = LINKS[self.link.name].slope(*self.range) * (self._values[1] + 4 * ULP * (self.d + 8) * spread)
+        return max(0.0, known * (1 - 16 * ULP) - doubt)
+
+    def within(self, tol: float) -> PoleGame:
+        """The game of poles that is close enough to this one for values within `tol` times max|g|."""
+        kind, (lo, hi) = LINKS[self.link.name], self.range
+        empty = float(self.link(self.game.empty_value)) if self.can_be_empty else 0.0
+        if not (self.game.half_range > 0).any():
+            constant = float(LINKS[self.link.name].function(self._values[0][0]))
+            poles = Poles(constant, np.zeros(0, dtype=complex), np.zeros(0, dtype=complex), 0.0)
+        else:
+            poles = kind.poles(lo, hi, POLE_SHARE * tol * self._scale)
+        return PoleGame(self, poles, empty - poles.constant if self.can_be_empty else 0.0)
+
+
+def _minimum(a: Array, v: Array, b: Array, v_absent: Array, c0: float, v_0: float) -> float:
+    """The least value over all coalitions of a game with one head: Dinkelbach's iteration."""
+    theta = math.inf
+    lower = (a * v).sum() + c0 * v_0, a.sum() + c0
+    while lower[0] / lower[1] < theta:
+        theta = float(lower[0] / lower[1])
+        present = a * (v - theta) < b * (v_absent - theta)
+        mass = np.where(present, a, b)
+        lower = (mass * np.where(present, v, v_absent)).sum() + c0 * v_0, mass.sum() + c0
+    return theta
+
+
+@dataclass(frozen=True, eq=False)
+class PoleGame:
+    """A linked game with its poles: what the engine works with, in the terms of `PooledGame`.
+
+    `base` is the constant of the approximation, `half_range` (M,) what each pole adds at most, `exponent` is 0.
+    """
+
+    linked: LinkedGame
+    poles: Poles
+    empty_excess: float
+
+    exponent = 0
+
+    @property
+    def d(self) -> int:
+        """Number of players."""
+        return self.linked.d
+
+    @property
+    def can_be_empty(self) -> bool:
+        """Whether the empty coalition has no mass."""
+        return self.linked.can_be_empty
+
+    def value(self, present: ArrayLike) -> Array:
+        """Values of the linked game."""
+        return self.linked.value(present)
+
+    def within(self, tol: float) -> PoleGame:
+        """This game: its poles are chosen."""
+        return self
+
+    @property
+    def base(self) -> float:
+        """The constant beside the poles."""
+        return self.poles.constant
+
+    @cached_property
+    def everyone_means(self) -> Array:
+        """(1,) g of everyone less the constant."""
+        return np.array([float(self.value(np.ones(self.d, dtype=bool))) - self.base])
+
+    @cached_property
+    def half_range(self) -> Array:
+        """(M,) the largest modulus of residue / (f - z) on the range of f."""
+        return np.abs(self.poles.residue) / self.sectors.nearest
+
+    @cached_property
+    def sectors(self) -> Sectors:
+        """The sectors of the exact range."""
+        return sectors(self.poles.z, *self.linked.range)
+
+    @cached_property
+    def doubt(self) -> float:
+        """Rounding beside that of a plain game, relative to the sum of `half_range`.
+
+        Moduli of e^(-lam w) add up to 1/cos(theta) times 1/|w|, and lam |w| times that to 1/cos(theta)^2; exponents are
+        right to EXPONENT ulps of the masses times |v - z| for all values. Masses and values have 42 ulps of the values'
+        spread and the rounding of `_values`, times the largest slope of g.
+        """
+        total = float(self.half_range.sum())
+        if total == 0:
+            return 0.0
+        values, rounding = self.linked._values
+        hull = sectors(self.poles.z, float(values.min()), float(values.max()))
+        cos = np.cos(hull.half_angle)
+        each = (12 * self.d + 1400) / cos + EXPONENT * hull.furthest / hull.nearest * (1 + 1 / cos) / cos**2
+        slope = LINKS[self.linked.link.name].slope(*self.linked.range)
+        moved = slope * (rounding + 42 * ULP * float(values.max() - values.min()))
+        return (ULP * float((self.half_range * each).sum()) + moved) / total
+
+
+class Sectors(NamedTuple):
+    """How a range is seen from each of M points: the turn u = e^(-i psi), the half angle, the distances, (M,) each."""
+
+    turn: Complex
+    half_angle: Array
+    nearest: Array
+    furthest: Array
+
+
+def sectors(z: Complex, lo: float, hi: float) -> Sectors:
+    """The sectors under which [lo, hi] is seen from the points z.
+
+    >>> found = sectors(np.array([1j]), -1.0, 1.0)
+    >>> round(float(np.degrees(found.half_angle[0]))), float(found.nearest[0])
+    (45, 1.0)
+    """
+    first, last = np.angle(lo - z), np.angle(hi - z)
+    nearest = np.abs(np.clip(z.real, lo, hi) - z)
+    return Sectors(
+        turn=np.exp(-0.5j * (first + last)),
+        half_angle=np.abs(first - last) / 2,
+        nearest=nearest,
+        furthest=np.maximum(np.abs(lo - z), np.abs(hi - z)),
+    )
