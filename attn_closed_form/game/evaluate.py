@@ -60,6 +60,8 @@ from .terms import Terms, terms_of
 
 # Elements of one working array with nodes p: about what a core's caches hold.
 BATCH_ELEMENTS = 1 << 17
+# The same for complex terms, of which several working arrays are alive at once.
+COMPLEX_ELEMENTS = 1 << 14
 # Up to this many players matrix products are used: small ones are fast, and no BLAS makes threads for them.
 MATRIX_PLAYERS = 1024
 # A product of factors is halved down to this length, which vectorizes, before it is taken one by one.
@@ -291,7 +293,8 @@ def flips_of(terms: Terms, batch: Batch, precise: bool) -> Iterator[tuple[Terms,
     """
     terms = terms.pick(batch.terms)
     m, (r, _, d) = len(batch.p), terms.factor.shape
-    some, nodes = (r, m) if r * m * d <= BATCH_ELEMENTS else (BATCH_ELEMENTS // (m * d), BATCH_ELEMENTS // d)
+    most = COMPLEX_ELEMENTS if np.iscomplexobj(terms.factor) else BATCH_ELEMENTS
+    some, nodes = (r, m) if r * m * d <= most else (most // (m * d), most // d)
     for first in range(0, r, max(1, some)):
         which = slice(first, first + max(1, some)) if some < r else slice(None)
         few = terms.pick(which)

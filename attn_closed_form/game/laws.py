@@ -10,7 +10,8 @@ makes of (1 - p)^n, the probability that n other players are all absent.
 Shapley values of d players. Far fewer do: for a function bounded by M inside the Bernstein ellipse with parameter
 rho = e^theta around [0, 1], m nodes err by at most (32/15) M e^(-2 m theta) / (1 - e^(-2 theta)) (Trefethen,
 Approximation Theory and Approximation Practice, theorem 19.3). `terms.py` supplies M. All terms of a chunk have the
-same number of nodes, the smallest for which their errors add up to no more than the allowed one.
+same number of nodes, the smallest for which their errors add up to no more than the allowed one. A linked game has many
+more terms, so there each term has as many nodes as it needs, rounded up to one of COUNTS.
 
 **Densities.** Both |p| and |1 - p| are at most (1 + cosh theta)/2 <= e^theta on an ellipse around a part of [0, 1], so
 a density of degree n whose coefficients add up to C in modulus multiplies M by at most C e^(n theta). n/2 more nodes
@@ -48,6 +49,8 @@ LONGER, SHORT_DECAY = 1.25, 16.0
 SHORTEST = 1e-6
 # Nodes of one batch: together with the terms of a chunk, this bounds how many numbers are added one after the other.
 MOST_NODES = 64
+# Numbers of nodes for the terms of a linked game: few, because terms with equal numbers are computed together.
+COUNTS = np.array([1, 2, 3, 4, 6, 8, 10, 12, 14, 17, 20, 24, 28, 33, 40, 48, 58, 70])
 # Fractional bits of the fixed-point arithmetic that refines Gauss-Legendre rules.
 FIXED_BITS = 160
 
@@ -140,29 +143,29 @@ class Density:
         """Gauss-Legendre on the interval of each term; see the module docstring."""
         size = sum(abs(c) for c, _, _ in self.powers)
         degree = terms.factor.shape[2] - differences
-        interval, m = legendre_count(terms.sums, degree, allowed / size, differences)
+        interval, counts = legendre_count(terms.sums, degree, allowed / size, differences)
         length = interval.last - interval.first
-        which: Ids | slice = slice(None)
-        if not length.all():
-            which = length.nonzero()[0]
-            if not which.size:
-                return []
-            length = length[which]
-        x, w = legendre_rule(m + (self.degree + 1) // 2)
-        p = length * x[:, None]
-        p += interval.first[which]
-        weights = length * w[:, None]
-        if self.degree:
-            weights *= sum(float(c) * p**a * (1 - p) ** b for c, a, b in self.powers)
-        parts = [slice(start, start + MOST_NODES) for start in range(0, len(p), MOST_NODES)]
-        return [Batch(which, p[part], weights[part]) for part in parts]
+        batches = []
+        for m in np.unique(counts[length > 0]).tolist():
+            which: Ids | slice = np.flatnonzero((counts == m) & (length > 0))
+            if which.size == length.size:
+                which = slice(None)
+            x, w = legendre_rule(m + (self.degree + 1) // 2)
+            p = length[which] * x[:, None]
+            p += interval.first[which]
+            weights = length[which] * w[:, None]
+            if self.degree:
+                weights *= sum(float(c) * p**a * (1 - p) ** b for c, a, b in self.powers)
+            parts = [slice(start, start + MOST_NODES) for start in range(0, len(p), MOST_NODES)]
+            batches += [Batch(which, p[part], weights[part]) for part in parts]
+        return batches
 
 
 UNIFORM = Density(((1, 0, 0),))
 
 
-def legendre_count(sums: TermSums, degree: int, allowed: float, differences: bool) -> tuple[Interval, int]:
-    """The interval of each term, and the number of nodes on it for polynomials of this degree; see module docstring."""
+def legendre_count(sums: TermSums, degree: int, allowed: float, differences: bool) -> tuple[Interval, Ids]:
+    """The interval of each term, and the numbers of nodes (r,) on it for polynomials of this degree; see above."""
     r = sums.weight.size
     log_allowed = math.log(allowed * sums.share / r) if allowed > 0 else -math.inf
     interval = relevant_interval(sums, log_allowed + LOG_OUTSIDE)
@@ -175,11 +178,14 @@ def legendre_count(sums: TermSums, degree: int, allowed: float, differences: boo
     best = needed.argmin(axis=1)
     least, rate = needed[np.arange(r), best], 2 * THETA[best]
     exact = degree // 2 + 1
+    if sums.turn is not None:
+        counts = COUNTS[np.minimum(np.searchsorted(COUNTS, least), COUNTS.size - 1)]
+        return interval, np.minimum(np.where(least > counts, exact, counts), exact)
     m = int(min(max(math.ceil(min(float(np.maximum.reduce(least)), exact)), 1), exact))
     # A term with m nodes makes e^(rate (least - m)) times its part: most make less, and others may make more.
     while m > 1 and np.add.reduce(np.exp(np.minimum(rate * (least - (m - 1)), 50.0))) <= r:
         m -= 1
-    return interval, m
+    return interval, np.full(r, m)
 
 
 def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
