@@ -5,7 +5,8 @@ and 1e-1, and the answer is compared with an enumeration in higher precision (`g
 function refuses, the tolerance that its error names is tried too, and must work. Counted are answers outside of the
 guarantee, crashes (anything but ToleranceError), NaN, and named tolerances that do not work: all must be zero.
 
-Run with `python -m benchmarks.guarantee [--games 100000] [--seed 0] [--processes 2] [--only "lime, odd settings"]`.
+Run with `python -m benchmarks.guarantee [--games 100000] [--seed 0] [--processes 2] [--only "lime, odd settings"]
+[--links]`; with --links the games have one head and go through a link, and `guarantee_links.json` has the numbers.
 """
 
 from __future__ import annotations
@@ -26,8 +27,15 @@ from attn_closed_form import (
 )
 
 from .guarantee_functions import SHARES, answer, random_settings
-from .guarantee_games import Trial, random_trial
-from .guarantee_oracle import ball_values, extended_values, largest_ratio, screen
+from .guarantee_games import Trial, random_linked_trial, random_trial
+from .guarantee_oracle import (
+    ball_values,
+    extended_values,
+    largest_ratio,
+    linked_ball_values,
+    linked_extended_values,
+    screen,
+)
 from .harness import Bar, report
 
 
@@ -37,7 +45,7 @@ def judge(what: str, trial: Trial, settings: tuple[Any, ...]) -> tuple[str, floa
     if verdict != "refused":
         return verdict, ratio
     try:
-        answer(what, trial.game, trial.tol, settings)
+        answer(what, trial.asked, trial.tol, settings)
     except ToleranceError as error:
         named = re.search(r"smallest possible tol is (\S+)", str(error))
     if named is None:
@@ -49,36 +57,40 @@ def judge(what: str, trial: Trial, settings: tuple[Any, ...]) -> tuple[str, floa
 def _try(what: str, trial: Trial, settings: tuple[Any, ...]) -> tuple[str, float]:
     game, kind = trial.game, what.split(",")[0]
     try:
-        ours = answer(what, game, trial.tol, settings)
+        ours = answer(what, trial.asked, trial.tol, settings)
     except ToleranceError:
         return "refused", 0.0
     except Exception as error:  # whatever it is, it is a defect and is counted
         return f"crash: {type(error).__name__} {error}", 0.0
     if not np.isfinite(ours).all():
         return "not a number", 0.0
-    values, doubt = extended_values(game)
+    link = () if trial.link is None else (trial.link.name, trial.link.scale, trial.link.target)
+    values, doubt = linked_extended_values(game, *link) if link else extended_values(game)
     largest = float(np.abs(values).max()) - doubt
     if screen(kind, values, doubt, ours, 0.25 * trial.tol * largest, settings):
         return "within", 0.0
-    ratio = largest_ratio(kind, ball_values(game), ours, trial.tol, settings)
+    balls = linked_ball_values(game, *link) if link else ball_values(game)
+    ratio = largest_ratio(kind, balls, ours, trial.tol, settings)
     return ("within" if ratio <= 1 else "outside"), ratio
 
 
-def random_question(seed: int, k: int, only: str | None = None) -> tuple[str, Trial, tuple[Any, ...]]:
+def random_question(
+    seed: int, k: int, only: str | None = None, links: bool = False
+) -> tuple[str, Trial, tuple[Any, ...]]:
     """Game k of a part of the attack: the function, the game with its tolerance, and the settings."""
     rng = np.random.default_rng([seed, k])
     what = str(rng.choice(list(SHARES), p=np.array(list(SHARES.values())) / 100))
     what = only or what
-    trial = random_trial(rng, 6 if what.startswith("lime") else 8)
+    trial = (random_linked_trial if links else random_trial)(rng, 6 if what.startswith("lime") else 8)
     return what, trial, random_settings(rng, what, trial.game.d)
 
 
-def run_part(seed: int, games: int, only: str | None = None) -> list[tuple[str, str, str, float, int]]:
+def run_part(seed: int, games: int, only: str | None = None, links: bool = False) -> list[tuple[str, str, str, float, int]]:
     """Judge `games` random games: function, family, verdict, ratio, and the number of the game."""
     warnings.simplefilter("error")
     found = []
     for k in range(games):
-        what, trial, settings = random_question(seed, k, only)
+        what, trial, settings = random_question(seed, k, only, links)
         found.append((what, trial.family, *judge(what, trial, settings), k))
     return found
 
@@ -89,21 +101,22 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", choices=SHARES, help="attack one function alone, and write no results")
+    parser.add_argument("--links", action="store_true", help="one-head games through a link: probabilities and losses")
     args = parser.parse_args(argv)
     start = time.perf_counter()
     parts = max(args.processes, args.games // 1000)
     sizes = [args.games // parts + (i < args.games % parts) for i in range(parts)]
     with ProcessPoolExecutor(args.processes) as pool:
         found = []
-        tasks = pool.map(run_part, range(args.seed, args.seed + parts), sizes, [args.only] * parts)
+        tasks = pool.map(run_part, range(args.seed, args.seed + parts), sizes, [args.only] * parts, [args.links] * parts)
         for i, part in enumerate(tasks):
             found += [(*one, args.seed + i) for one in part]
             print(f"  {len(found):,} of {args.games:,} games, {time.perf_counter() - start:.0f} s", file=sys.stderr)
-    return 0 if summarise(found, args.seed, args.games, args.only) else 1
+    return 0 if summarise(found, args.seed, args.games, args.only, args.links) else 1
 
 
 def summarise(
-    found: list[tuple[str, str, str, float, int, int]], seed: int, games: int, only: str | None = None
+    found: list[tuple[str, str, str, float, int, int]], seed: int, games: int, only: str | None = None, links: bool = False
 ) -> bool:
     """Print and keep the table: one row per function, then every defect."""
     rows: list[dict[str, Any]] = []
@@ -132,7 +145,7 @@ def summarise(
     if only:
         print(rows[0])
         return not any(total.values())
-    return report("guarantee", rows, seed=seed, settings={"games": games}, bars=bars)
+    return report("guarantee_links" if links else "guarantee", rows, seed=seed, settings={"games": games}, bars=bars)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from attn_closed_form import (
 )
 from attn_closed_form._types import Array
 from attn_closed_form.game import beta_shapley, weighted_banzhaf
+from attn_closed_form.game.links import LinkedGame
 
 # How the games are shared out, in percent.
 SHARES = {
@@ -65,7 +66,7 @@ def random_settings(rng: np.random.Generator, what: str, d: int) -> tuple[Any, .
     return (INDICES[rng.integers(len(INDICES))],) if what == "index" else ()
 
 
-def answer(what: str, game: PooledGame, tol: float, settings: tuple[Any, ...]) -> Array:
+def answer(what: str, game: PooledGame | LinkedGame, tol: float, settings: tuple[Any, ...]) -> Array:
     """The numbers of one function that the guarantee speaks of."""
     if what.startswith("lime"):
         width, ridge, n, features = settings

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attn_closed_form import PooledGame
+from attn_closed_form.game.links import Link, LinkedGame
 
 FAMILIES = (
     "plain",
@@ -32,6 +34,12 @@ class Trial(NamedTuple):
     family: str
     game: PooledGame
     tol: float
+    link: Link | None = None
+
+    @property
+    def asked(self) -> PooledGame | LinkedGame:
+        """The game that the functions are asked about."""
+        return self.game if self.link is None else LinkedGame(self.game, self.link)
 
 
 def random_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:
@@ -39,6 +47,27 @@ def random_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:
     family = str(rng.choice(FAMILIES))
     d, H = int(rng.integers(1, most_players + 1)), int(rng.integers(1, 4))
     return Trial(family, _game(rng, family, d, H), float(10 ** rng.uniform(-13, -1)))
+
+
+def random_linked_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:
+    """One game with one head through a random link: ranges of up to 30, and some beyond, tol from 1e-10 to 1e-3."""
+    family = str(rng.choice([family for family in FAMILIES if family not in ("cancelling heads", "scales", "constants")]))
+    game = _game(rng, family, int(rng.integers(1, most_players + 1)), 1)
+    name = str(rng.choice(["sigmoid", "sigmoid", "log", "squared_error", "exp"]))
+    largest = float(max(np.abs(x).max() for x in (game.v, game.v_absent, game.v_background, game.bias)))
+    scale = float(rng.choice([0.1, 1.0, 3.0, 10.0, 30.0, 60.0 if name == "sigmoid" else 3.0])) / max(largest, 1e-6)
+    target = float(rng.normal()) if name == "squared_error" else 0.0
+    if name == "log":
+        v, v_absent, v_background = (np.abs(x) + float(rng.choice([0.0, 0.1])) for x in _values(game))
+        empty, bias = abs(game.empty_value) + 0.1, abs(game.bias) + 0.01
+        game = replace(game, v=v, v_absent=v_absent, v_background=v_background, empty_value=empty, bias=bias)
+    if name == "exp":
+        scale = min(scale, 3.0 / max(largest, 1e-6))
+    return Trial(family, game, float(10 ** rng.uniform(-10, -3)), Link(name, scale, target))
+
+
+def _values(game: PooledGame) -> tuple[Any, Any, Any]:
+    return game.v, game.v_absent, game.v_background
 
 
 def _game(rng: np.random.Generator, family: str, d: int, H: int) -> PooledGame:

@@ -64,6 +64,7 @@ def interactions(game: Game, index: str = "SII", player: int | None = None, tol:
 
     Examples
     --------
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
     >>> interactions(game).round(6)      # 4/3 - 1/2 - 3/2 + 0 off the diagonal, Shapley values on it
     array([[ 0.166667, -0.666667],
@@ -103,6 +104,7 @@ def constant_of(game: Game, index: str, table: Array, tol: float = 1e-10) -> flo
 
     The constant of "FBII" is a sum over all pairs, and d times less accurate than they are.
 
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
     >>> table = interactions(game, "FSII")
     >>> whole = constant_of(game, "FSII", table) + np.triu(table).sum()

@@ -231,9 +231,9 @@ class LinkedGame:
     >>> from attn_closed_form import PooledGame, shapley
     >>> game = PooledGame.from_scores([0.0, 1.0], [3.0, -1.0], s_background=0.0, v_background=0.0).through("sigmoid")
     >>> game.value([[True, True], [False, False]]).round(4)
-    array([0.515, 0.5  ])
+    array([0.5149, 0.5   ])
     >>> shapley(game).round(4)
-    array([ 0.2075, -0.1926])
+    array([ 0.2538, -0.2388])
     """
 
     game: PooledGame
@@ -317,6 +317,8 @@ class LinkedGame:
         """The game of poles that is close enough to this one for values within `tol` times max|g|."""
         kind, (lo, hi) = LINKS[self.link.name], self.range
         empty = float(self.link(self.game.empty_value)) if self.can_be_empty else 0.0
+        if not math.isfinite(empty):
+            raise ToleranceError("the value of the empty coalition leaves float64")
         if not (self.game.half_range > 0).any():
             constant = float(LINKS[self.link.name].function(self._values[0][0]))
             poles = Poles(constant, np.zeros(0, dtype=complex), np.zeros(0, dtype=complex), 0.0)

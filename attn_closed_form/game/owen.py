@@ -39,6 +39,8 @@ from .terms import Terms, term_sums, terms_of
 
 # Rounding of a step of the product over groups, in ulps.
 STEP = 8.0
+# A smaller Q counts as this: no value changes in any of its digits, and R / Q stays within float64.
+LEAST_Q = 1e-150
 # Elements of one working array of the integral over p.
 ELEMENTS = 1 << 20
 
@@ -160,8 +162,9 @@ def _wholes(terms: Terms, order: Ids, starts: Ids) -> Iterator[tuple[Array, Arra
 
 def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:
     """The terms for the members of one group, with the other groups as part of the background."""
+    Q = np.where(np.abs(Q) < LEAST_Q, LEAST_Q, Q)
     weight = terms.weight * Q
-    n_0 = terms.n_0 + np.divide(R, Q, out=np.zeros_like(R), where=Q != 0)
+    n_0 = terms.n_0 + R / Q
     factor, T = terms.factor[:, :, group], terms.T[:, :, group]
     players_light = (group.size - terms.masses.lighter[:, 1, group].sum(axis=1))[terms.own]
     largest_change = np.abs(terms.difference[:, group]).max(axis=1)

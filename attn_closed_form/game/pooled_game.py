@@ -277,8 +277,8 @@ class PooledGame:
         >>> from attn_closed_form import shapley
         >>> game = PooledGame.from_scores([0.0, 1.0], [3.0, -1.0], s_background=0.0, v_background=0.0)
         >>> probability = game.through("sigmoid")
-        >>> round(float(shapley(probability).sum()), 4)     # from 0.5 with nobody to 0.515 with both
-        0.015
+        >>> round(float(shapley(probability).sum()), 4)     # from 0.5 with nobody to 0.5149 with both
+        0.0149
         """
         from .links import Link, LinkedGame
 

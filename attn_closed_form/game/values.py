@@ -61,6 +61,7 @@ def shapley(game: Game, tol: float = 1e-10) -> Array:
 
     Examples
     --------
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 1.0, -2.0], v=[1.0, -1.0, 4.0], s_background=0.5, v_background=0.0)
     >>> phi = shapley(game)
     >>> bool(np.isclose(phi.sum(), game.value([True] * 3) - game.value([False] * 3)))
@@ -72,6 +73,7 @@ def shapley(game: Game, tol: float = 1e-10) -> Array:
 def banzhaf(game: Game, tol: float = 1e-10) -> Array:
     """Banzhaf values, Delta_j(1/2): the mean change over all coalitions. |error| <= tol * max|f| guaranteed.
 
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
     >>> banzhaf(game).round(6)      # ((1/2 - 0) + (4/3 - 3/2)) / 2, ((3/2 - 0) + (4/3 - 1/2)) / 2
     array([0.166667, 1.166667])
@@ -94,6 +96,7 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
 
     Examples
     --------
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
     >>> weighted_banzhaf(game, 0.0), weighted_banzhaf(game, 0.5).round(6)
     (array([0.5, 1.5]), array([0.166667, 1.166667]))
@@ -124,6 +127,7 @@ def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) 
 
     Examples
     --------
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
     >>> beta_shapley(game, 1, 1).round(6), beta_shapley(game, 16, 1).round(6)      # joins nobody more often: 1/2, 3/2
     (array([0.166667, 1.166667]), array([0.460784, 1.460784]))
@@ -155,6 +159,7 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
 
     Examples
     --------
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
     >>> semivalue(game, [1.0, 0.0]), semivalue(game, [0.5, 0.5]).round(6)
     (array([0.5, 1.5]), array([0.166667, 1.166667]))
@@ -183,6 +188,7 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
 def single_changes(game: Game) -> Array:
     """f({j}) - f(nobody), (d,): right to a few times d ulps.
 
+    >>> from attn_closed_form import PooledGame
     >>> single_changes(PooledGame.from_scores(s=[0.0, 5.0], v=[1.0, 3.0], empty_value=2.0))
     array([-1.,  1.])
     """
@@ -197,6 +203,7 @@ def single_changes(game: Game) -> Array:
 def leave_one_out(game: Game) -> Array:
     """f(all) - f(all but j), (d,): right to a few times d ulps, O(d).
 
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0])
     >>> leave_one_out(game)
     array([-1.,  1.])

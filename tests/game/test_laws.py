@@ -65,8 +65,8 @@ def test_the_nodes_of_all_terms_make_no_more_than_the_allowed_error(kind):
                 length = interval.last - interval.first
                 with np.errstate(divide="ignore"):
                     log_error = log_bound(sums, interval, True) + np.log(length)[:, None]
-                made = np.exp(log_error + log_legendre_factor(THETA) - 2 * THETA * m).min(axis=1).sum()
-                made = 0.0 if m == (d + 1) // 2 else made
+                made = np.exp(log_error + log_legendre_factor(THETA) - 2 * THETA * m[:, None]).min(axis=1).sum()
+                made = 0.0 if (m == (d + 1) // 2).all() else made
                 total = made + (OUTSIDE * allowed * sums.share if (length < 1).any() else 0.0)
                 assert total <= allowed * sums.share * (1 + 1e-9)
                 share_used.append(total / (allowed * sums.share))
@@ -76,8 +76,8 @@ def test_the_nodes_of_all_terms_make_no_more_than_the_allowed_error(kind):
 def test_a_mean_has_one_degree_more_than_a_difference():
     game = random_game(3, 8, 1, "replaced+background", 12.0)
     for terms in terms_of(game, budget(game, 1e-8)):
-        assert legendre_count(terms.sums, 7, 1e-300, True)[1] == 4
-        assert legendre_count(terms.sums, 8, 1e-300, False)[1] == 5
+        assert (legendre_count(terms.sums, 7, 1e-300, True)[1] == 4).all()
+        assert (legendre_count(terms.sums, 8, 1e-300, False)[1] == 5).all()
         assert len(UNIFORM.batches(terms, 1e-300, differences=False)[0].p) == 5
 
 
