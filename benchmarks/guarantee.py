@@ -85,7 +85,9 @@ def random_question(
     return what, trial, random_settings(rng, what, trial.game.d)
 
 
-def run_part(seed: int, games: int, only: str | None = None, links: bool = False) -> list[tuple[str, str, str, float, int]]:
+def run_part(
+    seed: int, games: int, only: str | None = None, links: bool = False
+) -> list[tuple[str, str, str, float, int]]:
     """Judge `games` random games: function, family, verdict, ratio, and the number of the game."""
     warnings.simplefilter("error")
     found = []
@@ -108,7 +110,9 @@ def main(argv: list[str] | None = None) -> int:
     sizes = [args.games // parts + (i < args.games % parts) for i in range(parts)]
     with ProcessPoolExecutor(args.processes) as pool:
         found = []
-        tasks = pool.map(run_part, range(args.seed, args.seed + parts), sizes, [args.only] * parts, [args.links] * parts)
+        tasks = pool.map(
+            run_part, range(args.seed, args.seed + parts), sizes, [args.only] * parts, [args.links] * parts
+        )
         for i, part in enumerate(tasks):
             found += [(*one, args.seed + i) for one in part]
             print(f"  {len(found):,} of {args.games:,} games, {time.perf_counter() - start:.0f} s", file=sys.stderr)
@@ -116,7 +120,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def summarise(
-    found: list[tuple[str, str, str, float, int, int]], seed: int, games: int, only: str | None = None, links: bool = False
+    found: list[tuple[str, str, str, float, int, int]],
+    seed: int,
+    games: int,
+    only: str | None = None,
+    links: bool = False,
 ) -> bool:
     """Print and keep the table: one row per function, then every defect."""
     rows: list[dict[str, Any]] = []

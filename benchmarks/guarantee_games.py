@@ -51,7 +51,9 @@ def random_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:
 
 def random_linked_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:
     """One game with one head through a random link: ranges of up to 30, and some beyond, tol from 1e-10 to 1e-3."""
-    family = str(rng.choice([family for family in FAMILIES if family not in ("cancelling heads", "scales", "constants")]))
+    family = str(
+        rng.choice([family for family in FAMILIES if family not in ("cancelling heads", "scales", "constants")])
+    )
     game = _game(rng, family, int(rng.integers(1, most_players + 1)), 1)
     name = str(rng.choice(["sigmoid", "sigmoid", "log", "squared_error", "exp"]))
     largest = float(max(np.abs(x).max() for x in (game.v, game.v_absent, game.v_background, game.bias)))

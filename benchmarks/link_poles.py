@@ -15,6 +15,7 @@ that are stored. Run with `python -m benchmarks.link_poles` (needs mpmath and py
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ DIGITS, ROUNDS = 120, 25
 
 
 def interpolate(points: list[Any]) -> tuple[list[Any], list[Any]]:
-    """y and r of the fraction in x = f^2 that equals h at the squares of 2M points, by rising y."""
+    """The y and r of the fraction in x = f^2 that equals h at the squares of 2M points, by rising y."""
     import mpmath as mp
 
     n, M, unit = len(points), len(points) // 2, points[-1] ** 2
@@ -54,19 +55,20 @@ def interpolate(points: list[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def best_fractions(R: float, M: int) -> tuple[np.ndarray, np.ndarray]:
-    """y and r (M,) of nearly the best approximation with M fractions, rounded to float64."""
+    """The y and r (M,) of nearly the best approximation with M fractions, rounded to float64."""
     import mpmath as mp
 
     mp.mp.dps = DIGITS
     end, n = mp.mpf(R), 2 * M
     reach = mp.asinh(end / mp.pi)
     points = [mp.pi * mp.sinh(reach * mp.cos(mp.pi * (2 * k + 1) / (4 * n + 2))) for k in reversed(range(n))]
-    least, best = mp.inf, ([], [])
+    least: Any = mp.inf
+    best: tuple[list[Any], list[Any]] = ([], [])
     for _ in range(ROUNDS):
         y, r = interpolate(points)
         edges = [mp.mpf(0), *points, end]
         errors = []
-        for a, b in zip(edges, edges[1:], strict=False):
+        for a, b in pairwise(edges):
             inside = [a + (b - a) * k / 5 for k in (1, 2, 2.5, 3, 4)] + [b] * (b == end)
             errors.append(
                 max(
@@ -81,7 +83,7 @@ def best_fractions(R: float, M: int) -> tuple[np.ndarray, np.ndarray]:
         middle = mp.exp(sum(map(mp.log, errors)) / len(errors))
         lengths = [
             (b - a) * min(max((middle / error) ** (mp.mpf(1) / 6), mp.mpf("0.6")), mp.mpf("1.6"))
-            for a, b, error in zip(edges, edges[1:], errors, strict=False)
+            for (a, b), error in zip(pairwise(edges), errors, strict=True)
         ]
         points = [end * sum(lengths[: k + 1]) / sum(lengths) for k in range(n)]
     return np.array([float(x) for x in best[0]]), np.array([float(x) for x in best[1]])

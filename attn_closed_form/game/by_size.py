@@ -57,10 +57,10 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     >>> expected_value_by_size(game).round(6)      # 4/3; the mean of 1/2 and 3/2; 0
     array([1.333333, 1.      , 0.      ])
     """
-    game = game.within(tol)
-    goal = budget(game, tol, plain=True)
-    means = ((terms.weight @ _last(_forward(*_factors(terms)))).real for terms in terms_of(game, goal))
-    out = game.base + np.ldexp(sum_in_pairs(means, np.zeros(game.d + 1)), game.exponent)
+    engine = game.within(tol)
+    goal = budget(engine, tol, plain=True)
+    means = ((terms.weight @ _last(_forward(*_factors(terms)))).real for terms in terms_of(engine, goal))
+    out = engine.base + np.ldexp(sum_in_pairs(means, np.zeros(game.d + 1)), engine.exponent)
     out[[0, -1]] = game.value([[True] * game.d, [False] * game.d])
     return out
 

@@ -51,7 +51,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._types import Array
+from .._types import Array, Ids
 from .budget import ULP, Budget, budget
 from .laws import Batch, Law, Nodes
 from .links import LinkedGame, PoleGame
@@ -124,16 +124,16 @@ def evaluate(game: Game, law: Law, statistic: Statistic, tol: float, amplificati
     """
     k, d = statistic.players, game.d
     amplification *= law.total * statistic.amplification
-    game = game.within(tol / amplification)
-    goal = budget(game, tol, amplification, doubt=ULP * law.rounding)
+    engine = game.within(tol / amplification)
+    goal = budget(engine, tol, amplification, doubt=ULP * law.rounding)
     sums = np.zeros((d,) * statistic.axes)
     if k > d:
         return sums
-    parts = batch_sums(game, goal, law, statistic.sums, differences=k > 0)
-    sums = times_power(sum_in_pairs(parts, sums), game.exponent)
+    parts = batch_sums(engine, goal, law, statistic.sums, differences=k > 0)
+    sums = times_power(sum_in_pairs(parts, sums), engine.exponent)
     if k == 0:
-        sums = sums + game.base * law.alone(0)
-    return sums + (-1) ** k * game.empty_excess * law.alone(d - k) if game.can_be_empty else sums
+        sums = sums + engine.base * law.alone(0)
+    return sums + (-1) ** k * engine.empty_excess * law.alone(d - k) if engine.can_be_empty else sums
 
 
 def batch_sums(
@@ -232,8 +232,8 @@ def _complex_flip(terms: Terms, points: Array) -> Flips:
 class Vanishing(NamedTuple):
     """Nodes of complex terms at which some Y nearly cancels: weights w, factors and masses of n of them."""
 
-    node: Array  # (n,) indices of nodes
-    term: Array  # (n,) indices of terms
+    node: Ids  # (n,) indices of nodes
+    term: Ids  # (n,) indices of terms
     weight: Array  # (n,) of the terms
     p: Array  # (n,)
     factor: Array  # (n, 2, d) x and y

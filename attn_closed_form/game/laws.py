@@ -147,9 +147,8 @@ class Density:
         length = interval.last - interval.first
         batches = []
         for m in np.unique(counts[length > 0]).tolist():
-            which: Ids | slice = np.flatnonzero((counts == m) & (length > 0))
-            if which.size == length.size:
-                which = slice(None)
+            here = np.flatnonzero((counts == m) & (length > 0))
+            which: Ids | slice = here if here.size < length.size else slice(None)
             x, w = legendre_rule(m + (self.degree + 1) // 2)
             p = length[which] * x[:, None]
             p += interval.first[which]

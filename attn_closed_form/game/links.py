@@ -55,7 +55,7 @@ from .._types import Array
 from .budget import POLE_SHARE, ULP, ToleranceError, _probes
 from .pooled_game import PooledGame, times_power
 
-Complex = NDArray[np.complex128]
+Complex = NDArray[np.complexfloating[Any, Any]]
 
 # Most poles of a logarithm or a ring: beyond, the game would take too long.
 MOST_POLES = 96
@@ -97,7 +97,7 @@ class Link:
             raise ValueError(f"target: only squared_error has a target, got {self.target} with {self.name}")
 
     def __call__(self, f: ArrayLike) -> Any:
-        """g of a prediction, elementwise."""
+        """The function of a prediction, elementwise."""
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             return LINKS[self.name].function(self.argument(np.asarray(f, dtype=np.float64)))
 
@@ -190,7 +190,7 @@ def _ring(
         for radius in RADII * r:
             # On a circle |e^z| is largest at its right end and |z^2| at the end that is further from 0.
             G = max(abs(float(function(c + radius))), abs(float(function(c - radius)))) + abs(constant)
-            if best is not None and G > LARGEST_GROWTH * largest:
+            if best is not None and LARGEST_GROWTH * largest < G:
                 break
             x = r / radius
             for n in range(4, 2 * MOST_POLES + 1, 2):
@@ -215,7 +215,9 @@ LINKS: dict[str, _Kind] = {
     "sigmoid": _Kind(_sigmoid, _sigmoid_poles, lambda lo, hi: 0.25),
     "log": _Kind(np.log, _log_poles, lambda lo, hi: 1 / lo),
     "exp": _Kind(np.exp, _ring(np.exp, _exp_tail), lambda lo, hi: math.exp(hi)),
-    "squared_error": _Kind(np.square, _ring(np.square, lambda c, radius, n: -math.inf), lambda lo, hi: 2 * max(abs(lo), abs(hi))),
+    "squared_error": _Kind(
+        np.square, _ring(np.square, lambda c, radius, n: -math.inf), lambda lo, hi: 2 * max(abs(lo), abs(hi))
+    ),
 }
 
 
@@ -223,7 +225,7 @@ LINKS: dict[str, _Kind] = {
 class LinkedGame:
     """The game with value g(f(S)) for a one-head `PooledGame`. Build it with `game.through(link)`.
 
-    Every function that takes a game takes it: `shapley`, `banzhaf`, `interactions`, `owen`, `lime_limit` and the others,
+    Every function that takes a game takes it: `shapley`, `banzhaf`, `interactions`, `owen`, `lime_limit` and others,
     with |error| <= tol * max|g(f)| guaranteed.
 
     Examples
@@ -307,7 +309,7 @@ class LinkedGame:
 
     @cached_property
     def _scale(self) -> float:
-        """A lower bound of max|g| over all coalitions: from values at a few, less what the rounding can make of them."""
+        """A lower bound of max|g| over all coalitions: the largest of a few, less a bound of its rounding."""
         known = float(np.abs(self.value(_probes(self.game))).max())
         spread = abs(self.link.scale) * math.ldexp(float(self.game.half_range.sum()), self.game.exponent)
         doubt = LINKS[self.link.name].slope(*self.range) * (self._values[1] + 4 * ULP * (self.d + 8) * spread)
@@ -367,7 +369,7 @@ class PoleGame:
         return self.linked.value(present)
 
     def within(self, tol: float) -> PoleGame:
-        """This game: its poles are chosen."""
+        """The game itself: its poles are chosen."""
         return self
 
     @property

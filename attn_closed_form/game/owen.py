@@ -34,7 +34,6 @@ from .._types import Array, Ids
 from .budget import PRECISE, budget
 from .evaluate import Game, first_differences, sum_in_pairs
 from .laws import UNIFORM, legendre_rule
-from .pooled_game import PooledGame
 from .terms import Terms, term_sums, terms_of
 
 # Rounding of a step of the product over groups, in ulps.
@@ -75,8 +74,8 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
     M = len(members)
     # The product over groups adds its own rounding to the engine's.
     amplification = 1 + STEP * M / PRECISE
-    game = game.within(tol / amplification)
-    goal = budget(game, tol, amplification)
+    engine = game.within(tol / amplification)
+    goal = budget(engine, tol, amplification)
     order = np.concatenate(members)
     starts = np.cumsum([0, *map(len, members)])
 
@@ -90,10 +89,10 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
             out[group] = sum_in_pairs(parts, np.zeros(group.size)).real
         return out
 
-    total = np.ldexp(sum_in_pairs(map(sums, terms_of(game, goal)), np.zeros(game.d)), game.exponent)
+    total = np.ldexp(sum_in_pairs(map(sums, terms_of(engine, goal)), np.zeros(game.d)), engine.exponent)
     # The probability of coming first: of M groups, then of the members of the group.
     first = np.concatenate([np.full(group.size, 1 / (M * group.size)) for group in members])
-    total[order] -= game.empty_excess * first
+    total[order] -= engine.empty_excess * first
     return total
 
 

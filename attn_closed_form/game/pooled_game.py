@@ -285,7 +285,7 @@ class PooledGame:
         return LinkedGame(self, Link(link, float(scale), float(target)))
 
     def within(self, tol: float) -> PooledGame:
-        """This game: what the engine works with at this `tol`. A `LinkedGame` has its poles chosen."""
+        """The game itself: what the engine works with at this `tol`. A `LinkedGame` has its poles chosen."""
         return self
 
     @cached_property

@@ -18,7 +18,7 @@ T the logarithm of both groups' products. In Delta_j and I_ij the bracket has a 
 own terms, so there it may be replaced by max_k |x_k - y_k| [ ... ] + 2 max_k (x_k |A_k| + y_k |B_k|), which is much
 smaller where no player dominates. E_p[f 1{j present}] = p E_p[f | j present] is at most (1 + c)/2 M.
 
-**Poles** (`links.py`). A linked game has complex terms, one for each pole and node lam: x = e^(-lam Q) with the Q of the
+**Poles** (`links.py`). A linked game has complex terms, one per pole and node lam: x = e^(-lam Q) with the Q of the
 state whose real part is larger, relative to the other state, and masses in the place of masses times values. All
 moduli |x|, |y| are at most 1, so |Y_k| <= 1 on [0, 1] and, as Y_k is linear in p, at most 1 + u |x_k - y_k| at a
 distance u from it. On the ellipse u is half the length of the interval times sinh(theta).

@@ -179,10 +179,10 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     before[d - s] = q / size * d / (d - s)
     # M_j(a) carries the probability that j is present, so only the difference M - M_j is multiplied up in the end.
     amplification = 1 + float(np.abs(before).sum())
-    game = game.within(tol / amplification)
-    goal = budget(game, tol, amplification, plain=True)
-    mean, present = centred_moments(game, np.stack([joined + before, before]), goal)
-    return size * (np.ldexp(present - mean[1], game.exponent) - before[-1] * game.empty_excess)
+    engine = game.within(tol / amplification)
+    goal = budget(engine, tol, amplification, plain=True)
+    mean, present = centred_moments(engine, np.stack([joined + before, before]), goal)
+    return size * (np.ldexp(present - mean[1], engine.exponent) - before[-1] * engine.empty_excess)
 
 
 def single_changes(game: Game) -> Array:
