@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -206,16 +207,87 @@ def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> 
 # State dicts
 
 
-class State(NamedTuple):
-    """The weights of a network by name, the names of its classes where the file has them, and its name in errors."""
+class Linear(NamedTuple):
+    """Weight (out, in) and bias (out,), zeros where the layer has none."""
 
-    arrays: Arrays
-    outputs: tuple[str, ...]
-    source: str
+    W: NDArray[np.float64]
+    b: NDArray[np.float64]
+
+
+class State:
+    """Weights of a network by name, with a record of which were read.
+
+    `outputs` are the names of its classes, where the file has them; errors call the file by its `source`.
+    """
+
+    def __init__(self, arrays: Arrays, source: str, outputs: Sequence[str] = ()) -> None:
+        self.arrays, self.source, self.outputs = dict(arrays), source, tuple(outputs)
+        self.read: set[str] = set()
+
+    def keys(self, pattern: str) -> list[str]:
+        """Names that match a regular expression, in the order of the last number in them."""
+        matches = (key for key in self.arrays if re.fullmatch(pattern, key))
+        return sorted(matches, key=lambda key: int((re.findall(r"\d+", key) or ["0"])[-1]))
+
+    def layers(self, pattern: str) -> list[str]:
+        """Layers with a weight whose name matches, in the order of the last number in them."""
+        return [key.removesuffix(".weight") for key in self.keys(rf"(?:{pattern})\.weight")]
+
+    def layer(self, pattern: str) -> Linear:
+        """The one linear layer whose name matches."""
+        names = self.layers(pattern)
+        if len(names) != 1:
+            plain = pattern.replace("\\", "")
+            raise ValueError(f"{self.source}: expected one layer {plain!r}, got {names or 'only ' + self.summary()}")
+        return self.linear(names[0])
+
+    def linear(self, name: str) -> Linear:
+        """A linear layer by its full name; without a bias in the file it has none."""
+        W = self.array(f"{name}.weight", ndim=2)
+        b = self.array(f"{name}.bias", ndim=1) if f"{name}.bias" in self.arrays else np.zeros(len(W))
+        if b.shape != (len(W),):
+            raise ValueError(f"{self.source}: {name}.bias: expected shape ({len(W)},), got {b.shape}")
+        return Linear(W, b)
+
+    def array(self, name: str, ndim: int | None = None) -> NDArray[np.float64]:
+        """One array in float64."""
+        if name not in self.arrays:
+            raise ValueError(f"{self.source}: expected weights {name!r}, got only {self.summary()}")
+        self.read.add(name)
+        array = np.asarray(self.arrays[name], dtype=np.float64)
+        if ndim is not None and array.ndim != ndim:
+            raise ValueError(f"{self.source}: {name}: expected {ndim} axes, got shape {array.shape}")
+        return array
+
+    def batch_norm(self, name: str, eps: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Scale and shift that a batch normalization is in evaluation, both (E,)."""
+        scale = 1 / np.sqrt(self.array(f"{name}.running_var", 1) + eps)
+        shift = -self.array(f"{name}.running_mean", 1) * scale
+        if f"{name}.weight" in self.arrays:
+            gamma, beta = self.array(f"{name}.weight", 1), self.array(f"{name}.bias", 1)
+            scale, shift = scale * gamma, shift * gamma + beta
+        self.leave(f"{name}.num_batches_tracked")
+        return scale, shift
+
+    def leave(self, *starts: str) -> None:
+        """Leave out weights that play no part in the prediction, by how their names start."""
+        self.read.update(key for key in self.arrays if key.startswith(starts))
+
+    def unread(self) -> list[str]:
+        """Names of the weights that were neither read nor left out."""
+        return [key for key in self.arrays if key not in self.read]
+
+    def summary(self, names: Iterable[str] | None = None, most: int = 8) -> str:
+        """Names with shapes, for errors."""
+        chosen = sorted(self.arrays if names is None else names)
+        shown = ", ".join(f"{key} {tuple(self.arrays[key].shape)}" for key in chosen[:most])
+        return shown + (f" and {len(chosen) - most} more" if len(chosen) > most else "")
 
 
 def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
     """The state dict in a file or in a mapping of names to arrays or torch tensors.
+
+    It may lie under one of the usual names (`NESTED`); what wrappers add to all its names is taken off.
 
     Raises
     ------
@@ -228,26 +300,18 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
         raise ValueError(f"{name}: expected a state dict, names with weights, got one {type(content).__name__}")
     names = content.get("outputs")  # `AttentionBagClassifier.save` writes them; files of other programs have none
     outputs = names.ravel().tolist() if isinstance(names, np.ndarray) and names.dtype.kind == "U" else ()
-    return State(_find_state(content, name), tuple(outputs), name)
-
-
-def _find_state(content: Mapping[Any, Any], name: str) -> Arrays:
-    """The state dict in what was saved, itself or under one of the usual names, without what wrappers add to names."""
     for _ in range(3):
-        nested = next((content[key] for key in NESTED if isinstance(content.get(key), Mapping)), None)
-        if nested is None:
-            break
-        content = nested
+        content = next((content[key] for key in NESTED if isinstance(content.get(key), Mapping)), content)
     numeric = {
         str(key): as_array(value)
         for key, value in content.items()
         if hasattr(value, "detach") or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub")
     }
-    if nested is not None or not numeric:
+    if not numeric:
         raise ValueError(f"{name}: expected a state dict, names with weights, got {sorted(map(str, content))[:12]}")
     arrays = {key: value for key, value in numeric.items() if not key.startswith(TRAINING)}
     if not arrays or not any(all(key.startswith(prefix) for key in arrays) for prefix in PREFIXES):
         arrays = numeric
     while prefix := next((p for p in PREFIXES if all(key.startswith(p) for key in arrays)), None):
         arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
-    return arrays
+    return State(arrays, name, outputs)

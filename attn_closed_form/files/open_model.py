@@ -30,15 +30,14 @@ from ..models.protocol import Model
 from ..models.score_table import ScoreTable
 from ..models.text import CLS, UNK, Vocabulary
 from ..models.text_classifier import TextClassifier
-from .arrays import OWN_SUFFIXES, Arrays, read_arrays, write_arrays
+from .arrays import OWN_SUFFIXES, Arrays, read_arrays, read_state, write_arrays
 from .atomic import regular_file
 
 DEMO_MODEL = Path(__file__).parents[1] / "demo_model.npz"
 IDS = ("cls", "unk")
 OPTIONAL = (*BIASES, "vocabulary", "about")
 # P1's authors: names of their state dict, and their number of positions
-EMBEDDING = "embedding.weight"
-HEAD = re.compile(r"heads\.(\d+)\.(query|key|value|classifier)\.(weight|bias)")
+HEAD = r"heads\.\d+\.(query|key|value|classifier)\.(weight|bias)"
 LETTERS = {"query": "q", "key": "k", "value": "v", "classifier": "l"}
 T_MAX = 256
 FASTTEXT_MAGIC = 793712314  # the first four bytes of a .bin file
@@ -232,7 +231,7 @@ def weights_from_arrays(arrays: Arrays, source: str) -> AttentionWeights:
 
 
 def from_torch_state_dict(
-    state: Mapping[str, Any],
+    state: str | os.PathLike[str] | Mapping[str, Any],
     W_p: Any = None,
     T_max: int | None = None,
     base: float | None = 10000.0,
@@ -252,7 +251,7 @@ def from_torch_state_dict(
     ----------
     state : `embedding.weight` (D, d_e) and, for heads i = 0 .. K-1, `heads.{i}.query.weight`, `.key.weight`
         (d_att, d_e), `.value.weight` (d_out, d_e), `.classifier.weight` (C, d_out), each with an optional `.bias`.
-        Values may be torch tensors or arrays.
+        A file, or a mapping of names to torch tensors or arrays.
     W_p : (T_max, d_e) position embeddings, which the state dict does not hold. None makes sinusoidal ones from `T_max`
         and `base`; they agree with the authors' to single precision, and `W_p=model.pe.pe[0]` exactly.
     T_max : number of positions, 256 (the authors' MAX_LEN) if None and without `W_p`; must be that of `W_p`
@@ -285,51 +284,32 @@ def from_torch_state_dict(
         raise ValueError(f"T_max: expected {len(W_p)}, the rows of W_p, got {T_max!r}; cut W_p for a shorter model")
     if not pos:
         W_p = np.zeros_like(W_p)
-    positions = list(range(len(W_p)))
-    integer = isinstance(cls_position, int | np.integer) and not isinstance(cls_position, bool)
-    if not integer or cls_position not in positions:
+    if type(cls_position) is not int or not 0 <= cls_position < len(W_p):
         raise ValueError(f"cls_position: expected a position in 0..{len(W_p) - 1}, got {cls_position!r}")
     # A position enters by its embedding alone, so that moving [CLS] to the front is a change of rows.
-    order = [positions.pop(cls_position), *positions]
-    return AttentionWeights(W_p=W_p[order], **fields, cls=cls, unk=unk)
+    W_p = np.concatenate([W_p[[cls_position]], np.delete(W_p, cls_position, axis=0)])
+    return AttentionWeights(W_p=W_p, **fields, cls=cls, unk=unk)
 
 
-def _fields(state: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of `AttentionWeights` from a state dict, with the heads stacked."""
-    if not isinstance(state, Mapping):
-        hint = ""
-        if hasattr(state, "state_dict"):
-            hint = "; pass model.state_dict()"
-        elif isinstance(state, str | bytes) or hasattr(state, "__fspath__"):
-            hint = "; read the file first, with torch.load(path, weights_only=True)"
-        raise TypeError(f"state: expected a mapping from names to tensors, got {type(state).__name__}{hint}")
-    arrays = {name: as_array(value) for name, value in state.items()}
-    for name, array in arrays.items():
-        if array.dtype.kind not in "fiu":
-            raise ValueError(f"state: {name}: expected an array of numbers, got {type(state[name]).__name__}")
-        if name != EMBEDDING and not HEAD.fullmatch(name):
-            raise ValueError(
-                f"state: unexpected key {name!r}; expected {EMBEDDING!r} and "
-                "'heads.I.{query,key,value,classifier}.{weight,bias}'"
-            )
-    if EMBEDDING not in arrays:
-        raise ValueError(f"state: expected a key {EMBEDDING!r}, got only {sorted(arrays)}")
-    K = 1 + max((int(name.split(".")[1]) for name in arrays if name != EMBEDDING), default=-1)
+    state = read_state(source)
+    K = 1 + max((int(key.split(".")[1]) for key in state.keys(HEAD)), default=-1)
     if K == 0:
-        raise ValueError("state: expected keys 'heads.0.query.weight' and so on, got no head at all")
-    fields: dict[str, Any] = {"W_e": arrays[EMBEDDING]}
+        raise ValueError(f"{state.source}: expected weights 'heads.0.query.weight' and so on, got no head at all")
+    fields: dict[str, Any] = {"W_e": state.array("embedding.weight")}
     for name, letter in LETTERS.items():
         for kind, prefix in (("weight", "W"), ("bias", "b")):
             keys = [f"heads.{i}.{name}.{kind}" for i in range(K)]
-            if kind == "bias" and not any(key in arrays for key in keys):
+            if kind == "bias" and not any(key in state.arrays for key in keys):
                 continue
-            for key in keys:
-                if key not in arrays:
-                    raise ValueError(f"state: expected a key {key!r}, got only {sorted(arrays)}")
-                shape = arrays[keys[0]].shape
-                if arrays[key].shape != shape:
-                    raise ValueError(f"state: {key}: expected shape {shape} as in {keys[0]}, got {arrays[key].shape}")
-            fields[f"{prefix}_{letter}"] = np.stack([arrays[key] for key in keys])
+            heads = [state.array(key) for key in keys]
+            for key, array in zip(keys, heads, strict=True):
+                if (shape := heads[0].shape) != array.shape:
+                    raise ValueError(f"{state.source}: {key}: expected shape {shape} as in head 0, got {array.shape}")
+            fields[f"{prefix}_{letter}"] = np.stack(heads)
+    if unread := state.unread():
+        raise ValueError(f"{state.source}: has weights that P1's model does not have: {state.summary(unread)}")
     if "b_l" in fields:
         fields["b_l"] = fields["b_l"].mean(axis=0)  # the output is the mean over heads, biases included
     return fields

@@ -30,7 +30,7 @@ from ..slalom.recover import BlackBox
 from .bag import Bag, as_bag
 from .bag_network import ACTIVATIONS, GRADIENT_SCORES, Attention, BagNetwork, gradient_scores, sigmoid
 from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
-from .layouts import network_from_state
+from .layouts import LAYOUTS, network_from_state
 from .protocol import Model, Resolved, Units
 from .scores import PooledScores
 
@@ -77,10 +77,12 @@ class BagClassifier(Model):
 
     Examples
     --------
-    >>> from attn_closed_form.models.bag_network import Attention
+    >>> from attn_closed_form.models.bag_network import Attention, Layer
     >>> rng = np.random.default_rng(0)
     >>> network = BagNetwork(
-    ...     Attention(w=rng.normal(size=(1, 3)), V=rng.normal(size=(3, 5))), rng.normal(size=(2, 5)), bias=[0.5, -0.5]
+    ...     Attention(w=rng.normal(size=(1, 3)), hidden=Layer(rng.normal(size=(3, 5)), activation="tanh")),
+    ...     readout=rng.normal(size=(2, 5)),
+    ...     bias=[0.5, -0.5],
     ... )
     >>> model = BagClassifier(network, outputs=("normal", "tumour"))
     >>> model
@@ -141,13 +143,14 @@ class BagClassifier(Model):
         >>> BagClassifier.from_state_dict(state, outputs=["normal", "tumour"])
         BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumour'); the empty bag has the bias)
         """
-        arrays, stored_outputs, name = read_state(source)
-        network, recognised = network_from_state(arrays, name, layout, options)
+        state = read_state(source)
+        arrays = state.arrays
+        network, layout = network_from_state(state, layout, options)
         again = None
-        if recognised in ("aim", "timm"):
+        if "num_heads" in LAYOUTS[layout].options:
             others = {key: value for key, value in options.items() if key != "num_heads"}
-            again = functools.partial(cls.from_state_dict, arrays, recognised, outputs, temperature, **others)
-        return cls(network, tuple(outputs or stored_outputs), temperature, recognised, other_heads=again)
+            again = functools.partial(cls.from_state_dict, arrays, layout, outputs, temperature, **others)
+        return cls(network, tuple(outputs or state.outputs), temperature, layout, other_heads=again)
 
     @classmethod
     def from_attention(
@@ -274,8 +277,7 @@ class BagClassifier(Model):
 
 
 def _cause(model: BagClassifier, bag: Bag, ours: Array, yours: Array, limit: float) -> str:
-    order = _order(ours, yours, limit)
-    if order:
+    if order := _order(ours, yours, limit):
         return order
     as_probabilities = softmax(ours) if ours.size > 1 else sigmoid(ours)
     if np.abs(as_probabilities - yours).max() <= min(limit, 1e-4):
@@ -289,8 +291,7 @@ def _cause(model: BagClassifier, bag: Bag, ours: Array, yours: Array, limit: flo
         difference = float(np.abs(logits - yours).max())
         if difference <= limit:
             return f"{cause}; then the largest difference is {difference:.1e}"
-        order = _order(logits, yours, limit)
-        if order:
+        if order := _order(logits, yours, limit):
             return f"{cause}, and {order}"
     return (
         "no activation, gate, temperature, number of heads or order of the classes that was tried explains it; look "
@@ -299,29 +300,33 @@ def _cause(model: BagClassifier, bag: Bag, ours: Array, yours: Array, limit: flo
 
 
 def _order(ours: Array, yours: Array, limit: float) -> str:
-    """The classes in another order."""
+    """The cause, where the classes have another order."""
     a, b = np.argsort(ours, kind="stable"), np.argsort(yours, kind="stable")
-    if ours.size > 1 and not np.array_equal(a, b) and np.abs(ours[a] - yours[b]).max() <= limit:
-        place = np.empty(ours.size, dtype=int)
-        place[b] = a
-        return f"the order of the classes: yours are our classes {place.tolist()}"
-    return ""
+    if np.array_equal(a, b) or np.abs(ours[a] - yours[b]).max() > limit:
+        return ""
+    return f"the order of the classes: yours are our classes {a[np.argsort(b)].tolist()}"
 
 
 def _variants(model: BagClassifier, bag: Bag) -> Iterator[tuple[str, BagClassifier, Bag]]:
     """Networks that the same file could mean, the likeliest first."""
     network, attention, layers = model.network, model.network.attention, model.network.embed
+
+    def changed(base: BagClassifier, **changes: Any) -> BagClassifier:
+        return replace(base, network=replace(base.network, **changes))
+
     shallow, embedded = model, bag
     if layers and network.background is None and network.positions is None:  # most variants differ after the embedding
         h = np.concatenate([network.embedded(network.inputs(bag.features, rows)) for rows in network.chunks(len(bag))])
-        shallow, embedded = replace(model, network=replace(network, embed=())), Bag(h)
-    for option, weight in (("activation", attention.V), ("gate", attention.U)):
-        for name in ACTIVATIONS if weight is not None else ():
+        shallow, embedded = changed(model, embed=()), Bag(h)
+    for option, part in (("activation", "hidden"), ("gate", "gate")):
+        layer = getattr(attention, part)
+        for name in ACTIVATIONS if layer is not None else ():
+            variant = replace(attention, **{part: replace(layer, activation=name)})
             cause = f"the {option} of the attention: load with {option}={name!r}"
-            yield cause, _attention(shallow, **{option: name}), embedded
+            yield cause, changed(shallow, attention=variant), embedded
     for temperature in (factor * attention.temperature for factor in TEMPERATURES):
         cause = f"the temperature of the attention: load with attention_temperature={temperature:g}"
-        yield cause, _attention(shallow, temperature=temperature), embedded
+        yield cause, changed(shallow, attention=replace(attention, temperature=temperature)), embedded
     if model.other_heads is not None:
         width = network.readout.shape[1]
         for count in (count for count in range(1, width + 1) if width % count == 0):
@@ -330,12 +335,7 @@ def _variants(model: BagClassifier, bag: Bag) -> Iterator[tuple[str, BagClassifi
     end = len(layers) - (len(layers) > 1 and layers[-1].activation == "identity")
     for name in ACTIVATIONS if layers else ():
         embed = (*(replace(layer, activation=name) for layer in layers[:end]), *layers[end:])
-        cause = f"the activation of the embedding: load with embed_activation={name!r}"
-        yield cause, replace(model, network=replace(network, embed=embed)), bag
+        yield f"the activation of the embedding: load with embed_activation={name!r}", changed(model, embed=embed), bag
     size = np.linalg.norm(np.asarray(bag.features, dtype=np.float64), axis=1, keepdims=True)
     unit = Bag(bag.features / np.where(size == 0, 1.0, size))
     yield "the features: your network gets them scaled to length 1", model, unit
-
-
-def _attention(model: BagClassifier, **changes: Any) -> BagClassifier:
-    return replace(model, network=replace(model.network, attention=replace(model.network.attention, **changes)))

@@ -20,7 +20,6 @@ heads join before the hidden layer of the attention, so that the cost does not g
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -36,9 +35,6 @@ from .scores import PooledScores
 
 # Numbers per chunk of rows: 32 MB of float64 in the widest layer.
 CHUNK_NUMBERS = 1 << 22
-ERF_STEP = 1 / 16
-ERF_END = 6.0
-ERF_TERMS = 10
 
 
 class Activation(NamedTuple):
@@ -49,38 +45,8 @@ class Activation(NamedTuple):
 
 
 def erf(x: Array) -> Array:
-    """The error function on arrays, within 4e-16 of `math.erf`; GELU needs it, and NumPy has none.
-
-    It sums the Taylor series around the nearest of a table of points,
-
-        erf(x_k + t) = erf(x_k) + (2 / sqrt(pi)) e^{-x_k^2} sum_m (-1)^m H_m(x_k) t^{m+1} / (m+1)!,   |t| <= 1/32,
-
-    with H_m the Hermite polynomials; ten terms are exact to the last digits of float64, and erf is 1 beyond x = 6.
-
-    >>> bool(np.abs(erf(np.array([-0.3, 2.0])) - [math.erf(-0.3), math.erf(2.0)]).max() < 4e-16)
-    True
-    """
-    size = np.minimum(np.abs(x), ERF_END)
-    k = np.rint(size / ERF_STEP).astype(np.intp)
-    t = size - k * ERF_STEP
-    table = _erf_table()
-    total = table[ERF_TERMS][k]
-    for m in range(ERF_TERMS - 1, -1, -1):
-        total = total * t + table[m][k]
-    return np.copysign(total, x)
-
-
-@functools.cache
-def _erf_table() -> Array:
-    """(ERF_TERMS + 1, points) Taylor coefficients of erf around each point."""
-    points = np.arange(round(ERF_END / ERF_STEP) + 1) * ERF_STEP
-    rows = [np.array([math.erf(x) for x in points])]
-    slope = 2 / math.sqrt(math.pi) * np.exp(-(points**2))
-    before, hermite = np.zeros_like(points), np.ones_like(points)
-    for m in range(ERF_TERMS):
-        rows.append((-1) ** m * hermite * slope / math.factorial(m + 1))
-        before, hermite = hermite, 2 * points * hermite - 2 * m * before
-    return np.array(rows)
+    """The error function on arrays; GELU needs it, and NumPy has none."""
+    return np.fromiter(map(math.erf, x.ravel()), np.float64, x.size).reshape(x.shape)
 
 
 def sigmoid(x: Array) -> Array:
@@ -123,29 +89,38 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-def activation(name: str, argument: str = "activation") -> Activation:
-    """The activation of a name; an unknown name is an error that lists the known ones."""
-    if name not in ACTIVATIONS:
-        raise ValueError(f"{argument}: expected one of {', '.join(ACTIVATIONS)}, got {name!r}")
-    return ACTIVATIONS[name]
+def _weights(name: str, value: Any, *shape: int | None) -> Array:
+    """A finite, read-only float64 copy of the given shape, where None is any length; zeros for no vector."""
+    array = np.zeros(shape) if value is None else finite(name, value)  # type: ignore[arg-type]
+    fitting = tuple(n or m for n, m in zip(shape, array.shape, strict=False))
+    if array.ndim != len(shape) or array.shape != fitting or 0 in fitting:
+        expected = ", ".join("any" if n is None else str(n) for n in shape)
+        raise ValueError(f"{name}: expected shape ({expected}), got {array.shape}")
+    array.flags.writeable = False
+    return array
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One layer of the embedding: h -> activation(W h + b), with W (out, in), b (out,) and a name of `ACTIVATIONS`."""
+    """One layer: h -> activation(W h + b), with W (out, in), b (out,) and a name of `ACTIVATIONS`."""
 
     W: Array
     b: Array = None  # type: ignore[assignment]  # zeros, filled in __post_init__
     activation: str = "identity"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "W", _weights("W", self.W))
+        object.__setattr__(self, "W", _weights("W", self.W, None, None))
         object.__setattr__(self, "b", _weights("b", self.b, len(self.W)))
-        activation(self.activation)
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
 
     def __call__(self, h: Array) -> Array:
         """(n, in) -> (n, out)."""
-        return activation(self.activation).function(h @ self.W.T + self.b)
+        return ACTIVATIONS[self.activation].function(h @ self.W.T + self.b)
+
+    def gradient(self, h: Array, slope: Array) -> Array:
+        """(n, in) gradient by the inputs h, from the one by the outputs, `slope` (n, out)."""
+        return (slope * ACTIVATIONS[self.activation].derivative(h @ self.W.T + self.b)) @ self.W
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,65 +130,46 @@ class Attention:
     Attributes
     ----------
     w, c : (H, k) and (H,); c, a constant per head, changes no prediction and is kept for who compares raw attention
-    V, a : (k, E) and (k,), or None: then w is (H, E)
-    U, b : (k, E) and (k,) of the gate, or None
-    activation, gate : names of `ACTIVATIONS`
+    hidden : layer from the embedding (length E) to k, or None: then w is (H, E)
+    gate : layer of the same shape, which multiplies the hidden one, or None
     temperature : divides the log-masses
     """
 
     w: Array
     c: Array = None  # type: ignore[assignment]  # zeros, filled in __post_init__
-    V: Array | None = None
-    a: Array = None  # type: ignore[assignment]
-    U: Array | None = None
-    b: Array = None  # type: ignore[assignment]
-    activation: str = "tanh"
-    gate: str = "sigmoid"
+    hidden: Layer | None = None
+    gate: Layer | None = None
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        w = _weights("w", self.w)
-        object.__setattr__(self, "w", w)
-        object.__setattr__(self, "c", _weights("c", self.c, len(w)))
-        for weight, shift in (("V", "a"), ("U", "b")):
-            if getattr(self, weight) is None:
-                continue
-            W = _weights(weight, getattr(self, weight))
-            if W.shape[0] != w.shape[1]:
-                raise ValueError(f"{weight}: expected {w.shape[1]} rows, as many as columns of w, got {W.shape[0]}")
-            object.__setattr__(self, weight, W)
-            object.__setattr__(self, shift, _weights(shift, getattr(self, shift), len(W)))
-        if self.U is not None and (self.V is None or self.U.shape != self.V.shape):
-            raise ValueError("U: expected the shape of V, which a gate needs")
-        activation(self.activation)
-        activation(self.gate, "gate")
+        object.__setattr__(self, "w", _weights("w", self.w, None, None))
+        object.__setattr__(self, "c", _weights("c", self.c, len(self.w)))
+        if self.hidden is not None and len(self.hidden.W) != self.w.shape[1]:
+            raise ValueError(f"w: expected one column per row of the hidden layer, got shape {self.w.shape}")
+        if self.gate is not None and (self.hidden is None or self.gate.W.shape != self.hidden.W.shape):
+            raise ValueError("gate: expected a layer of the shape of the hidden layer")
         if not (np.isfinite(self.temperature) and self.temperature > 0):
             raise ValueError(f"temperature: expected a number above 0, got {self.temperature}")
 
     @property
     def E(self) -> int:
         """Length of the embedded instances."""
-        return (self.w if self.V is None else self.V).shape[1]
+        return (self.w if self.hidden is None else self.hidden.W).shape[1]
 
     def __call__(self, h: Array) -> Array:
         """(n, E) -> (H, n) log-masses."""
-        if self.V is not None:
-            hidden = activation(self.activation).function(h @ self.V.T + self.a)
-            if self.U is not None:
-                hidden *= activation(self.gate).function(h @ self.U.T + self.b)
-            h = hidden
+        if self.hidden is not None:
+            h = self.hidden(h) * (1.0 if self.gate is None else self.gate(h))
         return (self.w @ h.T + self.c[:, None]) / self.temperature
 
-
-def _weights(name: str, value: Any, size: int | None = None) -> Array:
-    """A finite, read-only float64 copy: a matrix, or a vector of a given size, which is zero for None."""
-    array = np.zeros(size or 0) if value is None else finite(name, value)
-    if size is None and (array.ndim != 2 or 0 in array.shape):
-        raise ValueError(f"{name}: expected a matrix, got shape {array.shape}")
-    if size is not None and array.shape != (size,):
-        raise ValueError(f"{name}: expected shape ({size},), got {array.shape}")
-    array.flags.writeable = False
-    return array
+    def gradient(self, h: Array, slope: Array) -> Array:
+        """(n, E) sum over heads of slope (n, H) times ds/dh, at embedded instances h (n, E)."""
+        slope = slope @ self.w / self.temperature
+        if self.hidden is None:
+            return slope
+        if self.gate is None:
+            return self.hidden.gradient(h, slope)
+        return self.hidden.gradient(h, slope * self.gate(h)) + self.gate.gradient(h, slope * self.hidden(h))
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +181,7 @@ class BagNetwork:
     attention : Attention of H heads on embedded instances of length E
     readout : (R, E) values of an embedded instance
     bias : (C,) of the logits
-    value_class, value_head : (R,) class and head of each row of the readout; by default row r is class r of head 0
+    value_class, value_head : (R,) class and head of each row of the readout; None: row r is class r of head 0
     embed : layers from the features (length D) to E, in order; none if the features are the embedding
     background : (B, D) rows that are always present (a class token), or None
     positions : (N, D) added to the features of instance 0 .. N - 1 (bags then have exactly N instances), or None
@@ -243,42 +199,26 @@ class BagNetwork:
     attention: Attention
     readout: Array
     bias: Array
-    value_class: Ids = None  # type: ignore[assignment]  # filled in __post_init__
-    value_head: Ids = None  # type: ignore[assignment]
+    value_class: Ids | None = None
+    value_head: Ids | None = None
     embed: tuple[Layer, ...] = ()
     background: Array | None = None
     positions: Array | None = None
 
     def __post_init__(self) -> None:
-        readout = _weights("readout", self.readout)
-        R = readout.shape[0]
-        bias = np.array(self.bias, dtype=np.float64).reshape(-1)
-        object.__setattr__(self, "readout", readout)
-        object.__setattr__(self, "bias", _weights("bias", bias, bias.size))
+        object.__setattr__(self, "bias", _weights("bias", np.reshape(self.bias, -1), None))
         object.__setattr__(self, "embed", tuple(self.embed))
-        for name, default, top in (
-            ("value_class", np.arange(R), bias.size),
-            ("value_head", np.zeros(R, dtype=np.intp), self.attention.w.shape[0]),
-        ):
-            given = getattr(self, name)
-            rows = default if given is None else np.asarray(given, dtype=np.intp)
-            if rows.shape != (R,) or rows.min() < 0 or rows.max() >= top:
-                raise ValueError(f"{name}: expected {R} numbers in 0..{top - 1}, one per row of readout, got {rows}")
-            object.__setattr__(self, name, rows)
         width = self.D
         for layer in self.embed:
             if layer.W.shape[1] != width:
                 raise ValueError(f"embed: expected a layer for {width} inputs, got W of shape {layer.W.shape}")
-            width = layer.W.shape[0]
-        for name, given in (("attention", self.attention.E), ("readout", readout.shape[1])):
-            if given != width:
-                raise ValueError(f"{name}: expected weights for embedded instances of length {width}, got {given}")
+            width = len(layer.W)
+        if width != self.attention.E:
+            raise ValueError(f"attention: expected weights for {width} embedded features, got {self.attention.E}")
+        object.__setattr__(self, "readout", _weights("readout", self.readout, None, width))
         for name in ("background", "positions"):
             if getattr(self, name) is not None:
-                table = _weights(name, getattr(self, name))
-                if table.shape[1] != self.D:
-                    raise ValueError(f"{name}: expected rows of length D={self.D}, got shape {table.shape}")
-                object.__setattr__(self, name, table)
+                object.__setattr__(self, name, _weights(name, getattr(self, name), None, self.D))
 
     @property
     def D(self) -> int:
@@ -304,7 +244,7 @@ class BagNetwork:
 
     def chunks(self, n: int) -> list[slice]:
         """Runs of rows whose widest layer stays near 32 MB."""
-        widest = max([self.D, self.attention.w.shape[1], *(layer.W.shape[0] for layer in self.embed)])
+        widest = max([self.D, self.attention.w.shape[1], *(len(layer.W) for layer in self.embed)])
         rows = max(1, CHUNK_NUMBERS // widest)
         return [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
 
@@ -323,28 +263,23 @@ class BagNetwork:
             s[:, rows], v[:, rows] = self.attention(h), self.readout @ h.T
         for name, numbers in (("log-mass", s), ("value", v)):
             if not np.isfinite(numbers).all():
-                where = int(np.flatnonzero(~np.isfinite(numbers).all(axis=0))[0])
-                raise ValueError(
-                    f"features: instance {where} has a {name} that is not finite; its features are too large"
-                )
-        scores = PooledScores(s, v, self.bias, self.value_head, self.value_class)
+                i = np.argwhere(~np.isfinite(numbers))[:, 1].min()
+                raise ValueError(f"features: instance {i} has a {name} that is not finite; its features are too large")
+        scores = PooledScores(s, v, self.bias, self.value_head, self.value_class)  # type: ignore[arg-type]
         if self.background is None:
             return scores
         h = self.embedded(self.background)
         mass = self.attention(h)
         s_background = merge_tokens(mass, mass)[0]
-        v_background = merge_tokens(mass[self.value_head], self.readout @ h.T)[1]
+        v_background = merge_tokens(mass[scores.head], self.readout @ h.T)[1]
         return replace(scores, s_background=s_background, v_background=v_background)
 
     def inputs(self, features: NDArray[Any], rows: slice) -> Array:
         """Rows of the features in float64, with their positions, checked to be finite."""
         x = np.asarray(features[rows], dtype=np.float64)
         if not np.isfinite(x).all():
-            bad = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
-            raise ValueError(
-                f"features: expected finite numbers, got {x[bad][~np.isfinite(x[bad])][0]} in instance "
-                f"{rows.start + bad}"
-            )
+            row, column = np.argwhere(~np.isfinite(x))[0]
+            raise ValueError(f"features: expected finite numbers, got {x[row, column]} in instance {rows.start + row}")
         return x if self.positions is None else x + self.positions[rows]
 
     def __repr__(self) -> str:
@@ -371,30 +306,15 @@ def gradient_scores(
     slope = np.zeros((network.H, v.shape[1]))  # alpha (v - f), zero in heads that are not needed
     slope[heads] = alpha * (v - f[:, None])
     by_value = mixture @ network.readout[rows]
-    found = {name: np.empty(len(features)) for name in GRADIENT_SCORES}
+    results = {name: np.empty(len(features)) for name in GRADIENT_SCORES}
     for part in network.chunks(len(features)):
-        below = [network.inputs(features, part)]
+        inputs = [network.inputs(features, part)]  # of each layer, then of the attention
         for layer in network.embed:
-            below.append(layer(below[-1]))
-        g = alpha[:, part].T @ by_value + _attention_gradient(network.attention, below[-1], slope[:, part].T)
-        for layer, entered in zip(network.embed[::-1], below[-2::-1], strict=True):
-            g = (g * activation(layer.activation).derivative(entered @ layer.W.T + layer.b)) @ layer.W
+            inputs.append(layer(inputs[-1]))
+        g = alpha[:, part].T @ by_value + network.attention.gradient(inputs[-1], slope[:, part].T)
+        for layer, h in zip(network.embed[::-1], inputs[-2::-1], strict=True):
+            g = layer.gradient(h, g)
         x = np.asarray(features[part], dtype=np.float64)
         for name, score in GRADIENT_SCORES.items():
-            found[name][part] = score(x, g)
-    return found
-
-
-def _attention_gradient(attention: Attention, h: Array, slope: Array) -> Array:
-    """Sum over heads of slope (n, H) times ds/dh, at embedded instances h (n, E)."""
-    weight = slope @ attention.w / attention.temperature
-    if attention.V is None:
-        return weight
-    act = activation(attention.activation)
-    inner = h @ attention.V.T + attention.a
-    if attention.U is None:
-        return (weight * act.derivative(inner)) @ attention.V
-    gate = activation(attention.gate)
-    outer = h @ attention.U.T + attention.b
-    by_inner = (weight * act.derivative(inner) * gate.function(outer)) @ attention.V
-    return by_inner + (weight * act.function(inner) * gate.derivative(outer)) @ attention.U
+            results[name][part] = score(x, g)
+    return results

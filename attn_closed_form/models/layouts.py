@@ -15,86 +15,14 @@ and nothing but linear layers after it. `REFUSALS` names known networks that are
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._types import Array
-from ..files.arrays import Arrays
+from ..files.arrays import Linear, State
 from .bag_network import Attention, BagNetwork, Layer
-
-
-class Linear(NamedTuple):
-    """Weight (out, in) and bias (out,), zeros where the layer has none."""
-
-    W: Array
-    b: Array
-
-
-class State:
-    """Weights by name, with a record of which were read."""
-
-    def __init__(self, arrays: Arrays, source: str) -> None:
-        self.arrays, self.source = dict(arrays), source
-        self.read: set[str] = set()
-
-    def keys(self, pattern: str) -> list[str]:
-        """Names that match a regular expression, in the order of the last number in them."""
-        found = (key for key in self.arrays if re.fullmatch(pattern, key))
-        return sorted(found, key=lambda key: int((re.findall(r"\d+", key) or ["0"])[-1]))
-
-    def layers(self, pattern: str) -> list[str]:
-        """Layers with a weight whose name matches, in the order of the last number in them."""
-        return [key.removesuffix(".weight") for key in self.keys(rf"(?:{pattern})\.weight")]
-
-    def layer(self, pattern: str) -> Linear:
-        """The one linear layer whose name matches; without a bias in the file it has none."""
-        names = self.layers(pattern)
-        if len(names) != 1:
-            plain = pattern.replace("\\", "")
-            raise ValueError(f"{self.source}: expected one layer {plain!r}, got {names or 'only ' + self.summary()}")
-        return self.linear(names[0])
-
-    def linear(self, name: str) -> Linear:
-        """A linear layer by its full name."""
-        W = self.array(f"{name}.weight", ndim=2)
-        b = self.array(f"{name}.bias", ndim=1) if f"{name}.bias" in self.arrays else np.zeros(len(W))
-        if b.shape != (len(W),):
-            raise ValueError(f"{self.source}: {name}.bias: expected shape ({len(W)},), got {b.shape}")
-        return Linear(W, b)
-
-    def array(self, name: str, ndim: int | None = None) -> Array:
-        """One array in float64."""
-        if name not in self.arrays:
-            raise ValueError(f"{self.source}: expected weights {name!r}, got only {self.summary()}")
-        self.read.add(name)
-        array = np.asarray(self.arrays[name], dtype=np.float64)
-        if ndim is not None and array.ndim != ndim:
-            raise ValueError(f"{self.source}: {name}: expected {ndim} axes, got shape {array.shape}")
-        return array
-
-    def batch_norm(self, name: str, eps: float) -> tuple[Array, Array]:
-        """Scale and shift that a batch normalization is in evaluation, both (E,)."""
-        scale = 1 / np.sqrt(self.array(f"{name}.running_var", 1) + eps)
-        shift = -self.array(f"{name}.running_mean", 1) * scale
-        if f"{name}.weight" in self.arrays:
-            gamma, beta = self.array(f"{name}.weight", 1), self.array(f"{name}.bias", 1)
-            scale, shift = scale * gamma, shift * gamma + beta
-        self.leave(f"{name}.num_batches_tracked")
-        return scale, shift
-
-    def leave(self, *starts: str) -> None:
-        """Leave out weights that play no part in the prediction, by how their names start."""
-        self.read.update(key for key in self.arrays if key.startswith(starts))
-
-    def summary(self, names: Iterable[str] | None = None, most: int = 8) -> str:
-        """Names with shapes, for errors."""
-        chosen = sorted(self.arrays if names is None else names)
-        shown = ", ".join(f"{key} {tuple(self.arrays[key].shape)}" for key in chosen[:most])
-        return shown + (f" and {len(chosen) - most} more" if len(chosen) > most else "")
-
 
 Options = Mapping[str, Any]
 UNGATED: Options = {"activation": "tanh", "embed_activation": "relu", "attention_temperature": 1.0}
@@ -113,7 +41,6 @@ class Layout(NamedTuple):
     readout : the last layer, or one layer per class and attention branch
     options : what the file does not hold, with the defaults of the network's own code
     leave : starts of names that play no part in the prediction
-    after : names of layers after the pooling that are not linear, and are refused
     norm : a batch normalization in front of the readout
     gated_activation : default of the option `activation` with a gate, where it is not that without one
     last_activation : activation of the last layer of the embedding, where it is not that of the others
@@ -126,7 +53,6 @@ class Layout(NamedTuple):
     readout: str = ""
     options: Options = UNGATED
     leave: tuple[str, ...] = ()
-    after: str = ""
     norm: str = ""
     gated_activation: str = ""
     last_activation: str = ""
@@ -140,8 +66,6 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
             f"attention_gate: expected 0, got {options['attention_gate']}: a quantile of the bag's scores decides "
             "which instances count, so that the model is not a pooled game"
         )
-    if layout.after and (after := state.keys(layout.after)):
-        raise ValueError(f"{state.source}: has {after[0]!r}, a hidden layer after the pooling: it is not a pooled game")
     extracted = options.get("extracted", False)
     state.leave(*layout.leave, *(["feat_ext."] if extracted else []))
     inner = options["embed_activation"]
@@ -150,48 +74,42 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     readouts = [state.linear(name) for name in state.layers(layout.readout)]
     if not readouts:
         raise ValueError(
-            f"{state.source}: expected a last layer {layout.readout.replace(chr(92), '')!r}, got only "
-            f"{state.summary()}; an encoder without a classifier has no output to explain"
+            f"{state.source}: expected one linear layer {layout.readout.replace(chr(92), '')!r} after the pooling, got "
+            f"only {state.summary()}; an encoder without a classifier has no output to explain"
         )
     W, bias = Linear(*(np.concatenate(parts) for parts in zip(*readouts, strict=True)))
     if layout.norm:
         scale, shift = state.batch_norm(layout.norm, 1e-5)  # PyTorch's default
         W, bias = W * scale, bias + W @ shift
-    if columns := options.get("metadata_columns", 0):  # columns in front of the features that the network drops
-        if columns < 0:
-            raise ValueError(f"metadata_columns: expected 0 or more, got {columns}")
-        first = np.pad(layers[0].W if layers else W, ((0, 0), (columns, 0)))
-        if layers:
-            layers[0] = Linear(first, layers[0].b)
-        else:
-            W = first
-    embed = [Layer(W, b, last if i == len(layers) - 1 else inner) for i, (W, b) in enumerate(layers)]
+    chain = [*layers, Linear(W, bias)]
+    dropped = options.get("metadata_columns", 0)  # columns in front of the features that the network drops
+    chain[0] = Linear(np.pad(chain[0].W, ((0, 0), (dropped, 0))), chain[0].b)
+    *layers, (W, bias) = chain
+    embed = tuple(Layer(*layer, last if layer is layers[-1] else inner) for layer in layers)
     attention = _attention(state, layout, options, W.shape[1])
-    if len(readouts) == 1 and len(attention.w) == 1:
-        return BagNetwork(attention, W, bias, embed=tuple(embed))
-    if len(readouts) != len(attention.w) or len(readouts) != len(bias):
+    if len(readouts) == len(attention.w) == 1:
+        return BagNetwork(attention, W, bias, embed=embed)
+    if not len(readouts) == len(attention.w) == len(bias):
         raise ValueError(
             f"{state.source}: expected one attention branch, or one last layer of one output per branch, got "
             f"{len(attention.w)} branches and {len(readouts)} layers of {len(bias)} outputs"
         )
     branches = np.arange(len(readouts))
-    return BagNetwork(attention, W, bias, branches, branches, tuple(embed))
+    return BagNetwork(attention, W, bias, branches, branches, embed)
 
 
 def _attention(state: State, layout: Layout, options: Options, E: int) -> Attention:
     groups = ([state.layers(pattern) for pattern in group] for group in layout.attention)
     names = next(([name for layers in group for name in layers] for group in groups if all(group)), None)
-    if names is None:
-        raise ValueError(f"{state.source}: expected an attention network, got only {state.summary()}")
+    if names is None or len(names) > 3:
+        raise ValueError(f"{state.source}: expected one attention network, got {names or 'only ' + state.summary()}")
     if not names:
         return Attention(np.zeros((1, E)))  # the mean
-    if len(names) > 3:
-        raise ValueError(f"{state.source}: expected one attention network, got layers {', '.join(names)}")
     *hidden, w = (state.linear(name) for name in names)
     activation = options["activation"] or (layout.gated_activation if len(hidden) == 2 else "tanh")
-    arrays = dict(zip("VaUb", (array for layer in hidden for array in layer), strict=False))
-    gate, temperature = options.get("gate", "sigmoid"), options["attention_temperature"]
-    return Attention(*w, **arrays, activation=activation, gate=gate, temperature=temperature)
+    functions = (activation, options.get("gate", "sigmoid"))
+    layers = (Layer(*layer, function) for layer, function in zip(hidden, functions, strict=False))
+    return Attention(*w, *layers, temperature=options["attention_temperature"])
 
 
 def _probe(
@@ -200,7 +118,7 @@ def _probe(
     value: Linear,
     out: Linear,
     num_heads: int,
-    scale_shift: tuple[Array, Array] | None = None,
+    norm: tuple[Array, Array] | None = None,
     positions: Array | None = None,
 ) -> BagNetwork:
     """Attention with fixed queries (Q, D), brought to the form of `BagNetwork`.
@@ -208,15 +126,15 @@ def _probe(
     Keys k = K x + a and values v = V x + b are split into M heads of width D/M; head m of query q gives instance x the
     log-mass q_m . k_m(x) / sqrt(D/M), and the outputs of the heads stand side by side before the linear layer W (C, D);
     queries are averaged. So head (q, m) has w = K_m^T q_m / sqrt(D/M) and readout rows V_m^T W[:, m]^T / Q; biases of
-    the values join the bias. Features are scaled and shifted before.
+    the values join the bias. `norm` scales and shifts the features before.
     """
     Q, D = queries.shape
     if num_heads < 1 or D % num_heads:
         raise ValueError(f"num_heads: expected a divisor of {D}, the width of the queries, got {num_heads}")
     width, C = D // num_heads, len(out.W)
     K, a, V, b = *key, *value
-    if scale_shift is not None:
-        scale, shift = scale_shift
+    if norm is not None:
+        scale, shift = norm
         K, a, V, b = K * scale, a + K @ shift, V * scale, b + V @ shift
     parts = [(query, slice(m * width, (m + 1) * width)) for query in queries for m in range(num_heads)]
     return BagNetwork(
@@ -250,17 +168,9 @@ def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
     Position embeddings are added to the tokens. With `proj` but no `mlp` the projection is linear and joins the head.
     """
     start = state.keys(r"(.*\.)?latent")[0].removesuffix("latent")
-    after = [key for key in state.arrays if key.startswith((f"{start}mlp.", f"{start}norm.", "fc_norm."))]
-    if after:
-        raise ValueError(
-            f"{state.source}: has {after[0]!r} after the pooling (a normalization or a network that is not linear): it "
-            "is not a pooled game. timm's AttentionPoolLatent is one with out_features=0"
-        )
-    if f"{start}k_norm.weight" in state.arrays:
-        raise ValueError(f"{state.source}: has {start}k_norm, a normalization of keys that this layout does not read")
     if options["pool_type"] not in ("token", "avg"):
         raise ValueError(f"pool_type: expected 'token' or 'avg', got {options['pool_type']!r}")
-    out = state.layer(rf"(?!{re.escape(start) or '?!'})(?:head|fc|classifier|linear|head\.fc|0|1)")
+    out = state.layer(r"head|fc|classifier|linear|head\.fc|0|1")
     latent = _rows(state.array(f"{start}latent"))[: 1 if options["pool_type"] == "token" else None]
     if f"{start}q.weight" in state.arrays:
         Q, a = state.linear(f"{start}q")
@@ -270,10 +180,9 @@ def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
     if f"{start}proj.weight" in state.arrays:
         P, p = state.linear(f"{start}proj")
         out = Linear(out.W @ P, out.b + out.W @ p)
-    positions = None
-    if f"{start}pos_embed" in state.arrays:
-        positions = _rows(state.array(f"{start}pos_embed"))
-    state.leave(*layout.leave)
+    positions = _rows(state.array(f"{start}pos_embed")) if f"{start}pos_embed" in state.arrays else None
+    if start:  # the pooling is part of a whole network, whose encoder makes the tokens
+        state.leave(*layout.leave)
     return _probe(latent, Linear(W[:D], b[:D]), Linear(W[D:], b[D:]), out, options["num_heads"], None, positions)
 
 
@@ -366,7 +275,6 @@ LAYOUTS: dict[str, Layout] = {
         attention=((r"attention_layer\.att", r"attention_layer\.gate", r"attention_layer\.w"), ()),
         readout=r"mlp\.0",
         options={**GATED, "embed_activation": "sigmoid", "metadata_columns": 3},
-        after=r"mlp\.0\.0\..*",
         last_activation="identity",
     ),
     # MIL_BASELINE's AB_MIL and GATE_AB_MIL (lingxitong/MIL_BASELINE): the gated form has ReLU where others have tanh.
@@ -427,12 +335,11 @@ REFUSALS = (
 )
 
 
-def network_from_state(arrays: Arrays, source: str, layout: str, options: dict[str, Any]) -> tuple[BagNetwork, str]:
-    """Network of a state dict, and the name of its layout; errors call the state dict by its `source`.
+def network_from_state(state: State, layout: str, options: dict[str, Any]) -> tuple[BagNetwork, str]:
+    """Network of a state dict, and the name of its layout.
 
     An option that the layout, a name of `LAYOUTS` or "auto", does not have is an error.
     """
-    state = State(arrays, source)
     if layout == "auto":
         layout = _recognize(state)
     elif layout not in LAYOUTS:
@@ -445,14 +352,13 @@ def network_from_state(arrays: Arrays, source: str, layout: str, options: dict[s
     try:
         network = (entry.build or _build)(state, entry, {**entry.options, **options})
     except ValueError as error:
-        if str(error).startswith((source, *(f"{name}:" for name in (*options, "num_heads")))):
+        if str(error).startswith((state.source, *(f"{name}:" for name in (*options, "num_heads")))):
             raise
-        raise ValueError(f"{source}: layout {layout!r}: {error}") from None
-    unread = [key for key in state.arrays if key not in state.read]
-    if unread:
+        raise ValueError(f"{state.source}: layout {layout!r}: {error}") from None
+    if unread := state.unread():
         raise ValueError(
-            f"{source}: has weights that layout {layout!r} does not know: {state.summary(unread)}. A layer after the "
-            "pooling that is not linear makes a model that is not a pooled game"
+            f"{state.source}: has weights that layout {layout!r} does not know: {state.summary(unread)}. A layer after "
+            "the pooling that is not linear makes a model that is not a pooled game"
         )
     return network, layout
 
@@ -461,15 +367,15 @@ def _recognize(state: State) -> str:
     def fits(group: tuple[str, ...]) -> bool:
         return all((pattern[0] != "!") == bool(state.keys(pattern.lstrip("!"))) for pattern in group)
 
-    found = [name for name, entry in LAYOUTS.items() if any(map(fits, entry.marks))]
+    names = [name for name, entry in LAYOUTS.items() if any(map(fits, entry.marks))]
     # The encoder in front of timm's pooling is not part of it, so that it is not refused as a transformer.
-    for pattern, what, why in REFUSALS if found != ["timm"] else ():
+    for pattern, what, why in REFUSALS if names != ["timm"] else ():
         if keys := state.keys(pattern):
             raise ValueError(f"{state.source}: looks like {what} ({keys[0]}), which is not a pooled game: {why}")
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise ValueError(f"{state.source}: expected one layout, got {found}; name one with layout=")
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise ValueError(f"{state.source}: expected one layout, got {names}; name one with layout=")
     if any("embedding" in key for key in state.arrays):
         raise ValueError(
             f"{state.source}: looks like a text model, an embedding and a linear layer ({state.summary()}): use "

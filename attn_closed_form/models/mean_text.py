@@ -131,7 +131,8 @@ class MeanPooledText(Model):
         >>> MeanPooledText.from_state_dict(state, ["good", "bad", "film"]).outputs
         ('0', '1')
         """
-        arrays, _, name = read_state(source)
+        state = read_state(source)
+        arrays, name = dict(state.arrays), state.source
         matrices = [key for key, array in arrays.items() if array.ndim == 2]
         embeddings = [key for key in matrices if "embedding" in key]
         if len(embeddings) != 1 or len(matrices) != 2:

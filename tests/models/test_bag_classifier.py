@@ -16,8 +16,8 @@ D, E, K, N = 7, 5, 3, 6
 def network(H: int = 1, C: int = 2, gated: bool = True, background: int = 0, seed: int = 0) -> BagNetwork:
     rng = np.random.default_rng(seed)
     draw = rng.normal
-    gate = {"U": draw(size=(K, E)), "b": draw(size=K)} if gated else {}
-    attention = Attention(draw(size=(H, K)), draw(size=H), draw(size=(K, E)), draw(size=K), **gate)
+    gate = Layer(draw(size=(K, E)), draw(size=K), "sigmoid") if gated else None
+    attention = Attention(draw(size=(H, K)), draw(size=H), Layer(draw(size=(K, E)), draw(size=K), "tanh"), gate)
     several = {"value_class": np.repeat(np.arange(C), H), "value_head": np.tile(np.arange(H), C)}
     return BagNetwork(
         attention,
@@ -34,8 +34,8 @@ def by_hand(net: BagNetwork, x: Any) -> Any:
     rows = list(x) + ([] if net.background is None else list(net.background))
     layer, a = net.embed[0], net.attention
     h = [np.maximum(layer.W @ row + layer.b, 0) for row in rows]
-    gate = [1.0 if a.U is None else 1 / (1 + np.exp(-(a.U @ each + a.b))) for each in h]
-    s = [a.w @ (np.tanh(a.V @ each + a.a) * g) + a.c for each, g in zip(h, gate, strict=True)]
+    gate = [1.0 if a.gate is None else 1 / (1 + np.exp(-(a.gate.W @ each + a.gate.b))) for each in h]
+    s = [a.w @ (np.tanh(a.hidden.W @ each + a.hidden.b) * g) + a.c for each, g in zip(h, gate, strict=True)]
     mass = np.exp(np.array(s) - np.max(s, axis=0))
     alpha = mass / mass.sum(axis=0)
     out = net.bias.copy()
@@ -249,9 +249,7 @@ class TestRefusals:
 
     def test_shapes_are_checked(self) -> None:
         wrong = {**state(), "classifiers.weight": np.ones((3, E + 1))}
-        with pytest.raises(
-            ValueError, match="state: layout 'clam': readout: expected weights for embedded instances of"
-        ):
+        with pytest.raises(ValueError, match=r"state: layout 'clam': readout: expected shape \(any, 5\), got \(3, 6\)"):
             BagClassifier.from_state_dict(wrong)
 
 
@@ -265,3 +263,16 @@ def test_prefixes_and_nesting() -> None:
     assert np.array_equal(BagClassifier.from_state_dict({"state_dict": lightning}).predict_logits([bag()])[0], expected)
     with pytest.raises(ValueError, match="expected a state dict"):
         BagClassifier.from_state_dict({"epoch": 3})
+
+
+def test_a_pooling_that_was_saved_alone_is_read() -> None:
+    rng = np.random.default_rng(0)
+    shapes = {"latent": (1, 1, 4), "kv.weight": (8, 4), "head.weight": (2, 4)}
+    pool = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    x = rng.normal(size=(N, 4))
+    keys, values = np.split(x @ pool["kv.weight"].T, 2, axis=1)
+    mass = np.exp(keys @ pool["latent"][0, 0] / 2)
+    expected = pool["head.weight"] @ (mass @ values / mass.sum())
+    assert np.allclose(BagClassifier.from_state_dict(pool, num_heads=1).predict_logits([x])[0], expected)
+    with pytest.raises(ValueError, match=r"does not know: norm\.weight \(4,\)"):
+        BagClassifier.from_state_dict({**pool, "norm.weight": np.ones(4)}, num_heads=1)

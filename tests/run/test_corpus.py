@@ -12,7 +12,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 
 from attn_closed_form import BagClassifier, ScoreTable, Settings, explain, load_demo_model  # noqa: E402
-from attn_closed_form.models.bag_network import Attention, BagNetwork  # noqa: E402
+from attn_closed_form.models.bag_network import Attention, BagNetwork, Layer  # noqa: E402
 from attn_closed_form.run import plan as planning  # noqa: E402
 from attn_closed_form.run.plan import MANIFEST, planned  # noqa: E402
 from attn_closed_form.run.runner import explain_part, run  # noqa: E402
@@ -178,7 +178,7 @@ def test_large_parts_are_written_in_groups(source, tmp_path, monkeypatch):
 
 def test_bags_by_their_paths(tmp_path):
     rng = np.random.default_rng(0)
-    attention = Attention(w=rng.normal(size=(1, 3)), V=rng.normal(size=(3, 5)))
+    attention = Attention(w=rng.normal(size=(1, 3)), hidden=Layer(rng.normal(size=(3, 5)), activation="tanh"))
     network = BagNetwork(attention, rng.normal(size=(2, 5)), bias=[0.5, -0.5])
     model = BagClassifier(network, ("normal", "tumour"))
     (tmp_path / "slides").mkdir()
@@ -221,7 +221,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(tmp_path):
     """Products of large matrices round differently with one thread and with two."""
     threadpoolctl = pytest.importorskip("threadpoolctl", reason="needs the corpus extra")
     rng = np.random.default_rng(0)
-    attention = Attention(w=rng.normal(size=(1, 64)), V=rng.normal(size=(64, 512)) / 20)
+    attention = Attention(w=rng.normal(size=(1, 64)), hidden=Layer(rng.normal(size=(64, 512)) / 20, activation="tanh"))
     model = BagClassifier(BagNetwork(attention, rng.normal(size=(2, 512)), bias=[0.0, 0.0]), ("normal", "tumor"))
     (tmp_path / "slides").mkdir()
     np.save(tmp_path / "slides" / "a.npy", rng.normal(size=(3000, 512)).astype(np.float32))
