@@ -1,8 +1,8 @@
 """What a path is, and the model in it: `open_model` is the one door of the command line, the page and the corpus.
 
 The module has the models whose files are their own: classifiers of texts (`load_model`), their bare weights
-(`load_weights`), the PyTorch state dict of P1's authors, and fastText's classifiers. State dicts of networks over bags
-are read by `BagClassifier.from_state_dict`.
+(`load_weights`) and the PyTorch state dict of P1's authors. State dicts of networks over bags are read by
+`BagClassifier.from_state_dict`, fastText's classifiers by `load_fasttext`.
 
 A model file is a weights file with two more arrays: `vocabulary` (see `Vocabulary.to_array`) and `about`, the UTF-8 of
 a JSON object with the class names, the temperature and the model card. Files without `about` load as well. The shipped
@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,12 @@ from numpy.typing import DTypeLike
 from .._arrays import as_array
 from ..models.bag_classifier import BagClassifier
 from ..models.classifier.weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
-from ..models.mean_text import MeanPooledText, Piece
 from ..models.protocol import Model
 from ..models.score_table import ScoreTable
 from ..models.text import CLS, UNK, Vocabulary
 from ..models.text_classifier import TextClassifier
 from .arrays import OWN_SUFFIXES, Arrays, read_arrays, read_state, write_arrays
-from .atomic import regular_file
+from .fasttext import is_fasttext, load_fasttext
 
 DEMO_MODEL = Path(__file__).parents[1] / "demo_model.npz"
 IDS = ("cls", "unk")
@@ -40,9 +38,6 @@ OPTIONAL = (*BIASES, "vocabulary", "about")
 HEAD = r"heads\.\d+\.(query|key|value|classifier)\.(weight|bias)"
 LETTERS = {"query": "q", "key": "k", "value": "v", "classifier": "l"}
 T_MAX = 256
-FASTTEXT_MAGIC = 793712314  # the first four bytes of a .bin file
-END_OF_LINE = "</s>"
-WORDS = re.compile(r"[^ \n\r\t\v\f\0]+")
 
 
 def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Model:
@@ -71,7 +66,7 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
         arrays = read_arrays(path)
         if "vocabulary" in arrays or {"W_e", "W_q", "W_k", "W_v", "W_l"} <= set(arrays):
             return _text_model(arrays, str(path))
-    if path.suffix.lower() == ".bin" and _is_fasttext(regular_file(path)):
+    if path.suffix.lower() == ".bin" and is_fasttext(path):
         return load_fasttext(path)
     return BagClassifier.from_state_dict(path, **options)
 
@@ -313,91 +308,3 @@ def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any
     if "b_l" in fields:
         fields["b_l"] = fields["b_l"].mean(axis=0)  # the output is the mean over heads, biases included
     return fields
-
-
-# fastText
-
-
-class FastTextReader:
-    """Reads a text as fastText does; its package gives the n-grams of each word."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    @functools.cached_property
-    def model(self) -> Any:
-        """FastText's model, loaded on first use (and again in another process)."""
-        return _load(self.path)
-
-    def __call__(self, text: str) -> list[Piece]:
-        """Words of a text with the rows of their vectors; labels and words without any are left out."""
-        label = str(self.model.f.getArgs().label)
-        pieces = []
-        for match in WORDS.finditer(text):
-            word = match[0]
-            rows = tuple(int(row) for row in self.model.get_subwords(word)[1])
-            if rows and not word.startswith(label) and word != END_OF_LINE:
-                pieces.append(Piece(word, match.start(), match.end(), rows))
-        return pieces
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path}
-
-
-def _is_fasttext(path: Path) -> bool:
-    with path.open("rb") as file:
-        return int.from_bytes(file.read(4), "little") == FASTTEXT_MAGIC
-
-
-def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
-    """A fastText classifier (`.bin`, `train_supervised`) as a model that can be explained; needs fastText's package.
-
-    The hidden vector of a text is the mean of the vectors of its words, each with its character n-grams (`minn`,
-    `maxn`), and of the end of the line `</s>`, which every text has; the logits are the output matrix times that. A
-    word and its k - 1 n-grams are one player of log-mass log k, and `</s>` is the background. Words split at white
-    space; words that start with the prefix of labels are labels.
-
-    Raises
-    ------
-    FileNotFoundError, ImportError, ValueError
-        one line that names the file: word vectors; `wordNgrams` > 1, where a pair of neighbors has a vector of its own;
-        the hierarchical softmax (`loss="hs"`), where classes have no logits; a quantized file, which hides its vectors
-    """
-    path = regular_file(path)
-    if not _is_fasttext(path):
-        raise ValueError(f"{path}: expected a fastText .bin file, which starts with its magic number")
-    model = _load(str(path))
-    args = model.f.getArgs()
-    if str(args.model).rpartition(".")[2] != "supervised":
-        raise ValueError(f"{path}: expected a fastText classifier (train_supervised), got word vectors")
-    if args.wordNgrams > 1:
-        raise ValueError(
-            f"{path}: has wordNgrams={args.wordNgrams}: neighbors have vectors of their own, so it is not a pooled game"
-        )
-    loss = str(args.loss).rpartition(".")[2]
-    if loss not in ("softmax", "ova"):
-        raise ValueError(f"{path}: has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'")
-    if model.is_quantized():
-        raise ValueError(f"{path}: is quantized and hides its vectors; explain the .bin file that it was made of")
-    end = [int(row) for row in model.get_subwords(END_OF_LINE)[1]]
-    output = np.asarray(model.get_output_matrix(), dtype=np.float64)
-    return MeanPooledText(
-        np.asarray(model.get_input_matrix()),
-        output,
-        np.zeros(len(output)),
-        FastTextReader(str(path)),
-        tuple(str(name).removeprefix(str(args.label)) for name in model.labels),
-        tuple(end),
-        loss="sigmoid" if loss == "ova" else "softmax",
-    )
-
-
-def _load(path: str) -> Any:
-    try:
-        import fasttext
-    except ImportError:
-        raise ImportError(f"{path}: fastText files need its package: pip install fasttext-wheel") from None
-    try:
-        return fasttext.load_model(path)
-    except (ValueError, RuntimeError, MemoryError) as error:
-        raise ValueError(f"{path}: expected a fastText .bin file: {str(error).splitlines()[0]}") from None

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import MeanPooledText, Settings
-from attn_closed_form.files.open_model import load_fasttext, open_model
+from attn_closed_form.files.fasttext import load_fasttext
+from attn_closed_form.files.open_model import open_model
 
 fasttext = pytest.importorskip("fasttext", reason="fastText files need its package (extra bench)")
 EXACT = 1e-12
@@ -51,6 +52,13 @@ def test_agrees_with_fasttext_on_every_sub_text(options: dict[str, Any], folder:
         found = {label.removeprefix("__label__"): p for p, label in theirs.f.predict(text + "\n", -1, 0.0, "strict")}
         for label, p in found.items():  # float32, and fastText's table for the sigmoid and the exponential
             assert abs(mine[label] - p) < (5e-3 if "loss" in options else 1e-4)
+
+
+def test_rows_are_those_of_fasttext_in_any_script(folder: Path) -> None:
+    path = train(folder, minn=1, maxn=5)
+    reader, theirs = load_fasttext(path).reader, fasttext.load_model(str(path))
+    for word in ("film", "unheardof", "größer", "映画", "a", "😀", "</s>"):
+        assert sorted(reader.vectors(word)) == sorted(theirs.get_subwords(word)[1].tolist()), word
 
 
 def test_the_game_is_that_of_sub_texts(folder: Path) -> None:

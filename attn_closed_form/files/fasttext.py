@@ -1,0 +1,159 @@
+"""fastText's classifiers (`.bin`, written by `train_supervised`), read with NumPy alone.
+
+A file is little-endian: the magic number, a version, twelve integers of options and a number; the dictionary, each
+entry a text that ends in a zero byte, a count and whether it is a label; then the matrices of inputs (one row per word,
+then one per bucket of character n-grams) and of outputs (one row per label), each with a flag for quantization in front
+of its two sizes. Sizes are compared with the length of the file, and a matrix is a view of its bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..models.mean_text import MeanPooledText, Piece
+from .atomic import regular_file
+
+MAGIC = 793712314
+END_OF_LINE = "</s>"
+LABEL = "__label__"
+WORDS = re.compile(r"[^ \n\r\t\v\f\0]+")
+SUPERVISED = 3
+LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
+MAX_CHARACTERS = 1000  # of an n-gram
+
+
+@dataclass(frozen=True)
+class FastTextReader:
+    """Reads a text as fastText does: words split at white space, each with the rows of its character n-grams.
+
+    Attributes
+    ----------
+    rows : UTF-8 of a word -> row of its vector
+    bucket : number of rows that n-grams share, after those of the words
+    minn, maxn : smallest and largest number of characters of an n-gram
+    """
+
+    rows: Mapping[bytes, int]
+    bucket: int
+    minn: int
+    maxn: int
+
+    def __call__(self, text: str) -> list[Piece]:
+        """Words of a text with the rows of their vectors; labels and the end of the line are left out."""
+        words = (match for match in WORDS.finditer(text) if not match[0].startswith(LABEL) and match[0] != END_OF_LINE)
+        return [Piece(match[0], match.start(), match.end(), self.vectors(match[0])) for match in words]
+
+    def vectors(self, word: str) -> tuple[int, ...]:
+        """Rows of a word: its own, if it is in the dictionary, and those of its n-grams."""
+        row = self.rows.get(word.encode("utf-8", "replace"))
+        rows = [] if row is None else [row]
+        if word != END_OF_LINE:
+            marked = f"<{word}>"
+            for start in range(len(marked)):
+                for end in range(start + max(self.minn, 1), min(start + self.maxn, len(marked)) + 1):
+                    if end - start > 1 or 0 < start < len(marked) - 1:  # the marks alone are no n-grams
+                        rows.append(len(self.rows) + _hash(marked[start:end]) % self.bucket)
+        return tuple(rows)
+
+
+def _hash(text: str) -> int:
+    """FNV-1a of 32 bits with bytes taken as signed, as fastText does."""
+    h = 2166136261
+    for byte in text.encode("utf-8", "replace"):
+        h = (h ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * 16777619 & 0xFFFFFFFF
+    return h
+
+
+def is_fasttext(path: str | os.PathLike[str]) -> bool:
+    """Whether a file starts with fastText's magic number."""
+    with regular_file(path).open("rb") as file:
+        return int.from_bytes(file.read(4), "little") == MAGIC
+
+
+def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
+    """A fastText classifier (`.bin`, `train_supervised`) as a model that can be explained.
+
+    The hidden vector of a text is the mean of the vectors of its words, each with its character n-grams (`minn`,
+    `maxn`), and of the end of the line `</s>`, which every text has; the logits are the output matrix times that. A
+    word and its k - 1 n-grams are one player of log-mass log k, and `</s>` is the background. Words split at white
+    space; words that start with `__label__` are labels.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        one line that names the file: word vectors; `wordNgrams` > 1, where a pair of neighbors has a vector of its own;
+        the hierarchical softmax (`loss="hs"`), where classes have no logits; a quantized file, which hides its vectors
+    """
+    if not is_fasttext(path):
+        raise ValueError(f"{path}: expected a fastText .bin file, which starts with its magic number")
+    try:
+        return _read(regular_file(path).read_bytes())
+    except struct.error:
+        raise ValueError(f"{path}: expected a fastText .bin file, and this one ends early") from None
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _read(data: bytes) -> MeanPooledText:
+    place = 4
+
+    def take(code: str) -> Any:
+        nonlocal place
+        numbers = struct.unpack_from(f"<{code}", data, place)
+        place += struct.calcsize(f"<{code}")
+        return numbers if len(numbers) > 1 else numbers[0]
+
+    version, _, _, _, _, _, ngrams, loss_code, kind, bucket, minn, maxn, _, _ = take("13id")
+    if kind != SUPERVISED:
+        raise ValueError("expected a fastText classifier (train_supervised), got word vectors")
+    if ngrams > 1:
+        raise ValueError(f"has wordNgrams={ngrams}: neighbors have vectors of their own, so it is not a pooled game")
+    loss = LOSSES.get(loss_code, "unknown")
+    if loss not in ("softmax", "ova"):
+        raise ValueError(f"has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'")
+    if version == 11:  # whose classifiers had no n-grams
+        maxn = 0
+    _, words, labels, _, pruned = take("3i2q")
+    names: list[bytes] = []
+    for number in range(words + labels):
+        end = data.index(b"\0", place)
+        names.append(data[place:end])
+        place = end + 1
+        if take("qb")[1] != (number >= words):
+            raise ValueError("expected a dictionary of words, then of labels")
+
+    def matrix(height: int, width: int | None) -> NDArray[np.float32]:
+        nonlocal place
+        if take("b") or pruned > 0:
+            raise ValueError("is quantized and hides its vectors; explain the .bin file that it was made of")
+        m, n = take("2q")
+        if m != height or n != (width or n) or not 0 < n < 2**31 or m * n * 4 > len(data) - place:
+            raise ValueError(f"expected a matrix of {height} rows, got shape ({m}, {n}) in {len(data) - place} bytes")
+        numbers = np.frombuffer(data, "<f4", m * n, place).reshape(m, n)
+        place += numbers.nbytes
+        if not np.isfinite(numbers).all():
+            raise ValueError("has vectors that are not finite")
+        return numbers
+
+    if not 0 <= maxn <= MAX_CHARACTERS or (maxn > 0 and bucket < 1):
+        raise ValueError(f"has impossible options: maxn={maxn}, bucket={bucket}")
+    embeddings = matrix(words + max(bucket, 0), None)
+    output = matrix(labels, embeddings.shape[1])
+    reader = FastTextReader({name: row for row, name in enumerate(names[:words])}, bucket, minn, maxn)
+    return MeanPooledText(
+        embeddings,
+        output.astype(np.float64),
+        np.zeros(len(output)),
+        reader,
+        tuple(name.decode("utf-8", "replace").removeprefix(LABEL) for name in names[words:]),
+        reader.vectors(END_OF_LINE),
+        loss="sigmoid" if loss == "ova" else "softmax",
+    )
