@@ -39,25 +39,16 @@ MAX_AXES = 64
 NUMPY_CODES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
 # A state dict of 1,000 tensors with its optimizer needs some 100,000 instructions; the scan takes about 2 us for each.
 MAX_INSTRUCTIONS = 500_000
-_KEYS = (  # texts and numbers
+_OPCODES = (
     "BININT BININT1 BININT2 INT LONG LONG1 LONG4 FLOAT BINFLOAT UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 STRING "
-    "BINSTRING SHORT_BINSTRING"
+    "BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 NONE NEWTRUE NEWFALSE EMPTY_DICT EMPTY_LIST EMPTY_SET "
+    "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 LIST DICT SETITEM SETITEMS APPEND APPENDS ADDITEMS PUT BINPUT LONG_BINPUT "
+    "MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE NEWOBJ BUILD BINPERSID PROTO FRAME STOP MARK POP_MARK "
+    "POP DUP"
 )
-_OTHERS = (
-    "PROTO FRAME STOP MARK POP POP_MARK DUP NONE NEWTRUE NEWFALSE BINBYTES SHORT_BINBYTES BINBYTES8 EMPTY_DICT "
-    "EMPTY_LIST EMPTY_TUPLE EMPTY_SET TUPLE TUPLE1 TUPLE2 TUPLE3 LIST DICT SETITEM SETITEMS APPEND APPENDS ADDITEMS "
-    "GLOBAL STACK_GLOBAL REDUCE NEWOBJ BUILD BINPERSID"
-)
-KEYS = frozenset(_KEYS.split())
-PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
-GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
-OPCODES = KEYS.union(PUTS, GETS, _OTHERS.split())
-# How many values an instruction takes, whether it also takes those above a mark, and how many it puts back.
-_MARK = pickletools.markobject
-EFFECTS = {
-    code.name: ([*code.stack_before, _MARK].index(_MARK), _MARK in code.stack_before, len(code.stack_after))
-    for code in pickletools.opcodes
-}
+OPCODES = frozenset(_OPCODES.split())
+# What `pickletools` calls the texts and numbers on the stack, which may be keys.
+KEYS = frozenset(("int", "int_or_bool", "float", "str", "bytes_or_str"))
 
 
 class Refused(ValueError):
@@ -76,9 +67,7 @@ def load_torch(path: str | os.PathLike[str]) -> Any:
     """
     path = regular_file(path)
     try:
-        with path.open("rb") as file:
-            is_zip = file.read(4) == b"PK\x03\x04"
-        return _load_zip(path) if is_zip else _load_legacy(path.read_bytes())
+        return _load_zip(path) if zipfile.is_zipfile(path) else _load_legacy(path.read_bytes())
     except Refused as error:
         raise ValueError(f"{path}: {error}") from None
     except Exception as error:  # zipfile, pickle and NumPy raise many kinds of errors for damaged files
@@ -101,10 +90,10 @@ def _load_zip(path: Path) -> Any:
         root = pickles[0].removesuffix("data.pkl")
         if f"{root}constants.pkl" in sizes or any("/code/" in name for name in sizes):
             raise Refused("is a TorchScript file, which holds code; save model.state_dict()")
-        big = f"{root}byteorder" in sizes and archive.read(f"{root}byteorder").strip() == b"big"
+        order = archive.read(f"{root}byteorder").decode().strip() if f"{root}byteorder" in sizes else "little"
         content, storages = _read_pickle(io.BytesIO(archive.read(pickles[0])))
         numbers = {
-            key: _numbers(storage, archive.read(f"{root}data/{key}"), ">" if big else "<")
+            key: _numbers(storage, archive.read(f"{root}data/{key}"), order)
             for key, storage in storages.items()
             if f"{root}data/{key}" in sizes
         }
@@ -122,16 +111,16 @@ def _load_legacy(data: bytes) -> Any:
     keys, _ = _read_pickle(file)
     if type(facts) is not dict or type(keys) is not list or any(type(key) is not str for key in keys):
         raise Refused("is a PyTorch file without its list of storages")
-    little = facts.get("little_endian") is not False
+    order = "big" if facts.get("little_endian") is False else "little"
     numbers: dict[str, NDArray[Any]] = {}
     for key in keys:
-        count = int.from_bytes(file.read(8), "little" if little else "big")
+        count = int.from_bytes(file.read(8), order)
         if key not in storages or key in numbers:
             raise Refused(f"has a storage {key[:40]!r} that no tensor needs")
-        length = count * np.dtype(storages[key].kind.code).itemsize
+        length = count * np.dtype(storages[key].kind).itemsize
         if length > len(data) - file.tell():
             raise Refused(f"ends early: storage {key[:40]!r} has {count} numbers")
-        numbers[key] = _numbers(storages[key], file.read(length), "<" if little else ">")
+        numbers[key] = _numbers(storages[key], file.read(length), order)
     return _resolve(content, numbers)
 
 
@@ -142,18 +131,14 @@ def _read_pickle(file: io.BytesIO) -> tuple[Any, dict[str, Storage]]:
     """Read one pickle and stop behind it: what it makes, and the storages that its tensors need."""
     start = file.tell()
     _scan(file)
-    end = file.tell()
-    file.seek(start)
-    reader = _Reader(file, end - start)
-    content = reader.load()
-    file.seek(end)
-    return content, reader.storages
+    reader = _Reader(file.getvalue()[start : file.tell()])
+    return reader.load(), reader.storages
 
 
 def _scan(file: io.BytesIO) -> None:
-    """Refuse what is not needed, on a stack that holds for each value whether it may be a key, and None for a mark."""
-    stack: list[bool | None] = []
-    memo: dict[int, bool] = {}
+    """Refuse what is not needed, on a stack of kinds of values, as `pickletools` names them."""
+    stack: list[str] = []
+    memo: dict[int, str] = {}
     argument: Any
     for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
         name = opcode.name
@@ -163,42 +148,29 @@ def _scan(file: io.BytesIO) -> None:
             raise Refused(f"has a pickle of more than {MAX_INSTRUCTIONS} instructions")
         if type(argument) is int and argument.bit_length() > 63 and argument != MAGIC:
             raise Refused("has an integer of more than 64 bits")
-        if name in KEYS or name == "MARK":
-            stack.append(True if name in KEYS else None)
-        elif name in GETS:
+        if "GET" in name:
             stack.append(memo[int(argument)])
-        elif name in PUTS:
+        elif "PUT" in name or name == "MEMOIZE":
             place = len(memo) if name == "MEMOIZE" else int(argument)
-            if place > count or not stack or stack[-1] is None:  # the unpickler makes room for all smaller places
+            if place > count or stack[-1] == "mark":  # the unpickler makes room for all smaller places
                 raise Refused("has a pickle with an impossible memo")
             memo[place] = stack[-1]
-        elif name == "POP":
-            stack.pop()
         else:
-            _apply(name, stack)
+            before = [kind.name for kind in opcode.stack_before]
+            items = []  # above a mark, the last one first
+            while "mark" in before and (item := stack.pop()) != "mark":
+                items.append(item)
+            values = [stack.pop() for _ in before[: before.index("mark") if "mark" in before else None]]
+            keys = {"SETITEM": values[1:2], "SETITEMS": items[1::2], "DICT": items[1::2], "ADDITEMS": items}
+            if "mark" in values or not KEYS.issuperset(keys.get(name, ())):
+                raise Refused("has a dict or a set with keys that are neither texts nor numbers")
+            stack += [kind.name for kind in opcode.stack_after]
 
 
-def _apply(name: str, stack: list[bool | None]) -> None:
-    """The effect of an instruction that takes values from the stack and puts back values that are not keys."""
-    taken, marked, pushed = EFFECTS[name]
-    items: list[bool | None] = []
-    if marked:
-        while (item := stack.pop()) is not None:
-            items.append(item)
-    values = stack[len(stack) - taken :] if taken else []
-    if len(values) < taken or None in values:
-        raise Refused("has a pickle with an empty stack")
-    keys = items if name == "ADDITEMS" else items[1::2] if name in ("SETITEMS", "DICT") else ()
-    if not all(keys) or (name == "SETITEM" and not values[1]):
-        raise Refused("has a dict or a set with keys that are neither texts nor numbers")
-    stack[len(stack) - taken :] = [False] * pushed
+class Kind(str):
+    """The NumPy code of the numbers in a storage; "u2" is bfloat16, because PyTorch had no unsigned shorts."""
 
-
-class Kind(NamedTuple):
-    """The type of the numbers in a storage."""
-
-    code: str
-    bfloat16: bool = False
+    __slots__ = ()
 
 
 class Storage(NamedTuple):
@@ -318,9 +290,9 @@ def _ordered(items: Any = (), *_: Any) -> Plain:
 
 
 STORAGES = {
-    **{"DoubleStorage": Kind("f8"), "FloatStorage": Kind("f4"), "HalfStorage": Kind("f2")},
-    **{"LongStorage": Kind("i8"), "IntStorage": Kind("i4"), "ShortStorage": Kind("i2"), "CharStorage": Kind("i1")},
-    **{"ByteStorage": Kind("u1"), "BoolStorage": Kind("b1"), "BFloat16Storage": Kind("u2", bfloat16=True)},
+    **{"DoubleStorage": Kind("f8"), "FloatStorage": Kind("f4"), "HalfStorage": Kind("f2"), "LongStorage": Kind("i8")},
+    **{"IntStorage": Kind("i4"), "ShortStorage": Kind("i2"), "CharStorage": Kind("i1"), "ByteStorage": Kind("u1")},
+    **{"BoolStorage": Kind("b1"), "BFloat16Storage": Kind("u2")},
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": _ordered,
@@ -348,10 +320,10 @@ PLAIN = frozenset(_PLAIN.split())
 class _Reader(pickle.Unpickler):
     """Python's unpickler with closed names."""
 
-    def __init__(self, file: io.BytesIO, length: int) -> None:
-        super().__init__(file, encoding="latin1")
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data), encoding="latin1")
         self.storages: dict[str, Storage] = {}
-        self.budget = 1000 + 4 * length
+        self.budget = 1000 + 4 * len(data)
 
     def find_class(self, module: str, name: str) -> Any:
         label = f"{module}.{name}"
@@ -390,11 +362,11 @@ def widened(numbers: NDArray[Any]) -> NDArray[Any]:
 
 def _numbers(storage: Storage, data: bytes, order: str) -> NDArray[Any]:
     """The numbers of a storage, converted once, so that all tensors are views."""
-    stored = np.dtype(order + storage.kind.code)
+    stored = np.dtype((">" if order == "big" else "<") + storage.kind)
     numbers = np.frombuffer(data, stored, len(data) // stored.itemsize)
     if numbers.size < storage.numel:
         raise Refused(f"has {numbers.size} numbers in a storage of {storage.numel}")
-    return widened(numbers) if storage.kind.bfloat16 else numbers.astype(stored.newbyteorder("="), copy=False)
+    return widened(numbers) if storage.kind == "u2" else numbers.astype(stored.newbyteorder("="), copy=False)
 
 
 def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
@@ -425,10 +397,8 @@ def _resolve(content: Any, numbers: dict[str, NDArray[Any]]) -> Any:
             return None
         place = (id(item), depth)
         if place not in done:
-            if isinstance(item, dict):
-                done[place] = {name: walk(value, depth - 1) for name, value in item.items()}
-            else:
-                done[place] = [walk(value, depth - 1) for value in item]
+            values = [walk(value, depth - 1) for value in (item.values() if isinstance(item, dict) else item)]
+            done[place] = dict(zip(item, values, strict=True)) if isinstance(item, dict) else values
         return done[place]
 
     return walk(content, DEPTH)
