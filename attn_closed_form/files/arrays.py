@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import as_array
-from .atomic import regular_file, replacing
+from .atomic import reading, regular_file, replacing
 from .torch_files import load_torch, number_of_items, widened
 
 Arrays = dict[str, NDArray[Any]]
@@ -63,13 +63,14 @@ def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFF
         one line that names the file: absent, of another suffix, damaged, pickled, or larger than it may be
     """
     path = regular_file(_with_suffix(path, suffixes))
-    readers = {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors}
-    if path.suffix.lower() not in readers:
+    suffix = path.suffix.lower()
+    if suffix not in (".npz", ".npy", ".safetensors"):
         return load_torch(path)
-    try:
-        return readers[path.suffix.lower()](path)
-    except Exception as error:  # zipfile, zlib and NumPy raise many kinds of errors for damaged files
-        raise ValueError(f"{path}: expected a readable {path.suffix} file: {first_line(error)}") from None
+    with reading(path, suffix):
+        if suffix == ".npy":
+            with path.open("rb") as stream:
+                return _npy(stream, path.stat().st_size)
+        return _read_npz(path) if suffix == ".npz" else _read_safetensors(path)
 
 
 def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
@@ -89,11 +90,6 @@ def check_size(needed: int, path: Path) -> None:
     """Refuse compressed arrays that would fill the memory from a small file."""
     if needed > max(ALWAYS_ALLOWED, EXPANSION * path.stat().st_size):
         raise ValueError(f"its arrays would take {needed:,} bytes, more than {EXPANSION} times the file")
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error, or its type where it has no text."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def _with_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
@@ -119,11 +115,6 @@ def _read_npz(path: Path) -> Arrays:
     return arrays
 
 
-def _read_npy(path: Path) -> NDArray[Any]:
-    with path.open("rb") as stream:
-        return _npy(stream, path.stat().st_size)
-
-
 def _npy(stream: Any, size: int) -> NDArray[Any]:
     """One array in NumPy's format, as a read-only view of its bytes."""
     version = np.lib.format.read_magic(stream)
@@ -140,23 +131,28 @@ def _npy(stream: Any, size: int) -> NDArray[Any]:
 def _read_safetensors(path: Path) -> Arrays:
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or length > min(len(data) - 8, MAX_HEADER):
+    if length > min(len(data) - 8, MAX_HEADER):
         raise ValueError(f"its header has {length} bytes, and the file has {len(data)}")
     try:
-        header = json.loads(data[8 : 8 + length])
-    except (ValueError, RecursionError):
-        header = None
-    if not isinstance(header, dict):
-        raise ValueError("its header is not a JSON object")
+        header = dict(json.loads(data[8 : 8 + length]).items())
+    except (ValueError, AttributeError, RecursionError):
+        raise ValueError("its header is not a JSON object") from None
     metadata = header.pop("__metadata__", {})
     body = memoryview(data)[8 + length :]
     arrays: Arrays = {}
     used = 0
     for name, entry in header.items():
-        arrays[name] = _entry(name, entry, body)
-        used += entry["data_offsets"][1] - entry["data_offsets"][0]
-        if used > len(body):
-            raise ValueError("its entries overlap")
+        try:
+            dtype, shape, (start, end) = np.dtype(DTYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
+            length = number_of_items(shape) * dtype.itemsize
+            number_of_items((start, end))
+        except (TypeError, KeyError, ValueError):
+            raise ValueError(f"its entry {name[:60]!r} has no dtype, shape and data_offsets") from None
+        used += length
+        if end > len(body) or end - start != length or used > len(body):
+            raise ValueError(f"its entry {name[:60]!r} of shape {str(shape)[:60]} does not fit, or overlaps another")
+        array: NDArray[Any] = np.ndarray(shape, dtype, body[start:end])  # a read-only view
+        arrays[name] = widened(array) if entry["dtype"] == "BF16" else array
     for name, text in metadata.items() if isinstance(metadata, dict) else ():
         try:
             names = json.loads(text)
@@ -165,23 +161,6 @@ def _read_safetensors(path: Path) -> Arrays:
         if isinstance(names, list) and all(isinstance(word, str) for word in names):
             arrays.setdefault(name, np.array(names, dtype=np.str_))
     return arrays
-
-
-def _entry(name: str, entry: Any, body: memoryview) -> NDArray[Any]:
-    """One array of a safetensors file, as a read-only view of the bytes."""
-    try:
-        kind, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-        count = number_of_items(shape)
-        number_of_items((start, end))
-    except (TypeError, KeyError, ValueError):
-        raise ValueError(f"its entry {name[:60]!r} has no dtype, shape and data_offsets") from None
-    if not isinstance(kind, str) or kind not in DTYPES:
-        raise ValueError(f"its entry {name[:60]!r} has an unknown type")
-    dtype = np.dtype(DTYPES[kind])
-    if end > len(body) or end - start != count * dtype.itemsize:
-        raise ValueError(f"its entry {name[:60]!r} of shape {str(shape)[:60]} does not fit into the file")
-    array: NDArray[Any] = np.ndarray(shape, dtype, body[start:end])
-    return widened(array) if kind == "BF16" else array
 
 
 def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> None:

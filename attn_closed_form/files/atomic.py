@@ -1,4 +1,4 @@
-"""Where files are opened: reading takes regular files only, and writing replaces a file whole or not at all.
+"""Where files are opened: only regular ones are read, errors name them in one line, and writing is all or nothing.
 
 A process that is killed while it writes leaves the previous file as it was. Two processes that write the same file do
 not disturb each other, because each writes a partial file of its own; the last one to finish wins.
@@ -20,6 +20,24 @@ def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
         problem = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
         raise FileNotFoundError(f"{path}: {problem}" + (f"; expected {expected}" if expected else ""))
     return path
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
+    """Turn what a reader raises for a damaged or hostile file into a ValueError of one line that names the file."""
+    try:
+        yield
+    except Exception as error:  # libraries raise errors of many kinds
+        line = first_line(error)
+        if isinstance(error, ValueError) and line.startswith(str(path)):
+            raise
+        raise ValueError(f"{path}: expected a readable {kind} file: {line}") from None
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error, or its type; only texts, because printing what a file built might not end."""
+    texts = [text for text in error.args if type(text) is str and text.strip()]
+    return (texts[-1].strip() if texts else type(error).__name__).splitlines()[0][:400]
 
 
 @contextmanager

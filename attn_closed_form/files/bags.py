@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from ..models.bag import Bag
-from .arrays import check_size, first_line, read_arrays
-from .atomic import regular_file
+from .arrays import check_size, read_arrays
+from .atomic import reading, regular_file
 
 FEATURE_NAMES = ("features", "feats", "feature", "embeddings", "x", "X")
 COORDINATE_NAMES = ("coords", "coordinates", "locations")
@@ -107,26 +107,23 @@ def _read_h5(path: Path, features: str | None) -> tuple[dict[str, Any], dict[str
     except ImportError:
         raise ImportError(f"{path}: HDF5 files need the h5py package: pip install '.[bags]'") from None
     wanted = {*FEATURE_NAMES, *COORDINATE_NAMES, *REGION_NAMES, *ID_NAMES, features or "features"}
-    try:
-        with h5py.File(path, "r") as file:
-            arrays: dict[str, Any] = dict.fromkeys(file)
-            attrs = _attributes(file)
-            for name in wanted.intersection(arrays):
-                if not isinstance(file.get(name, getlink=True), h5py.HardLink):
-                    raise ValueError(f"{name!r} is a link to another place, which is not followed")
-                data = file[name]
-                if not isinstance(data, h5py.Dataset):
-                    continue
-                if data.external is not None or data.is_virtual:
-                    raise ValueError(f"{name!r} lies in another file, which is not opened")
-                if data.dtype.hasobject and h5py.check_string_dtype(data.dtype) is None:
-                    raise ValueError(f"{name!r} holds references or lists, not numbers or names")
-                items = max(data.size or 0, int(np.prod(data.chunks or (0,), dtype=object)))  # a chunk is read whole
-                check_size(items * data.dtype.itemsize, path)
-                arrays[name] = np.asarray(data[()])
-                attrs |= _attributes(data)
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError, MemoryError) as error:
-        raise ValueError(f"{path}: expected a readable HDF5 file: {first_line(error)}") from None
+    with reading(path, "HDF5"), h5py.File(path, "r") as file:
+        arrays: dict[str, Any] = dict.fromkeys(file)
+        attrs = _attributes(file)
+        for name in wanted.intersection(arrays):
+            if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+                raise ValueError(f"{name!r} is a link to another place, which is not followed")
+            data = file[name]
+            if not isinstance(data, h5py.Dataset):
+                continue
+            if data.external is not None or data.is_virtual:
+                raise ValueError(f"{name!r} lies in another file, which is not opened")
+            if data.dtype.hasobject and h5py.check_string_dtype(data.dtype) is None:
+                raise ValueError(f"{name!r} holds references or lists, not numbers or names")
+            items = max(data.size or 0, int(np.prod(data.chunks or (0,), dtype=object)))  # a chunk is read whole
+            check_size(items * data.dtype.itemsize, path)
+            arrays[name] = np.asarray(data[()])
+            attrs |= _attributes(data)
     return arrays, attrs
 
 

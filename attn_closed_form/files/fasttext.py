@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.mean_text import MeanPooledText, Piece
-from .atomic import regular_file
+from .atomic import reading, regular_file
 
 MAGIC = 793712314
 END_OF_LINE = "</s>"
@@ -92,17 +92,13 @@ def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
         one line that names the file: word vectors; `wordNgrams` > 1, where a pair of neighbors has a vector of its own;
         the hierarchical softmax (`loss="hs"`), where classes have no logits; a quantized file, which hides its vectors
     """
-    if not is_fasttext(path):
-        raise ValueError(f"{path}: expected a fastText .bin file, which starts with its magic number")
-    try:
+    with reading(path, "fastText"):
         return _read(regular_file(path).read_bytes())
-    except struct.error:
-        raise ValueError(f"{path}: expected a fastText .bin file, and this one ends early") from None
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def _read(data: bytes) -> MeanPooledText:
+    if int.from_bytes(data[:4], "little") != MAGIC:
+        raise ValueError("it does not start with fastText's magic number")
     place = 4
 
     def take(code: str) -> Any:
@@ -113,12 +109,12 @@ def _read(data: bytes) -> MeanPooledText:
 
     version, _, _, _, _, _, ngrams, loss_code, kind, bucket, minn, maxn, _, _ = take("13id")
     if kind != SUPERVISED:
-        raise ValueError("expected a fastText classifier (train_supervised), got word vectors")
+        raise ValueError("it has word vectors; expected a classifier (train_supervised)")
     if ngrams > 1:
-        raise ValueError(f"has wordNgrams={ngrams}: neighbors have vectors of their own, so it is not a pooled game")
+        raise ValueError(f"it has wordNgrams={ngrams}: neighbors have vectors of their own, so it is not a pooled game")
     loss = LOSSES.get(loss_code, "unknown")
     if loss not in ("softmax", "ova"):
-        raise ValueError(f"has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'")
+        raise ValueError(f"it has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'")
     if version == 11:  # whose classifiers had no n-grams
         maxn = 0
     _, words, labels, _, pruned = take("3i2q")
@@ -128,23 +124,25 @@ def _read(data: bytes) -> MeanPooledText:
         names.append(data[place:end])
         place = end + 1
         if take("qb")[1] != (number >= words):
-            raise ValueError("expected a dictionary of words, then of labels")
+            raise ValueError("its dictionary has a label where a word is due, or a word where a label is")
 
     def matrix(height: int, width: int | None) -> NDArray[np.float32]:
         nonlocal place
         if take("b") or pruned > 0:
-            raise ValueError("is quantized and hides its vectors; explain the .bin file that it was made of")
+            raise ValueError("it is quantized and hides its vectors; explain the .bin file that it was made of")
         m, n = take("2q")
         if m != height or n != (width or n) or not 0 < n < 2**31 or m * n * 4 > len(data) - place:
-            raise ValueError(f"expected a matrix of {height} rows, got shape ({m}, {n}) in {len(data) - place} bytes")
+            raise ValueError(
+                f"it has a matrix of shape ({m}, {n}) for {height} rows, and {len(data) - place} bytes are left"
+            )
         numbers = np.frombuffer(data, "<f4", m * n, place).reshape(m, n)
         place += numbers.nbytes
         if not np.isfinite(numbers).all():
-            raise ValueError("has vectors that are not finite")
+            raise ValueError("it has vectors that are not finite")
         return numbers
 
     if not 0 <= maxn <= MAX_CHARACTERS or (maxn > 0 and bucket < 1):
-        raise ValueError(f"has impossible options: maxn={maxn}, bucket={bucket}")
+        raise ValueError(f"it has impossible options: maxn={maxn}, bucket={bucket}")
     embeddings = matrix(words + max(bucket, 0), None)
     output = matrix(labels, embeddings.shape[1])
     reader = FastTextReader({name: row for row, name in enumerate(names[:words])}, bucket, minn, maxn)

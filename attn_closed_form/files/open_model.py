@@ -29,6 +29,7 @@ from ..models.score_table import ScoreTable
 from ..models.text import CLS, UNK, Vocabulary
 from ..models.text_classifier import TextClassifier
 from .arrays import OWN_SUFFIXES, Arrays, read_arrays, read_state, write_arrays
+from .atomic import reading
 from .fasttext import is_fasttext, load_fasttext
 
 DEMO_MODEL = Path(__file__).parents[1] / "demo_model.npz"
@@ -149,23 +150,14 @@ def _text_model(arrays: Arrays, source: str) -> TextClassifier:
             f"{source}: expected an array 'vocabulary', got only {sorted(arrays)}; load_weights reads bare weights"
         )
     weights = weights_from_arrays(arrays, source)
-    about: Any = {"outputs": [], "temperature": 1.0, "special_words": [CLS, UNK], "card": {}}
-    try:
-        if "about" in arrays:
-            try:
-                stored = json.loads(arrays["about"].astype(np.uint8).tobytes())
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"about: expected JSON in UTF-8, got {error}") from None
-            if not isinstance(stored, dict):
-                raise ValueError(f"about: expected a JSON object, got {type(stored).__name__}")
-            about |= {key: stored[key] for key in about if key in stored}
+    with reading(source, "model"):
+        about: Any = {"outputs": [], "temperature": 1.0, "special_words": [CLS, UNK], "card": {}}
+        about |= json.loads(arrays["about"].astype(np.uint8).tobytes()) if "about" in arrays else {}
         if not isinstance(about["outputs"], list) or not isinstance(about["special_words"], list):
             raise ValueError("about: expected lists of class names and special words")
         vocabulary = Vocabulary.from_array(arrays["vocabulary"], *about["special_words"])
         outputs, temperature = tuple(about["outputs"]), float(about["temperature"])
         return TextClassifier(weights, vocabulary, outputs, temperature, card=about["card"])
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{source}: {error}") from None
 
 
 def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> None:

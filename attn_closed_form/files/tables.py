@@ -29,7 +29,6 @@ import math
 import os
 import re
 import warnings
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -38,7 +37,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .atomic import regular_file
+from .atomic import reading, regular_file
 
 FORMATS = {
     **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"},
@@ -87,16 +86,10 @@ def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None
     ...     list(read_rows(path, ["text", "label"]))
     [{'text': 'Fein; sehr fein', 'label': 'gut'}]
     """
-    path = Path(path)
     readers = {"csv": _csv_rows, "tsv": _csv_rows, "parquet": _parquet_rows, "jsonl": _json_rows}
     kind = table_format(path)
-    read = readers.get(kind, _fasttext_rows)
-    try:
-        yield from read(path, columns)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}: damaged gzip file ({error})") from None
-    except csv.Error as error:
-        raise ValueError(f"{path}: not a readable {kind.upper()} file ({error})") from None
+    with reading(path, kind):
+        yield from readers.get(kind, _fasttext_rows)(Path(path), columns)
 
 
 def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
@@ -115,23 +108,19 @@ def table_format(path: str | os.PathLike[str]) -> str:
         suffixes.pop()
     if suffixes and suffixes[-1] in FORMATS:
         return FORMATS[suffixes[-1]]
-    try:
-        with _byte_stream(path) as stream:
-            start = stream.read(64).lstrip(codecs.BOM_UTF8).lstrip()
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}: damaged gzip file ({error})") from None
+    with reading(path, "gzip"), _byte_stream(path) as stream:
+        start = stream.read(64).lstrip(codecs.BOM_UTF8).lstrip()
     for opening, kind in ((b"PAR1", "parquet"), (b"{", "jsonl"), (LABEL_PREFIX.encode(), "fasttext")):
         if start.startswith(opening):
             return kind
     raise ValueError(f"{path}: expected {EXPECTED}, got a file with another suffix and other first bytes")
 
 
-def check_columns(path: str | os.PathLike[str], found: Sequence[str], wanted: Sequence[str]) -> None:
+def check_columns(path: str | os.PathLike[str], names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise `MissingColumn`, which names the missing and the present columns, unless all are present."""
-    missing = [name for name in wanted if name not in found]
-    if missing:
-        shown = ", ".join(repr(name if len(name) <= 40 else name[:39] + "…") for name in found[:12])
-        more = f" and {len(found) - 12} more" if len(found) > 12 else ""
+    if missing := [name for name in wanted if name not in names]:
+        shown = ", ".join(repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:12])
+        more = f" and {len(names) - 12} more" if len(names) > 12 else ""
         raise MissingColumn(f"{path}: expected a column {' and one '.join(map(repr, missing))}, got {shown}{more}")
 
 
@@ -200,23 +189,22 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
 
 def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     """One object per line, or one array of objects over the whole file."""
-    number, checked = 0, False
-    try:
-        for number, line in _lines(path):
-            whole = number == 1 and line.startswith("[")
+    unchecked = columns or ()
+    for number, line in _lines(path):
+        whole = number == 1 and line.startswith("[")
+        try:
             with _text_stream(path) if whole else io.StringIO(line) as stream:
-                rows = json.load(stream) if whole else [json.load(stream)]
-            for row in rows:
-                if not isinstance(row, dict):
-                    raise ValueError(f"{path}: line {number}: expected a JSON object, got {type(row).__name__}")
-                if not checked:
-                    check_columns(path, list(row), columns or ())
-                    checked = True
-                yield row if columns is None else {name: row.get(name) for name in columns}
-            if whole:
-                return
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: line {number}: expected JSON, got {error}") from None
+                content = json.load(stream)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"{path}: line {number}: expected JSON, got {error}") from None
+        for row in content if whole else [content]:
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}: line {number}: expected a JSON object, got {type(row).__name__}")
+            check_columns(path, list(row), unchecked)
+            unchecked = ()
+            yield row if columns is None else {name: row.get(name) for name in columns}
+        if whole:
+            return
 
 
 def _fasttext_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
@@ -234,14 +222,10 @@ def _fasttext_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[s
 
 def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     try:
-        import pyarrow
         from pyarrow.parquet import ParquetFile
     except ImportError:
         raise ImportError(f"{path}: Parquet needs pyarrow: pip install '.[corpus]'") from None
-    try:
-        file = ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
+    file = ParquetFile(path)
     check_columns(path, file.schema_arrow.names, columns or ())
     for batch in file.iter_batches(batch_size=1024, columns=None if columns is None else list(columns)):
         yield from batch.to_pylist()
@@ -314,27 +298,22 @@ def read_labelled(
         raise ValueError(f"{source}: expected rows with a text and a label, got none")
     names = class_names(raw, f"{source}: column {label_column!r}")
     if classes is None:
-        classes = _classes(names, source)
+        distinct = set(names)
+        if len(distinct) == 1:
+            raise ValueError(f"{source}: expected at least two classes, got only {names[0]!r} in {len(names):,} rows")
+        if len(distinct) > max(2, len(names) / 2):
+            raise ValueError(
+                f"{source}: expected labels that repeat, got {len(distinct):,} different ones in {len(names):,} rows; "
+                "is this the column of the labels?"
+            )
+        whole = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in distinct)
+        classes = sorted(distinct, key=(lambda name: (int(name), name)) if whole else None)
     index = {name: i for i, name in enumerate(classes)}
     unknown = Counter(name for name in names if name not in index)
     if unknown:
         name, count = unknown.most_common(1)[0]
         raise ValueError(f"{source}: expected only classes of the training part, got {name[:40]!r} in {count:,} rows")
     return Labelled(texts, np.array([index[name] for name in names], dtype=np.int64), tuple(classes))
-
-
-def _classes(names: list[str], source: str) -> list[str]:
-    """The distinct names in order."""
-    distinct = set(names)
-    if len(distinct) == 1:
-        raise ValueError(f"{source}: expected at least two classes, got only {names[0]!r} in {len(names):,} rows")
-    if len(distinct) > max(2, len(names) / 2):
-        raise ValueError(
-            f"{source}: expected labels that repeat, got {len(distinct):,} different ones in {len(names):,} rows; "
-            "is this the column of the labels?"
-        )
-    whole = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in distinct)
-    return sorted(distinct, key=(lambda name: (int(name), name)) if whole else None)
 
 
 def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .atomic import regular_file
+from .atomic import reading, regular_file
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
@@ -51,10 +51,6 @@ OPCODES = frozenset(_OPCODES.split())
 KEYS = frozenset(("int", "int_or_bool", "float", "str", "bytes_or_str"))
 
 
-class Refused(ValueError):
-    """The file asks for something that a state dict does not need."""
-
-
 def load_torch(path: str | os.PathLike[str]) -> Any:
     """What `torch.save` wrote to a file, with read-only arrays for tensors (float32 for bfloat16).
 
@@ -66,30 +62,24 @@ def load_torch(path: str | os.PathLike[str]) -> Any:
         one line that names the file and the reason: not a PyTorch file, damaged, or asking for code
     """
     path = regular_file(path)
-    try:
+    with reading(path, "PyTorch"):
         return _load_zip(path) if zipfile.is_zipfile(path) else _load_legacy(path.read_bytes())
-    except Refused as error:
-        raise ValueError(f"{path}: {error}") from None
-    except Exception as error:  # zipfile, pickle and NumPy raise many kinds of errors for damaged files
-        texts = [argument for argument in error.args if type(argument) is str]  # printing others might not end
-        detail = ": ".join([type(error).__name__, *texts[:1]]).splitlines()[0][:160]
-        raise ValueError(f"{path}: expected a PyTorch file, and this one is damaged ({detail})") from None
 
 
 def _load_zip(path: Path) -> Any:
     with zipfile.ZipFile(path) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
         if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-            raise Refused("is a zip archive with compressed members, which PyTorch does not write")
+            raise ValueError("it is a zip archive with compressed members, which PyTorch does not write")
         if len(sizes) < len(archive.infolist()) or sum(sizes.values()) > path.stat().st_size:
-            raise Refused("is a zip archive whose members are larger than the file, or have one name")
+            raise ValueError("it is a zip archive whose members are larger than the file, or have one name")
         pickles = [name for name in sizes if f"/{name}".endswith("/data.pkl")]
         if len(pickles) != 1:
             hint = "; it looks like a NumPy .npz file" if any(name.endswith(".npy") for name in sizes) else ""
-            raise Refused(f"is a zip archive with {len(pickles)} members data.pkl where PyTorch has one{hint}")
+            raise ValueError(f"it is a zip archive with {len(pickles)} members data.pkl where PyTorch has one{hint}")
         root = pickles[0].removesuffix("data.pkl")
         if f"{root}constants.pkl" in sizes or any("/code/" in name for name in sizes):
-            raise Refused("is a TorchScript file, which holds code; save model.state_dict()")
+            raise ValueError("it is a TorchScript file, which holds code; save model.state_dict()")
         order = archive.read(f"{root}byteorder").decode().strip() if f"{root}byteorder" in sizes else "little"
         content, storages = _read_pickle(io.BytesIO(archive.read(pickles[0])))
         numbers = {
@@ -103,23 +93,23 @@ def _load_zip(path: Path) -> Any:
 def _load_legacy(data: bytes) -> Any:
     file = io.BytesIO(data)
     if data[:1] != b"\x80":
-        raise Refused("expected a PyTorch file (a zip archive, or the format before PyTorch 1.6), got neither")
+        raise ValueError("it is neither a zip archive nor in the format before PyTorch 1.6")
     if _read_pickle(file)[0] != MAGIC or _read_pickle(file)[0] != PROTOCOL:
-        raise Refused("is a pickle, but not one of PyTorch: its magic number or its protocol is missing")
+        raise ValueError("it is a pickle, but not one of PyTorch: its magic number or its protocol is missing")
     facts, _ = _read_pickle(file)
     content, storages = _read_pickle(file)
     keys, _ = _read_pickle(file)
     if type(facts) is not dict or type(keys) is not list or any(type(key) is not str for key in keys):
-        raise Refused("is a PyTorch file without its list of storages")
+        raise ValueError("it is a PyTorch file without its list of storages")
     order = "big" if facts.get("little_endian") is False else "little"
     numbers: dict[str, NDArray[Any]] = {}
     for key in keys:
         count = int.from_bytes(file.read(8), order)
         if key not in storages or key in numbers:
-            raise Refused(f"has a storage {key[:40]!r} that no tensor needs")
+            raise ValueError(f"it has a storage {key[:40]!r} that no tensor needs")
         length = count * np.dtype(storages[key].kind).itemsize
         if length > len(data) - file.tell():
-            raise Refused(f"ends early: storage {key[:40]!r} has {count} numbers")
+            raise ValueError(f"it ends early: storage {key[:40]!r} has {count} numbers")
         numbers[key] = _numbers(storages[key], file.read(length), order)
     return _resolve(content, numbers)
 
@@ -143,17 +133,17 @@ def _scan(file: io.BytesIO) -> None:
     for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
         name = opcode.name
         if name not in OPCODES:
-            raise Refused(f"uses the pickle instruction {name}, which a state dict does not need")
+            raise ValueError(f"it uses the pickle instruction {name}, which a state dict does not need")
         if count >= MAX_INSTRUCTIONS:
-            raise Refused(f"has a pickle of more than {MAX_INSTRUCTIONS} instructions")
+            raise ValueError(f"it has a pickle of more than {MAX_INSTRUCTIONS} instructions")
         if type(argument) is int and argument.bit_length() > 63 and argument != MAGIC:
-            raise Refused("has an integer of more than 64 bits")
+            raise ValueError("it has an integer of more than 64 bits")
         if "GET" in name:
             stack.append(memo[int(argument)])
         elif "PUT" in name or name == "MEMOIZE":
             place = len(memo) if name == "MEMOIZE" else int(argument)
             if place > count or stack[-1] == "mark":  # the unpickler makes room for all smaller places
-                raise Refused("has a pickle with an impossible memo")
+                raise ValueError("it has a pickle with an impossible memo")
             memo[place] = stack[-1]
         else:
             before = [kind.name for kind in opcode.stack_before]
@@ -163,7 +153,7 @@ def _scan(file: io.BytesIO) -> None:
             values = [stack.pop() for _ in before[: before.index("mark") if "mark" in before else None]]
             keys = {"SETITEM": values[1:2], "SETITEMS": items[1::2], "DICT": items[1::2], "ADDITEMS": items}
             if "mark" in values or not KEYS.issuperset(keys.get(name, ())):
-                raise Refused("has a dict or a set with keys that are neither texts nor numbers")
+                raise ValueError("it has a dict or a set with keys that are neither texts nor numbers")
             stack += [kind.name for kind in opcode.stack_after]
 
 
@@ -210,7 +200,7 @@ class Numbers:
     def __setstate__(self, state: Any) -> None:
         if len(state) != 5:  # a dtype: (version, byte order, ...)
             if type(self.code) is not str or type(state[1]) is not str or state[1] not in ("<", ">", "|"):
-                raise Refused("has a NumPy array of something other than numbers")
+                raise ValueError("it has a NumPy array of something other than numbers")
             self.code = state[1] + self.code
         else:
             _, shape, dtype, fortran, data = state
@@ -231,25 +221,25 @@ class Function:
         """Make what the function stands for."""
         self.reader.budget -= sum(len(value) for value in args if type(value) in (str, bytes, list, tuple))
         if self.reader.budget < 0:
-            raise Refused("has a pickle that repeats its parts too often")
+            raise ValueError("it has a pickle that repeats its parts too often")
         return self.make(*args)
 
     def __setstate__(self, state: Any) -> None:
-        raise Refused("sets the state of a function")
+        raise ValueError("it sets the state of a function")
 
 
 def number_of_items(shape: Any) -> int:
     """Product of sizes, which are checked before they are multiplied."""
     if type(shape) not in (tuple, list) or len(shape) > MAX_AXES:
-        raise Refused(f"has an array whose shape is not a tuple of at most {MAX_AXES} sizes")
+        raise ValueError(f"it has an array whose shape is not a tuple of at most {MAX_AXES} sizes")
     if any(type(side) is not int or not 0 <= side < 2**63 for side in shape):
-        raise Refused("has an array of impossible shape")
+        raise ValueError("it has an array of impossible shape")
     return math.prod(shape)
 
 
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
     if type(storage) is not Storage:
-        raise Refused("has a tensor without a storage of plain numbers")
+        raise ValueError("it has a tensor without a storage of plain numbers")
     for sizes in (size, stride, (offset,)):
         number_of_items(sizes)
     return Tensor(storage, offset, tuple(size), tuple(stride))
@@ -261,7 +251,7 @@ def _parameter(data: Any, *_: Any) -> Any:
 
 def _from_type(function: Any, _type: Any, args: Any, _state: Any) -> Any:
     if type(function) is not Function or function.make not in (_tensor, _parameter) or type(args) is not tuple:
-        raise Refused("rebuilds a tensor with something other than a function of PyTorch")
+        raise ValueError("it rebuilds a tensor with something other than a function of PyTorch")
     return function(*args)
 
 
@@ -269,21 +259,21 @@ def _from_bytes(dtype: Any, data: Any = b"") -> NDArray[Any]:
     """The numbers in some bytes, which Python 2 wrote as text."""
     data = data.encode("latin1") if type(data) is str else data
     if type(dtype) is not Numbers or type(dtype.code) is not str or type(data) is not bytes:
-        raise Refused("has NumPy numbers without a type or without bytes")
+        raise ValueError("it has NumPy numbers without a type or without bytes")
     if dtype.code.lstrip("<>|") not in NUMPY_CODES:
-        raise Refused("has a NumPy array of something other than numbers")
+        raise ValueError("it has a NumPy array of something other than numbers")
     return np.frombuffer(data, dtype.code)
 
 
 def _encode(text: Any, encoding: Any = "latin1", *_: Any) -> bytes:
     if type(text) is not str or type(encoding) is not str or encoding != "latin1":
-        raise Refused("encodes something other than the bytes of a number")
+        raise ValueError("it encodes something other than the bytes of a number")
     return text.encode("latin1")
 
 
 def _ordered(items: Any = (), *_: Any) -> Plain:
     if any(type(pair) not in (list, tuple) or len(pair) != 2 or type(pair[0]) not in (str, int) for pair in items):
-        raise Refused("has a dict with keys that are neither texts nor numbers")
+        raise ValueError("it has a dict with keys that are neither texts nor numbers")
     ordered = Plain()
     ordered.update(items)
     return ordered
@@ -332,23 +322,23 @@ class _Reader(pickle.Unpickler):
         if module == "torch" and name in STORAGES:
             return STORAGES[name]
         if label not in FUNCTIONS:
-            raise Refused(
-                f"names {label[:80]!r}, which a state dict does not need; nothing of it was run. "
+            raise ValueError(
+                f"it names {label[:80]!r}, which a state dict does not need; nothing of it was run. "
                 "Save model.state_dict() instead of the model"
             )
         return Function(FUNCTIONS[label], self)
 
     def persistent_load(self, pid: Any) -> Storage:
         if type(pid) is not tuple or len(pid) < 5 or type(pid[0]) is not str or pid[0] != "storage":
-            raise Refused("has an unknown persistent record")
+            raise ValueError("it has an unknown persistent record")
         _, kind, key, _, numel, *view = pid
         if type(kind) is not Kind or type(key) is not str:
-            raise Refused("has a storage of something other than plain numbers")
+            raise ValueError("it has a storage of something other than plain numbers")
         if type(numel) is not int or numel < 0 or any(part is not None for part in view):
-            raise Refused("has a storage of impossible length, or one that is a view of another")
+            raise ValueError("it has a storage of impossible length, or one that is a view of another")
         storage = Storage(kind, numel, key)
         if self.storages.setdefault(key, storage) != storage:
-            raise Refused(f"has two storages {key[:40]!r} that differ")
+            raise ValueError(f"it has two storages {key[:40]!r} that differ")
         return storage
 
 
@@ -365,7 +355,7 @@ def _numbers(storage: Storage, data: bytes, order: str) -> NDArray[Any]:
     stored = np.dtype((">" if order == "big" else "<") + storage.kind)
     numbers = np.frombuffer(data, stored, len(data) // stored.itemsize)
     if numbers.size < storage.numel:
-        raise Refused(f"has {numbers.size} numbers in a storage of {storage.numel}")
+        raise ValueError(f"it has {numbers.size} numbers in a storage of {storage.numel}")
     return widened(numbers) if storage.kind == "u2" else numbers.astype(stored.newbyteorder("="), copy=False)
 
 
@@ -373,7 +363,7 @@ def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
     count, axes = number_of_items(tensor.size), list(zip(tensor.size, tensor.stride, strict=True))
     last = tensor.offset + sum((side - 1) * step for side, step in axes)
     if count > numbers.size or (count and last >= numbers.size):
-        raise Refused(f"has a tensor of shape {str(tensor.size)[:60]} in a storage of {numbers.size} numbers")
+        raise ValueError(f"it has a tensor of shape {str(tensor.size)[:60]} in a storage of {numbers.size} numbers")
     if count == 0:
         return np.zeros(tensor.size, numbers.dtype)
     strides = [step * numbers.itemsize if side > 1 else 0 for side, step in axes]
@@ -387,7 +377,7 @@ def _resolve(content: Any, numbers: dict[str, NDArray[Any]]) -> Any:
     def walk(item: Any, depth: int) -> Any:
         if type(item) is Tensor:
             if item.storage.key not in numbers:
-                raise Refused(f"has no storage {item.storage.key[:40]!r}, which a tensor needs")
+                raise ValueError(f"it has no storage {item.storage.key[:40]!r}, which a tensor needs")
             return _view(item, numbers[item.storage.key])
         if type(item) is Numbers:
             return item.array

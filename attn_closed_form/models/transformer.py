@@ -38,7 +38,7 @@ import numpy as np
 from .._arrays import members, numbered, whole
 from .._progress import Report, stages
 from .._types import Array, Ids, Masks, Span, Tokens
-from ..files.arrays import first_line
+from ..files.atomic import first_line
 from ..game.pooled_game import PooledGame
 from ..slalom.fit import SlalomFit, SlalomWarning, fit_slalom
 from ..slalom.slalom import as_ids

@@ -114,8 +114,8 @@ def test_bfloat16(tmp_path: Path) -> None:
             b'{"v":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}',
             "overlap",
         ),
-        (b'{"w":{"dtype":[],"shape":[2],"data_offsets":[0,2]}}', "has an unknown type"),
-        (b'{"w":{"dtype":"F8","shape":[2],"data_offsets":[0,2]}}', "has an unknown type"),
+        (b'{"w":{"dtype":[],"shape":[2],"data_offsets":[0,2]}}', "has no dtype, shape and data_offsets"),
+        (b'{"w":{"dtype":"F8","shape":[2],"data_offsets":[0,2]}}', "has no dtype, shape and data_offsets"),
     ],
 )
 def test_damaged(header: bytes, message: str, tmp_path: Path) -> None:

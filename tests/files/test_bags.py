@@ -82,7 +82,7 @@ def test_pt(tmp_path: Path) -> None:
         ("a.h5", b"no HDF5", "expected a readable HDF5 file"),
         ("a.npy", b"no array", "expected a readable .npy file"),
         ("a.npz", b"PK\x03\x04", "expected a readable .npz file"),
-        ("a.pt", b"nothing", "expected a PyTorch file"),
+        ("a.pt", b"nothing", "expected a readable PyTorch file"),
         ("a.safetensors", b"nothing", "expected a readable .safetensors file"),
         ("a.csv", b"1,2", "expected a bag in a file ending in .h5"),
         ("a.npy", "vector", "expected real numbers of shape"),

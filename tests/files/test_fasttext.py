@@ -91,5 +91,5 @@ def test_refuses_what_is_no_pooled_game(folder: Path, tmp_path: Path) -> None:
         load_fasttext(train(folder, "hs", loss="hs"))
     path = tmp_path / "damaged.bin"
     path.write_bytes(b"no model")
-    with pytest.raises(ValueError, match=r"damaged\.bin: expected a fastText \.bin file"):
+    with pytest.raises(ValueError, match=r"damaged\.bin: expected a readable fastText file"):
         load_fasttext(path)

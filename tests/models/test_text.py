@@ -179,7 +179,7 @@ def test_model_files_that_do_not_fit(tmp_path):
         load_model(path)
     save_model(TextClassifier(random_weights(seed=0, D=8), vocabulary), path)
     write_arrays({**read_arrays(path), "vocabulary": np.frombuffer(b"[CLS]\n[UNK]\na\na", dtype=np.uint8)}, path)
-    with pytest.raises(ValueError, match=r"model\.npz: words: expected different words"):
+    with pytest.raises(ValueError, match=r"model\.npz: .*words: expected different words"):
         load_model(path)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         load_model(tmp_path / "nowhere.npz")
