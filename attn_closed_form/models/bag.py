@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import as_array, numbered
+from .._arrays import as_array, finite, numbered
 from .._types import Array, Ids
 
 # A region is a square of so many patches unless told otherwise.
@@ -52,32 +52,21 @@ class Bag:
     regions: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
-        features = as_array(self.features)
-        if features.ndim == 3 and features.shape[0] == 1:
-            features = features[0]
+        features = _rows(as_array(self.features))
         if features.ndim != 2 or 0 in features.shape or features.dtype.kind not in "fiu":
-            raise ValueError(
-                "features: expected real numbers of shape (n, D) or (1, n, D), n >= 1, "
-                f"got {features.dtype} {features.shape}"
-            )
+            kind = f"{features.dtype} {features.shape}"
+            raise ValueError(f"features: expected real numbers of shape (n, D) or (1, n, D), n >= 1, got {kind}")
         object.__setattr__(self, "features", features)
-        n = len(features)
         if self.coords is not None:
-            coords = np.asarray(self.coords, dtype=np.float64)
-            if coords.ndim == 3 and coords.shape[0] == 1:
-                coords = coords[0]
-            if coords.shape != (n, 2) or not np.isfinite(coords).all():
-                raise ValueError(f"coords: expected finite numbers of shape ({n}, 2), got shape {coords.shape}")
-            object.__setattr__(self, "coords", coords)
+            object.__setattr__(self, "coords", _rows(finite("coords", self.coords)))
         if self.ids is not None:
             object.__setattr__(self, "ids", tuple(map(str, self.ids)))
-            if len(self.ids) != n:
-                raise ValueError(f"ids: expected {n} names, one per instance, got {len(self.ids)}")
         if self.regions is not None:
-            regions = np.asarray(self.regions)
-            if regions.shape != (n,):
-                raise ValueError(f"regions: expected shape ({n},), one region per instance, got {regions.shape}")
-            object.__setattr__(self, "regions", regions)
+            object.__setattr__(self, "regions", np.asarray(self.regions))
+        n = len(features)
+        for name, shape in (("coords", (n, 2)), ("ids", (n,)), ("regions", (n,))):
+            if (value := getattr(self, name)) is not None and np.shape(value) != shape:
+                raise ValueError(f"{name}: expected shape {shape}, one row per instance, got {np.shape(value)}")
 
     def __len__(self) -> int:
         return len(self.features)
@@ -116,29 +105,27 @@ class Bag:
         Without given regions: squares of 16 x 16 patches.
         """
         regions = self.regions
-        if regions is None:
-            side = self.patch_size
-            if self.coords is None or side is None:
-                return None
+        if regions is None and self.coords is not None and (side := self.patch_size) is not None:
             regions = self.in_regions(REGION_PATCHES * side).regions
-            assert regions is not None
+        if regions is None:
+            return None
         numbers, first = numbered(regions)
         return numbers, tuple(str(regions[i]) for i in first)
 
     def subset(self, rows: ArrayLike | Sequence[int]) -> Bag:
         """The bag of some instances, by index or mask."""
-        at = np.arange(len(self))[np.asarray(rows)]
-        return Bag(
-            self.features[at],
-            None if self.coords is None else self.coords[at],
-            None if self.ids is None else tuple(self.ids[i] for i in at),
-            self.attrs,
-            None if self.regions is None else self.regions[at],
-        )
+        parts = {name: getattr(self, name) for name in ("features", "coords", "ids", "regions")}
+        at = np.asarray(rows)
+        return replace(self, **{name: np.asarray(part)[at] for name, part in parts.items() if part is not None})
 
     def __repr__(self) -> str:
         extras = [name for name in ("coords", "ids", "regions") if getattr(self, name) is not None]
         return f"Bag({', '.join([f'n={len(self)}', f'D={self.features.shape[1]}', str(self.features.dtype), *extras])})"
+
+
+def _rows(array: NDArray[Any]) -> NDArray[Any]:
+    """(1, n, k), a batch of one bag, as (n, k)."""
+    return array[0] if array.ndim == 3 and len(array) == 1 else array
 
 
 def grid_step(coords: Array) -> float | None:
@@ -154,12 +141,9 @@ def grid_step(coords: Array) -> float | None:
         order = np.lexsort((coords[:, along], coords[:, across]))
         same = np.diff(coords[order, across]) == 0
         steps.append(np.diff(coords[order, along])[same])
-    found = np.concatenate(steps)
-    found = found[found > 0]
-    if not found.size:
-        return None
-    values, counts = np.unique(found, return_counts=True)
-    return float(values[counts.argmax()])
+    distances = np.concatenate(steps)
+    values, counts = np.unique(distances[distances > 0], return_counts=True)
+    return float(values[counts.argmax()]) if values.size else None
 
 
 def as_bag(raw: Any) -> Bag:

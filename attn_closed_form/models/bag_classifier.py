@@ -188,21 +188,20 @@ class BagClassifier(Model):
         >>> bool(model.deviation < 1e-12), model.predict_logits([model.bag]).round(3)
         (True, array([[-0.341]]))
         """
-        s = np.atleast_2d(np.asarray(raw_attention, dtype=np.float64))
-        v = np.asarray(instance_logits, dtype=np.float64)
+        s = np.atleast_2d(finite("raw_attention", raw_attention))
+        v = finite("instance_logits", instance_logits)
         v = v[:, None] if v.ndim == 1 else v
         if v.ndim != 2 or s.ndim != 2 or s.shape[1] != len(v) or len(s) not in (1, v.shape[1]):
             raise ValueError(
                 f"raw_attention: expected shape (n,) or (C, n) for instance_logits (n, C) = {v.shape}, got {s.shape}"
             )
         H, C = len(s), v.shape[1]
-        shift = np.broadcast_to(np.asarray(bias, dtype=np.float64), (C,))
+        shift = np.broadcast_to(finite("bias", bias), (C,))
         heads = np.zeros(C, dtype=np.intp) if H == 1 else np.arange(C)
         deviation = None if f is None else measure_deviation(f, s, v, heads, batch_size, checks, tol, seed)
         # A network whose features are the scores themselves: log-masses, then values without the bias.
         network = BagNetwork(Attention(np.eye(H + C)[:H]), np.eye(H + C)[H:], shift, value_head=heads)
-        places = None if coords is None else np.asarray(coords, dtype=np.float64)
-        bag = Bag(np.concatenate([s.T, v - shift], axis=1), places, None if ids is None else tuple(ids))
+        bag = Bag(np.concatenate([s.T, v - shift], axis=1), coords, ids)  # type: ignore[arg-type]  # which it converts
         return cls(network, tuple(outputs or ()), layout="attention", deviation=deviation, bag=bag)
 
     def read(self, raw: Any) -> Units:
@@ -212,14 +211,8 @@ class BagClassifier(Model):
         names: dict[str, tuple[str, ...]] = {}
         if (regions := bag.region_numbers()) is not None:
             groups["regions"], names["regions"] = regions
-        return Units(
-            labels=bag.labels,
-            groups=groups,
-            data=bag,
-            coords=bag.coords,
-            attrs={**bag.attrs, "patch_size": bag.patch_size},
-            group_labels=names,
-        )
+        attrs = {**bag.attrs, "patch_size": bag.patch_size}
+        return Units(bag.labels, groups, data=bag, coords=bag.coords, attrs=attrs, group_labels=names)
 
     def scores(self, units: Units) -> PooledScores:
         """Log-masses and values of the instances."""
@@ -229,10 +222,8 @@ class BagClassifier(Model):
         """Attention and gradients by the features, by the names of their methods; None for other names."""
         if name not in GRADIENT_SCORES or self.bag is not None:  # features that are scores have no gradient of interest
             return super().inside(name, units, settings)
-        c = settings.coefficients
-        return units.cached(
-            ("gradients", c), lambda: gradient_scores(self.network, units.data.features, self.pooled(units), c)
-        )[name]
+        inputs = self.network, units.data.features, self.pooled(units), settings.coefficients
+        return units.cached(("gradients", settings.coefficients), lambda: gradient_scores(*inputs))[name]
 
     def check(self, raw: Any, logits: ArrayLike, tol: float = 1e-4) -> BagCheck:
         """Compare with the logits that your own network gives for a bag, and find the cause of a difference.
@@ -268,10 +259,8 @@ class BagClassifier(Model):
         return BagCheck(difference, agrees, "" if agrees else _cause(self, bag, ours, yours, limit), ours, yours)
 
     def __repr__(self) -> str:
-        network = self.network
-        empty = (
-            "the empty bag has the bias" if network.background is None else f"{len(network.background)} always present"
-        )
+        network, always = self.network, self.network.background
+        empty = "the empty bag has the bias" if always is None else f"{len(always)} always present"
         checked = "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
         return f"BagClassifier({self.layout}: D={network.D}, H={network.H}, outputs={self.outputs}; {empty}{checked})"
 

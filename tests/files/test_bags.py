@@ -88,7 +88,7 @@ def test_pt(tmp_path: Path) -> None:
         ("a.npy", "vector", "expected real numbers of shape"),
         ("a.npy", "text", "expected real numbers of shape"),
         ("a.npz", "two matrices", "expected an array called features or feats, got only"),
-        ("a.npz", "coords of another bag", r"coords: expected finite numbers of shape \(7, 2\)"),
+        ("a.npz", "coords of another bag", r"coords: expected shape \(7, 2\), one row per instance, got \(3, 2\)"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(name: str, content: bytes | str, message: str, tmp_path: Path) -> None:
