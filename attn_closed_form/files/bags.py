@@ -78,7 +78,9 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
         content = read_arrays(path, ARRAY_SUFFIXES)
     if not isinstance(content, Mapping):
         content = {"features": content}
-    arrays = {str(name): value for name, value in content.items() if value is None or isinstance(value, np.ndarray)}
+    arrays: dict[str, Any] = {
+        str(name): value for name, value in content.items() if value is None or isinstance(value, np.ndarray)
+    }
     matrices = [array for key, array in arrays.items() if np.ndim(array) in (2, 3) and key not in COORDINATE_NAMES]
     numbers = _named(arrays, FEATURE_NAMES if features is None else (features,))
     if numbers is None and features is None and len(matrices) == 1:

@@ -24,7 +24,7 @@ import pickletools
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +101,7 @@ def _load_legacy(data: bytes) -> Any:
     keys, _ = _read_pickle(file)
     if type(facts) is not dict or type(keys) is not list or any(type(key) is not str for key in keys):
         raise ValueError("it is a PyTorch file without its list of storages")
-    order = "big" if facts.get("little_endian") is False else "little"
+    order: Literal["big", "little"] = "big" if facts.get("little_endian") is False else "little"
     numbers: dict[str, NDArray[Any]] = {}
     for key in keys:
         count = int.from_bytes(file.read(8), order)

@@ -259,10 +259,9 @@ class BagClassifier(Model):
         return BagCheck(difference, agrees, "" if agrees else _cause(self, bag, ours, yours, limit), ours, yours)
 
     def __repr__(self) -> str:
-        network, always = self.network, self.network.background
-        empty = "the empty bag has the bias" if always is None else f"{len(always)} always present"
         checked = "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
-        return f"BagClassifier({self.layout}: D={network.D}, H={network.H}, outputs={self.outputs}; {empty}{checked})"
+        sizes = f"D={self.network.D}, H={self.network.H}"
+        return f"BagClassifier({self.layout}: {sizes}, outputs={self.outputs}; the empty bag has the bias{checked})"
 
 
 def _cause(model: BagClassifier, bag: Bag, ours: Array, yours: Array, limit: float) -> str:
@@ -304,7 +303,7 @@ def _variants(model: BagClassifier, bag: Bag) -> Iterator[tuple[str, BagClassifi
         return replace(base, network=replace(base.network, **changes))
 
     shallow, embedded = model, bag
-    if layers and network.background is None and network.positions is None:  # most variants differ after the embedding
+    if layers and network.positions is None:  # most variants differ after the embedding
         h = np.concatenate([network.embedded(network.inputs(bag.features, rows)) for rows in network.chunks(len(bag))])
         shallow, embedded = changed(model, embed=()), Bag(h)
     for option, part in (("activation", "hidden"), ("gate", "gate")):

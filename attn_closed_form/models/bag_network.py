@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from .._arrays import finite
 from .._types import Array, Ids
-from ..game.pooled_game import merge_tokens
 from .scores import PooledScores
 
 # Numbers per chunk of rows: 32 MB of float64 in the widest layer.
@@ -91,7 +90,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 def _weights(name: str, value: Any, *shape: int | None) -> Array:
     """A finite, read-only float64 copy of the given shape, where None is any length; zeros for no vector."""
-    array = np.zeros(shape) if value is None else finite(name, value)  # type: ignore[arg-type]
+    array = np.zeros(shape) if value is None else finite(name, value)  # type: ignore[type-var]
     fitting = tuple(n or m for n, m in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or array.shape != fitting or 0 in fitting:
         expected = ", ".join("any" if n is None else str(n) for n in shape)
@@ -183,7 +182,6 @@ class BagNetwork:
     bias : (C,) of the logits
     value_class, value_head : (R,) class and head of each row of the readout; None: row r is class r of head 0
     embed : layers from the features (length D) to E, in order; none if the features are the embedding
-    background : (B, D) rows that are always present (a class token), or None
     positions : (N, D) added to the features of instance 0 .. N - 1 (bags then have exactly N instances), or None
 
     Examples
@@ -202,7 +200,6 @@ class BagNetwork:
     value_class: Ids | None = None
     value_head: Ids | None = None
     embed: tuple[Layer, ...] = ()
-    background: Array | None = None
     positions: Array | None = None
 
     def __post_init__(self) -> None:
@@ -216,9 +213,8 @@ class BagNetwork:
         if width != self.attention.E:
             raise ValueError(f"attention: expected weights for {width} embedded features, got {self.attention.E}")
         object.__setattr__(self, "readout", _weights("readout", self.readout, None, width))
-        for name in ("background", "positions"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, _weights(name, getattr(self, name), None, self.D))
+        if self.positions is not None:
+            object.__setattr__(self, "positions", _weights("positions", self.positions, None, self.D))
 
     @property
     def D(self) -> int:
@@ -265,14 +261,7 @@ class BagNetwork:
             if not np.isfinite(numbers).all():
                 i = np.argwhere(~np.isfinite(numbers))[:, 1].min()
                 raise ValueError(f"features: instance {i} has a {name} that is not finite; its features are too large")
-        scores = PooledScores(s, v, self.bias, self.value_head, self.value_class)  # type: ignore[arg-type]
-        if self.background is None:
-            return scores
-        h = self.embedded(self.background)
-        mass = self.attention(h)
-        s_background = merge_tokens(mass, mass)[0]
-        v_background = merge_tokens(mass[scores.head], self.readout @ h.T)[1]
-        return replace(scores, s_background=s_background, v_background=v_background)
+        return PooledScores(s, v, self.bias, self.value_head, self.value_class)  # type: ignore[arg-type]
 
     def inputs(self, features: NDArray[Any], rows: slice) -> Array:
         """Rows of the features in float64, with their positions, checked to be finite."""

@@ -107,9 +107,11 @@ def _attention(state: State, layout: Layout, options: Options, E: int) -> Attent
         return Attention(np.zeros((1, E)))  # the mean
     *hidden, w = (state.linear(name) for name in names)
     activation = options["activation"] or (layout.gated_activation if len(hidden) == 2 else "tanh")
-    functions = (activation, options.get("gate", "sigmoid"))
-    layers = (Layer(*layer, function) for layer, function in zip(hidden, functions, strict=False))
-    return Attention(*w, *layers, temperature=options["attention_temperature"])
+    functions = {"hidden": activation, "gate": options.get("gate", "sigmoid")}
+    layers: dict[str, Any] = {
+        part: Layer(*layer, functions[part]) for part, layer in zip(functions, hidden, strict=False)
+    }
+    return Attention(*w, **layers, temperature=options["attention_temperature"])
 
 
 def _probe(

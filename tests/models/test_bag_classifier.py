@@ -13,7 +13,7 @@ from tests import enumeration
 D, E, K, N = 7, 5, 3, 6
 
 
-def network(H: int = 1, C: int = 2, gated: bool = True, background: int = 0, seed: int = 0) -> BagNetwork:
+def network(H: int = 1, C: int = 2, gated: bool = True, seed: int = 0) -> BagNetwork:
     rng = np.random.default_rng(seed)
     draw = rng.normal
     gate = Layer(draw(size=(K, E)), draw(size=K), "sigmoid") if gated else None
@@ -25,22 +25,20 @@ def network(H: int = 1, C: int = 2, gated: bool = True, background: int = 0, see
         draw(size=C),
         **several,
         embed=(Layer(draw(size=(E, D)), draw(size=E), "relu"),),
-        background=draw(size=(background, D)) if background else None,
     )
 
 
 def by_hand(net: BagNetwork, x: Any) -> Any:
     """The formula of the module docstring, instance by instance."""
-    rows = list(x) + ([] if net.background is None else list(net.background))
     layer, a = net.embed[0], net.attention
-    h = [np.maximum(layer.W @ row + layer.b, 0) for row in rows]
+    h = [np.maximum(layer.W @ row + layer.b, 0) for row in x]
     gate = [1.0 if a.gate is None else 1 / (1 + np.exp(-(a.gate.W @ each + a.gate.b))) for each in h]
     s = [a.w @ (np.tanh(a.hidden.W @ each + a.hidden.b) * g) + a.c for each, g in zip(h, gate, strict=True)]
     mass = np.exp(np.array(s) - np.max(s, axis=0))
     alpha = mass / mass.sum(axis=0)
     out = net.bias.copy()
     for r, (c, head) in enumerate(zip(net.value_class, net.value_head, strict=True)):
-        out[c] += sum(alpha[i, head] * (net.readout[r] @ h[i]) for i in range(len(rows)))
+        out[c] += sum(alpha[i, head] * (net.readout[r] @ h[i]) for i in range(len(x)))
     return out
 
 
@@ -50,9 +48,8 @@ def bag(n: int = N, seed: int = 5, **options: Any) -> Bag:
 
 @pytest.mark.parametrize("H", [1, 3])
 @pytest.mark.parametrize("gated", [True, False])
-@pytest.mark.parametrize("background", [0, 2])
-def test_logits_and_game_agree_with_the_formula(H: int, gated: bool, background: int) -> None:
-    net = network(H, 2, gated, background)
+def test_logits_and_game_agree_with_the_formula(H: int, gated: bool) -> None:
+    net = network(H, 2, gated)
     model = BagClassifier(net, outputs=("normal", "tumour"))
     x = bag().features
     assert np.abs(model.predict_logits([x])[0] - by_hand(net, x)).max() < 1e-12
@@ -64,8 +61,7 @@ def test_logits_and_game_agree_with_the_formula(H: int, gated: bool, background:
         masks = masks[masks.any(axis=1)]
         expected = [np.dot(pick, by_hand(net, x[mask])) for mask in masks]
         assert np.abs(game.value(masks) - expected).max() < 1e-12
-        if not background:
-            assert float(game.value(np.zeros(N, dtype=bool))) == pytest.approx(np.dot(pick, net.bias))
+        assert float(game.value(np.zeros(N, dtype=bool))) == pytest.approx(np.dot(pick, net.bias))
 
 
 def test_shapley_values_are_those_of_the_network() -> None:
