@@ -90,7 +90,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 def _weights(name: str, value: Any, *shape: int | None) -> Array:
     """A finite, read-only float64 copy of the given shape, where None is any length; zeros for no vector."""
-    array = np.zeros(shape) if value is None else finite(name, value)  # type: ignore[type-var]
+    array = np.zeros(shape[0] or 0) if value is None else finite(name, value)
     fitting = tuple(n or m for n, m in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or array.shape != fitting or 0 in fitting:
         expected = ", ".join("any" if n is None else str(n) for n in shape)

@@ -34,8 +34,8 @@ class Layout(NamedTuple):
 
     Attributes
     ----------
-    marks : the layout is recognized if every pattern of one of these groups matches a name; "!" in front: if none does
     embed : layers of the embedding
+    bare : whether there may be none
     attention : alternatives, the first of which is in the file: (V, w), (V, U, w) with a gate, (w,) on the embedding,
         () for the mean. V and w may be one pattern that matches two layers
     readout : the last layer, or one layer per class and attention branch
@@ -44,11 +44,11 @@ class Layout(NamedTuple):
     norm : a batch normalization in front of the readout
     gated_activation : default of the option `activation` with a gate, where it is not that without one
     last_activation : activation of the last layer of the embedding, where it is not that of the others
-    build : another builder
+    build, marks : another builder, and names by which its files are recognized; the others by their layers
     """
 
-    marks: tuple[tuple[str, ...], ...] = ()
     embed: str = ""
+    bare: bool = False
     attention: tuple[tuple[str, ...], ...] = ()
     readout: str = ""
     options: Options = UNGATED
@@ -57,6 +57,7 @@ class Layout(NamedTuple):
     gated_activation: str = ""
     last_activation: str = ""
     build: Callable[[State, Layout, Options], BagNetwork] | None = None
+    marks: tuple[str, ...] = ()
 
 
 def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
@@ -74,8 +75,8 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     readouts = [state.linear(name) for name in state.layers(layout.readout)]
     if not readouts:
         raise ValueError(
-            f"{state.source}: expected one linear layer {layout.readout.replace(chr(92), '')!r} after the pooling, got "
-            f"only {state.summary()}; an encoder without a classifier has no output to explain"
+            f"{state.source}: expected a last layer {layout.readout.replace(chr(92), '')!r}, got only "
+            f"{state.summary()}; an encoder without a classifier has no output to explain"
         )
     W, bias = Linear(*(np.concatenate(parts) for parts in zip(*readouts, strict=True)))
     if layout.norm:
@@ -108,9 +109,8 @@ def _attention(state: State, layout: Layout, options: Options, E: int) -> Attent
     *hidden, w = (state.linear(name) for name in names)
     activation = options["activation"] or (layout.gated_activation if len(hidden) == 2 else "tanh")
     functions = {"hidden": activation, "gate": options.get("gate", "sigmoid")}
-    layers: dict[str, Any] = {
-        part: Layer(*layer, functions[part]) for part, layer in zip(functions, hidden, strict=False)
-    }
+    named = zip(functions.items(), hidden, strict=False)
+    layers: dict[str, Any] = {part: Layer(*layer, function) for (part, function), layer in named}
     return Attention(*w, **layers, temperature=options["attention_temperature"])
 
 
@@ -196,10 +196,6 @@ def _build_mean(state: State, layout: Layout, options: Options) -> BagNetwork:
     return BagNetwork(Attention(np.zeros((1, W.shape[1]))), W, bias)
 
 
-def _layers(*names: str) -> tuple[str, ...]:
-    return tuple(rf"{name}\.weight" for name in names)
-
-
 _CLAM = r"attention_net\.(?:module\.)?[1-9]\d*\."  # "module." where the file was saved from several devices
 _CLAM_NETWORK = (r"attention_a\.0", r"attention_b\.0", "attention_c")
 _INSTANCES = ("instance_classifiers.", "instance_loss_fn.")  # of CLAM's training alone
@@ -210,7 +206,6 @@ LAYOUTS: dict[str, Layout] = {
     # `classifiers`; the multiple branch has one row of attention_c and one layer `classifiers.c` per class. The
     # attention is number 2 or 3, by whether the network had dropout.
     "clam": Layout(
-        marks=((r"attention_net\..*", r"classifiers\..*"),),
         embed=r"attention_net\.(?:module\.)?0",
         attention=(tuple(_CLAM + name for name in _CLAM_NETWORK), (_CLAM + r"module\.\d+",)),
         readout=r"classifiers(?:\.\d+)?",
@@ -219,7 +214,6 @@ LAYOUTS: dict[str, Layout] = {
     ),
     # MIL-Lab's ABMIL and CLAM, and FEATHER, which is the former (mahmoodlab/MIL-Lab).
     "mil_lab": Layout(
-        marks=((r"patch_embed\.0\.weight", r"global_attn\..*"),),
         embed=r"patch_embed\.\d+",
         attention=(tuple(rf"global_attn\.{name}" for name in _CLAM_NETWORK), (r"global_attn\.module\.\d+",)),
         readout="classifier",
@@ -228,14 +222,12 @@ LAYOUTS: dict[str, Layout] = {
     ),
     # xMIL's attention MIL (bifold-pathomics/xMIL), without `out_layers`.
     "xmil": Layout(
-        marks=(_layers(r"linear_layers\.0\.0", *_PLAIN, "classifier"),),
         embed=r"linear_layers\.\d+\.0",
         attention=(_PLAIN,),
         readout="classifier",
     ),
     # HistoBistro's AttentionMIL (peng-lab/HistoBistro).
     "histobistro": Layout(
-        marks=(_layers(r"encoder\.0", r"attention\.linear1", r"attention\.linear2", r"head\.2"),),
         embed=r"encoder\.0",
         attention=((r"attention\.linear1", r"attention\.linear2"),),
         readout=r"head\.2",
@@ -243,9 +235,6 @@ LAYOUTS: dict[str, Layout] = {
     # marugoto's MILModel and slideflow's Attention_MIL, which also has one linear layer `attention`. slideflow's
     # attention_gate above 0 drops the instances below a quantile of the bag's scores, and the file does not hold it.
     "marugoto": Layout(
-        marks=tuple(
-            (*_layers(r"encoder\.0", r"head\.3", *a), r"head\.1\.running_mean") for a in (_PLAIN, ("attention",))
-        ),
         embed=r"encoder\.0",
         attention=(("attention",), _PLAIN),
         readout=r"head\.3",
@@ -256,8 +245,8 @@ LAYOUTS: dict[str, Layout] = {
     # torchmil's ABMIL and CLAM_SB (Franblueee/torchmil), whose lazy layers are wrapped in a module. A feature extractor
     # of linear layers is the embedding; with extracted=True the features come out of it, and it may be anything.
     "torchmil": Layout(
-        marks=(_layers(r"pool\.fc1(?:\.module)?", r"pool\.fc2"),),
         embed=r"feat_ext\.\d+",
+        bare=True,
         attention=(
             (r"pool\.fc1(?:\.module)?", r"pool\.fc_gated(?:\.module)?", r"pool\.fc2"),
             (r"pool\.fc1(?:\.module)?", r"pool\.fc2"),
@@ -267,13 +256,10 @@ LAYOUTS: dict[str, Layout] = {
         leave=("inst_classifiers.", "inst_loss_fn."),
     ),
     # owkin's ABMIL and MeanPool (owkin/HistoSSLscaling). Their first three columns are metadata (level, x, y), which
-    # the network drops; a last network of several layers (mlp_hidden) is refused.
+    # the network drops.
     "owkin": Layout(
-        marks=(
-            (*_layers(*(rf"attention_layer\.{name}" for name in ("att", "gate", "w"))), r"mlp\..*"),
-            (r"mlp\..*", r"!(?!mlp\.).*"),
-        ),
         embed=r"tiles_emb\.hidden_layers\.\d+",
+        bare=True,
         attention=((r"attention_layer\.att", r"attention_layer\.gate", r"attention_layer\.w"), ()),
         readout=r"mlp\.0",
         options={**GATED, "embed_activation": "sigmoid", "metadata_columns": 3},
@@ -281,7 +267,6 @@ LAYOUTS: dict[str, Layout] = {
     ),
     # MIL_BASELINE's AB_MIL and GATE_AB_MIL (lingxitong/MIL_BASELINE): the gated form has ReLU where others have tanh.
     "mil_baseline": Layout(
-        marks=tuple(_layers(r"feature\.0", r"classifier\.0", *network) for network in (_PLAIN, _CLAM_NETWORK)),
         embed=r"feature\.0",
         attention=(_CLAM_NETWORK, _PLAIN),
         readout=r"classifier\.0",
@@ -291,22 +276,19 @@ LAYOUTS: dict[str, Layout] = {
     # AttentionDeepMIL (Ilse, Tomczak, Welling 2018). Features are what enters feature_extractor_part2: the flattened
     # output of the convolutions. The logit is what comes before the sigmoid.
     "abmil": Layout(
-        marks=(
-            (*_layers(r"classifier\.0", r"attention_V\.0", r"attention_U\.0", "attention_w"), r"!feature\.0\.weight"),
-            (*_layers(r"classifier\.0", *_PLAIN), r"!feature\.0\.weight", r"!attention\.3\.weight"),
-        ),
         embed=r"feature_extractor_part2\.\d+",
+        bare=True,
         attention=((r"attention_V\.0", r"attention_U\.0", "attention_w"), _PLAIN),
         readout=r"classifier\.0",
         options=GATED,
         leave=("feature_extractor_part1.",),
     ),
     # AIM's attentive probe (apple/ml-aim, AttentionPoolingClassifier), on frozen patch tokens.
-    "aim": Layout(marks=(("cls_token", *_layers("k", "v", "linear")),), options={"num_heads": 12}, build=_build_aim),
+    "aim": Layout(marks=("cls_token", r"k\.weight", r"v\.weight"), options={"num_heads": 12}, build=_build_aim),
     # timm's AttentionPoolLatent with out_features=0 under a linear head. The encoder that makes the tokens is not part
     # of the pooling.
     "timm": Layout(
-        marks=((r"(?:.*\.)?latent", r"(?:.*\.)?kv\.weight"),),
+        marks=(r"(?:.*\.)?latent", r"(?:.*\.)?kv\.weight"),
         options={"num_heads": 8, "pool_type": "token"},
         leave=_ENCODER,
         build=_build_timm,
@@ -329,6 +311,7 @@ REFUSALS = (
     (r".*(weight_ih_l\d|weight_hh_l\d).*", "a recurrent network", _DEPENDENT),
     (r".*additive.*", "Additive MIL", "it acts on features times attention, which is not linear in the attention"),
     (r"out_layers\..*", "xMIL with out_layers", _AFTER),
+    (r"mlp\.0\.0\..*", "owkin's network with mlp_hidden", _AFTER),
     (r"(.*\.)?(dimReduction|attCls|UClassifier)\..*", "DTFD-MIL", "it pools random groups of instances twice"),
     (r"chowder.*|score_model\..*|.*extreme.*", "Chowder", "it keeps the extreme scores, not a softmax mean"),
     (r"(.*\.)?(post_attn|pooled_mlp|condensing_layer|image_pooler)\..*", "TRIDENT's slide encoder", _AFTER),
@@ -366,24 +349,27 @@ def network_from_state(state: State, layout: str, options: dict[str, Any]) -> tu
 
 
 def _recognize(state: State) -> str:
-    def fits(group: tuple[str, ...]) -> bool:
-        return all((pattern[0] != "!") == bool(state.keys(pattern.lstrip("!"))) for pattern in group)
+    def fits(layout: Layout) -> bool:
+        needed = (layout.readout,) if layout.bare else (layout.readout, layout.embed)
+        groups = (all(map(state.layers, (*needed, *group))) for group in layout.attention)
+        return all(map(state.keys, layout.marks)) if layout.marks else any(groups)
 
-    names = [name for name, entry in LAYOUTS.items() if any(map(fits, entry.marks))]
+    names = [name for name, entry in LAYOUTS.items() if fits(entry)]
+    if len(names) > 1:
+        names = [name for name in names if state.layers(LAYOUTS[name].embed)]
     # The encoder in front of timm's pooling is not part of it, so that it is not refused as a transformer.
     for pattern, what, why in REFUSALS if names != ["timm"] else ():
         if keys := state.keys(pattern):
             raise ValueError(f"{state.source}: looks like {what} ({keys[0]}), which is not a pooled game: {why}")
     if len(names) == 1:
         return names[0]
-    if names:
-        raise ValueError(f"{state.source}: expected one layout, got {names}; name one with layout=")
     if any("embedding" in key for key in state.arrays):
         raise ValueError(
             f"{state.source}: looks like a text model, an embedding and a linear layer ({state.summary()}): use "
             "MeanPooledText.from_state_dict, which also takes the words"
         )
     raise ValueError(
-        f"{state.source}: no layout of {', '.join(LAYOUTS)} fits; it has {state.summary()}. Any network that pools "
-        "with one softmax can be given by BagClassifier.from_attention or game_from_black_box"
+        f"{state.source}: no layout of {', '.join(LAYOUTS)} fits; it has {state.summary()}. An encoder without a "
+        "classifier has no output to explain; any network that pools with one softmax can be given by "
+        "BagClassifier.from_attention or game_from_black_box"
     )

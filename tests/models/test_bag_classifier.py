@@ -225,7 +225,7 @@ class TestRefusals:
 
     def test_network_after_the_pooling(self) -> None:
         mlp = {"mlp.0.0.weight": np.ones((2, 3)), "mlp.1.weight": np.ones((1, 2))}
-        with pytest.raises(ValueError, match="after the pooling"):
+        with pytest.raises(ValueError, match="what follows the pooling is not linear"):
             BagClassifier.from_state_dict(mlp)
         pool = {"latent": np.ones((1, 1, 4)), "kv.weight": np.ones((8, 4)), "head.weight": np.ones((2, 4))}
         with pytest.raises(ValueError, match=r"mlp\.fc1\.weight.*after the pooling"):
