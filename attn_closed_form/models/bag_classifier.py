@@ -265,34 +265,30 @@ class BagClassifier(Model):
 
 
 def _cause(model: BagClassifier, bag: Bag, ours: Array, yours: Array, limit: float) -> str:
-    if order := _order(ours, yours, limit):
-        return order
-    as_probabilities = softmax(ours) if ours.size > 1 else sigmoid(ours)
-    if np.abs(as_probabilities - yours).max() <= min(limit, 1e-4):
-        return "you gave probabilities; give the logits before the softmax or sigmoid"
-    if np.abs(ours + yours).max() <= limit:
-        return "the sign: your logits are ours times -1 (the other class of a binary network?)"
-    if np.abs(ours - model.network.bias - yours).max() <= limit:
-        return "the bias of the last layer: your logits are without it"
-    for cause, variant, features in _variants(model, bag):
-        logits = variant.predict_logits([features])[0]
-        difference = float(np.abs(logits - yours).max())
-        if difference <= limit:
-            return f"{cause}; then the largest difference is {difference:.1e}"
-        if order := _order(logits, yours, limit):
-            return f"{cause}, and {order}"
+    """The first change that makes our logits yours, perhaps with the classes in another order."""
+    b = np.argsort(yours, kind="stable")
+    for cause, logits in _changes(model, bag, ours):
+        if np.abs(logits - yours).max() <= limit:
+            return f"{cause}; then the largest difference is {np.abs(logits - yours).max():.1e}"
+        a = np.argsort(logits, kind="stable")
+        if np.abs(logits[a] - yours[b]).max() <= limit:
+            order = f"the order of the classes: yours are our classes {a[np.argsort(b)].tolist()}"
+            return f"{cause}, and {order}" if cause else order
     return (
         "no activation, gate, temperature, number of heads or order of the classes that was tried explains it; look "
         "for other weights, other features, or dropout left on"
     )
 
 
-def _order(ours: Array, yours: Array, limit: float) -> str:
-    """The cause, where the classes have another order."""
-    a, b = np.argsort(ours, kind="stable"), np.argsort(yours, kind="stable")
-    if np.array_equal(a, b) or np.abs(ours[a] - yours[b]).max() > limit:
-        return ""
-    return f"the order of the classes: yours are our classes {a[np.argsort(b)].tolist()}"
+def _changes(model: BagClassifier, bag: Bag, ours: Array) -> Iterator[tuple[str, Array]]:
+    """Causes and the logits that they would give, the likeliest first."""
+    yield "", ours
+    chances = softmax(ours) if ours.size > 1 else sigmoid(ours)
+    yield "you gave probabilities; give the logits before the softmax or sigmoid", chances
+    yield "the sign: your logits are ours times -1 (the other class of a binary network?)", -ours
+    yield "the bias of the last layer: your logits are without it", ours - model.network.bias
+    for cause, variant, features in _variants(model, bag):
+        yield cause, variant.predict_logits([features])[0]
 
 
 def _variants(model: BagClassifier, bag: Bag) -> Iterator[tuple[str, BagClassifier, Bag]]:
