@@ -104,15 +104,29 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
-def finite(name: str, value: Any) -> Array:
-    """C-contiguous float64 copy of an array or a torch tensor of finite real numbers; `name` is that in errors."""
+def real(name: str, value: Any) -> NDArray[Any]:
+    """An array of real numbers in its own type: the one door through which numbers enter.
+
+    Masked arrays, whose mask would be lost, complex numbers, booleans and texts are errors that call it `name`.
+
+    >>> real("s", np.ma.masked_array([1.0, 2.0], mask=[False, True]))
+    Traceback (most recent call last):
+    ValueError: s: expected numbers without a mask; leave the masked ones out, or fill them
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise ValueError(f"{name}: expected numbers without a mask; leave the masked ones out, or fill them")
     try:
-        raw = as_array(value)
+        array = as_array(value)
     except ValueError as error:
         raise ValueError(f"{name}: expected an array of real numbers, got nested lists ({error})") from None
-    if raw.dtype.kind not in "fiub":
-        raise ValueError(f"{name}: expected an array of real numbers, got dtype {raw.dtype}")
-    array = np.array(raw, dtype=np.float64, order="C")
+    if array.dtype.kind not in "fiu":
+        raise ValueError(f"{name}: expected an array of real numbers, got dtype {array.dtype}")
+    return array
+
+
+def finite(name: str, value: Any) -> Array:
+    """C-contiguous float64 copy of an array or a torch tensor of finite real numbers; `name` is that in errors."""
+    array = np.array(real(name, value), dtype=np.float64, order="C")
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"{name}: expected finite numbers, got {array[where]} at index {where}")

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import as_array
+from .._arrays import as_array, real
 from .atomic import reading, regular_file, replacing
 from .torch_files import load_torch, number_of_items, widened
 
@@ -233,7 +233,7 @@ class State:
         if name not in self.arrays:
             raise ValueError(f"{self.source}: expected weights {name!r}, got only {self.summary()}")
         self.read.add(name)
-        array = np.asarray(self.arrays[name], dtype=np.float64)
+        array = real(f"{self.source}: {name}", self.arrays[name]).astype(np.float64)
         if ndim is not None and array.ndim != ndim:
             raise ValueError(f"{self.source}: {name}: expected {ndim} axes, got shape {array.shape}")
         return array

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .._arrays import as_array
+from .._arrays import real
 from ..models.bag_classifier import BagClassifier
 from ..models.classifier.weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
 from ..models.protocol import Model
@@ -264,7 +264,7 @@ def from_torch_state_dict(
     d_e = fields["W_e"].shape[-1]
     if W_p is None:
         W_p = sinusoidal_positions(T_MAX if T_max is None else T_max, d_e, base)
-    W_p = as_array(W_p)
+    W_p = real("W_p", W_p)
     if W_p.ndim != 2:
         raise ValueError(f"W_p: expected shape (T_max, {d_e}), got {W_p.shape}")
     if T_max is not None and T_max != len(W_p):

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._arrays import real
 from .._types import Array, Ids
 
 if TYPE_CHECKING:
@@ -158,8 +159,8 @@ class PooledGame:
             v_absent=_broadcast("v_absent", v_absent, 0.0, (H, d)),
             s_background=_broadcast("s_background", s_background, -np.inf, (H,)),
             v_background=_broadcast("v_background", v_background, 0.0, (H,)),
-            bias=float(bias),
-            empty_value=float(empty_value),
+            bias=float(real("bias", bias)),
+            empty_value=float(real("empty_value", empty_value)),
             labels=tuple(map(str, range(d))) if labels is None else tuple(map(str, labels)),
         )
 
@@ -479,7 +480,7 @@ def exp_difference(s: Array, unit: Array) -> Array:
 
 def _as_rows(name: str, value: ArrayLike) -> Array:
     """A float64 copy of `value`, (d,) or (H, d), as (H, d)."""
-    array = np.array(value, dtype=np.float64)
+    array = np.array(real(name, value), dtype=np.float64)
     if array.ndim not in (1, 2):
         raise ValueError(f"{name}: expected shape (d,) or (H, d), got {array.shape}")
     return np.atleast_2d(array)
@@ -489,7 +490,7 @@ def _broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[
     """A float64 copy of `value`, or of `default` if it is None, broadcast to `shape`."""
     if value is None:
         return np.full(shape, default)
-    array = np.asarray(value, dtype=np.float64)
+    array = real(name, value).astype(np.float64)
     try:
         return np.array(np.broadcast_to(array, shape))
     except ValueError:

@@ -27,6 +27,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import real
 from .._types import Array
 from .budget import budget
 from .by_size import centred_moments
@@ -165,7 +166,7 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     (array([0.5, 1.5]), array([0.166667, 1.166667]))
     """
     d = game.d
-    q = np.asarray(weights, dtype=np.float64)
+    q = real("weights", weights).astype(np.float64)
     if q.shape != (d,) or not np.isfinite(q).all():
         raise ValueError(
             f"weights: expected {d} finite numbers, for 0..{d - 1} other players present, got shape {q.shape}"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import as_array, finite, numbered
+from .._arrays import finite, numbered, real
 from .._types import Array, Ids
 
 # A region is a square of so many patches unless told otherwise.
@@ -52,10 +52,9 @@ class Bag:
     regions: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
-        features = _rows(as_array(self.features))
-        if features.ndim != 2 or 0 in features.shape or features.dtype.kind not in "fiu":
-            kind = f"{features.dtype} {features.shape}"
-            raise ValueError(f"features: expected real numbers of shape (n, D) or (1, n, D), n >= 1, got {kind}")
+        features = _rows(real("features", self.features))
+        if features.ndim != 2 or 0 in features.shape:
+            raise ValueError(f"features: expected shape (n, D) or (1, n, D), n >= 1, got {features.shape}")
         object.__setattr__(self, "features", features)
         if self.coords is not None:
             object.__setattr__(self, "coords", _rows(finite("coords", self.coords)))

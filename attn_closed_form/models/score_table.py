@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import numbered
+from .._arrays import numbered, real
 from ..files.tables import read_columns
 from .protocol import Model, Units
 from .scores import PooledScores
@@ -62,7 +62,10 @@ class ScoreTable(Model):
 
     def read(self, raw: Any) -> Units:
         """A mapping of columns, or the path of a table with them."""
-        columns = _columns(read_columns(raw) if isinstance(raw, str | os.PathLike) else raw, self.outputs)
+        if isinstance(raw, str | os.PathLike):
+            table = read_columns(raw)
+            raw = {name: table[name] if name in COLUMNS[:2] else list(map(_parsed, table[name])) for name in table}
+        columns = _columns(raw, self.outputs)
         n = columns["s"].shape[1]
         labels = tuple(map(str, columns.get("label", range(n))))
         groups, group_labels = {"units": np.arange(n)}, {}
@@ -78,6 +81,14 @@ class ScoreTable(Model):
         if self.s_background is not None:
             arrays |= {"s_background": np.array([self.s_background]), "v_background": np.asarray(self.v_background)}
         return PooledScores(bias=np.asarray(self.bias), **arrays)
+
+
+def _parsed(cell: Any) -> Any:
+    """The number in a cell of a CSV file, which has nothing but texts; the cell itself where it is none."""
+    try:
+        return float(cell) if isinstance(cell, str) else cell
+    except ValueError:
+        return cell
 
 
 def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
@@ -96,10 +107,7 @@ def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
     if unknown:
         raise ValueError(f"scores: expected columns among {', '.join(COLUMNS)}; got {', '.join(unknown)}")
     for name in (name for name in NUMBERS if name in columns):
-        try:
-            columns[name] = np.atleast_2d(np.asarray(columns[name], dtype=np.float64))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{name}: expected numbers, got {error}") from None
+        columns[name] = np.atleast_2d(real(name, columns[name]).astype(np.float64))
         shape = (len(outputs) if name.startswith("v") else 1, columns["s"].shape[-1])
         if columns[name].shape != shape:
             raise ValueError(f"{name}: expected shape {shape}, got {columns[name].shape}")

@@ -218,3 +218,24 @@ def test_values_that_would_leave_float64_are_refused(name):
     numbers = {"s": [0.0], "v": [1.0], "s_absent": [0.0], "v_absent": [1.0], "s_background": 0.0, "v_background": 0.0}
     with pytest.raises(ValueError, match=rf"^{name}: expected numbers within 1e\+305 of zero, got 1.7e\+308"):
         PooledGame.from_scores(**numbers | {name: -1.7e308 if name in ("bias", "empty_value") else [-1.7e308]})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.ma.masked_array([0.0, 1.0], mask=[False, True]), "expected numbers without a mask"),
+        (np.ma.masked_array([0.0, 1.0]), "expected numbers without a mask"),
+        (np.array([0.0, 1j]), "got dtype complex128"),
+        (["0", "1"], "got dtype <U1"),
+        ([True, False], "got dtype bool"),
+        ([0.0, None], "got dtype object"),
+        ([[0.0], [1.0, 2.0]], "got nested lists"),
+    ],
+)
+def test_what_is_no_number_is_an_error(value, message):
+    for name in ("s", "v", "s_absent", "v_absent"):
+        scores = {"s": [0.0, 1.0], "v": [1.0, 2.0], "s_absent": [0.0, 0.0], "v_absent": [0.0, 0.0], name: value}
+        with pytest.raises(ValueError, match=rf"^{name}: .*{message}"):
+            PooledGame.from_scores(**scores)
+    with pytest.raises(ValueError, match=r"^bias: "):
+        PooledGame.from_scores([0.0], [1.0], bias=True)

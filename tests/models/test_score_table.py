@@ -83,7 +83,7 @@ def test_tables_in_files(tmp_path):
     [
         ({"s": [0.0]}, ValueError, "expected a column 'v', got s"),
         ({"s": [0.0, 1.0], "v": [1.0]}, ValueError, r"v: expected shape \(1, 2\)"),
-        ({"s": ["a"], "v": [1.0]}, ValueError, "s: expected numbers"),
+        ({"s": ["a"], "v": [1.0]}, ValueError, "s: expected an array of real numbers"),
         ({"s": [0.0], "v": [1.0], "w": [1.0]}, ValueError, "got w"),
         ({"s": [0.0], "v": [1.0], "s_absent": [1.0]}, ValueError, "s_absent, v_absent: expected both or neither"),
         ([1.0], TypeError, "expected a mapping of columns"),
