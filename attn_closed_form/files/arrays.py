@@ -33,7 +33,7 @@ Arrays = dict[str, NDArray[Any]]
 OWN_SUFFIXES = (".npz", ".safetensors")
 STATE_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".tar", ".safetensors", ".npz")
 # Compressed arrays may take this many bytes, or this many times the bytes of their file.
-ALWAYS_ALLOWED = 2**30
+ALWAYS_ALLOWED = 2**28
 EXPANSION = 100
 DTYPES = {
     **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},

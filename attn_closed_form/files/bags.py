@@ -9,22 +9,29 @@
 
 The attributes of an HDF5 file and of its arrays that say where the patches come from (`ATTRIBUTES`) become `Bag.attrs`.
 
-Files are untrusted. An HDF5 file can name other files as the place of its numbers (external links, external storage,
-virtual datasets), so that only datasets that lie in the file itself are read, after a check of their size.
+Files are untrusted. HDF5 files are read by a process of their own, with a limit on its time, because a damaged one can
+hang or crash HDF5's library.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
+import subprocess
+import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..models.bag import Bag
 from .arrays import check_size, read_arrays
 from .atomic import reading, regular_file
+from .torch_files import number_of_items
 
 FEATURE_NAMES = ("features", "feats", "feature", "embeddings", "x", "X")
 COORDINATE_NAMES = ("coords", "coordinates", "locations")
@@ -37,7 +44,10 @@ ATTRIBUTES = (
     *("name", "patch_size", "patch_size_level0", "patch_level", "downsample", "overlap", "unit", "extractor"),
     *("tile_size_um", "tile_size_px", "level0_width", "level0_height", "level0_magnification", "target_magnification"),
 )
-MAX_ATTRIBUTE = 10_000  # bytes
+# Seconds that reading an HDF5 file may take, plus its bytes by a speed that any disk has; and for Python to start.
+HDF5_SECONDS = 4.0
+HDF5_SPEED = 10_000_000
+STARTUP_SECONDS = 60.0
 
 
 def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
@@ -87,7 +97,7 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
         numbers = matrices[0]
     if numbers is None:
         expected = f"called {' or '.join(FEATURE_NAMES[:2])}" if features is None else repr(features)
-        raise ValueError(f"{path}: features: expected an array {expected}, got only {sorted(arrays)}")
+        raise ValueError(f"{path}: features: expected an array {expected}, got only {sorted(arrays)[:12]}")
     ids = _named(arrays, ID_NAMES)
     if ids is not None:
         ids = tuple(i.decode("utf-8", "replace") if isinstance(i, bytes) else str(i) for i in np.ravel(ids))
@@ -99,44 +109,49 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
 
 
 def _read_h5(path: Path, features: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The wanted arrays of an HDF5 file, None for the others, and the attributes."""
-    try:
-        import h5py
-    except ImportError:
-        raise ImportError(f"{path}: HDF5 files need the h5py package: pip install '.[bags]'") from None
-    wanted = {*FEATURE_NAMES, *COORDINATE_NAMES, *REGION_NAMES, *ID_NAMES, features or "features"}
-    with reading(path, "HDF5"), h5py.File(path, "r") as file:
-        arrays: dict[str, Any] = dict.fromkeys(file)
-        attrs = _attributes(file)
-        for name in wanted.intersection(arrays):
-            if not isinstance(file.get(name, getlink=True), h5py.HardLink):
-                raise ValueError(f"{name!r} is a link to another place, which is not followed")
-            data = file[name]
-            if not isinstance(data, h5py.Dataset):
-                continue
-            if data.external is not None or data.is_virtual:
-                raise ValueError(f"{name!r} lies in another file, which is not opened")
-            if data.dtype.hasobject and h5py.check_string_dtype(data.dtype) is None:
-                raise ValueError(f"{name!r} holds references or lists, not numbers or names")
-            items = max(data.size or 0, int(np.prod(data.chunks or (0,), dtype=object)))  # a chunk is read whole
-            check_size(items * data.dtype.itemsize, path)
-            arrays[name] = np.asarray(data[()])
-            attrs |= _attributes(data)
-    return arrays, attrs
+    """The wanted arrays of an HDF5 file, None for the others, and the attributes; `hdf5_child.py` reads them."""
+    if importlib.util.find_spec("h5py") is None:
+        raise ImportError(f"{path}: HDF5 files need the h5py package: pip install '.[bags]'")
+    wanted = [*FEATURE_NAMES, *COORDINATE_NAMES, *REGION_NAMES, *ID_NAMES, features or "features"]
+    request = {"path": str(path.resolve()), "wanted": wanted, "attributes": ATTRIBUTES}
+    command = [sys.executable, "-P", str(Path(__file__).with_name("hdf5_child.py"))]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "HDF5_PLUGIN_PRELOAD": "::"}  # loads no plug-ins
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    arrays: dict[str, Any] = {}
+    with reading(path, "HDF5"), subprocess.Popen(command, env=environment, **pipes) as child:
+        assert child.stdin is not None and child.stdout is not None
+        timer = threading.Timer(STARTUP_SECONDS, child.kill)
+        try:
+            timer.start()
+            child.stdin.write(json.dumps(request).encode() + b"\n")
+            child.stdin.close()
+            child.stdout.readline()
+            timer.cancel()
+            timer = threading.Timer(HDF5_SECONDS + path.stat().st_size / HDF5_SPEED, child.kill)
+            timer.start()
+            while line := child.stdout.readline():
+                facts = json.loads(line)
+                if "error" in facts:
+                    raise ValueError(facts["error"])
+                if "names" in facts:
+                    return dict.fromkeys(facts["names"]) | arrays, facts["attrs"]
+                arrays[facts["name"]] = _receive(facts, child.stdout, path)
+            raise ValueError("HDF5's library crashed on it, or took too long")
+        finally:
+            timer.cancel()
+            child.kill()
 
 
-def _attributes(data: Any) -> dict[str, Any]:
-    """The attributes that are used, as plain Python values and small arrays."""
-    attrs = {}
-    for name in ATTRIBUTES:
-        if name in data.attrs:
-            handle = data.attrs.get_id(name)
-            if handle.get_storage_size() > MAX_ATTRIBUTE:
-                raise ValueError(f"its attribute {name!r} has more than {MAX_ATTRIBUTE} bytes")
-            value = data.attrs[name]
-            value = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-            attrs[name] = value.item() if isinstance(value, np.generic) else value
-    return attrs
+def _receive(facts: dict[str, Any], stream: IO[bytes], path: Path) -> NDArray[Any]:
+    """One array of the child, after a check of its size."""
+    dtype, items = np.dtype(facts["dtype"]), number_of_items(facts["shape"])
+    check_size(max(items * dtype.itemsize, facts["chunk"]), path)
+    if "texts" in facts:
+        return np.array(facts["texts"], dtype=np.str_)
+    array = np.empty(facts["shape"], dtype)
+    if stream.readinto(array.reshape(-1).view(np.uint8)) < array.nbytes:  # type: ignore[attr-defined]
+        raise ValueError("HDF5's library crashed on it, or took too long")
+    return array
 
 
 def _named(arrays: Mapping[str, Any], names: tuple[str, ...]) -> Any:
