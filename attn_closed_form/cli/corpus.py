@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ..show.sanitize import visible
-from .options import MODEL, Command, at_least, method_names, read_settings, settings_options
+from .options import MODEL, Command, at_least, check_targets, method_names, read_settings, same_file, settings_options
 
 if TYPE_CHECKING:
     from ..run.plan import Plan
@@ -99,6 +99,8 @@ def explain_all(
     from ..run.reporter import Meter, reported
     from ..run.runner import run as run_parts
 
+    if same_file(folder, source if os.path.isdir(source) else os.path.dirname(source) or "."):
+        raise argparse.ArgumentTypeError(f"{folder}: expected a folder for the results other than that of the inputs")
     begin = time.monotonic()
     workers = None if args.cluster else args.workers
     plan = meter = None
@@ -162,6 +164,7 @@ def summary(args: argparse.Namespace) -> int:
     from ..explanations.methods import find_method
     from ..run.summary import plot_words, summarize
 
+    check_targets((args.folder,), args, ("plot",))
     method = find_method(args.method) if args.method else None
     result = summarize(args.folder, method.name if method else args.method)
     outputs = [args.output] if args.output else list(result.outputs)

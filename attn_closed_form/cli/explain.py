@@ -92,7 +92,8 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
     """The work of a command that explains one text; the model is opened when the arguments are known to be good."""
     if args.figure and not args.plot:
         raise argparse.ArgumentTypeError("--figure: expected --plot FILE beside it, which says where the figure goes")
-    check_targets((args.file, args.source), args, ("html", "plot", "csv"))
+    models = (getattr(args, name, None) for name in ("model", "folder"))
+    check_targets((args.file, args.source, *models), args, ("html", "plot", "csv"))
     settings, text, methods, figure = read_settings(args), read_text(args), args.method, args.figure or "table"
     if methods is not None and args.plot:
         methods += [name for name in FIGURES[figure].methods if name not in methods]

@@ -162,14 +162,23 @@ def is_file(name: str | None) -> bool:
 
 
 def check_targets(sources: Iterable[str | None], args: argparse.Namespace, options: Iterable[str]) -> None:
-    """No output file may replace an input, and no two may be one file."""
-    taken = {os.path.realpath(source) for source in sources if source and is_file(source)}
+    """No output file may replace an input (a file, or one in a folder), and no two may be one file."""
+    taken: list[str] = []
+    for source in filter(None, sources):
+        taken += [entry.path for entry in os.scandir(source)] if os.path.isdir(source) else [source]
     for option in options:
-        path = getattr(args, option)
-        if path and os.path.realpath(path) in taken:
-            raise argparse.ArgumentTypeError(f"--{option}: expected a file of its own, got {path!r}")
-        if path:
-            taken.add(os.path.realpath(path))
+        if path := getattr(args, option):
+            if any(same_file(path, other) for other in taken):
+                raise argparse.ArgumentTypeError(f"--{option}: expected a file of its own, got {path!r}")
+            taken.append(path)
+
+
+def same_file(path: str, other: str) -> bool:
+    """Whether two names are those of one file, by links or otherwise, or will be."""
+    try:
+        return os.path.samefile(path, other)
+    except (OSError, ValueError):  # one of them does not exist, or cannot be a name
+        return path != "-" and os.path.realpath(path) == os.path.realpath(other)
 
 
 def _decode(data: bytes, name: str) -> str:

@@ -7,7 +7,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from .options import Command, add_options
+from .options import Command, add_options, check_targets
 
 DESCRIPTION = """\
 Train a classifier on texts with labels and write it to one file, which explain, corpus, serve and model read.
@@ -46,6 +46,7 @@ def option(setting: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Train."""
+    check_targets((args.data, args.valid), args, ("out", "checkpoint", "metrics"))
     try:
         trainer = importlib.import_module("jax_model.training.command")
     except ImportError as error:

@@ -14,7 +14,6 @@ import json
 import sys
 from typing import Any
 
-import h5py
 import numpy as np
 
 MEMORY = 2**30  # bytes that this process may take, where the system can limit them
@@ -43,7 +42,7 @@ def attributes(data: Any, names: list[str]) -> dict[str, Any]:
     return attrs
 
 
-def send_array(name: str, data: Any) -> None:
+def send_array(h5py: Any, name: str, data: Any) -> None:
     """One dataset, block by block."""
     if data.external is not None or data.is_virtual:
         raise ValueError(f"{name!r} lies in another file, which is not opened")
@@ -70,6 +69,8 @@ def send_array(name: str, data: Any) -> None:
 
 def main() -> None:
     """Answer one request."""
+    import h5py
+
     request = json.loads(sys.stdin.readline())
     try:
         import resource  # not on Windows
@@ -88,7 +89,7 @@ def main() -> None:
                 if not isinstance(file.get(name, getlink=True), h5py.HardLink):
                     raise ValueError(f"{name!r} is a link to another place, which is not followed")
                 if isinstance(file[name], h5py.Dataset):
-                    send_array(name, file[name])
+                    send_array(h5py, name, file[name])
                     attrs |= attributes(file[name], request["attributes"])
             send(names=names, attrs=attrs)
     except Exception as error:  # of many kinds for damaged files

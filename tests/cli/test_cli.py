@@ -17,6 +17,7 @@ from attn_closed_form.__main__ import demo, shapley_by_enumeration
 from attn_closed_form.cli import COMMANDS
 from attn_closed_form.cli.main import PROG, main, program
 from attn_closed_form.explanations.methods import DEFAULT_METHODS
+from attn_closed_form.files.open_model import DEMO_MODEL
 from attn_closed_form.show.figures import verdict
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
@@ -314,14 +315,35 @@ def test_one_text_is_read_once_played_once_and_each_method_runs_once(monkeypatch
     assert counts == Counter(["read", "logits", "game of words", "game of positions", *DEFAULT_METHODS])
 
 
-def test_the_input_is_not_overwritten(capsys, tmp_path):
-    review = tmp_path / "review.txt"
-    review.write_text(REVIEW)
-    for option in ("--html", "--plot"):
+def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):
+    (tmp_path / "review.txt").write_text(REVIEW)
+    (tmp_path / "model.npz").write_bytes(DEMO_MODEL.read_bytes())
+    os.link(tmp_path / "model.npz", tmp_path / "other-name.npz")
+    (tmp_path / "table.csv").write_text("text,label\na,b\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "config.json").write_text("{}")
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*.*")}
+    names = ("review.txt", "model.npz", "table.csv", "folder/config.json")
+    review, model, table, config = (str(tmp_path / name) for name in names)
+    explain, train = ["explain", review, "--model", model], ["train", table, "--out"]
+    for command, option in (
+        ([*explain, "--html", review], "--html"),
+        ([*explain, "--plot", review], "--plot"),
+        ([*explain, "--html", model], "--html"),
+        ([*explain, "--csv", str(tmp_path / "other-name.npz")], "--csv"),
+        (["transformer", str(tmp_path / "folder"), REVIEW, "--html", config], "--html"),
+        ([*train, table], "--out"),
+        ([*train, str(tmp_path / "new.npz"), "--metrics", table], "--metrics"),
+        (["corpus", "summary", str(tmp_path / "folder"), "--plot", config], "--plot"),
+    ):
         with pytest.raises(SystemExit) as stop:
-            main(["explain", str(review), option, str(review)])
+            main(command)
         assert stop.value.code == 2 and f"{option}: expected a file of its own" in capsys.readouterr().err
-    assert review.read_text() == REVIEW
+    for source in (table, str(tmp_path)):
+        with pytest.raises(SystemExit) as stop:
+            main(["corpus", "run", source, str(tmp_path)])
+        assert stop.value.code == 2 and "other than that of the inputs" in capsys.readouterr().err
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*.*")} == before
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system has no /dev/fd")
