@@ -25,22 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import as_array, real
-from .atomic import reading, regular_file, replacing
+from .atomic import check_size, reading, regular_file, replacing
 from .torch_files import load_torch, number_of_items, widened
 
 Arrays = dict[str, NDArray[Any]]
 
 OWN_SUFFIXES = (".npz", ".safetensors")
 STATE_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".tar", ".safetensors", ".npz")
-# Compressed arrays may take this many bytes, or this many times the bytes of their file.
-ALWAYS_ALLOWED = 2**28
-EXPANSION = 100
 DTYPES = {
     **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},
     **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"},
 }
 CODES = {dtype: name for name, dtype in DTYPES.items() if name != "BF16"}
-MAX_HEADER = 100_000_000  # the format's own limit
+MAX_HEADER = 2**24  # of a safetensors file; JSON takes up to thirty times its bytes in memory
+MAX_NAMES, MAX_NAME = 10_000, 500  # weights of a state dict, and characters in the name of one
 
 # Where training scripts put the state dict, in the order in which they are tried.
 NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
@@ -84,12 +82,6 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
             np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]  # takes any name as an array
         else:
             _write_safetensors(arrays, stream)
-
-
-def check_size(needed: int, path: Path) -> None:
-    """Refuse compressed arrays that would fill the memory from a small file."""
-    if needed > max(ALWAYS_ALLOWED, EXPANSION * path.stat().st_size):
-        raise ValueError(f"its arrays would take {needed:,} bytes, more than {EXPANSION} times the file")
 
 
 def _with_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
@@ -288,6 +280,8 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
     }
     if not numeric:
         raise ValueError(f"{name}: expected a state dict, names with weights, got {sorted(map(str, content))[:12]}")
+    if len(numeric) > MAX_NAMES or max(map(len, numeric)) > MAX_NAME:
+        raise ValueError(f"{name}: expected at most {MAX_NAMES} weights with names of at most {MAX_NAME} characters")
     arrays = {key: value for key, value in numeric.items() if not key.startswith(TRAINING)}
     if not arrays or not any(all(key.startswith(prefix) for key in arrays) for prefix in PREFIXES):
         arrays = numeric

@@ -12,6 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+# What a file expands to may take this many bytes, or this many times the bytes of the file.
+ALWAYS_ALLOWED = 2**28
+EXPANSION = 100
+
 
 def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
     """The path of an existing regular file; a pipe or a device, which could be read without end, is an error."""
@@ -20,6 +24,12 @@ def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
         problem = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
         raise FileNotFoundError(f"{path}: {problem}" + (f"; expected {expected}" if expected else ""))
     return path
+
+
+def check_size(needed: int, path: Path) -> None:
+    """Refuse what would fill the memory from a small file: compressed data, or a size that the file only claims."""
+    if needed > max(ALWAYS_ALLOWED, EXPANSION * path.stat().st_size):
+        raise ValueError(f"its contents would take {needed:,} bytes, more than {EXPANSION} times the file")
 
 
 @contextmanager

@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.bag import Bag
-from .arrays import check_size, read_arrays
-from .atomic import reading, regular_file
+from .arrays import read_arrays
+from .atomic import check_size, reading, regular_file
 from .torch_files import number_of_items
 
 FEATURE_NAMES = ("features", "feats", "feature", "embeddings", "x", "X")

@@ -37,7 +37,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .atomic import reading, regular_file
+from .atomic import ALWAYS_ALLOWED, EXPANSION, check_size, reading, regular_file
 
 FORMATS = {
     **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"},
@@ -49,6 +49,7 @@ LABEL_PREFIX = "__label__"
 CELL_LIMIT = 2**31 - 1
 _BLOCK = 1 << 20
 MAX_FRACTIONS = 20
+MAX_JSON = 2**24  # characters in one piece, which take up to thirty times as many bytes in memory
 _SPLITS = {"train": "train|training", "valid": "valid|validation|val|dev", "test": "test|testing"}
 
 
@@ -136,22 +137,25 @@ def _byte_stream(path: Path) -> BinaryIO:
 
 def _text_stream(path: Path) -> io.TextIOWrapper:
     """The characters of a file, whose encoding is found by reading it once in blocks."""
-    encoding, errors = "utf-8-sig", "strict"
+    encoding, errors, length = "utf-8-sig", "strict", 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     with _byte_stream(path) as stream:
-        block = stream.read(_BLOCK)
-        if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            encoding, block = "utf-16", b""
-        try:
-            while block:
-                decoder.decode(block)
-                block = stream.read(_BLOCK)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            message = f"{path}: not UTF-8 (byte {byte:#04x}); read as Windows-1252 (Latin-1)"
-            warnings.warn(message, TableWarning, stacklevel=2)
-            encoding, errors = "cp1252", "replace"  # the five bytes that Windows-1252 leaves open become U+FFFD
+        while True:
+            block = stream.read(_BLOCK)
+            if length == 0 and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                encoding = "utf-16"
+            length += len(block)
+            check_size(length, path)
+            try:
+                if encoding == "utf-8-sig":
+                    decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                byte = error.object[error.start]
+                message = f"{path}: not UTF-8 (byte {byte:#04x}); read as Windows-1252 (Latin-1)"
+                warnings.warn(message, TableWarning, stacklevel=2)
+                encoding, errors = "cp1252", "replace"  # the five bytes that Windows-1252 leaves open become U+FFFD
+            if not block:
+                break
     return io.TextIOWrapper(_byte_stream(path), encoding=encoding, errors=errors, newline="")
 
 
@@ -194,7 +198,10 @@ def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, 
         whole = number == 1 and line.startswith("[")
         try:
             with _text_stream(path) if whole else io.StringIO(line) as stream:
-                content = json.load(stream)
+                text = stream.read()
+            if len(text) > max(MAX_JSON, EXPANSION * path.stat().st_size // 10):
+                raise ValueError(f"line {number}: more than {MAX_JSON:,} characters of JSON from a small file")
+            content = json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{path}: line {number}: expected JSON, got {error}") from None
         for row in content if whole else [content]:
@@ -225,10 +232,15 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
         from pyarrow.parquet import ParquetFile
     except ImportError:
         raise ImportError(f"{path}: Parquet needs pyarrow: pip install '.[corpus]'") from None
-    file = ParquetFile(path)
-    check_columns(path, file.schema_arrow.names, columns or ())
-    for batch in file.iter_batches(batch_size=1024, columns=None if columns is None else list(columns)):
-        yield from batch.to_pylist()
+    with ParquetFile(path) as file:
+        check_columns(path, file.schema_arrow.names, columns or ())
+        groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+        sizes = (group.column(i).total_uncompressed_size for group in groups for i in range(group.num_columns))
+        largest = max(sizes, default=0)
+        check_size(largest, path)
+        rows = min(1024, ALWAYS_ALLOWED // (largest + 1) + 1)  # every cell may be the longest text of a dictionary
+        for batch in file.iter_batches(batch_size=rows, columns=None if columns is None else list(columns)):
+            yield from batch.to_pylist()
 
 
 # Texts with class names

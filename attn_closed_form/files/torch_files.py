@@ -39,6 +39,7 @@ MAX_AXES = 64
 NUMPY_CODES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
 # A state dict of 1,000 tensors with its optimizer needs some 100,000 instructions; the scan takes about 2 us for each.
 MAX_INSTRUCTIONS = 500_000
+FEW = 1000  # instructions of the pickles in front of it in the old format
 _OPCODES = (
     "BININT BININT1 BININT2 INT LONG LONG1 LONG4 FLOAT BINFLOAT UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 STRING "
     "BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 NONE NEWTRUE NEWFALSE EMPTY_DICT EMPTY_LIST EMPTY_SET "
@@ -94,9 +95,9 @@ def _load_legacy(data: bytes) -> Any:
     file = io.BytesIO(data)
     if data[:1] != b"\x80":
         raise ValueError("it is neither a zip archive nor in the format before PyTorch 1.6")
-    if _read_pickle(file)[0] != MAGIC or _read_pickle(file)[0] != PROTOCOL:
+    if _read_pickle(file, FEW)[0] != MAGIC or _read_pickle(file, FEW)[0] != PROTOCOL:
         raise ValueError("it is a pickle, but not one of PyTorch: its magic number or its protocol is missing")
-    facts, _ = _read_pickle(file)
+    facts, _ = _read_pickle(file, FEW)
     content, storages = _read_pickle(file)
     keys, _ = _read_pickle(file)
     if type(facts) is not dict or type(keys) is not list or any(type(key) is not str for key in keys):
@@ -117,15 +118,15 @@ def _load_legacy(data: bytes) -> Any:
 # The pickle: scanned, then run with closed names
 
 
-def _read_pickle(file: io.BytesIO) -> tuple[Any, dict[str, Storage]]:
+def _read_pickle(file: io.BytesIO, most: int = MAX_INSTRUCTIONS) -> tuple[Any, dict[str, Storage]]:
     """Read one pickle and stop behind it: what it makes, and the storages that its tensors need."""
     start = file.tell()
-    _scan(file)
+    _scan(file, most)
     reader = _Reader(file.getvalue()[start : file.tell()])
     return reader.load(), reader.storages
 
 
-def _scan(file: io.BytesIO) -> None:
+def _scan(file: io.BytesIO, most: int) -> None:
     """Refuse what is not needed, on a stack of kinds of values, as `pickletools` names them."""
     stack: list[str] = []
     memo: dict[int, str] = {}
@@ -134,8 +135,8 @@ def _scan(file: io.BytesIO) -> None:
         name = opcode.name
         if name not in OPCODES:
             raise ValueError(f"it uses the pickle instruction {name}, which a state dict does not need")
-        if count >= MAX_INSTRUCTIONS:
-            raise ValueError(f"it has a pickle of more than {MAX_INSTRUCTIONS} instructions")
+        if count >= most:
+            raise ValueError(f"it has a pickle of more than {most} instructions")
         if type(argument) is int and argument.bit_length() > 63 and argument != MAGIC:
             raise ValueError("it has an integer of more than 64 bits")
         if "GET" in name:

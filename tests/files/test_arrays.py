@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import load_bag
-from attn_closed_form.files import arrays
+from attn_closed_form.files import atomic
 from attn_closed_form.files.arrays import read_arrays, write_arrays
 
 KINDS = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?")
@@ -69,7 +69,7 @@ def npy_header(shape: tuple[int, ...]) -> bytes:
 
 def test_a_small_file_does_not_become_a_large_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The traced memory shows that claims are refused before anything is allocated."""
-    monkeypatch.setattr(arrays, "ALWAYS_ALLOWED", 1 << 20)
+    monkeypatch.setattr(atomic, "ALWAYS_ALLOWED", 1 << 20)
     np.savez_compressed(tmp_path / "bomb.npz", features=np.zeros((4, 1 << 20)))
     (tmp_path / "claim.npy").write_bytes(npy_header((1 << 40,)) + bytes(80))
     (tmp_path / "many.npy").write_bytes(npy_header((2,) * 900) + bytes(80))
