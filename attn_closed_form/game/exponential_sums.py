@@ -21,7 +21,7 @@ steps h = pi^2 / ln(1400 / eps) in t leaves three errors:
 The steps are multiples of 2^-20, so that every t is exact and lam = e^t e^(-squeeze) has the rounding of two
 exponentials however large R is.
 
-*Sectors.* For complex w with |arg w| <= angle < pi/2 and 1 <= |w| <= R (`sector_segments`) the substitution is the same.
+*Sectors.* For |arg w| <= angle < pi/2 and 1 <= |w| <= R the substitution is the same (`sector_segments`).
 With t -> t - ln|w| the integrand is g = phi' e^(-phi), phi = e^(i arg w) exp(t - c e^(-t)), c = e^(1/2) |w|/R. On the
 line Im t = a let k = c e^(-Re t) and b = |arg w| + a < pi/2. Then |phi| k <= c, so Re phi >= |phi| cos(b) - c sin(a),
 and d|phi|/dt = |phi| (1 + k cos a) with |phi'| <= |phi| (1 + k). So the integral of |g| is at most
