@@ -2,27 +2,35 @@
 
 The lime package weighs a sample with s of d features absent by its cosine distance to the document, times 100:
 
-    pi(s) = exp(-D^2 / (2 kernel_width^2)),    D = 100 (1 - sqrt(1 - s/d)) = 100 (s/d) / (1 + sqrt(1 - s/d)).
+    pi(s) = exp(-D^2 / (2 kernel_width^2)),    D = 100 (1 - sqrt(1 - s/d)).
 
-The second form of D does not cancel. Logarithms are kept in extended precision where the platform has it, because a
-narrow kernel has logarithms of thousands, whose last digit would be the twelfth of the weight.
+A narrow kernel has logarithms of thousands, whose last digit in float64 would be the twelfth of the weight. They are
+therefore whole numbers, in units of 2^-LOG_BITS.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._types import Array
 
-EXTENDED = np.longdouble
-# A narrower kernel than this is the same: of two numbers of absent players the smaller one has all the weight.
-NARROWEST_WIDTH = 1e-100
+LOG_BITS = 128
+# Narrower kernels than this over d are alike, pi(1) being below e^-10^8: of two numbers of absent players the smaller
+# one has all the weight, against any number of samples that fits into memory.
+NARROWEST_WIDTH = 3e-3
+# Logarithms beyond which a weight counts as nothing, or as e^600: either is no digit of anything.
+LEAST_EXPONENT, LARGEST_EXPONENT = -800, 600
+# `exponential` looks up e to a multiple of 2^-TABLE_BITS.
+TABLE_BITS = 5
+# Exponentials outside of float64, or better than it has them: forty digits, in the widest range of exponents.
+WIDE = Context(prec=40, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 class Settings(NamedTuple):
@@ -68,13 +76,39 @@ def kernel(d: int, kernel_width: float) -> Array:
     >>> kernel(2, 25.0).round(3)
     array([1.   , 0.503, 0.   ])
     """
-    return np.exp(log_kernel(d, kernel_width)).astype(np.float64)
+    return exponential(log_kernel(d, kernel_width))
 
 
-def log_kernel(d: int, kernel_width: float) -> NDArray[Any]:
-    """Logarithm of `kernel` in extended precision, (d+1,)."""
-    s = np.arange(d + 1)
-    absent, present = s.astype(EXTENDED) / d, (d - s).astype(EXTENDED) / d
-    distance = 100 * absent / (1 + np.sqrt(present))
-    exponent: NDArray[Any] = -((distance / EXTENDED(max(kernel_width, NARROWEST_WIDTH))) ** 2) / 2
-    return exponent
+def relative_kernel(d: int, kernel_width: float) -> Array:
+    """`kernel` over its entry for one absent feature, (d+1,), at most e^600."""
+    logs = log_kernel(d, kernel_width)
+    return exponential([log - logs[1] for log in logs])
+
+
+@lru_cache(maxsize=8)
+def log_kernel(d: int, kernel_width: float) -> tuple[int, ...]:
+    """Logarithm of `kernel` in units of 2^-LOG_BITS, (d+1,)."""
+    if math.isinf(kernel_width):
+        return (0,) * (d + 1)
+    one = 1 << LOG_BITS
+    top, bottom = max(kernel_width, NARROWEST_WIDTH / d).as_integer_ratio()
+    factor, divisor = 5000 * bottom**2, top**2 << LOG_BITS
+    roots = (math.isqrt((present << 2 * LOG_BITS) // d) for present in range(d, -1, -1))
+    return tuple(-((one - root) ** 2 * factor // divisor) for root in roots)
+
+
+def exponential(logs: Sequence[int]) -> Array:
+    """e^x to 0.7 ulps for x in units of 2^-LOG_BITS, between the exponents above.
+
+    It is e^h + e^h (e^r - 1) with h a multiple of 1/32 and r < 1/32: four ulps of e^r - 1 are an eighth of the whole's.
+    """
+    shift = LOG_BITS - TABLE_BITS
+    least, largest = LEAST_EXPONENT << LOG_BITS, LARGEST_EXPONENT << LOG_BITS
+    clipped = [min(max(log, least), largest) for log in logs]
+    steps, index = np.unique([log >> shift for log in clipped], return_inverse=True)
+    with localcontext(WIDE):
+        powers = [(Decimal(step) / (1 << TABLE_BITS)).exp() for step in steps.tolist()]
+        high = np.array([float(power) for power in powers])[index]
+        beyond = np.array([float(power - Decimal(float(power))) for power in powers])[index]
+    low = np.array([(log & (1 << shift) - 1) / (1 << LOG_BITS) for log in clipped])
+    return np.asarray(high + (high * np.expm1(low) + beyond))

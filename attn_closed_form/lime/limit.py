@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from .._types import Array
 from ..game.budget import budget, largest_known_value
 from ..game.pooled_game import PooledGame
-from .kernel import check_settings, check_tol, log_kernel
+from .kernel import check_settings, check_tol
 from .moments import find_moments
 from .regression import regression, weights_of
 
@@ -98,8 +98,8 @@ def lime_limit(
         # A regression through two values of f. In units of the other row's weight the document has the weight q_0 and
         # rho = ridge q_0; for n to infinity q_0 is 0. f(all) and f(none) are right to a few ulps of max|f| and of the
         # heads' spread, and the regression adds a few more; `budget` bounds both.
-        weights = weights_of(log_kernel(1, settings.kernel_width), settings)
-        budget(game, tol, 0.5, doubt=weights.doubt, constants=4 * largest_known_value(game))
+        weights = weights_of(1, settings)
+        budget(game, tol, 0.5, constants=4 * largest_known_value(game))
         everyone, nobody = (float(x) for x in game.value([[True], [False]]))
         change = everyone - nobody
         coef[0] = change / (1 + settings.ridge + weights.penalty)

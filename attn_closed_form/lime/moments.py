@@ -4,9 +4,8 @@
 
        E_p[f Z_j] = p (E_p[f] + (1-p) Delta_j(p)),   Z_j = 1 - W_j,
 
-   and `KernelLaw` turns sums over sizes into sums over nodes p. Every term (a node lam of a head) has the shortest rule
-   of `rules.py` that is good enough for it; a term without one, as where thousands of players are deleted, has a
-   rule made for it.
+   and `KernelLaw` turns sums over sizes into sums over nodes p. A term (a node lam of a head) has the shortest rule of
+   `ladder` that is good enough for it, or where players are deleted a `tilted_rule` of its own.
 2. **The recursion over sizes** (`game/by_size.py`), O(L d^2), where a term has neither, or the kernel is so narrow that
    no rule keeps the digits.
 
@@ -22,8 +21,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import zip_longest
 
 import numpy as np
@@ -35,26 +35,25 @@ from ..game.evaluate import batch_sums, sum_in_pairs, weighted_sums
 from ..game.laws import Batch
 from ..game.pooled_game import PooledGame
 from ..game.terms import Terms, log_bound, terms_of
-from .kernel import Settings, kernel
+from .kernel import Settings, relative_kernel
 from .regression import Known, Moments, Regression, regression
-from .rules import MIXED_SIGNS, NoRuleError, TiltedTerm, ladder, tilted_rule
+from .rules import COUNTS, MIXED_SIGNS, SHORT, NoRuleError, TiltedTerm, ladder, tilted_rule
 
 # Players from which the recursion over sizes says how long it will take, and its time for a term and a pair of players.
 WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
-# A rule with more nodes than LONG_RULE over the number of players is long: making one for the term costs less. One of
-# up to SHORT_RULE nodes is never long.
-LONG_RULE, SHORT_RULE = 25_000, 8
+# Deleted players from which making a rule for each term costs less than long rules for all.
+TILTED_FROM = 600
 # Elements (terms times players times nodes) that take as long as one more call of the engine.
 GROUP_ELEMENTS = 6_000
-# Logarithm of pi(1) below which no rule in p can have the digits that a narrow kernel needs.
-NARROWEST = -25.0
+# Weight of everyone, in units of pi(1), beyond which no rule in p can have the digits that a narrow kernel needs.
+NARROWEST = math.exp(25.0)
 
 
 def find_moments(game: PooledGame, fit: Regression, settings: Settings, tol: float) -> Moments:
     """The moments, good enough for `tol`, by the cheapest way that is."""
     try:
         return moments_by_rule(game, fit, settings, tol)
-    except (NoRuleError, ToleranceError):
+    except ToleranceError:
         return moments_by_recursion(game, fit, tol)
 
 
@@ -81,30 +80,52 @@ def moments_by_recursion(game: PooledGame, fit: Regression, tol: float) -> Momen
 
 def moments_by_rule(game: PooledGame, fit: Regression, settings: Settings, tol: float) -> Moments:
     """The moments by rules in p: O(L m d). NoRuleError if one is missing."""
-    if fit.log_unit < NARROWEST:
-        raise NoRuleError
-    unit = game.d * math.exp(-fit.log_unit)  # from weights kernel(s) / d to those in units of pi(1)
+    if fit.at_all > NARROWEST:
+        raise NoRuleError("the kernel is too narrow for a rule in p")
     goal = _rule_budget(game, fit, settings, tol)
-    # In units of the rule's weights: what the moments may be wrong by.
-    allowed = goal.p_error * goal.amplification / (unit * fit.moment_factor())
+    allowed = goal.p_error * goal.amplification / fit.moment_factor()
     law = KernelLaw(game.d, settings.kernel_width)
-    parts = batch_sums(game, goal._replace(p_error=allowed), law, partial(rule_sums, fit.absent_share))
-    sums = sum_in_pairs(parts, np.zeros(2 + game.d))
+    parts = batch_sums(game, goal._replace(p_error=allowed), law, rule_sums(fit.absent_share))
     known = known_of(game)
-    sums = np.ldexp(unit * sums, game.exponent - known.exponent)
-    return finish(fit, sums[:2], sums[2:], known)
+    sums = np.ldexp(sum_in_pairs(parts, np.zeros(2 + game.d)), game.exponent - known.exponent)
+    return moments_of_sums(fit, sums[:2], sums[2:], known)
 
 
-def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) -> Array:
-    """(2 + d,) sums of E_p[f] with the weights w and w (1 - p - absent_share), of Delta_j with w p (1 - p)."""
-    mean, first = weighted_sums(
-        terms,
-        batch,
-        precise,
-        lambda p, weights: np.stack([weights, weights * (1 - p - absent_share)]),
-        lambda p, weights: (weights * p * (1 - p))[None],
+def rule_sums(absent_share: float) -> Callable[[Terms, Batch, bool], Array]:
+    """For `batch_sums`: (2 + d,) sums of E_p[f] and of Delta_j that `moments_of_sums` takes, with `node_weights`."""
+
+    def sums(terms: Terms, batch: Batch, precise: bool) -> Array:
+        mean, first = weighted_sums(
+            terms,
+            batch,
+            precise,
+            lambda p, weights: node_weights(p, weights, absent_share)[:2],
+            lambda p, weights: node_weights(p, weights, absent_share)[2:],
+        )
+        return np.concatenate([mean, first[0]])
+
+    return sums
+
+
+def node_weights(p: Array, weights: Array, absent_share: float) -> Array:
+    """(3, ...) what a rule's nodes and weights multiply: E_p[f] for the first two sums, Delta_j(p) for the third."""
+    return np.stack([weights, weights * (1 - p - absent_share), weights * p * (1 - p)])
+
+
+def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -> Moments:
+    """Moments from the sums over nodes, total (2,) and delta (d,), in the units of `known`.
+
+    Those of a rule count everyone with the weight pi(0), and nobody as a coalition without `empty_value`.
+    """
+    nobody = float(fit.drawn[-1]) * known.nobody
+    middle = float(delta.mean())
+    off = fit.absent_share * fit.at_all - fit.balance
+    return Moments(
+        mean=float(total[0]) + nobody - known.above * (fit.at_all + fit.level),
+        shared=float(total[1]) - middle + (1 - fit.absent_share) * nobody + known.above * off,
+        individual=middle - delta,
+        known=known,
     )
-    return np.concatenate([mean, first[0]])
 
 
 def known_of(game: PooledGame) -> Known:
@@ -115,56 +136,34 @@ def known_of(game: PooledGame) -> Known:
     return Known(above, math.ldexp(excess, -exponent), game.base, exponent)
 
 
-def finish(fit: Regression, total: Array, delta: Array, known: Known) -> Moments:
-    """Moments from the sums of a rule, `rule_sums` in the units of `known`, with everyone and nobody put right."""
-    above, at_all, w = known.above, math.exp(-fit.log_unit), fit.absent_share
-    nobody = float(fit.drawn[-1]) * known.nobody
-    middle = float(delta.mean())
-    off = w * at_all - fit.balance
-    return Moments(
-        mean=float(total[0]) + nobody - above * (at_all + fit.level),
-        shared=float(total[1]) - middle + (1 - w) * nobody + above * off,
-        individual=middle - delta,
-        known=known,
-    )
-
-
-@lru_cache(maxsize=512)
-def _kernel_moments(d: int, width: float) -> tuple[Array, Array]:
-    """The weights kernel(s) / d of a rule and the same times s (d-s) / (d (d-1))."""
-    q, s = kernel(d, width) / d, np.arange(d + 1)
-    return q, q * (s * (d - s) / (d * max(d - 1, 1)))
+# --- budgets ------------------------------------------------------------------------------------------------------
 
 
 def rule_factor(fit: Regression, settings: Settings) -> float:
-    """What errors of f are multiplied by in sums by a rule in p with the weights kernel(s) / d."""
-    return max(_rule_factors(fit.d, settings, fit.k))
+    """What errors of f are multiplied by in sums by a rule in p."""
+    return max(rule_factors(fit.d, settings, fit.k))
+
+
+@lru_cache(maxsize=512)
+def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
+    """What a relative error of f, and one of the sums over nodes, is multiplied by."""
+    fit, q, s = regression(d, settings, k), relative_kernel(d, settings.kernel_width), np.arange(d + 1)
+    # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of |s/d - w| at most.
+    level, difference = float(q.sum()), 2 * float((q * s * (d - s)).sum()) / (d * max(d - 1, 1))
+    spread = math.sqrt(level * float(q @ fit.deviation**2))
+    return fit.value_factor(q), MIXED_SIGNS * fit.rounding_factor(level, spread + difference, 2 * difference)
 
 
 def _rule_budget(game: PooledGame, fit: Regression, settings: Settings, tol: float) -> Budget:
     """The budget of `rule_factor`, or one with more of the error for 1/D, since rounding takes little of it."""
-    values, sums = _rule_factors(fit.d, settings, fit.k)
-    at_all = math.exp(-fit.log_unit)
+    values, sums = rule_factors(fit.d, settings, fit.k)
     if sums > values:
-        goal = _budget(game, fit, tol, values, at_all)
+        goal = _budget(game, fit, tol, values, fit.at_all)
         rounding = ULP * (PRECISE + (0.0 if goal.precise else FACTOR * game.d))
         eps = goal.eps - (sums / values - 1) * rounding
         if eps > goal.eps / 2 and goal.spread > 0:
             return goal._replace(eps=eps)
-    return _budget(game, fit, tol, max(values, sums), at_all)
-
-
-@lru_cache(maxsize=512)
-def _rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
-    """What a relative error of f, and one of the sums over nodes, is multiplied by."""
-    fit = regression(d, settings, k)
-    unit = d * math.exp(-fit.log_unit)
-    q, mixed = _kernel_moments(d, settings.kernel_width)
-    # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of |s/d - w| at most.
-    level, difference = float(q.sum()), 2 * float(mixed.sum())
-    spread = math.sqrt(level * float(q @ fit.deviation**2))
-    rounding = MIXED_SIGNS * fit.rounding_factor(level, spread + difference, 2 * difference)
-    return unit * fit.value_factor(q), unit * rounding
+    return _budget(game, fit, tol, max(values, sums), fit.at_all)
 
 
 def _budget(game: PooledGame, fit: Regression, tol: float, factor: float, at_all: float, plain: bool = False) -> Budget:
@@ -173,51 +172,56 @@ def _budget(game: PooledGame, fit: Regression, tol: float, factor: float, at_all
     return budget(game, tol, factor / 2, plain, fit.doubt(factor, at_all), nobody)
 
 
+# --- LIME's law of sizes ------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class KernelLaw:
-    """LIME's weights kernel(s) / d of s absent players, as nodes and weights in p."""
+    """LIME's weights of s absent players, `relative_kernel`, as nodes and weights in p."""
 
     d: int
     width: float
 
     def batches(self, terms: Terms, allowed: float, differences: bool = False) -> list[Batch]:
         """Every term with the shortest rule good enough for E_p[f], E_p[f Z_j] and Delta_j; NoRuleError without one."""
-        rules, sums = ladder(self.d, self.width), terms.sums
-        share = allowed * sums.share
-        each = share / (1.001 * sums.weight.size)
-        real = _largest(terms)
-        index, errors = rules.choose(log_bound(sums), real, each)
-        needed = real * rules.total > each
+        each = allowed * terms.sums.share / terms.sums.weight.size
+        makers = [self._shared, self._tilted] if self.d < TILTED_FROM else [self._tilted, self._shared]
+        left = np.flatnonzero(MIXED_SIGNS * _sizes(self.d, self.width).sum() * largest_on_reals(terms) > each)
         batches: list[Batch] = []
-        if not terms.masses.some_light:
-            long = rules.counts[index] > max(LONG_RULE / self.d, SHORT_RULE)
-            alone = needed & (long | (errors > each))
-            if alone.any():
-                batches, made = self._tilted(terms, np.flatnonzero(alone), each)
-                needed[made] = False
-        # Terms that are left out or have their own rule may make their part of the error.
-        if errors[needed].sum() + np.count_nonzero(~needed) * each > share:
-            raise NoRuleError
-        index[~needed] = -1
+        for maker in makers:
+            made = maker(terms, left, each) if left.size else []
+            left = left[~np.isin(left, [i for batch in made for i in batch.terms])]
+            batches += made
+        if left.size:
+            raise NoRuleError(f"{left.size} terms of the game have no rule in p that is good enough")
+        return batches
+
+    def _shared(self, terms: Terms, which: Ids, allowed: float) -> list[Batch]:
+        """Batches of the terms for which a rule for all terms is good enough."""
+        log_bounds, B = log_bound(terms.sums)[which], largest_on_reals(terms)[which]
+        for counts in (SHORT, COUNTS):
+            rules = ladder(self.d, self.width, counts)
+            index, errors = rules.choose(log_bounds, B, allowed)
+            enough = errors <= max(allowed, float(errors.max()) if errors.mean() <= allowed else 0.0)
+            if enough.all():
+                break
+        which, index = which[enough], index[enough]
         # A group of few terms joins those with more nodes: one more group would cost more.
-        levels: list[int] = np.unique(index[index >= 0]).tolist()
-        first = 0
+        batches, first, levels = [], 0, np.unique(index).tolist()
         for level, longer in zip_longest(levels, levels[1:]):
-            which = np.flatnonzero((index >= first) & (index <= level))
-            if longer is None or which.size * self.d * (rules.counts[longer] - rules.counts[level]) > GROUP_ELEMENTS:
+            group = which[(index >= first) & (index <= level)]
+            if longer is None or group.size * self.d * (rules.counts[longer] - rules.counts[level]) > GROUP_ELEMENTS:
                 rule = rules.rules[level]
-                batches.append(Batch(which, rule.p[:, None], rule.weights[:, None]))
+                batches.append(Batch(group, rule.p[:, None], rule.weights[:, None]))
                 first = level + 1
         return batches
 
-    def _tilted(self, terms: Terms, which: Ids, allowed: float) -> tuple[list[Batch], list[int]]:
-        """Batches of terms that have a rule made for them, and which terms they are."""
-        q = np.ascontiguousarray(_kernel_moments(self.d, self.width)[0][::-1])
+    def _tilted(self, terms: Terms, which: Ids, allowed: float) -> list[Batch]:
+        """Batches of the terms for which a rule could be made."""
         by_count: dict[int, list[tuple[int, Array, Array]]] = {}
-        for i in which.tolist():
+        for i in () if terms.masses.some_light else which.tolist():
             E, piece, weight = terms.factor[i, 0], int(terms.own[i]), float(terms.weight[i])
-            t = float(E.mean())
-            B = float(terms.masses.half_range[piece])
+            t, B = float(E.mean()), float(terms.masses.half_range[piece])
             absent = float(np.abs(terms.masses.V[piece, 1]).sum()) / B
             relative = E / t if t > 0 else E
             term = TiltedTerm(
@@ -229,26 +233,29 @@ class KernelLaw:
                 heavy=weight * max(0.0, float(terms.sums.players[i]) / B - absent),
                 B=B,
             )
-            rule = tilted_rule(q, term, allowed)
+            rule = tilted_rule(_sizes(self.d, self.width), term, allowed)
             if rule is not None:
                 by_count.setdefault(rule.p.size, []).append((i, rule.p, rule.weights * np.exp(rule.log_factor)))
-        batches = []
-        for group in by_count.values():
-            numbers, p, weights = zip(*group, strict=True)
-            batches.append(Batch(np.array(numbers), np.stack(p, axis=1), np.stack(weights, axis=1)))
-        return batches, [i for group in by_count.values() for i, _, _ in group]
+        groups = [zip(*group, strict=True) for group in by_count.values()]
+        return [Batch(np.array(i), np.stack(p, axis=1), np.stack(weights, axis=1)) for i, p, weights in groups]
 
 
-def _largest(terms: Terms) -> Array:
+@lru_cache(maxsize=64)
+def _sizes(d: int, width: float) -> Array:
+    """The weights of m = 0..d present players."""
+    return np.ascontiguousarray(relative_kernel(d, width)[::-1])
+
+
+def largest_on_reals(terms: Terms) -> Array:
     """(r,) a bound of each term of E_p[f] and of E_p[f Z_j] for p in [0, 1].
 
-    Every player left out of the product costs at most a factor e beside e^(-p G), G the sum of 1 - E. Where all
-    players are heavier when present, x A comes with a factor p, and p e^(-p G) <= min(1, 1/G).
+    The product over players is at most 1. Where all players are heavier when present, it is at most e^2 e^(-p G), G the
+    sum of 1 - E, even with two players left out of it; x A comes with a factor p, and p e^(-p G) <= 1/G.
     """
     sums = terms.sums
-    if terms.masses.some_light:
-        return math.exp(2) * sums.weight * (sums.background + sums.players)
-    absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.own]
-    always = sums.background + absent
-    moving = np.maximum(sums.players - absent, 0.0)
-    return math.exp(2) * sums.weight * (always + moving * np.minimum(1.0, 1 / np.maximum(sums.heavy, 1e-300)))
+    plain: Array = sums.background + sums.players
+    if not terms.masses.some_light:
+        absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.own]
+        moving = np.maximum(sums.players - absent, 0.0) / np.maximum(sums.heavy, 1e-300)
+        plain = np.minimum(plain, sums.background + absent + math.exp(2) * moving)
+    return sums.weight * plain

@@ -27,7 +27,7 @@ in s, so q_3 / q_2 < q_2 / q_1. Both, and the rho that is added to V, are then m
 
 **Rounding.** Let every q_s have a relative error delta. V is the least of all second moments and shared a covariance,
 so an error of w does not matter to first order, and coefficients change by no more than 8 delta `value_factor` times
-the largest |f|. But w is a rounded number, too: it is taken about the size s_0 with the largest weight and wrong by
+the largest |f|; delta is 0.7 ulps (`exponential`). But w is a rounded number, too: it is taken about the size s_0 with the largest weight and wrong by
 4 ulps of sum q_s |s - s_0| / (d A), which adds A times that times the mean of f' to `shared`. An error of f(everyone)
 is one of all f' at once, which the free intercept takes up but for the document's own row. `doubt` has all three.
 """
@@ -35,22 +35,19 @@ is one of all f' at once, which the free intercept takes up but for the document
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array
 from ..game.budget import ULP
-from .kernel import EXTENDED, Settings, log_kernel
+from .kernel import LARGEST_EXPONENT, LOG_BITS, WIDE, Settings, log_kernel, relative_kernel
 
-# Exponent beyond which a weight over pi(1) counts as infinite: e^-600 is no digit of anything.
-LARGEST_EXPONENT = 600.0
 # Ulps of the largest |f| less its constant: of f(everyone), of the regression's own weights and sums, and of w.
-EVERYONE, OWN, MIDDLE = 100.0, 50.0, 10.0
-# What an ulp of the logarithm of a weight costs: six operations, and the 8 of the module docstring.
-PER_LOGARITHM = 48 * float(np.finfo(EXTENDED).eps)
+EVERYONE, SUMS, MIDDLE = 100.0, 50.0, 10.0
 
 
 class Known(NamedTuple):
@@ -83,8 +80,7 @@ class Regression(NamedTuple):
     individual_denominator: float  # B + rho
     shared_denominator: float  # k V + (1 - k/d) B + rho
     k: int
-    log_unit: float  # log pi(1), in whose units all weights are
-    logarithms: float  # `Weights.doubt`
+    at_all: float  # pi(0), the weight of everyone in a rule in p
     offset: float  # sum of q_s |s - s_0| / d, which the rounding of w is relative to
 
     @property
@@ -128,7 +124,7 @@ class Regression(NamedTuple):
         shift = max(off, 1 + self._through_slope(at_all + self.level, off))
         middle = self.offset * self.level / self.total / self.shared_denominator
         middle = max(middle, self._through_slope(0.0, middle))
-        return ULP * (OWN + (EVERYONE * shift + MIDDLE * middle) / factor) + self.logarithms
+        return ULP * (SUMS + (EVERYONE * shift + MIDDLE * middle) / factor)
 
     def nobody_factor(self) -> float:
         """What a change of f(nobody) is multiplied by, at most, in a coefficient or the intercept."""
@@ -154,12 +150,11 @@ class Regression(NamedTuple):
 def regression(d: int, settings: Settings, k: int) -> Regression:
     """The regression on k of d features.
 
-    >>> found = regression(2, Settings(25.0, 1.0, 5000), 2)
-    >>> found.drawn.round(2), round(found.absent_share, 3)
+    >>> fit = regression(2, Settings(25.0, 1.0, 5000), 2)
+    >>> fit.drawn.round(2), round(fit.absent_share, 3)
     (array([0., 1., 0.]), 0.5)
     """
-    log_pi = log_kernel(d, settings.kernel_width)
-    weights = weights_of(log_pi, settings)
+    weights = weights_of(d, settings)
     s, drawn = np.arange(d + 1), weights.drawn
     q = drawn.copy()
     q[0] = weights.document
@@ -181,8 +176,7 @@ def regression(d: int, settings: Settings, k: int) -> Regression:
         individual_denominator=B + weights.penalty,
         shared_denominator=k * V + (1 - k / d) * B + weights.shared_penalty,
         k=k,
-        log_unit=float(log_pi[1]),
-        logarithms=weights.doubt,
+        at_all=weights.at_all,
         offset=float((q * np.abs(offset)).sum()) / d,
     )
 
@@ -191,34 +185,25 @@ class Weights(NamedTuple):
     """Weights in units of pi(1)."""
 
     drawn: Array  # (d+1,) q_s of the samples that are drawn
+    at_all: float  # pi(0)
     document: float  # q_0
     penalty: float  # rho as it is added to B
     shared_penalty: float  # rho as it is added to V
-    doubt: float  # what the rounding of logarithms costs, relative to the spread of f
 
 
-def weights_of(log_pi: NDArray[Any], settings: Settings) -> Weights:
-    """The weights of the samples with s absent from the kernel's logarithms (d+1,)."""
-    _, ridge, n = settings
-    d = log_pi.size - 1
-    log_drawn = log_pi - log_pi[1]
-    log_n = EXTENDED(np.inf)
-    if n is not None:  # a whole number of any size
-        shift = max(0, (n - 1).bit_length() - 60)
-        log_n = np.log(EXTENDED((n - 1) >> shift)) + shift * np.log(EXTENDED(2))
-    log_ridge = np.log(EXTENDED(ridge)) if ridge else -EXTENDED(np.inf)
-    log_document = np.log(EXTENDED(d)) - log_n - log_pi[1]
-    top = max(log_document, log_drawn[2]) if d > 1 else EXTENDED(0)
-    lifted, lift = log_document, top < -LARGEST_EXPONENT
-    if lift:
-        lifted, log_drawn[2:] = (log_document - top) - LARGEST_EXPONENT, (log_drawn[2:] - top) - LARGEST_EXPONENT
-    log_drawn[0] = -np.inf
-    drawn = np.exp(log_drawn).astype(np.float64)
-    logs = [lifted, log_document + log_ridge, lifted + log_ridge]
-    document, penalty, shared_penalty = (float(np.exp(min(x, EXTENDED(LARGEST_EXPONENT)))) for x in logs)
-    # The largest sum of moduli of logarithms that a weight was made of.
-    reach = EXTENDED(0) if lift else np.abs(log_pi[2:][drawn[2:] > 0]).max(initial=0.0)
-    for x, more in zip(logs, (0.0, log_ridge, log_ridge), strict=True):
-        if abs(x + LARGEST_EXPONENT / 2) < 1.5 * LARGEST_EXPONENT:
-            reach = max(reach, abs(log_n) + abs(more) + np.abs(log_pi[1:3]).sum())
-    return Weights(drawn, document, penalty, shared_penalty, PER_LOGARITHM * float(reach))
+def weights_of(d: int, settings: Settings) -> Weights:
+    """The weights of the samples with s of d players absent."""
+    width, ridge, n = settings
+    drawn = relative_kernel(d, width)
+    at_all, drawn[0] = float(drawn[0]), 0.0
+    with localcontext(WIDE):
+        pi = [(Decimal(log) / (1 << LOG_BITS)).exp() for log in log_kernel(d, width)[:3]]
+        document = Decimal(d) / (n - 1) / pi[1] if n else Decimal(0)
+        largest = Decimal(LARGEST_EXPONENT).exp()
+        lift = Decimal(1)
+        if d > 1 and (top := max(document, pi[2] / pi[1])) * largest < 1:
+            lift = 1 / (top * largest)
+            drawn[2:] = 0.0
+            drawn[2] = float(pi[2] / pi[1] * lift)
+        weights = (document * lift, document * Decimal(ridge), document * lift * Decimal(ridge))
+        return Weights(drawn, at_all, *(float(min(weight, largest)) for weight in weights))

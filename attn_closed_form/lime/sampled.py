@@ -161,7 +161,7 @@ def lime_samples_needed(
     masks, sizes = _draw(rng, max(PILOT_SAMPLES, PILOT_SAMPLES_PER_PLAYER * d), d)
     masks, sizes = masks[1:], sizes[1:]  # no row for the document: its share vanishes
     residual = game.value(masks) - limit.intercept - masks @ limit.coef
-    pull = kernel(d, kernel_width)[sizes] * (d / np.exp(fit.log_unit)) * residual
+    pull = d * fit.drawn[sizes] * residual
     middle = np.zeros((d, d))
     for rows in _blocks(masks):
         scores = (masks[rows] - (1 - fit.absent_share)) * pull[rows, None]
