@@ -27,7 +27,7 @@ from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_sample
 from attn_closed_form.lime.kernel import Settings, kernel
 from attn_closed_form.lime.moments import moments_by_recursion
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.lime.rules import ladder, size_moments, size_rule
+from attn_closed_form.lime.rules import ladder, size_moments
 from attn_closed_form.models.classifier import pooled_game, predict_many, random_weights
 
 from .harness import Bar, Row, best_of, relative_error, report
@@ -135,7 +135,6 @@ def cold(game: PooledGame) -> float:
     times = []
     for _ in range(5):
         size_moments.cache_clear()
-        size_rule.cache_clear()
         ladder.cache_clear()
         start = time.perf_counter()
         lime_limit(game)

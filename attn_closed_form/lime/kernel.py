@@ -79,10 +79,13 @@ def kernel(d: int, kernel_width: float) -> Array:
     return exponential(log_kernel(d, kernel_width))
 
 
+@lru_cache(maxsize=64)
 def relative_kernel(d: int, kernel_width: float) -> Array:
-    """`kernel` over its entry for one absent feature, (d+1,), at most e^600."""
+    """`kernel` over its entry for one absent feature, (d+1,), at most e^600; not to be written to."""
     logs = log_kernel(d, kernel_width)
-    return exponential([log - logs[1] for log in logs])
+    weights = exponential([log - logs[1] for log in logs])
+    weights.flags.writeable = False
+    return weights
 
 
 @lru_cache(maxsize=8)

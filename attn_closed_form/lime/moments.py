@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import zip_longest
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._types import Array, Ids
 from ..game.budget import FACTOR, PRECISE, ULP, Budget, ToleranceError, budget, in_units
@@ -37,12 +37,12 @@ from ..game.pooled_game import PooledGame
 from ..game.terms import Terms, log_bound, terms_of
 from .kernel import Settings, relative_kernel
 from .regression import Known, Moments, Regression, regression
-from .rules import COUNTS, MIXED_SIGNS, SHORT, NoRuleError, TiltedTerm, ladder, tilted_rule
+from .rules import GROUPS, MIXED_SIGNS, NoRuleError, SizeRule, TiltedTerm, ladder, tilted_rule
 
 # Players from which the recursion over sizes says how long it will take, and its time for a term and a pair of players.
 WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
 # Deleted players from which making a rule for each term costs less than long rules for all.
-TILTED_FROM = 600
+TILTED_FROM = 1000
 # Elements (terms times players times nodes) that take as long as one more call of the engine.
 GROUP_ELEMENTS = 6_000
 # Weight of everyone, in units of pi(1), beyond which no rule in p can have the digits that a narrow kernel needs.
@@ -85,31 +85,26 @@ def moments_by_rule(game: PooledGame, fit: Regression, settings: Settings, tol: 
     goal = _rule_budget(game, fit, settings, tol)
     allowed = goal.p_error * goal.amplification / fit.moment_factor()
     law = KernelLaw(game.d, settings.kernel_width)
-    parts = batch_sums(game, goal._replace(p_error=allowed), law, rule_sums(fit.absent_share))
+    parts = batch_sums(game, goal._replace(p_error=allowed), law, partial(rule_sums, fit.absent_share))
     known = known_of(game)
     sums = np.ldexp(sum_in_pairs(parts, np.zeros(2 + game.d)), game.exponent - known.exponent)
     return moments_of_sums(fit, sums[:2], sums[2:], known)
 
 
-def rule_sums(absent_share: float) -> Callable[[Terms, Batch, bool], Array]:
-    """For `batch_sums`: (2 + d,) sums of E_p[f] and of Delta_j that `moments_of_sums` takes, with `node_weights`."""
-
-    def sums(terms: Terms, batch: Batch, precise: bool) -> Array:
-        mean, first = weighted_sums(
-            terms,
-            batch,
-            precise,
-            lambda p, weights: node_weights(p, weights, absent_share)[:2],
-            lambda p, weights: node_weights(p, weights, absent_share)[2:],
-        )
-        return np.concatenate([mean, first[0]])
-
-    return sums
+def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) -> Array:
+    """(2 + d,) sums over nodes of E_p[f] with `mean_weights`, and of Delta_j(p) with `first_weights`."""
+    mean, first = weighted_sums(terms, batch, precise, partial(mean_weights, absent_share), first_weights)
+    return np.concatenate([mean, first[0]])
 
 
-def node_weights(p: Array, weights: Array, absent_share: float) -> Array:
-    """(3, ...) what a rule's nodes and weights multiply: E_p[f] for the first two sums, Delta_j(p) for the third."""
-    return np.stack([weights, weights * (1 - p - absent_share), weights * p * (1 - p)])
+def mean_weights(absent_share: float, p: Array, weights: Array) -> Array:
+    """(2, ...) weights of E_p[f] in the sums that `moments_of_sums` takes, from nodes and weights of a rule."""
+    return np.stack([weights, weights * (1 - p - absent_share)])
+
+
+def first_weights(p: Array, weights: Array) -> Array:
+    """(1, ...) weights of Delta_j(p) in them."""
+    return (weights * p * (1 - p))[None]
 
 
 def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -> Moments:
@@ -185,65 +180,79 @@ class KernelLaw:
     def batches(self, terms: Terms, allowed: float, differences: bool = False) -> list[Batch]:
         """Every term with the shortest rule good enough for E_p[f], E_p[f Z_j] and Delta_j; NoRuleError without one."""
         each = allowed * terms.sums.share / terms.sums.weight.size
-        makers = [self._shared, self._tilted] if self.d < TILTED_FROM else [self._tilted, self._shared]
-        left = np.flatnonzero(MIXED_SIGNS * _sizes(self.d, self.width).sum() * largest_on_reals(terms) > each)
+        real = largest_on_reals(terms)
+        shared, tilted = partial(self._shared, log_bound(terms.sums), real, each), partial(self._tilted, terms, each)
+        makers = [partial(shared, GROUPS)] if terms.masses.some_light else [partial(shared, GROUPS), tilted]
+        if self.d >= TILTED_FROM and not terms.masses.some_light:
+            makers = [partial(shared, GROUPS[:1]), tilted, partial(shared, GROUPS[1:])]
         batches: list[Batch] = []
+        left = np.flatnonzero(MIXED_SIGNS * _sizes(self.d, self.width)[1] * real > each)
         for maker in makers:
-            made = maker(terms, left, each) if left.size else []
-            left = left[~np.isin(left, [i for batch in made for i in batch.terms])]
-            batches += made
+            if left.size:
+                made, done = maker(left)
+                batches, left = batches + made, left[~done]
         if left.size:
             raise NoRuleError(f"{left.size} terms of the game have no rule in p that is good enough")
         return batches
 
-    def _shared(self, terms: Terms, which: Ids, allowed: float) -> list[Batch]:
-        """Batches of the terms for which a rule for all terms is good enough."""
-        log_bounds, B = log_bound(terms.sums)[which], largest_on_reals(terms)[which]
-        for counts in (SHORT, COUNTS):
-            rules = ladder(self.d, self.width, counts)
-            index, errors = rules.choose(log_bounds, B, allowed)
-            enough = errors <= max(allowed, float(errors.max()) if errors.mean() <= allowed else 0.0)
-            if enough.all():
-                break
-        which, index = which[enough], index[enough]
+    def _shared(
+        self, log_bounds: Array, real: Array, allowed: float, groups: tuple[tuple[int, ...], ...], which: Ids
+    ) -> tuple[list[Batch], NDArray[np.bool_]]:
+        """Batches of the terms for which a rule with one of these numbers of nodes is good enough, and which they are."""
+        index, rules = np.full(which.size, -1), list[SizeRule]()
+        for counts in groups:
+            left = np.flatnonzero(index < 0)
+            if left.size and counts[0] <= self.d + 1:
+                some = ladder(self.d, self.width, counts)
+                level, errors = some.choose(log_bounds[which[left]], real[which[left]], allowed)
+                good = errors <= (allowed if errors.mean() > allowed else np.inf)
+                index[left[good]] = len(rules) + level[good]
+                rules += some.rules
         # A group of few terms joins those with more nodes: one more group would cost more.
-        batches, first, levels = [], 0, np.unique(index).tolist()
+        batches, first, levels = [], 0, np.unique(index[index >= 0]).tolist()
         for level, longer in zip_longest(levels, levels[1:]):
             group = which[(index >= first) & (index <= level)]
-            if longer is None or group.size * self.d * (rules.counts[longer] - rules.counts[level]) > GROUP_ELEMENTS:
-                rule = rules.rules[level]
-                batches.append(Batch(group, rule.p[:, None], rule.weights[:, None]))
+            p, weights = rules[level].p[:, None], rules[level].weights[:, None]
+            if longer is None or group.size * self.d * (rules[longer].p.size - len(p)) > GROUP_ELEMENTS:
+                batches.append(Batch(group, p, weights))
                 first = level + 1
-        return batches
+        return batches, index >= 0
 
-    def _tilted(self, terms: Terms, which: Ids, allowed: float) -> list[Batch]:
-        """Batches of the terms for which a rule could be made."""
+    def _tilted(self, terms: Terms, allowed: float, which: Ids) -> tuple[list[Batch], NDArray[np.bool_]]:
+        """Batches of the terms for which a rule can be made, one for each, and which of them they are."""
+        rules = [tilted_rule(_sizes(self.d, self.width)[0], tilted_term(terms, i), allowed) for i in which.tolist()]
+        done = np.array([rule is not None for rule in rules])
         by_count: dict[int, list[tuple[int, Array, Array]]] = {}
-        for i in () if terms.masses.some_light else which.tolist():
-            E, piece, weight = terms.factor[i, 0], int(terms.own[i]), float(terms.weight[i])
-            t, B = float(E.mean()), float(terms.masses.half_range[piece])
-            absent = float(np.abs(terms.masses.V[piece, 1]).sum()) / B
-            relative = E / t if t > 0 else E
-            term = TiltedTerm(
-                t=t,
-                S=float(((relative - 1) ** 2).sum()) * (1 + 1e-9),
-                largest=float(relative.max()),
-                background=weight * float(terms.sums.background[i]) / B,
-                light=weight * absent,
-                heavy=weight * max(0.0, float(terms.sums.players[i]) / B - absent),
-                B=B,
-            )
-            rule = tilted_rule(_sizes(self.d, self.width), term, allowed)
+        for i, rule in zip(which.tolist(), rules, strict=True):
             if rule is not None:
                 by_count.setdefault(rule.p.size, []).append((i, rule.p, rule.weights * np.exp(rule.log_factor)))
         groups = [zip(*group, strict=True) for group in by_count.values()]
-        return [Batch(np.array(i), np.stack(p, axis=1), np.stack(weights, axis=1)) for i, p, weights in groups]
+        batches = [Batch(np.array(i), np.stack(p, axis=1), np.stack(weights, axis=1)) for i, p, weights in groups]
+        return batches, done
+
+
+def tilted_term(terms: Terms, i: int) -> TiltedTerm:
+    """What a tilted rule needs of a term."""
+    E, piece, weight = terms.factor[i, 0], int(terms.own[i]), float(terms.weight[i])
+    t, B = float(E.mean()), float(terms.masses.half_range[piece])
+    absent = float(np.abs(terms.masses.V[piece, 1]).sum()) / B
+    relative = E / t if t > 0 else E
+    return TiltedTerm(
+        t=t,
+        S=float(((relative - 1) ** 2).sum()) * (1 + 1e-9),
+        largest=float(relative.max()),
+        background=weight * float(terms.sums.background[i]) / B,
+        light=weight * absent,
+        heavy=weight * max(0.0, float(terms.sums.players[i]) / B - absent),
+        B=B,
+    )
 
 
 @lru_cache(maxsize=64)
-def _sizes(d: int, width: float) -> Array:
-    """The weights of m = 0..d present players."""
-    return np.ascontiguousarray(relative_kernel(d, width)[::-1])
+def _sizes(d: int, width: float) -> tuple[Array, float]:
+    """The weights of m = 0..d present players, and their sum."""
+    q = np.ascontiguousarray(relative_kernel(d, width)[::-1])
+    return q, float(q.sum())
 
 
 def largest_on_reals(terms: Terms) -> Array:

@@ -194,7 +194,7 @@ class Weights(NamedTuple):
 def weights_of(d: int, settings: Settings) -> Weights:
     """The weights of the samples with s of d players absent."""
     width, ridge, n = settings
-    drawn = relative_kernel(d, width)
+    drawn = relative_kernel(d, width).copy()
     at_all, drawn[0] = float(drawn[0]), 0.0
     with localcontext(WIDE):
         pi = [(Decimal(log) / (1 << LOG_BITS)).exp() for log in log_kernel(d, width)[:3]]

@@ -39,17 +39,15 @@ from ..game.terms import COSH, THETA
 from .kernel import relative_kernel
 
 # Numbers of nodes that are tried: terms with equal numbers go through the engine together, so they are few. Most games
-# need none of the second group, whose moments take as long to find as everything else.
-SHORT = (2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14)
-COUNTS = (*SHORT, 17, 20, 24, 28, 33, 39, 46, 54)
-# Degrees that are looked at: enough for Gauss rules with the largest number of nodes in either group.
-SHORT_DEGREES, DEGREES = 40, 112
+# need the first group alone; the longer the rules, the longer it takes to make them.
+GROUPS = ((2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14), (17, 20, 24, 28), (33, 39, 46, 54))
+COUNTS = tuple(m for group in GROUPS for m in group)
 # Added to the bound of E_p[f] it also bounds E_p[f 1{j present}]; see `game/terms.py`.
 LOG_PRESENT = np.log((1 + COSH) / 2)
 # Binary digits of the whole numbers: of weights, of Hahn polynomials, and of Legendre polynomials at nodes.
-WEIGHT_BITS, HAHN_BITS, LEGENDRE_BITS = 160, 200, 100
+WEIGHT_BITS, HAHN_BITS, LEGENDRE_BITS = 160, 200, 90
 # What the rounding of the whole numbers can hide of a moment of a rule, relative to the sums of weights.
-HIDDEN = 2.0**-80
+HIDDEN = 2.0**-72
 # Most nodes that are tried, and Taylor coefficients that are looked at one by one beyond them.
 MOST_TILTED_NODES, BEYOND = 40, 40
 # Nodes that interpolatory rules may have more than the degree that is asked for.
@@ -108,10 +106,8 @@ def ladder(d: int, kernel_width: float, counts: tuple[int, ...] = COUNTS) -> Lad
     >>> bool(np.isclose(rule.p @ rule.weights, sum(m / 6 for m in range(7))))
     True
     """
-    moments = size_moments(d, kernel_width, SHORT_DEGREES if counts == SHORT else DEGREES)
+    moments = size_moments(d, kernel_width, counts[-1])
     rules = tuple(_size_rule(moments, m) for m in counts if m <= len(moments.nu))
-    if not rules:
-        raise NoRuleError(f"no rule in p has so few moments as {d} players make")
     return Ladder(
         rules,
         np.array([rule.p.size for rule in rules]),
@@ -123,26 +119,26 @@ def ladder(d: int, kernel_width: float, counts: tuple[int, ...] = COUNTS) -> Lad
 def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     """Rule with m nodes: Gauss where there is one, else Gauss-Legendre nodes."""
     nu, bits = moments.rounded, WEIGHT_BITS + LEGENDRE_BITS
-    p, exact = gauss_nodes(nu, *jacobi(0.0, 2 * m), m) if 2 * m <= nu.size else None, 2 * m
+    p, exact = gauss_nodes(nu, *jacobi(0.0, 2 * m), m) if 2 * m < nu.size else None, 2 * m
     if p is None or not (p[0] > 0 and p[-1] < 1):
         p, exact = legendre_rule(m)[0].copy(), m
-    weights = np.zeros(m)
-    # The weights, then nodes and weights of a Gauss rule by Newton's method, then the weights for the rounded nodes.
-    for moving in (False, True, False) if exact > m else (False, False):
-        P = legendre_values(p, nu.size)
-        values = as_floats(P[:, : exact + 1], LEGENDRE_BITS)
-        residual = as_floats((moments.nu - whole(weights, WEIGHT_BITS) @ P)[:exact], bits)
-        system = values[:, :exact]
-        if moving:  # 2 p (1 - p) dP_n/dp = (n + 1) (P_{n+1} - (1 - 2p) P_n) for P_n at 1 - 2p
-            slope = np.arange(1, exact + 1) * (values[:, 1:] - (1 - 2 * p)[:, None] * values[:, :-1])
-            system = np.concatenate([system, slope * (weights / (2 * p * (1 - p)))[:, None]])
-        step = np.linalg.lstsq(system.T, residual, rcond=None)[0]
-        weights = weights + step[:m]
-        p = np.clip(p + step[m:], 0.0, 1.0) if moving else p
-    residual = moments.nu - whole(weights, WEIGHT_BITS) @ P
-    size = float(np.abs(weights).sum())
-    delta = np.abs(as_floats(residual, bits)) + HIDDEN * (size + float(nu[0]))
-    degrees = np.arange(nu.size)
+    if exact > m:
+        # A step of Newton's method for nodes and weights: 2 p (1 - p) dP_n/dp = (n + 1) (P_{n+1} - (1 - 2p) P_n)
+        P = legendre_values(p, exact + 1)
+        values = as_floats(P, LEGENDRE_BITS)
+        weights = np.linalg.lstsq(values[:, :-1].T, nu[:exact], rcond=None)[0]
+        residual = as_floats(moments.nu[:exact] - whole(weights, WEIGHT_BITS) @ P[:, :-1], bits)
+        slope = np.arange(1, exact + 1) * (values[:, 1:] - (1 - 2 * p)[:, None] * values[:, :-1])
+        system = np.concatenate([values[:, :-1], slope * (weights / (2 * p * (1 - p)))[:, None]])
+        p = np.clip(p + np.linalg.lstsq(system.T, residual, rcond=None)[0][m:], 0.0, 1.0)
+    # The weights for the rounded nodes, and what they miss.
+    P = legendre_values(p, nu.size)
+    system = as_floats(P[:, :exact].T, LEGENDRE_BITS)
+    weights = np.linalg.lstsq(system, nu[:exact], rcond=None)[0]
+    residual = as_floats(moments.nu[:exact] - whole(weights, WEIGHT_BITS) @ P[:, :exact], bits)
+    weights = weights + np.linalg.lstsq(system, residual, rcond=None)[0]
+    size, degrees = float(np.abs(weights).sum()), np.arange(nu.size)
+    delta = np.abs(as_floats(moments.nu - whole(weights, WEIGHT_BITS) @ P, bits)) + HIDDEN * (size + float(nu[0]))
     delta *= np.sqrt(2 * degrees + 1)
     with np.errstate(divide="ignore", under="ignore"):
         known = np.log(delta[exact:] @ np.exp(-np.outer(degrees[exact:], THETA)))
@@ -170,14 +166,14 @@ class SizeMoments(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def size_moments(d: int, kernel_width: float, degrees: int = DEGREES) -> SizeMoments:
+def size_moments(d: int, kernel_width: float, longest: int = COUNTS[-1]) -> SizeMoments:
     """Moments of `relative_kernel` and |r|.
 
     >>> moments = size_moments(6, np.inf)       # constant weights have no component but the first
     >>> [abs(round(float(x), 12)) for x in moments.rounded]
     [7.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
-    N = min(d, degrees, 24 + 5 * isqrt(d))
+    N = min(d, 2 * longest + 4, 24 + 5 * isqrt(d))
     q = whole(relative_kernel(d, kernel_width)[::-1], WEIGHT_BITS)  # exact down to 2^-107
     half = d // 2 + 1
     mirrored = q[::-1][:half].copy()
@@ -186,7 +182,7 @@ def size_moments(d: int, kernel_width: float, degrees: int = DEGREES) -> SizeMom
     folded = [q[:half] + mirrored, q[:half] - mirrored]  # Q_n(d-m) = (-1)^n Q_n(m)
     slope = np.array([d - 2 * m for m in range(half)], dtype=object)
     steps = [(n * (d + n + 1), (n + 1) * (d - n)) for n in range(N)]
-    hahn = polynomials(slope, d, steps, HAHN_BITS)
+    hahn = polynomials(slope, 0, steps, HAHN_BITS)
     nu = [int(folded[n % 2] @ Q) for n, Q in enumerate(hahn)]
     # |r|^2 = |q|^2 - sum nu_n^2 / |Q_n|^2, in units of 2^-(2 WEIGHT_BITS + 2 HAHN_BITS)
     left = int(q @ q) << 2 * HAHN_BITS
@@ -208,27 +204,29 @@ def size_moments(d: int, kernel_width: float, degrees: int = DEGREES) -> SizeMom
     return SizeMoments(whole_nu, rounded, residual, log_norm, np.stack([beyond[0], np.log(residual) + beyond[1]]))
 
 
-def polynomials(slope: Whole, largest: int, steps: Sequence[tuple[int, int]], bits: int) -> Iterator[Whole]:
-    """p_0 = 1, p_1, ... in units of 2^-bits, each right to two of them, for c p_{n+1} = (2n+1) slope p_n - b p_{n-1}.
+def polynomials(slope: Whole, shift: int, steps: Sequence[tuple[int, int]], bits: int) -> Iterator[Whole]:
+    """p_0 = 1, p_1, ... in units of 2^-bits, each right to two of them.
 
-    `steps` has (b, c) for n = 0, 1, ...; b = 0 for n = 0, and |slope| <= largest.
+    With x = slope / 2^shift, c p_{n+1} = (2n+1) x p_n - b p_{n-1}; `steps` has (b, c) for n = 0, 1, ..., and |x| is at
+    most (b + c) / (2n+1).
     """
-    before_error, error = 0.0, 1.0
-    for n, (b, c) in enumerate(steps):
-        before_error, error = error, ((2 * n + 1) * largest / c) * error + (b / c) * before_error + 1
-    spare = ceil(log2(error)) + 1
+    error_before, error = 0.0, 0.0
+    for b, c in steps:
+        error_before, error = error, (b / c + 1) * error + b / c * error_before + 3
+    spare = ceil(log2(error + 1))
     before, now = 0 * slope, 0 * slope + (1 << bits + spare)
     yield now >> spare
     for n, (b, c) in enumerate(steps):
-        before, now = now, ((2 * n + 1) * slope * now - b * before) // c
+        product = slope * now >> shift if shift else slope * now
+        before, now = now, ((2 * n + 1) * product - b * before) // c
         yield now >> spare
 
 
 def legendre_values(p: Array, count: int) -> Whole:
     """P_n(1 - 2p) for n < count in units of 2^-LEGENDRE_BITS, (m, count)."""
-    one = 1 << LEGENDRE_BITS
-    steps = [(n * one, (n + 1) * one) for n in range(count - 1)]
-    return np.stack(list(polynomials(one - 2 * whole(p, LEGENDRE_BITS), one, steps, LEGENDRE_BITS)), axis=1)
+    slope = (1 << LEGENDRE_BITS) - 2 * whole(p, LEGENDRE_BITS)
+    steps = [(n, n + 1) for n in range(count - 1)]
+    return np.stack(list(polynomials(slope, LEGENDRE_BITS, steps, LEGENDRE_BITS)), axis=1)
 
 
 def whole(x: Array, bits: int) -> Whole:
@@ -364,7 +362,7 @@ def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Ar
     before, now = 0.0 * m, 0.0 * m + 1
     nu = np.zeros(count)
     for i in range(min(count, d + 1)):
-        nu[i] = q @ now
+        nu[i] = (q * now).sum()  # no BLAS, which would start threads
         if i < d:
             before, now = now, ((climb[i] + fall[i] - m) * now - fall[i] * before) / climb[i]
     for N in range(first, min(first + 2, count // 2) + 1):

@@ -31,9 +31,9 @@ from attn_closed_form.game.laws import legendre_rule, log_legendre_factor
 from attn_closed_form.game.terms import THETA, TermSums, log_bound
 from attn_closed_form.lime import LimeCoefficients
 from attn_closed_form.lime.kernel import Settings, check_settings, check_tol
-from attn_closed_form.lime.moments import NARROWEST, finish, rule_factor
+from attn_closed_form.lime.moments import NARROWEST, moments_of_sums, rule_factor
 from attn_closed_form.lime.regression import Known, Regression, regression
-from attn_closed_form.lime.rules import NoRuleError, SizeRule, ladder
+from attn_closed_form.lime.rules import SizeRule, ladder
 
 from .games import GameBatch, each_game, everyone_of, heads_of, row_sums, value_of
 
@@ -288,8 +288,7 @@ class LimePlan(NamedTuple):
                 limits.append(LimeCoefficients(np.full(d, np.nan), np.nan))
                 continue
             known = Known(float(about.above[i]), float(about.nobody[i]), float(about.base[i]), 0)
-            unit = d * math.exp(-fitted.log_unit)
-            moments = finish(fitted, unit * level[i], unit * delta[i, :d], known)
+            moments = moments_of_sums(fitted, level[i], delta[i, :d], known)
             coef, intercept = fitted.solve(moments, np.arange(d))
             limits.append(LimeCoefficients(np.ldexp(coef, exponent[i]), math.ldexp(intercept, int(exponent[i]))))
         return Batched(limits, self.goals.problems)
@@ -298,7 +297,7 @@ class LimePlan(NamedTuple):
 def _regression(d: int, settings: Settings) -> Regression | None:
     """The regression of d players, or None where no rule in p can have the digits that it needs."""
     fitted = regression(d, settings, d) if d > 1 else None
-    return fitted if fitted and fitted.log_unit >= NARROWEST else None
+    return fitted if fitted and fitted.at_all <= NARROWEST else None
 
 
 def _lime_budgets(batch: GameBatch, regressions: list[Regression | None], settings: Settings, tol: float) -> Goals:
@@ -307,7 +306,7 @@ def _lime_budgets(batch: GameBatch, regressions: list[Regression | None], settin
     for fitted in regressions:
         factor = rule_factor(fitted, settings) if fitted else 2.0
         amplification.append(factor / 2)
-        doubt.append(fitted.doubt(factor, math.exp(-fitted.log_unit)) if fitted else 0.0)
+        doubt.append(fitted.doubt(factor, fitted.at_all) if fitted else 0.0)
         constants.append(1 + 8 * fitted.nobody_factor() if fitted else 1.0)
     return plan_batch(batch, tol, amplification, doubt, constants, in_type=False)
 
@@ -325,11 +324,7 @@ def _lime_bounds(batch: GameBatch, goals: Goals, chunk: int | None) -> tuple[Arr
 
 def _rule(fitted: Regression, kernel_width: float, goal: Budget, log_bounds: Array, largest: float) -> SizeRule | None:
     """The shortest rule that keeps the game's share of the error, or None."""
-    unit = fitted.d * math.exp(-fitted.log_unit)
-    allowed = goal.p_error * goal.amplification / (unit * fitted.moment_factor())
-    try:
-        rules = ladder(fitted.d, kernel_width)
-    except NoRuleError:
-        return None
+    allowed = goal.p_error * goal.amplification / fitted.moment_factor()
+    rules = ladder(fitted.d, kernel_width)
     index, errors = rules.choose(log_bounds[None], np.array([largest]), allowed)
     return rules.rules[int(index[0])] if errors[0] <= allowed else None

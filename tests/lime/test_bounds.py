@@ -6,10 +6,10 @@ from math import comb
 import numpy as np
 import pytest
 
-from attn_closed_form.lime.kernel import Settings, kernel
-from attn_closed_form.lime.moments import MIXED_SIGNS, _rule_factors, rule_factor
+from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
+from attn_closed_form.lime.moments import rule_factor, rule_factors
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.lime.rules import THETA, TiltedTerm, _log_tail, _rest, size_rule
+from attn_closed_form.lime.rules import MIXED_SIGNS, TiltedTerm, _rest, ladder
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1.0])
@@ -36,15 +36,14 @@ def test_an_error_of_every_value_is_multiplied_by_no_more_than_the_factor(d, k, 
 @pytest.mark.parametrize("d", [12, 60])
 def test_what_the_rounding_of_a_sum_over_nodes_is_multiplied_by(d, width):
     """Against the sums of a rule itself: level, share, and differences, which count twice."""
-    found = regression(d, Settings(width, 1.0, 5000), d)
-    rule = size_rule(d, width, 12)
-    unit = d * np.exp(-found.log_unit)
+    fit = regression(d, Settings(width, 1.0, 5000), d)
+    rule = ladder(d, width, (12,)).rules[0]
     level = rule.weights.sum()
     difference = 2 * (rule.weights * rule.p * (1 - rule.p)).sum()
-    share = (rule.weights * np.abs(1 - rule.p - found.absent_share)).sum()
-    least = unit * found.rounding_factor(level, share + difference, 2 * difference)
-    assert least <= _rule_factors(d, Settings(width, 1.0, 5000), d)[1] <= 1.5 * MIXED_SIGNS * least
-    assert rule_factor(found, Settings(width, 1.0, 5000)) >= max(least, found.value_factor())
+    share = (rule.weights * np.abs(1 - rule.p - fit.absent_share)).sum()
+    least = fit.rounding_factor(level, share + difference, 2 * difference)
+    assert least <= rule_factors(d, Settings(width, 1.0, 5000), d)[1] <= 1.5 * MIXED_SIGNS * least
+    assert rule_factor(fit, Settings(width, 1.0, 5000)) >= max(least, fit.value_factor())
 
 
 def test_what_sizes_beyond_the_last_add():
@@ -57,24 +56,8 @@ def test_what_sizes_beyond_the_last_add():
     assert _rest(d, term._replace(t=1.0), most, 3) == np.inf
 
 
-@pytest.mark.parametrize(("d", "N"), [(20, 5), (30, 29), (700, 40)])
-def test_the_tail_of_the_degrees(d, N):
-    log_norm = np.linspace(0.3, 2.0, d + 1)
-    residual, size = 1e-3, 0.2
-    n = np.arange(N + 1, d + 1)
-    terms = np.sqrt(2 * n + 1)[:, None] * (size + residual * np.exp(log_norm[n]))[:, None] * np.exp(-np.outer(n, THETA))
-    with np.errstate(divide="ignore"):
-        exact = np.log(terms.sum(axis=0))
-    found = _log_tail(d, N, log_norm, residual, size)
-    seen = np.isfinite(exact)
-    assert (found >= exact - 1e-12)[seen].all()
-    if d <= 30:  # every degree is a range of its own
-        np.testing.assert_allclose(found[seen], exact[seen], rtol=1e-12)
-    assert (found[seen] <= exact[seen] + 2).any()
-
-
 def test_what_is_cached_cannot_be_written_to():
-    found = regression(4, Settings(25.0, 1.0, 5000), 4)
-    for array in (found.drawn, found.deviation):
+    fit, rule = regression(4, Settings(25.0, 1.0, 5000), 4), ladder(4, 25.0).rules[0]
+    for array in (fit.drawn, fit.deviation, relative_kernel(4, 25.0), rule.p, rule.weights):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1.0

@@ -1,8 +1,9 @@
 """The rules in p: their moments, their exactness, and whether their error bounds tell the truth."""
 
 from fractions import Fraction
-from math import comb, inf
+from math import comb, inf, log
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -10,10 +11,17 @@ from attn_closed_form.game.budget import budget
 from attn_closed_form.game.by_size import centred_moments
 from attn_closed_form.game.laws import Batch
 from attn_closed_form.game.terms import log_bound, terms_of
-from attn_closed_form.lime import rules
-from attn_closed_form.lime.kernel import kernel, log_kernel
-from attn_closed_form.lime.moments import _largest, rule_sums
-from attn_closed_form.lime.rules import ladder, size_moments, size_rule
+from attn_closed_form.lime.kernel import kernel, relative_kernel
+from attn_closed_form.lime.moments import largest_on_reals, rule_sums
+from attn_closed_form.lime.rules import (
+    HIDDEN,
+    LEGENDRE_BITS,
+    THETA,
+    WEIGHT_BITS,
+    ladder,
+    legendre_values,
+    size_moments,
+)
 from tests.lime_games import score_game
 
 
@@ -27,54 +35,73 @@ def exact_moment(q, n):
     )
 
 
-def rational(x):
-    """An extended-precision number as a fraction."""
-    high = float(x)
-    return Fraction(high) + Fraction(float(x - high))
-
-
 @pytest.mark.parametrize("kernel_width", [25.0, 5.0, inf])
 @pytest.mark.parametrize("d", [1, 2, 7, 26])
 def test_moments_in_exact_arithmetic(d, kernel_width):
-    q = [rational(x) for x in np.exp(log_kernel(d, kernel_width)) / d]
+    q = [Fraction(x) for x in relative_kernel(d, kernel_width)[::-1]]
     moments = size_moments(d, kernel_width)
+    unit = Fraction(1, 2 ** (WEIGHT_BITS + LEGENDRE_BITS))
     left = sum(x * x for x in q)
-    for n in range(moments.nu.size):
+    for n in range(len(moments.nu)):
         exact = exact_moment(q, n)
-        assert abs(rational(moments.nu[n]) - exact) <= moments.error[n]
+        assert abs(moments.nu[n] * unit - exact) <= HIDDEN * sum(q)
         norm = Fraction(d + 1, 2 * n + 1)
         for k in range(1, n + 1):
             norm *= Fraction(d + 1 + k, d + 1 - k)
         left -= exact**2 / norm
-        assert float(norm) == pytest.approx(np.exp(2 * moments.log_norm[n]), rel=1e-12)
     assert moments.residual >= 0.999 * float(left) ** 0.5
-    assert moments.residual <= 1.001 * float(left) ** 0.5 + 1e-15
+    assert moments.residual <= 1.001 * float(left) ** 0.5 + 1e-25 * float(sum(q))
 
 
-@pytest.mark.parametrize("kernel_width", [25.0, 4.0])
-@pytest.mark.parametrize("d", [120, 250])
-def test_the_two_ways_to_the_moments_agree_within_their_errors(d, kernel_width):
-    q = np.exp(log_kernel(d, kernel_width)) / d
-    exact, extended = rules._exact(q, 96), rules._extended(q, 96)
-    N = min(exact[0].size, extended[0].size)
-    assert (np.abs(exact[0][:N] - extended[0][:N]) <= exact[1][:N] + extended[1][:N]).all()
-    assert extended[1][20] < 1e-14, "a bound that says something"
-    # What is left after a few degrees, which is no rounding.
-    left = [way(q, 4)[2] for way in (rules._exact, rules._extended)]
-    assert left[0] * (1 - 1e-6) <= left[1] <= left[0] * (1 + 1e-6) + 1e-12
-    assert left[0] > 1e-9
+@pytest.mark.parametrize("kernel_width", [25.0, 5.0])
+@pytest.mark.parametrize(("d", "longest"), [(12, 3), (20, 2), (60, 8), (700, 8)])
+def test_what_is_left_bounds_the_moments_beyond(d, longest, kernel_width):
+    """|nu_n| <= |r| |Q_n| for all degrees that are not looked at, and the sums over them that the error is made of."""
+    few, more = size_moments(d, kernel_width, longest), size_moments(d, kernel_width, 54)
+    N = len(few.nu)
+    n = np.arange(N, d + 1)
+    norm = [Fraction(d + 1, 2 * i + 1) for i in range(d + 1)]
+    for i in range(d + 1):
+        for k in range(1, i + 1):
+            norm[i] *= Fraction(d + 1 + k, d + 1 - k)
+    log_norm = np.array([(log(x.numerator) - log(x.denominator)) / 2 for x in norm])
+    assert (np.abs(more.rounded[N:]) <= few.residual * np.exp(log_norm[N : len(more.nu)]) * (1 + 1e-9)).all()
+    assert few.residual > 1e-20, "rounding alone"
+    log_terms = np.log(2 * n + 1) / 2 - np.outer(THETA, n)
+    for found, exact in zip(few.log_beyond, (log_terms, log_terms + log(few.residual) + log_norm[n]), strict=True):
+        np.testing.assert_allclose(found, np.logaddexp.reduce(exact, axis=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("p", [0.0, 1e-30, 0.1, 0.5, 0.75, 1.0])
+def test_legendre_polynomials_to_more_digits_than_a_float_has(p):
+    values = legendre_values(np.array([p]), 110)[0]
+    x, before, now = 1 - 2 * Fraction(p), Fraction(0), Fraction(1)
+    for n, value in enumerate(values):
+        assert abs(Fraction(int(value), 2**LEGENDRE_BITS) - now) <= HIDDEN
+        before, now = now, ((2 * n + 1) * x * now - n * before) / (n + 1)
+
+
+@pytest.mark.parametrize(("d", "kernel_width"), [(7, 25.0), (106, 5.0), (50, 1.0), (300, 0.3), (1, 0.01)])
+def test_the_kernel_to_an_ulp(d, kernel_width):
+    with mp.workprec(400):
+        logs = [-((100 * (1 - mp.sqrt(1 - mp.mpf(s) / d)) / mp.mpf(kernel_width)) ** 2) / 2 for s in range(d + 1)]
+        for weights, about in ((kernel(d, kernel_width), 0), (relative_kernel(d, kernel_width), logs[1])):
+            exact = [mp.exp(min(log - about, 600)) for log in logs]
+            errors = [abs(x / y - 1) for x, y in zip(weights.tolist(), exact, strict=True) if y > 1e-300]
+            assert max(errors) <= 0.75 * 2.0**-52
+            assert all(x <= 1e-300 for x, y in zip(weights.tolist(), exact, strict=True) if y <= 1e-300)
 
 
 @pytest.mark.parametrize("kernel_width", [25.0, 5.0, inf])
 @pytest.mark.parametrize(("d", "m"), [(5, 2), (5, 6), (50, 7), (106, 12), (106, 30), (1000, 9)])
 def test_polynomials_of_low_degree_are_exact(d, m, kernel_width):
-    rule = size_rule(d, kernel_width, m)
-    q = kernel(d, kernel_width) / d
+    rule = ladder(d, kernel_width, (m,)).rules[0]
+    q = relative_kernel(d, kernel_width)
     s = np.arange(d + 1)
     product = np.ones(d + 1)
     for k in range(m):
         # (d-s)_k / (d)_k is what p^k, p the probability of being present, stands for.
-        np.testing.assert_allclose(rule.weights @ rule.p**k, q @ product, rtol=1e-13, atol=1e-15)
+        np.testing.assert_allclose(rule.weights @ rule.p**k, q @ product, rtol=1e-13, atol=1e-15 * q.sum())
         product = product * (d - s - k) / max(d - k, 1)
     assert ((rule.p >= 0) & (rule.p <= 1)).all()
 
@@ -84,13 +111,13 @@ def test_polynomials_of_low_degree_are_exact(d, m, kernel_width):
 def test_the_bound_holds_and_means_something(kind, kernel_width):
     d = 60
     game = score_game(d, H=1, kind=kind, spread=0.7)
-    q = kernel(d, kernel_width) / d
+    q = relative_kernel(d, kernel_width)
     goal = budget(game, 1e-11, plain=True)
     (mean,), present = centred_moments(game, q[None], goal)
     steps = ladder(d, kernel_width)
     (terms,) = terms_of(game, goal)
     chosen = [ladder(d, kernel_width, (m,)) for m in steps.counts.tolist()]
-    bounds = [one.choose(log_bound(terms.sums), _largest(terms), 0.0)[1].sum() for one in chosen]
+    bounds = [one.choose(log_bound(terms.sums), largest_on_reals(terms), 0.0)[1].sum() for one in chosen]
     errors = []
     for rule in steps.rules:
         p, w = rule.p[:, None], rule.weights[:, None]
@@ -104,4 +131,4 @@ def test_the_bound_holds_and_means_something(kind, kernel_width):
 
 
 def test_no_rule_beyond_the_moments():
-    assert size_rule(1000, 25.0, 900) is None
+    assert ladder(5, 25.0).counts.tolist() == [2, 4, 6]
