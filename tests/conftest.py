@@ -1,4 +1,15 @@
-"""Settings for every test: float64 in JAX, and hypothesis without chance or clock."""
+"""Settings for every test: float64 in JAX, and hypothesis without chance or clock.
+
+With LONGDOUBLE=float64 in the environment the tests run as on platforms whose long double has no more digits than a
+double (macOS on arm64, Windows): NumPy's is replaced before anything else is imported. The package itself needs none.
+"""
+
+import os
+
+import numpy as np
+
+if os.environ.get("LONGDOUBLE") == "float64":
+    np.longdouble = np.float64
 
 import jax
 from hypothesis import HealthCheck, settings

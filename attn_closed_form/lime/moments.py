@@ -182,11 +182,11 @@ class KernelLaw:
         each = allowed * terms.sums.share / terms.sums.weight.size
         real = largest_on_reals(terms)
         shared, tilted = partial(self._shared, log_bound(terms.sums), real, each), partial(self._tilted, terms, each)
-        makers = [partial(shared, GROUPS)] if terms.masses.some_light else [partial(shared, GROUPS), tilted]
-        if self.d >= TILTED_FROM and not terms.masses.some_light:
+        makers = [partial(shared, GROUPS), tilted]
+        if self.d >= TILTED_FROM:
             makers = [partial(shared, GROUPS[:1]), tilted, partial(shared, GROUPS[1:])]
         batches: list[Batch] = []
-        left = np.flatnonzero(MIXED_SIGNS * _sizes(self.d, self.width)[1] * real > each)
+        left = np.flatnonzero(_sizes(self.d, self.width)[1] * real > each)
         for maker in makers:
             if left.size:
                 made, done = maker(left)
@@ -198,7 +198,7 @@ class KernelLaw:
     def _shared(
         self, log_bounds: Array, real: Array, allowed: float, groups: tuple[tuple[int, ...], ...], which: Ids
     ) -> tuple[list[Batch], NDArray[np.bool_]]:
-        """Batches of the terms for which a rule with one of these numbers of nodes is good enough, and which they are."""
+        """Batches of the terms that a rule of these groups of `ladder` is good enough for, and which they are."""
         index, rules = np.full(which.size, -1), list[SizeRule]()
         for counts in groups:
             left = np.flatnonzero(index < 0)
@@ -220,7 +220,10 @@ class KernelLaw:
 
     def _tilted(self, terms: Terms, allowed: float, which: Ids) -> tuple[list[Batch], NDArray[np.bool_]]:
         """Batches of the terms for which a rule can be made, one for each, and which of them they are."""
-        rules = [tilted_rule(_sizes(self.d, self.width)[0], tilted_term(terms, i), allowed) for i in which.tolist()]
+        if terms.masses.some_light:
+            return [], np.zeros(which.size, dtype=bool)
+        q = _sizes(self.d, self.width)[0]
+        rules = [tilted_rule(q, tilted_term(terms, i), allowed) for i in which.tolist()]
         done = np.array([rule is not None for rule in rules])
         by_count: dict[int, list[tuple[int, Array, Array]]] = {}
         for i, rule in zip(which.tolist(), rules, strict=True):
@@ -256,10 +259,11 @@ def _sizes(d: int, width: float) -> tuple[Array, float]:
 
 
 def largest_on_reals(terms: Terms) -> Array:
-    """(r,) a bound of each term of E_p[f] and of E_p[f Z_j] for p in [0, 1].
+    """(r,) a bound of each term of E_p[f] and of E_p[f Z_j] for p in [0, 1], and of its means over any one size.
 
     The product over players is at most 1. Where all players are heavier when present, it is at most e^2 e^(-p G), G the
-    sum of 1 - E, even with two players left out of it; x A comes with a factor p, and p e^(-p G) <= 1/G.
+    sum of 1 - E, even with two players left out of it; x A comes with a factor p, and p e^(-p G) <= 1/G. For m present
+    players the product is at most t^m by Maclaurin's inequality, and m/d has the place of p.
     """
     sums = terms.sums
     plain: Array = sums.background + sums.players

@@ -126,17 +126,17 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
         # A step of Newton's method for nodes and weights: 2 p (1 - p) dP_n/dp = (n + 1) (P_{n+1} - (1 - 2p) P_n)
         P = legendre_values(p, exact + 1)
         values = as_floats(P, LEGENDRE_BITS)
-        weights = np.linalg.lstsq(values[:, :-1].T, nu[:exact], rcond=None)[0]
+        weights = least_squares(values[:, :-1], nu[:exact])
         residual = as_floats(moments.nu[:exact] - whole(weights, WEIGHT_BITS) @ P[:, :-1], bits)
         slope = np.arange(1, exact + 1) * (values[:, 1:] - (1 - 2 * p)[:, None] * values[:, :-1])
         system = np.concatenate([values[:, :-1], slope * (weights / (2 * p * (1 - p)))[:, None]])
-        p = np.clip(p + np.linalg.lstsq(system.T, residual, rcond=None)[0][m:], 0.0, 1.0)
+        p = np.clip(p + least_squares(system, residual)[m:], 0.0, 1.0)
     # The weights for the rounded nodes, and what they miss.
     P = legendre_values(p, nu.size)
-    system = as_floats(P[:, :exact].T, LEGENDRE_BITS)
-    weights = np.linalg.lstsq(system, nu[:exact], rcond=None)[0]
+    system = as_floats(P[:, :exact], LEGENDRE_BITS)
+    weights = least_squares(system, nu[:exact])
     residual = as_floats(moments.nu[:exact] - whole(weights, WEIGHT_BITS) @ P[:, :exact], bits)
-    weights = weights + np.linalg.lstsq(system, residual, rcond=None)[0]
+    weights = weights + least_squares(system, residual)
     size, degrees = float(np.abs(weights).sum()), np.arange(nu.size)
     delta = np.abs(as_floats(moments.nu - whole(weights, WEIGHT_BITS) @ P, bits)) + HIDDEN * (size + float(nu[0]))
     delta *= np.sqrt(2 * degrees + 1)
@@ -160,8 +160,7 @@ class SizeMoments(NamedTuple):
 
     nu: Whole
     rounded: Array
-    residual: float
-    log_norm: Array
+    residual: float  # |r|
     log_beyond: Array
 
 
@@ -196,12 +195,12 @@ def size_moments(d: int, kernel_width: float, longest: int = COUNTS[-1]) -> Size
     k = np.arange(1, d + 1)
     log_norm = np.concatenate([[0.0], np.cumsum(np.log((d + 1 + k) / (d + 1 - k)))]) / 2
     log_norm += np.log((d + 1) / (2 * np.arange(d + 1) + 1)) / 2
-    n = np.arange(N + 1, d + 1)
-    decay = np.log(2 * n + 1)[:, None] / 2 - np.outer(n, THETA)
-    beyond = [np.logaddexp.reduce(part, axis=0, initial=-np.inf) for part in (decay, decay + log_norm[n, None])]
+    more = np.arange(N + 1, d + 1)
+    decay = np.log(2 * more + 1)[:, None] / 2 - np.outer(more, THETA)
+    beyond = [np.logaddexp.reduce(part, axis=0, initial=-np.inf) for part in (decay, decay + log_norm[more, None])]
     whole_nu = np.array([moment >> HAHN_BITS - LEGENDRE_BITS for moment in nu], dtype=object)
     rounded = as_floats(whole_nu, WEIGHT_BITS + LEGENDRE_BITS)
-    return SizeMoments(whole_nu, rounded, residual, log_norm, np.stack([beyond[0], np.log(residual) + beyond[1]]))
+    return SizeMoments(whole_nu, rounded, residual, np.stack([beyond[0], np.log(residual) + beyond[1]]))
 
 
 def polynomials(slope: Whole, shift: int, steps: Sequence[tuple[int, int]], bits: int) -> Iterator[Whole]:
@@ -368,20 +367,20 @@ def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Ar
     for N in range(first, min(first + 2, count // 2) + 1):
         p = gauss_nodes(nu, up, down, N)
         if p is not None:
-            yield p, _weights(p, nu, up, down, 2 * N)
+            yield p, least_squares(jacobi_values(p, up, down, 2 * N), nu[: 2 * N])
     for N in (degree + more for more in MORE_NODES if degree + more <= min(count, MOST_TILTED_NODES)):
         p = gauss_nodes(np.eye(1, 2 * N)[0], *jacobi(beta, 2 * N), N)
         if p is not None:
-            yield p, _weights(p, nu, up, down, N)
+            yield p, least_squares(jacobi_values(p, up, down, N), nu[:N])
 
 
-def _weights(p: Array, nu: Array, up: Array, down: Array, exact: int) -> Array:
-    """Weights with the first moments, as near as can be."""
-    weights: Array = np.linalg.lstsq(jacobi_values(p, up, down, exact).T, nu[:exact], rcond=None)[0]
+# --- nodes and weights -----------------------------------------------------------------------------------------------
+
+
+def least_squares(values: Array, moments: Array) -> Array:
+    """Weights for values (m, n) of polynomials at nodes that make their moments (n,), as near as can be."""
+    weights: Array = np.asarray(np.linalg.lstsq(values.T, moments, rcond=None)[0], dtype=np.float64)
     return weights
-
-
-# --- nodes ----------------------------------------------------------------------------------------------------------
 
 
 def jacobi(beta: float, count: int) -> tuple[Array, Array]:
