@@ -69,12 +69,13 @@ class NoRuleError(ToleranceError):
 
 
 class SizeRule(NamedTuple):
-    """A rule for q = `relative_kernel`, and its error: `log_error` + log M at best, plus `rounding` times B."""
+    """A rule for q = `relative_kernel`, and its error in two parts: where it is exact but for rounding, and elsewhere."""
 
     p: Array  # (m,) probability of being *present*
     weights: Array  # (m,)
     log_error: Array  # (len(THETA),) log of the sum of c_n delta_n / M over the n for which the rule is not exact
-    rounding: float  # sum of sqrt(2n+1) delta_n over the others
+    log_rounding: Array  # (len(THETA),) the same over the others
+    rounding: float  # sum of sqrt(2n+1) delta_n over them
 
 
 class Ladder(NamedTuple):
@@ -83,6 +84,7 @@ class Ladder(NamedTuple):
     rules: tuple[SizeRule, ...]
     counts: Ids  # (rules,) their numbers of nodes
     log_error: Array  # (len(THETA), 1, rules)
+    log_rounding: Array  # (len(THETA), 1, rules)
     rounding: Array  # (rules,)
 
     def choose(self, log_bound: Array, B: Array, allowed: float) -> tuple[Ids, Array]:
@@ -91,11 +93,20 @@ class Ladder(NamedTuple):
         `log_bound` (r, len(THETA)) is that of `game/terms.py`, and `B` (r,) bounds the terms on [0, 1].
         """
         # The thetas are the first axis here: a minimum over a short last axis takes five times as long.
-        table = (self.log_error + np.ascontiguousarray((log_bound + LOG_PRESENT).T)[:, :, None]).min(axis=0)
-        errors = np.exp(np.minimum(table, 300.0)) + np.multiply.outer(B, self.rounding)
+        log_M = np.ascontiguousarray((log_bound + LOG_PRESENT).T)[:, :, None]
+        elsewhere = _exp((self.log_error + log_M).min(axis=0))
+        errors = elsewhere + np.multiply.outer(B, self.rounding)
+        bad = np.flatnonzero((errors > allowed).all(axis=1))
+        if bad.size:
+            rounding = _exp((self.log_rounding + log_M[:, bad]).min(axis=0))
+            errors[bad] = np.minimum(errors[bad], elsewhere[bad] + rounding)
         good = errors <= allowed
         index = np.where(good.any(axis=1), good.argmax(axis=1), errors.argmin(axis=1))
         return index, errors[np.arange(index.size), index]
+
+
+def _exp(x: Array) -> Array:
+    return np.exp(np.minimum(x, 300.0))
 
 
 @lru_cache(maxsize=512)
@@ -112,6 +123,7 @@ def ladder(d: int, kernel_width: float, counts: tuple[int, ...] = COUNTS) -> Lad
         rules,
         np.array([rule.p.size for rule in rules]),
         np.ascontiguousarray(np.stack([rule.log_error for rule in rules], axis=1)[:, None]),
+        np.ascontiguousarray(np.stack([rule.log_rounding for rule in rules], axis=1)[:, None]),
         np.array([rule.rounding for rule in rules]),
     )
 
@@ -140,13 +152,14 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     size, degrees = float(np.abs(weights).sum()), np.arange(nu.size)
     delta = np.abs(as_floats(moments.nu - whole(weights, WEIGHT_BITS) @ P, bits)) + HIDDEN * (size + float(nu[0]))
     delta *= np.sqrt(2 * degrees + 1)
-    with np.errstate(divide="ignore", under="ignore"):
-        known = np.log(delta[exact:] @ np.exp(-np.outer(degrees[exact:], THETA)))
-        log_error = np.logaddexp(known, np.logaddexp(np.log(size) + moments.log_beyond[0], moments.log_beyond[1]))
-    log_error += np.log(2) / 2 - np.log(-np.expm1(-2 * THETA))
-    for array in (p, weights, log_error):
+    terms, factor = np.exp(-np.outer(THETA, degrees)) * delta, np.log(2) / 2 - np.log(-np.expm1(-2 * THETA))
+    with np.errstate(divide="ignore"):
+        log_rounding, known = (np.log(part.sum(axis=1)) + factor for part in (terms[:, :exact], terms[:, exact:]))
+    beyond = np.logaddexp(np.log(size) + moments.log_beyond[0], moments.log_beyond[1]) + factor
+    rule = SizeRule(p, weights, np.logaddexp(known, beyond), log_rounding, float(delta[:exact].sum()))
+    for array in rule[:4]:
         array.flags.writeable = False
-    return SizeRule(p, weights, log_error, float(delta[:exact].sum()))
+    return rule
 
 
 # --- moments along the Hahn polynomials ----------------------------------------------------------------------------
@@ -358,12 +371,12 @@ def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Ar
     # What the functional makes of the Jacobi polynomials: sums of q_m Q_i(m; 0, beta, d), 0 for i > d.
     n, m = np.arange(count), np.arange(q.size)
     climb, fall = up * (d - n), down * (n + beta + d + 1)
-    before, now = 0.0 * m, 0.0 * m + 1
-    nu = np.zeros(count)
+    nu, change, now = np.zeros(count), 0.0 * m, 0.0 * m + 1
     for i in range(min(count, d + 1)):
         nu[i] = (q * now).sum()  # no BLAS, which would start threads
         if i < d:
-            before, now = now, ((climb[i] + fall[i] - m) * now - fall[i] * before) / climb[i]
+            change = (fall[i] * change - m * now) / climb[i]
+            now = now + change
     for N in range(first, min(first + 2, count // 2) + 1):
         p = gauss_nodes(nu, up, down, N)
         if p is not None:
@@ -396,11 +409,10 @@ def jacobi(beta: float, count: int) -> tuple[Array, Array]:
 
 def jacobi_values(p: Array, up: Array, down: Array, count: int) -> Array:
     """P_n(p_i) for n < count, (m, count)."""
-    values = np.ones((p.size, count))
-    before = 0 * p
+    values, change = np.ones((p.size, count)), 0 * p
     for n in range(count - 1):
-        values[:, n + 1] = ((up[n] + down[n] - p) * values[:, n] - down[n] * before) / up[n]
-        before = values[:, n]
+        change = (down[n] * change - p * values[:, n]) / up[n]
+        values[:, n + 1] = values[:, n] + change
     return values
 
 
