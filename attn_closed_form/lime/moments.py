@@ -199,24 +199,27 @@ class KernelLaw:
         self, log_bounds: Array, real: Array, allowed: float, groups: tuple[tuple[int, ...], ...], which: Ids
     ) -> tuple[list[Batch], NDArray[np.bool_]]:
         """Batches of the terms that a rule of these groups of `ladder` is good enough for, and which they are."""
-        index, rules = np.full(which.size, -1), list[SizeRule]()
+        index, errors, rules = np.full(which.size, -1), np.full(which.size, np.inf), list[SizeRule]()
         for counts in groups:
-            left = np.flatnonzero(index < 0)
+            left = np.flatnonzero(errors > allowed)
             if left.size and counts[0] <= self.d + 1:
                 some = ladder(self.d, self.width, counts)
-                level, errors = some.choose(log_bounds[which[left]], real[which[left]], allowed)
-                good = errors <= (allowed if errors.mean() > allowed else np.inf)
-                index[left[good]] = len(rules) + level[good]
+                level, error = some.choose(log_bounds[which[left]], real[which[left]], allowed)
+                better = error < errors[left]
+                index[left[better]], errors[left[better]] = len(rules) + level[better], error[better]
                 rules += some.rules
+        # Terms may err by more than their part where others make up for it.
+        done = errors <= (allowed if errors.mean() > allowed else np.inf)
+        which, index = which[done], index[done]
         # A group of few terms joins those with more nodes: one more group would cost more.
-        batches, first, levels = [], 0, np.unique(index[index >= 0]).tolist()
+        batches, first, levels = [], 0, np.unique(index).tolist()
         for level, longer in zip_longest(levels, levels[1:]):
             group = which[(index >= first) & (index <= level)]
             p, weights = rules[level].p[:, None], rules[level].weights[:, None]
             if longer is None or group.size * self.d * (rules[longer].p.size - len(p)) > GROUP_ELEMENTS:
                 batches.append(Batch(group, p, weights))
                 first = level + 1
-        return batches, index >= 0
+        return batches, done
 
     def _tilted(self, terms: Terms, allowed: float, which: Ids) -> tuple[list[Batch], NDArray[np.bool_]]:
         """Batches of the terms for which a rule can be made, one for each, and which of them they are."""
@@ -266,9 +269,8 @@ def largest_on_reals(terms: Terms) -> Array:
     players the product is at most t^m by Maclaurin's inequality, and m/d has the place of p.
     """
     sums = terms.sums
-    plain: Array = sums.background + sums.players
-    if not terms.masses.some_light:
-        absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.own]
-        moving = np.maximum(sums.players - absent, 0.0) / np.maximum(sums.heavy, 1e-300)
-        plain = np.minimum(plain, sums.background + absent + math.exp(2) * moving)
-    return sums.weight * plain
+    if terms.masses.some_light:
+        return sums.weight * (sums.background + sums.players)
+    absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.own]
+    moving = np.maximum(sums.players - absent, 0.0) * np.minimum(1.0, math.exp(2) / np.maximum(sums.heavy, 1e-300))
+    return sums.weight * (sums.background + absent + moving)
