@@ -21,6 +21,10 @@ def coalitions(d):
 def values(game, masks=None):
     """f of every coalition (row k of `coalitions` has the bits of k)."""
     masks = coalitions(game.d) if masks is None else masks
+    if hasattr(game, "link"):
+        x = LD(game.link.scale) * (values(game.game, masks) - LD(game.link.target))
+        links = {"sigmoid": lambda x: 1 / (1 + np.exp(-x)), "log": np.log, "exp": np.exp, "squared_error": np.square}
+        return links[game.link.name](x)
     f = np.full(len(masks), LD(game.bias))
     for h in range(game.H):
         s = np.where(masks, game.s[h], game.s_absent[h]).astype(LD)

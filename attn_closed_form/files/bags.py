@@ -116,7 +116,7 @@ def _read_h5(path: Path, features: str | None) -> tuple[dict[str, Any], dict[str
     request = {"path": str(path.resolve()), "wanted": wanted, "attributes": ATTRIBUTES}
     command = [sys.executable, "-P", str(Path(__file__).with_name("hdf5_child.py"))]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "HDF5_PLUGIN_PRELOAD": "::"}  # loads no plug-ins
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     arrays: dict[str, Any] = {}
     with reading(path, "HDF5"), subprocess.Popen(command, env=environment, **pipes) as child:
         assert child.stdin is not None and child.stdout is not None

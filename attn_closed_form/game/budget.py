@@ -92,7 +92,7 @@ def budget(
         facts = Facts(largest_known_value(game), spread, game.d, game.exponent, doubt, constants)
         return budget_of(facts, tol, amplification, plain)
     # A linked game: its poles have taken an eighth of tol, or more if there are none that are good enough.
-    scale, left = game.linked._scale, 1 - 2 * POLE_SHARE
+    scale, left = largest_known_value(game), 1 - 2 * POLE_SHARE
     least = amplification * game.poles.error / (POLE_SHARE * scale) if scale else math.inf
     facts = Facts(scale, spread, game.d, 0, doubt + game.doubt, constants)
     return budget_of(facts, tol, amplification, True, left=left, least_tol=least if least > tol else 0.0)
@@ -194,12 +194,14 @@ def smallest_text(tol: float) -> str:
     return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(tol)):.1e}"
 
 
-def largest_known_value(game: PooledGame) -> float:
+def largest_known_value(game: PooledGame | PoleGame) -> float:
     """A lower bound of max|f| over all coalitions, in units of 2^exponent.
 
     Values of a few telling coalitions, less a bound on their rounding: d ulps for each of the two sums of a
     head and one for the base. Found once per game.
     """
+    if not isinstance(game, PooledGame):
+        return game.linked._scale
     kept: float | None = game.__dict__.get("_largest_known_value")
     if kept is None:
         kept = game.__dict__["_largest_known_value"] = _largest_known_value(game)

@@ -68,6 +68,8 @@ MATRIX_PLAYERS = 1024
 PRODUCT_AT_ONCE = 16
 # Of complex terms no |Y| below this is divided by: a player's own term, which cancels, would lose as many digits.
 LEAST_FACTOR = 0.02
+# Nor by one whose square is below this, next to which 1/Y would leave float64.
+LEAST_SQUARE = 1e-200
 # Largest q of a power series: beyond, J is as large as the number of nodes.
 LARGEST_Q = 0.2
 # What the powers that are left out may make, relative to what is kept: an eighth of an ulp.
@@ -214,7 +216,8 @@ def _complex_flip(terms: Terms, points: Array) -> Flips:
     if cancels.any():
         term, node = np.nonzero(cancels)
         moduli = (points[term, node, :, None] * np.abs(terms.factor[term])).sum(axis=1)
-        cancels[term, node] = (squares[term, node] < (LEAST_FACTOR * moduli) ** 2).any(axis=1)
+        least = np.maximum((LEAST_FACTOR * moduli) ** 2, LEAST_SQUARE)
+        cancels[term, node] = (squares[term, node] < least).any(axis=1)
     every = halved_product(Y)
     every *= terms.weight[:, None]
     left_out = cancels if cancels.any() else None

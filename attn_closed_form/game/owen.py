@@ -64,7 +64,7 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
 
     Examples
     --------
-    >>> from .values import shapley
+    >>> from attn_closed_form import PooledGame, shapley
     >>> game = PooledGame.from_scores([0.0, 1.0, -1.0], [1.0, -1.0, 4.0], s_background=0.5, v_background=0.0)
     >>> phi = owen(game, [[0, 2], [1]])
     >>> bool(np.allclose([phi[0] + phi[2], phi[1]], shapley(game.merge([[0, 2], [1]])), rtol=0, atol=1e-9))

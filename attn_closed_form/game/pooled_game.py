@@ -87,6 +87,9 @@ class PooledGame:
     empty_value: float
     labels: tuple[str, ...]
 
+    # Rounding beside that of the engine, which a linked game has.
+    doubt = 0.0
+
     def __post_init__(self) -> None:
         _check_values("s", self.s)
         _check_size("v", self.v)

@@ -181,8 +181,8 @@ def fit_head(present: Masks, values: Array, weights: Array | None = None) -> Poo
         delta = _least_squares(np.concatenate([ones, -y[:, None] * Z], axis=1), y, w / D)[d + 1 :]
         below = float(np.maximum(-delta, 0.0).sum())
         if below > 1 - LEAST_DENOMINATOR:
-            delta = np.where(delta < 0, delta * ((1 - LEAST_DENOMINATOR) / below), delta)
-        D = 1 + Z @ delta
+            delta[delta < 0] *= (1 - LEAST_DENOMINATOR) / below
+        np.add(1.0, Z @ delta, out=D)
         top = _least_squares(ones / D[:, None], y, w)
         best = min(best, (float(np.square(w * (ones @ top / D - y)).mean()), top, delta), key=lambda fit: fit[0])
     _, top, delta = best
@@ -190,10 +190,10 @@ def fit_head(present: Masks, values: Array, weights: Array | None = None) -> Poo
 
 
 def _least_squares(X: Array, y: Array, w: Array) -> Array:
-    X, y = w[:, None] * X, w * y
-    gram = X.T @ X
-    gram[np.diag_indices(len(gram))] += FIT_PENALTY * np.trace(gram) / len(gram)
-    solution: Array = np.linalg.solve(gram, X.T @ y)
+    rows = w[:, None] * X
+    gram = rows.T @ rows
+    gram.flat[:: len(gram) + 1] += FIT_PENALTY * np.trace(gram) / len(gram)
+    solution: Array = np.linalg.solve(gram, rows.T @ (w * y))
     return solution
 
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from .._types import Array
 from ..game.budget import budget, largest_known_value
-from ..game.pooled_game import PooledGame
+from ..game.evaluate import Game
 from .kernel import check_settings, check_tol
 from .moments import find_moments
 from .regression import regression, weights_of
@@ -47,7 +47,7 @@ class LimeCoefficients(NamedTuple):
 
 
 def lime_limit(
-    game: PooledGame,
+    game: Game,
     kernel_width: float = 25.0,
     ridge: float = 1.0,
     num_samples: int | None = 5000,
@@ -85,6 +85,7 @@ def lime_limit(
 
     Examples
     --------
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
     >>> limit = lime_limit(game)
     >>> limit.coef.round(4), round(limit.intercept, 4)
@@ -99,7 +100,8 @@ def lime_limit(
         # rho = ridge q_0; for n to infinity q_0 is 0. f(all) and f(none) are right to a few ulps of max|f| and of the
         # heads' spread, and the regression adds a few more; `budget` bounds both.
         weights = weights_of(1, settings)
-        budget(game, tol, 0.5, constants=4 * largest_known_value(game))
+        engine = game.within(2 * tol)
+        budget(engine, tol, 0.5, constants=4 * largest_known_value(engine))
         everyone, nobody = (float(x) for x in game.value([[True], [False]]))
         change = everyone - nobody
         coef[0] = change / (1 + settings.ridge + weights.penalty)
@@ -112,7 +114,7 @@ def lime_limit(
 
 
 def lime_features(
-    game: PooledGame,
+    game: Game,
     num_features: int = 10,
     kernel_width: float = 25.0,
     num_samples: int | None = 5000,
@@ -126,6 +128,7 @@ def lime_features(
 
     Examples
     --------
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[1.0, 3.0, -8.0], s_background=0.0, v_background=0.0)
     >>> lime_features(game, 2)
     array([2, 1])

@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 from .._types import Array, Ids
 from ..game.budget import FACTOR, PRECISE, ULP, Budget, ToleranceError, budget, in_units
 from ..game.by_size import centred_moments
-from ..game.evaluate import batch_sums, sum_in_pairs, weighted_sums
+from ..game.evaluate import Game, batch_sums, sum_in_pairs, weighted_sums
 from ..game.laws import Batch
+from ..game.links import PoleGame
 from ..game.pooled_game import PooledGame
 from ..game.terms import Terms, log_bound, terms_of
 from .kernel import Settings, relative_kernel
@@ -49,7 +50,7 @@ GROUP_ELEMENTS = 6_000
 NARROWEST = math.exp(25.0)
 
 
-def find_moments(game: PooledGame, fit: Regression, settings: Settings, tol: float) -> Moments:
+def find_moments(game: Game, fit: Regression, settings: Settings, tol: float) -> Moments:
     """The moments, good enough for `tol`, by the cheapest way that is."""
     try:
         return moments_by_rule(game, fit, settings, tol)
@@ -57,12 +58,17 @@ def find_moments(game: PooledGame, fit: Regression, settings: Settings, tol: flo
         return moments_by_recursion(game, fit, tol)
 
 
-def moments_by_recursion(game: PooledGame, fit: Regression, tol: float) -> Moments:
+def recursion_factor(fit: Regression) -> float:
+    """What errors of f are multiplied by in the recursion over sizes."""
+    deviation = float(np.abs(fit.drawn * fit.deviation).sum())
+    return max(fit.value_factor(), fit.rounding_factor(fit.level, deviation, 2 * fit.level))
+
+
+def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
     """The moments by the recursion over sizes: O(L d^2), for any kernel."""
+    game = linked.within(2 * tol / recursion_factor(fit))
     weights = np.stack([fit.drawn, fit.drawn * fit.deviation])
-    deviation = float(np.abs(weights[1]).sum())
-    factor = max(fit.value_factor(), fit.rounding_factor(fit.level, deviation, 2 * fit.level))
-    goal = _budget(game, fit, tol, factor, 0.0, plain=True)
+    goal = _budget(game, fit, tol, recursion_factor(fit), 0.0, plain=True)
     if game.d >= WARN_FROM:
         seconds = sum(terms.weight.size for terms in terms_of(game, goal, 1 << 16)) * game.d**2 * SECONDS_PER_STEP
         warnings.warn(
@@ -78,10 +84,11 @@ def moments_by_recursion(game: PooledGame, fit: Regression, tol: float) -> Momen
     return Moments(float(mean[0]), float(mean[1]), present.mean() - present, known)
 
 
-def moments_by_rule(game: PooledGame, fit: Regression, settings: Settings, tol: float) -> Moments:
+def moments_by_rule(linked: Game, fit: Regression, settings: Settings, tol: float) -> Moments:
     """The moments by rules in p: O(L m d). NoRuleError if one is missing."""
     if fit.at_all > NARROWEST:
         raise NoRuleError("the kernel is too narrow for a rule in p")
+    game = linked.within(2 * tol / rule_factor(fit, settings))
     goal = _rule_budget(game, fit, settings, tol)
     allowed = goal.p_error * goal.amplification / fit.moment_factor()
     law = KernelLaw(game.d, settings.kernel_width)
@@ -123,7 +130,7 @@ def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -
     )
 
 
-def known_of(game: PooledGame) -> Known:
+def known_of(game: PooledGame | PoleGame) -> Known:
     """Values of everyone and of nobody, in units in which neither is above 1."""
     excess = game.empty_excess
     exponent = max(game.exponent, math.frexp(excess)[1]) if excess else game.exponent
@@ -149,19 +156,21 @@ def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
     return fit.value_factor(q), MIXED_SIGNS * fit.rounding_factor(level, spread + difference, 2 * difference)
 
 
-def _rule_budget(game: PooledGame, fit: Regression, settings: Settings, tol: float) -> Budget:
+def _rule_budget(game: PooledGame | PoleGame, fit: Regression, settings: Settings, tol: float) -> Budget:
     """The budget of `rule_factor`, or one with more of the error for 1/D, since rounding takes little of it."""
     values, sums = rule_factors(fit.d, settings, fit.k)
     if sums > values:
         goal = _budget(game, fit, tol, values, fit.at_all)
-        rounding = ULP * (PRECISE + (0.0 if goal.precise else FACTOR * game.d))
+        rounding = ULP * (PRECISE + (0.0 if goal.precise else FACTOR * game.d)) + game.doubt
         eps = goal.eps - (sums / values - 1) * rounding
         if eps > goal.eps / 2 and goal.spread > 0:
             return goal._replace(eps=eps)
     return _budget(game, fit, tol, max(values, sums), fit.at_all)
 
 
-def _budget(game: PooledGame, fit: Regression, tol: float, factor: float, at_all: float, plain: bool = False) -> Budget:
+def _budget(
+    game: PooledGame | PoleGame, fit: Regression, tol: float, factor: float, at_all: float, plain: bool = False
+) -> Budget:
     """The budget where errors of f are multiplied by `factor`: `budget` reckons with twice the error of f."""
     nobody = 8 * fit.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
     return budget(game, tol, factor / 2, plain, fit.doubt(factor, at_all), nobody)
@@ -223,7 +232,7 @@ class KernelLaw:
 
     def _tilted(self, terms: Terms, allowed: float, which: Ids) -> tuple[list[Batch], NDArray[np.bool_]]:
         """Batches of the terms for which a rule can be made, one for each, and which of them they are."""
-        if terms.masses.some_light:
+        if terms.masses.some_light or terms.sums.turn is not None:
             return [], np.zeros(which.size, dtype=bool)
         q = _sizes(self.d, self.width)[0]
         rules = [tilted_rule(q, tilted_term(terms, i), allowed) for i in which.tolist()]
@@ -269,7 +278,7 @@ def largest_on_reals(terms: Terms) -> Array:
     players the product is at most t^m by Maclaurin's inequality, and m/d has the place of p.
     """
     sums = terms.sums
-    if terms.masses.some_light:
+    if terms.masses.some_light or sums.turn is not None:
         return sums.weight * (sums.background + sums.players)
     absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.own]
     moving = np.maximum(sums.players - absent, 0.0) * np.minimum(1.0, math.exp(2) / np.maximum(sums.heavy, 1e-300))

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array, Ids
-from ..game.pooled_game import PooledGame
+from ..game.evaluate import Game
 from ..game.sampled import Playable
 from .kernel import check_settings, check_tol, kernel
 from .limit import Features, as_features, lime_limit
@@ -73,6 +73,7 @@ def lime_sample(
 
     Examples
     --------
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
     >>> run = lime_sample(game, num_samples=2000, seed=0)
     >>> bool(np.abs(run.coef - lime_limit(game, num_samples=2000).coef).max() < 0.05)
@@ -121,7 +122,7 @@ def _standard_error(X: NDArray[np.bool_], x_bar: Array, pull: Array, gram: Array
 
 
 def lime_samples_needed(
-    game: PooledGame,
+    game: Game,
     accuracy: float,
     kernel_width: float = 25.0,
     ridge: float = 1.0,
@@ -143,6 +144,7 @@ def lime_samples_needed(
 
     Examples
     --------
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 1.0, 0.5], v=[1.0, 3.0, 2.0], s_background=0.0, v_background=0.0)
     >>> tenth, hundredth = lime_samples_needed(game, 0.1), lime_samples_needed(game, 0.01)
     >>> 95 < hundredth / tenth < 105

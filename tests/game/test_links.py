@@ -1,0 +1,268 @@
+"""Values of a function of the prediction: poles, the rule for a sector, the bound in p, and games by enumeration."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attn_closed_form import (
+    PooledGame,
+    ToleranceError,
+    banzhaf,
+    expected_value_by_size,
+    interactions,
+    leave_one_out,
+    lime_limit,
+    owen,
+    semivalue,
+    shapley,
+)
+from attn_closed_form.game import beta_shapley, evaluate, links
+from attn_closed_form.game.budget import budget
+from attn_closed_form.game.exponential_sums import EPS_MIN, sector_segments
+from attn_closed_form.game.laws import UNIFORM
+from attn_closed_form.game.links import LINKS, Link, LinkedGame, sectors
+from attn_closed_form.game.terms import THETA, Interval, log_bound, terms_of
+from tests import enumeration
+
+pytest.importorskip("flint")
+
+from benchmarks.guarantee import judge, random_question
+from proofs_check.links import proved_sigmoid_bound
+
+RANGES, ENTRIES = links._table()
+KINDS = ("deleted", "replaced", "deleted+background", "replaced+background")
+
+
+def random_game(seed, d, kind, reach=3.0, spread=1.0):
+    """One head; values within `reach`."""
+    rng = np.random.default_rng(seed)
+    s, v = spread * rng.normal(size=d), reach * rng.uniform(-1, 1, d)
+    more = {}
+    if "replaced" in kind:
+        more |= {"s_absent": rng.normal(size=d), "v_absent": reach * rng.uniform(-1, 1, d)}
+    if "background" in kind:
+        more |= {"s_background": rng.normal(), "v_background": reach * rng.uniform(-1, 1)}
+    return PooledGame.from_scores(s, v, bias=0.1, **more)
+
+
+# --- poles ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("i", range(len(RANGES)))
+def test_every_entry_of_the_table_is_proved(i):
+    for bound, y, r in ENTRIES[i]:
+        assert (y > 0).all() and (r > 0).all()
+        assert proved_sigmoid_bound(y.tolist(), r.tolist(), RANGES[i], bound) <= bound
+    assert [entry[0] for entry in ENTRIES[i]] == sorted((entry[0] for entry in ENTRIES[i]), reverse=True)
+
+
+def test_the_proof_of_the_table_can_fail():
+    bound, y, r = ENTRIES[6][2]
+    R = RANGES[6]
+    assert proved_sigmoid_bound(y, r * (1 + 4 * bound), R) > bound
+    assert proved_sigmoid_bound(y, r, 1.5 * R) > 1.5 * bound
+    assert proved_sigmoid_bound(y[:-1], r[:-1], R) > bound
+
+
+@pytest.mark.parametrize("error", [1e-3, 1e-6, 1e-9, 1e-12])
+@pytest.mark.parametrize(
+    ("name", "lo", "hi"),
+    [("sigmoid", -3.0, 7.0), ("sigmoid", -29.0, 29.0), ("sigmoid", 5.0, 9.0), ("log", 0.01, 2.0), ("log", 3.0, 3.5),
+     ("exp", -4.0, 3.0), ("exp", 2.0, 2.1), ("squared_error", -5.0, 1.0), ("squared_error", 7.0, 9.0)],
+)  # fmt: skip
+def test_poles_keep_their_error(name, lo, hi, error):
+    """On a fine grid, and the stated error is that of the poles, not less."""
+    poles = LINKS[name].poles(lo, hi, error)
+    f = np.linspace(lo, hi, 3001)
+    sum_of_poles = poles.constant + (poles.residue / (f[:, None] - poles.z)).sum(axis=1).real
+    size = float(np.abs(poles.residue / sectors(poles.z, lo, hi).nearest).sum())
+    assert np.abs(sum_of_poles - LINKS[name].function(f)).max() <= poles.error + 1e-15 * (size + abs(poles.constant))
+    assert poles.error <= error
+
+
+def test_a_range_beyond_the_table_is_refused_and_named():
+    game = PooledGame.from_scores([0.0, 1.0], [-90.0, 80.0])
+    with pytest.raises(ToleranceError, match=r"\[-90, 80\].*up to a modulus of 64"):
+        shapley(game.through("sigmoid"))
+
+
+# --- the rule for a sector, and the bound in p --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eps", [1e-3, 1e-8, 1e-12, EPS_MIN])
+@pytest.mark.parametrize("log_range", [0.3, 4.0, 40.0, 300.0])
+@pytest.mark.parametrize("angle", [0.0, 0.4, 1.0, 1.4, 1.53])
+def test_the_rule_for_a_sector_keeps_its_word(angle, log_range, eps):
+    """On its boundary, where |w sum - 1| is largest by the maximum principle."""
+    segments = sector_segments(log_range, eps, angle)
+    t = np.linspace(0.0, log_range, 60)
+    w_log = np.concatenate(
+        [t + 1j * angle, 1j * angle * np.linspace(0, 1, 9), log_range + 1j * angle * np.linspace(0, 1, 9)]
+    )
+    total = np.zeros(w_log.size, dtype=complex)
+    for shift, lam, w in segments:
+        near = w_log.real - shift < 690  # beyond, e^(-lam w) is 0
+        z = np.exp(w_log[near] - shift)[:, None]
+        total[near] += (z * w * np.exp(-np.minimum(lam * np.abs(z), 1e6) * z / np.abs(z))).sum(axis=1)
+    assert np.abs(total - 1).max() <= eps
+
+
+def test_a_worse_rule_for_a_sector_is_seen(monkeypatch):
+    lam, w = sector_segments(3.0, 1e-8, 1.2)[0][1:]
+    z = np.exp(np.linspace(0, 3, 50) + 1.2j)
+
+    def error(lam, w):
+        return np.abs(z * (w * np.exp(-lam * z[:, None])).sum(axis=1) - 1).max()
+
+    assert error(lam, w) < 1e-8 < error(lam[::2], 2 * w[::2])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_complex_terms_stay_below_their_bound(kind):
+    """|E_p| and |Delta_j| of every term on ellipses around two intervals."""
+    game = random_game(5, 9, kind, reach=6.0, spread=2.0).through("sigmoid").within(1e-8)
+    for terms in terms_of(game, budget(game, 1e-8)):
+        x, y = terms.factor[:, 0], terms.factor[:, 1]
+        V = terms.masses.V[terms.own]
+        for first, last in ((0.0, 1.0), (0.2, 0.5)):
+            interval = Interval(np.full(len(x), first), np.full(len(x), last))
+            bounds = [log_bound(terms.sums, interval, differences) for differences in (False, True)]
+            for i, theta in enumerate(THETA):
+                for angle in np.linspace(0, 2 * np.pi, 16, endpoint=False):
+                    p = (first + last) / 2 + (last - first) / 2 * np.cosh(theta + 1j * angle)
+                    Y, T = p * x + (1 - p) * y, p * x * V[:, 0] + (1 - p) * y * V[:, 1]
+                    P = terms.weight * np.prod(Y, axis=1)
+                    num = terms.n_0 + (T / Y).sum(axis=1)
+                    mean = P * num
+                    delta = P[:, None] * ((x - y) / Y * num[:, None] + x * y * (V[:, 0] - V[:, 1]) / Y**2)
+                    assert (np.log(np.abs(mean) + 1e-300) <= bounds[0][:, i] + 1e-9).all()
+                    assert (np.log(np.abs(delta).max(axis=1) + 1e-300) <= bounds[1][:, i] + 1e-9).all()
+
+
+def test_players_whose_factors_cancel_are_not_divided_by(monkeypatch):
+    """One player that dominates, at nodes where p x + (1 - p) y is nearly 0: the values are right all the same."""
+    game = PooledGame.from_scores([3.0, 0.0, 0.1], [9.0, -2.0, 1.0], [3.0, 0.0, 0.0], [-9.0, 1.0, 0.0]).through(
+        "sigmoid"
+    )
+    exact = enumeration.shapley(game)
+    seen = []
+    products = evaluate.Vanishing.products
+    monkeypatch.setattr(evaluate.Vanishing, "products", lambda self: seen.append(len(self.p)) or products(self))
+    np.testing.assert_allclose(shapley(game, 1e-9), exact, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(interactions(game, tol=1e-9)[0, 1], enumeration.interactions(game)[0, 1], atol=1e-9)
+    assert sum(seen) > 0
+    # Where everything is divided by, digits are lost only; where everything is not, none.
+    monkeypatch.setattr(evaluate, "LEAST_FACTOR", 2.0)
+    np.testing.assert_allclose(shapley(game, 1e-9), exact, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        interactions(game, player=2, tol=1e-9)[0], enumeration.interactions(game)[0, 2], atol=1e-9
+    )
+
+
+# --- games by enumeration --------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**20), k=st.integers(0, 2**20), what=st.sampled_from(
+    ["shapley", "banzhaf", "by size", "interactions", "lime", "owen", "semivalue", "index", "beta shapley"]
+))  # fmt: skip
+def test_random_linked_games(seed, k, what):
+    """Families of the attack, ranges up to 60, against balls: within, or refused with a tol that works."""
+    question, trial, arguments = random_question(seed, k, what, links=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        verdict, ratio = judge(question, trial, arguments)
+    assert verdict in ("within", "refused", "refused, no tol named"), (verdict, ratio)
+
+
+@pytest.mark.parametrize("link", ["sigmoid", "exp", "squared_error"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_function_takes_a_linked_game(kind, link):
+    game = random_game(3, 6, kind).through(link)
+    size = np.abs(game.value(enumeration.coalitions(6))).max()
+    exact = enumeration.shapley(game)
+    close = {"rtol": 0, "atol": 1e-9 * size}
+    np.testing.assert_allclose(shapley(game, 1e-9), exact, **close)
+    np.testing.assert_allclose(beta_shapley(game, 1, 1, 1e-9), exact, **close)
+    np.testing.assert_allclose(semivalue(game, np.full(6, 1 / 6), 1e-9), exact, **close)
+    np.testing.assert_allclose(owen(game, [[j] for j in range(6)], 1e-9), exact, **close)
+    np.testing.assert_allclose(np.diagonal(interactions(game, tol=1e-9)), exact, **close)
+    np.testing.assert_allclose(banzhaf(game, 1e-9), enumeration.banzhaf(game), **close)
+    everybody = np.ones(6, dtype=bool)
+    without = game.value(everybody) - game.value(~np.eye(6, dtype=bool))
+    np.testing.assert_allclose(leave_one_out(game), without, **close)
+    by_size = expected_value_by_size(game, 1e-9)
+    np.testing.assert_allclose([by_size[0], by_size[-1]], game.value([everybody, ~everybody]), **close)
+    merged = game.merge([[0, 2], [1], [3, 4, 5]])
+    np.testing.assert_allclose(shapley(merged, 1e-9), enumeration.shapley(merged), **close)
+    assert np.isfinite(lime_limit(game, tol=1e-8).coef).all()
+
+
+def test_a_constant_game_and_a_single_player():
+    game = PooledGame.from_scores([0.0, 1.0], [2.0, 2.0], s_background=0.0, v_background=2.0).through("sigmoid")
+    assert shapley(game).tolist() == [0.0, 0.0]
+    assert expected_value_by_size(game) == pytest.approx([1 / (1 + math.exp(-2.0))] * 3)
+    alone = PooledGame.from_scores([0.0], [1.5]).through("sigmoid")
+    assert shapley(alone) == pytest.approx([1 / (1 + math.exp(-1.5)) - 0.5])
+
+
+def test_scale_and_target_are_those_of_the_function():
+    game = random_game(1, 4, "replaced")
+    f = game.value([True] * 4)
+    assert game.through("sigmoid", scale=0.5).value([True] * 4) == pytest.approx(1 / (1 + math.exp(-0.5 * f)))
+    assert game.through("squared_error", scale=2.0, target=0.7).value([True] * 4) == pytest.approx((2 * (f - 0.7)) ** 2)
+    np.testing.assert_allclose(
+        shapley(game.through("squared_error", target=0.7), 1e-9),
+        enumeration.shapley(game.through("squared_error", target=0.7)),
+        atol=1e-8,
+    )
+
+
+def test_the_logarithm_needs_values_that_are_not_negative():
+    game = PooledGame.from_scores([0.0, 1.0], [0.0, 1.0], s_background=0.0, v_background=0.1)
+    np.testing.assert_allclose(shapley(game.through("log"), 1e-9), enumeration.shapley(game.through("log")), atol=1e-8)
+    with pytest.raises(ValueError, match="at least 0"):
+        PooledGame.from_scores([0.0, 1.0], [-1.0, 1.0]).through("log")
+
+
+def test_large_linked_games_add_up():
+    """500 deleted players: the values add up to the change of the probability."""
+    game = random_game(2, 500, "deleted+background", reach=6.0, spread=2.0).through("sigmoid")
+    change = float(game.value(np.ones(500, dtype=bool)) - game.value(np.zeros(500, dtype=bool)))
+    assert shapley(game, 1e-8).sum() == pytest.approx(change, abs=500 * 1e-9)
+
+
+def test_a_looser_tol_takes_fewer_nodes():
+    linked = random_game(4, 30, "deleted").through("sigmoid")
+
+    def nodes(tol):
+        game = linked.within(tol)
+        goal = budget(game, tol)
+        batches = (batch for terms in terms_of(game, goal) for batch in UNIFORM.batches(terms, goal.p_error))
+        return sum(batch.p.size for batch in batches)
+
+    assert nodes(1e-3) < nodes(1e-6) < nodes(1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("probit",), "link: expected one of sigmoid, log, exp, squared_error, got 'probit'"),
+        (("sigmoid", math.inf), "scale: expected a finite number"),
+        (("sigmoid", 1.0, 2.0), "target: only squared_error has a target"),
+    ],
+)
+def test_wrong_links_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Link(*arguments)
+
+
+def test_several_heads_are_sent_to_the_sampled_way():
+    game = PooledGame.from_scores([[0.0, 1.0], [1.0, 0.0]], [[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(ValueError, match="need one head, and this game has 2; `shapley_sample` estimates them"):
+        game.through("sigmoid")
+    assert isinstance(random_game(0, 3, "deleted").through("sigmoid"), LinkedGame)
