@@ -193,8 +193,7 @@ def _least_squares(X: Array, y: Array, w: Array) -> Array:
     rows = w[:, None] * X
     gram = rows.T @ rows
     gram.flat[:: len(gram) + 1] += FIT_PENALTY * np.trace(gram) / len(gram)
-    solution: Array = np.linalg.solve(gram, rows.T @ (w * y))
-    return solution
+    return np.asarray(np.linalg.solve(gram, rows.T @ (w * y)), dtype=np.float64)
 
 
 def _head(level: float, n_0: float, A: Array, delta: Array) -> PooledGame:
