@@ -1,10 +1,11 @@
-"""Settings for every test: float64 in JAX, and hypothesis without chance or clock.
+"""Settings for every test: float64 in JAX, compiled programs that are kept, and how much hypothesis tries.
 
 With LONGDOUBLE=float64 in the environment the tests run as on platforms whose long double has no more digits than a
 double (macOS on arm64, Windows): NumPy's is replaced before anything else is imported. The package itself needs none.
 """
 
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -13,16 +14,38 @@ if os.environ.get("LONGDOUBLE") == "float64":
 
 import jax
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+ROOT = Path(__file__).parents[1]
 
 jax.config.update("jax_enable_x64", True)
 
-# Derandomized: the same examples on every run. No deadline: compilation makes the first example slow.
-settings.register_profile(
-    "project",
-    derandomize=True,
-    deadline=None,
-    max_examples=30,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.load_profile("project")
+# Compiling is most of what tests of JAX do. Programs are shared by the workers, the processes that tests start (which
+# read the environment) and the next run. JAX 0.4.35 crashes when it reads them.
+if jax.__version_info__ >= (0, 5):
+    for option, value in {
+        "jax_compilation_cache_dir": str(ROOT / "build" / "jax_cache"),
+        "jax_persistent_cache_min_compile_time_secs": 0.05,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }.items():
+        jax.config.update(option, value)
+        os.environ.setdefault(option.upper(), str(value))
+
+# HYPOTHESIS_PROFILE chooses one. No deadline: compilation makes the first example slow.
+COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+KEPT = DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples")
+# At a desk: the same examples on every run.
+settings.register_profile("dev", max_examples=30, derandomize=True, database=None, **COMMON)
+# Others on every run. What fails is printed as a line that repeats it, and is tried first until it passes. Then keep it
+# for good: as an `@example` of its test, or in a table of explicit examples (`KEPT` in tests/jax_model/test_oracle.py).
+settings.register_profile("ci", max_examples=100, derandomize=False, print_blob=True, database=KEPT, **COMMON)
+settings.register_profile("nightly", settings.get_profile("ci"), max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print what tests have measured with `record_property("shown", ...)`."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, text in getattr(report, "user_properties", []):
+            if name == "shown":
+                terminalreporter.write_line(text)

@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import (
@@ -29,6 +29,7 @@ pytest.importorskip("flint")
 from benchmarks.guarantee import judge
 from benchmarks.guarantee_games import FAMILIES, Trial, random_trial
 from benchmarks.guarantee_oracle import ball_values, largest_ratio
+from tests.profiles import at_least
 
 G = PooledGame.from_scores
 FUNCTIONS = ("shapley", "banzhaf", "interactions", "by size")
@@ -151,7 +152,7 @@ def test_every_family(family):
 
 
 @given(st.integers(0, 2**32), st.sampled_from(FUNCTIONS))
-@settings(max_examples=150, deadline=None)
+@at_least(150)
 def test_random_games(seed, what):
     trial = random_trial(np.random.default_rng(seed))
     check(what, trial.game, trial.tol)

@@ -4,11 +4,12 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import PooledGame, ToleranceError, lime_limit
 from tests.lime.oracle import lime
+from tests.profiles import at_least
 
 G = PooledGame.from_scores
 
@@ -128,7 +129,7 @@ def random_game(draw):
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@at_least(60)
 def test_any_game_any_setting(data):
     game = random_game(data.draw)
     arguments = {

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import least_squares
 
@@ -18,6 +18,7 @@ from attn_closed_form.models.classifier import predict_many, random_weights
 from attn_closed_form.slalom import Optimum, fit_slalom_classes
 from attn_closed_form.slalom.design import any_size, deletions, short_sequences
 from attn_closed_form.slalom.least_squares import Problem, Samples, ShortSamples, linear_start
+from tests.profiles import at_least
 
 EXACT = 1e-6  # the bar of a fit to a model that is a SLALOM
 TEXT = (
@@ -58,7 +59,7 @@ def errors(fit, truth):
 
 
 @pytest.mark.parametrize("fit", FITS)
-@settings(max_examples=30, deadline=None, derandomize=True)
+@at_least(30)
 @given(seed=st.integers(0, 10**6), V=st.integers(1, 15), C=st.sampled_from([None, 2, 3]), repeats=st.integers(0, 6))
 def test_a_slalom_is_found(fit, seed, V, C, repeats):
     truth = toy(seed, V, C)

@@ -6,12 +6,13 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import Slalom, predict
 from attn_closed_form.models.classifier import predict_many, random_weights
 from attn_closed_form.slalom import slalom_from_weights, slalom_linearized, slalom_recover, slalom_to_weights
+from tests.profiles import at_least
 
 ALGEBRA = 1e-12  # equal but for rounding
 RECOVERY = 1e-10  # a logarithm of differences of outputs costs a few digits
@@ -221,7 +222,7 @@ def test_printed_score_of_a_zero_value_is_zero_even_where_exp_overflows():
 # --- recovery
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@at_least(40)
 @given(
     seed=st.integers(0, 10**6),
     V=st.integers(1, 30),
@@ -294,7 +295,7 @@ def test_equations_55_56_and_58_fail_as_printed_and_hold_corrected():
 # --- weights
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@at_least(25)
 @given(
     seed=st.integers(0, 10**6),
     V=st.integers(1, 11),
