@@ -1,8 +1,9 @@
 """The JAX side: a witness of the closed forms, and the programs that train, run on devices and try other models.
 
 - `witness/` is P1's classifier written naively from the paper (`model.py` is its section 2, line by line), with
-  autodiff for everything that `attn_closed_form` computes in closed form (`oracle.py`). It uses neither the score
-  tables (`models/classifier/predict.py`) nor the games, so that agreement between the two is evidence.
+  autodiff for derivatives and LRP (`oracle.py`), enumeration of all coalitions for Shapley values, Banzhaf values,
+  interactions and LIME (`coalitions.py`), and P2's SLALOM (`slalom.py`). It uses neither the score tables
+  (`models/classifier/predict.py`) nor the games, so that agreement with the closed forms is evidence.
 - `device/` computes explanations of batches of documents on any device. It shares quadrature rules, bounds and score
   tables with the core: agreement with the core shows that it is the same computation, not that it is right.
 - `training/` trains classifiers of texts and of bags with one loop (`loop.py`). The forward pass of texts goes through

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jax_model import params_from_weights
-from jax_model.witness import oracle
-from tests.tolerances import assert_algebraic, assert_quadrature
+from jax_model.witness import coalitions, oracle
+from tests.tolerances import ALGEBRAIC, assert_algebraic, assert_guaranteed, assert_quadrature
 
 
 class Magnitudes(NamedTuple):
@@ -117,3 +117,66 @@ def check_integrated_gradients(weights, tokens, output, got, panels=64):
     params, ids = twin(weights, tokens)
     expected = oracle.integrated_gradients(params, ids, twin(weights, [])[1], output, panels=panels)
     assert_quadrature(got, np.asarray(expected)[1 : 1 + len(tokens)], magnitudes(weights).value)
+
+
+def check_relevance(weights, tokens, output, got):
+    """The rules of AttnLRP; halved terms, so that those of gradient times input bound them."""
+    own = slice(1, 1 + len(tokens))
+    params, ids = twin(weights, tokens)
+    e_terms = np.abs(weights.W_e[np.asarray(ids)]) + np.abs(weights.W_p)
+    terms = (e_terms * gradient_terms(weights, tokens, output)).sum(axis=1)[own]
+    assert_algebraic(got, np.asarray(oracle.relevance(params, ids, output))[own], terms, 1 + magnitudes(weights).score)
+
+
+class Question(NamedTuple):
+    """A game of a document: what `pooled_game` is asked for, and the function of the prediction that is explained."""
+
+    weights: object
+    tokens: list
+    output: int = 0
+    players: str = "positions"
+    absent: str = "unk"
+    link: str = "identity"
+
+
+def enumerated(question):
+    """Predictions of all coalitions by the twin, (2^d,), and what their rounding may amount to."""
+    w = question.weights
+    f = coalitions.values(
+        *twin(w, question.tokens),
+        coalitions.players_of(question.tokens, w.T_max, words=question.players == "words"),
+        unk=w.unk,
+        deleted=question.absent == "deleted",
+        output=question.output,
+        link=question.link,  # no link is steeper than the identity
+    )
+    size = magnitudes(w)
+    return f, ALGEBRAIC * (1 + size.score) * size.value
+
+
+# Definition, and what an error of every f is multiplied by at most.
+DEFINITIONS = {
+    "values": (lambda f: f, 1),
+    "shapley": (coalitions.shapley, 2),
+    "banzhaf": (coalitions.banzhaf, 2),
+    "leave-one-out": (coalitions.leave_one_out, 2),
+    "interactions": (coalitions.interactions, 4),
+    "by size": (coalitions.by_size, 1),
+}
+
+
+def check_game(name, question, got, tol=None):
+    """A function of the game, to `tol` times the largest prediction; algebraically equal if `tol` is None."""
+    f, rounding = enumerated(question)
+    define, factor = DEFINITIONS[name]
+    assert_guaranteed(got, define(f), np.abs(f).max(), factor * rounding, 0.0 if tol is None else tol)
+
+
+def check_lime(question, got, tol, **settings):
+    """LIME's coefficients and intercept, (d + 1,)."""
+    f, rounding = enumerated(question)
+    ridge = coalitions.lime(len(f).bit_length() - 1, **settings)
+    maps = np.vstack([ridge.coef, ridge.intercept])
+    factor, largest = np.abs(maps).sum(axis=1).max(), np.abs(f).max()
+    rounding = factor * (rounding + ALGEBRAIC * ridge.condition * largest)
+    assert_guaranteed(got, maps @ f, largest, rounding, tol)

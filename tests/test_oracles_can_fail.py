@@ -3,30 +3,37 @@
 import numpy as np
 import pytest
 
-from attn_closed_form import AttentionWeights, attention, gradient, predict
+from attn_closed_form import AttentionWeights, attention, gradient, lime_limit, predict
 from attn_closed_form.models.classifier import (
     attention_matrices,
+    classifier_lrp,
     gradient_l1,
     gradient_l2,
     gradient_mean,
     gradient_times_input,
     integrated_gradients,
+    pooled_game,
 )
 from tests import comparisons
+from tests.jax_model.test_oracle import GAMES
 from tests.strategies import PRIMES, make_weights
 from tests.tolerances import (
     ALGEBRAIC,
     DIFFERENCE,
+    GUARANTEED,
     QUADRATURE,
     STATISTICAL,
     assert_algebraic,
     assert_difference,
+    assert_guaranteed,
     assert_quadrature,
     assert_statistical,
 )
 
 MODEL = make_weights(PRIMES._replace(C=3), seed=2)
 TOKENS = [3, 5, 8, 5]
+QUESTION = comparisons.Question(MODEL, TOKENS, 1)
+GAME = pooled_game(MODEL, TOKENS, output=1)
 
 # comparison, the right value for the model above, and how large an error it must notice, relative to the value
 COMPARISONS = {
@@ -55,7 +62,24 @@ COMPARISONS = {
         integrated_gradients(MODEL, TOKENS, 1),
         1e-6,
     ),
+    "lrp": (
+        lambda got: comparisons.check_relevance(MODEL, TOKENS, 1, got),
+        classifier_lrp(MODEL, TOKENS, 1),
+        1e-9,
+    ),
+    "lime": (
+        lambda got: comparisons.check_lime(QUESTION, got, QUADRATURE),
+        np.r_[lime_limit(GAME).coef, lime_limit(GAME).intercept],
+        1e-8,
+    ),
 }
+for name, (function, has_tol) in GAMES.items():
+    tol, relative = (QUADRATURE, 1e-8) if has_tol else (None, 1e-9)
+    COMPARISONS[name] = (
+        lambda got, name=name, tol=tol: comparisons.check_game(name, QUESTION, got, tol),
+        function(GAME),
+        relative,
+    )
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
@@ -107,6 +131,7 @@ def test_the_gradient_without_the_cls_term_is_refused():
         (lambda got: assert_algebraic(got, [2.0, -3.0]), 3 * ALGEBRAIC),
         (lambda got: assert_algebraic(got, [2.0, -3.0], scale=5.0, condition=7.0), 35 * ALGEBRAIC),
         (lambda got: assert_quadrature(got, [2.0, -3.0], scale=5.0), 10 * QUADRATURE),
+        (lambda got: assert_guaranteed(got, [2.0, -3.0], 5.0, 1e-12), 5 * QUADRATURE * GUARANTEED + 1e-12),
         (lambda got: assert_statistical(got, [2.0, -3.0], standard_error=[0.1, 0.1]), 0.1 * STATISTICAL),
         (lambda got: assert_difference(got, [2.0, -3.0], scale=5.0), 5 * DIFFERENCE),
     ],
@@ -131,4 +156,4 @@ def test_a_bound_that_is_not_finite_is_no_bound():
 
 
 def test_the_tolerances_are_different_numbers():
-    assert len({ALGEBRAIC, QUADRATURE, STATISTICAL, DIFFERENCE}) == 4
+    assert len({ALGEBRAIC, QUADRATURE, GUARANTEED, STATISTICAL, DIFFERENCE}) == 5

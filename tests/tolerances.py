@@ -5,6 +5,8 @@
   S has condition 1 + S: rounding a score by S ulps changes its exponential by S ulps.
 - QUADRATURE: the default `tol` of the package. A rule that is right to `tol` is off by at most 2 tol times the size
   of the function (see `quadrature.py` and DESIGN).
+- GUARANTEED: the package promises |error| <= tol max|f|, and nothing more is allowed but the rounding of the side that
+  it is compared with.
 - STATISTICAL: how many standard errors an average of samples, drawn with a fixed seed, may be off.
 - DIFFERENCE: fourth-order central differences in extended precision: step^4 = 1e-12 of truncation times the
   derivatives of a softmax of order one, and 1e-19/step of rounding.
@@ -14,6 +16,7 @@ import numpy as np
 
 ALGEBRAIC = 2.0**-46  # 64 ulps, the longest sum in the tests has about as many terms
 QUADRATURE = 1e-10
+GUARANTEED = 1.0  # in units of tol max|f|
 STATISTICAL = 5.0
 DIFFERENCE = 1e-9
 
@@ -42,6 +45,11 @@ def assert_algebraic(got, expected, scale=None, condition=1.0):
 def assert_quadrature(got, expected, scale, tol=QUADRATURE):
     """Equal up to twice `tol` times the size of the integrated function."""
     _assert_within(got, expected, 2 * tol * scale, "quadrature")
+
+
+def assert_guaranteed(got, expected, largest, rounding, tol=QUADRATURE):
+    """Within the promised `tol` times the largest |f|, and the `rounding` of `expected`."""
+    _assert_within(got, expected, GUARANTEED * tol * largest + rounding, "guaranteed")
 
 
 def assert_statistical(got, expected, standard_error):

@@ -1,1 +1,1 @@
-"""The classifier written naively from the paper, with autodiff: the witness that closed forms are tested against."""
+"""The classifier written naively from the paper, with autodiff and enumeration: what closed forms are held to."""

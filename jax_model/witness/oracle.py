@@ -7,7 +7,7 @@ path by which the [CLS] embedding makes the query, which P1's Theorem 4.1 leaves
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import jax
@@ -89,3 +89,29 @@ def integrated_gradients(
 
     total, _ = jax.lax.scan(add_panel, jnp.zeros(len(ids), start.dtype), jnp.arange(panels).astype(start.dtype))
     return total
+
+
+def _half(product: Callable[[jax.Array, jax.Array], jax.Array], a: jax.Array, b: jax.Array) -> jax.Array:
+    """A product with the value of product(a, b), each factor of which receives half of the relevance."""
+    stop = jax.lax.stop_gradient
+    return (product(stop(a), b) + product(a, stop(b))) / 2
+
+
+@jax.jit
+def relevance(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> jax.Array:
+    """Layer-wise relevance propagation by the rules of Achtibat et al. (2024), "AttnLRP": (T_max,).
+
+    Linear maps hand relevance on in proportion and a softmax by its own Jacobian, as gradient times input does; a
+    product hands half of it to each factor. So it is gradient times input of a model with halved products.
+    """
+    p, e = params, model.embed(params, ids)
+
+    def halved(e: jax.Array) -> jax.Array:
+        f = jnp.zeros((), e.dtype)
+        for i in range(len(p.W_q)):
+            q, k, v = p.W_q[i] @ e[0] + p.b_q[i], e @ p.W_k[i].T + p.b_k[i], e @ p.W_v[i].T + p.b_v[i]
+            alpha = jax.nn.softmax(_half(lambda k, q: k @ q, k, q) / len(q) ** 0.5)
+            f = f + p.W_l[i, output] @ _half(lambda alpha, v: alpha @ v, alpha, v) / len(p.W_q)
+        return f
+
+    return (jax.grad(halved)(e) * e).sum(axis=1)

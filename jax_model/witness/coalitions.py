@@ -1,0 +1,211 @@
+"""Shapley values, Banzhaf values, interactions and LIME's limit from their definitions, by enumeration.
+
+A document has d players, positions or words, and 2^d coalitions. The naive model of `model.py` predicts every one of
+them (`values`), and the rest is the definition as textbooks print it: a sum over all coalitions. Nothing is shared with
+`attn_closed_form`: no score tables, no game, no quadrature, no closed form of LIME's regression. Up to `MOST` players.
+
+Coalition k is row k of `coalitions(d)`: player j is present where bit j of k is 1. An absent player is replaced by
+[UNK] (P1 section 5.1), or leaves the softmax while the others keep their positions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import model
+from .params import Params
+
+# Players at most: 1,024 coalitions.
+MOST = 10
+# What is explained: the prediction itself, or a function of it.
+LINKS: dict[str, Callable[[jax.Array], jax.Array]] = {"identity": lambda f: f, "sigmoid": jax.nn.sigmoid}
+
+Array = NDArray[np.float64]
+
+
+def coalitions(d: int) -> NDArray[np.bool_]:
+    """Every coalition of d players, (2^d, d).
+
+    >>> coalitions(2).astype(int).tolist()
+    [[0, 0], [1, 0], [0, 1], [1, 1]]
+    """
+    return (np.arange(2**d)[:, None] >> np.arange(d)) & 1 == 1
+
+
+def players_of(tokens: ArrayLike, T_max: int, words: bool = False) -> NDArray[np.intp]:
+    """Player at each padded position, (T_max,): its number, or -1 for [CLS] and padding, which are always present.
+
+    Parameters
+    ----------
+    tokens : (T,) ids of the document
+    words : every distinct id is one player, numbered by first appearance; otherwise every position is one
+
+    >>> players_of([7, 4, 7], T_max=6, words=True).tolist()
+    [-1, 0, 1, 0, -1, -1]
+    """
+    ids = np.asarray(tokens).tolist()
+    order = list(dict.fromkeys(ids))
+    numbers = [order.index(token) for token in ids] if words else list(range(len(ids)))
+    return np.array([-1, *numbers, *[-1] * (T_max - 1 - len(ids))])
+
+
+def _replaced(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array) -> jax.Array:
+    """Model output (C,) with [UNK] at the absent positions."""
+    return model.forward(params, jnp.where(present, ids, unk))
+
+
+def _deleted(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array) -> jax.Array:
+    """Model output (C,) with the absent positions outside of the softmax: P1 Eq. 5 to 9, the query of [CLS] alone."""
+    p, e = params, model.embed(params, ids)
+    f = p.b_l
+    for i in range(len(p.W_q)):
+        q, k, v = p.W_q[i] @ e[0] + p.b_q[i], e @ p.W_k[i].T + p.b_k[i], e @ p.W_v[i].T + p.b_v[i]
+        logits = jnp.where(present, k @ q / len(q) ** 0.5, -jnp.inf)
+        f = f + p.W_l[i] @ (jax.nn.softmax(logits) @ v) / len(p.W_q)
+    return f
+
+
+@partial(jax.jit, static_argnames=("deleted", "link"))
+def _values(
+    params: Params, ids: jax.Array, present: jax.Array, unk: int, output: int, scale: float, deleted: bool, link: str
+) -> jax.Array:
+    one = _deleted if deleted else _replaced
+    f = jax.vmap(one, in_axes=(None, None, 0, None))(params, ids, present, unk)[:, output]
+    return LINKS[link](scale * f)
+
+
+def values(
+    params: Params,
+    ids: jax.Array,
+    players: ArrayLike,
+    unk: int = 1,
+    deleted: bool = False,
+    output: int = 0,
+    link: str = "identity",
+    scale: float = 1.0,
+) -> Array:
+    """Prediction of every coalition, (2^d,), by one forward pass each.
+
+    Parameters
+    ----------
+    ids : (T_max,) padded ids
+    players : (T_max,) player at each position, see `players_of`
+    deleted : absent players leave the softmax; otherwise [UNK] takes their place
+    link, scale : a name in `LINKS`: values are link(scale * f)
+
+    >>> from attn_closed_form import predict
+    >>> from attn_closed_form.models.classifier import random_weights
+    >>> from jax_model import params_from_weights
+    >>> weights = random_weights(seed=0, T_max=6)
+    >>> f = values(params_from_weights(weights), jnp.array([0, 7, 4, 7, 1, 1]), players_of([7, 4, 7], 6, words=True))
+    >>> bool(np.allclose(f[0b01], predict(weights, [7, 1, 7])[0], rtol=1e-5))
+    True
+    """
+    who = np.asarray(players)
+    d = int(who.max()) + 1
+    if not 1 <= d <= MOST:
+        raise ValueError(f"players: expected 1 to {MOST}, got {d}")
+    # As many rows for any d, so that one program per model does.
+    present = np.ones((2**MOST, who.size), dtype=bool)
+    present[: 2**d] = (who < 0) | coalitions(d)[:, who]
+    f = _values(params, jnp.asarray(ids), jnp.asarray(present), unk, output, scale, deleted, link)
+    return np.asarray(f, dtype=np.float64)[: 2**d]
+
+
+def _players(f: Array) -> int:
+    return len(f).bit_length() - 1
+
+
+def _without(f: Array, *players: int) -> NDArray[np.intp]:
+    """Coalitions in which none of `players` is present."""
+    k = np.arange(len(f))
+    for j in players:
+        k = k[k >> j & 1 == 0]
+    return k
+
+
+def shapley(f: Array) -> Array:
+    """Sum over S without j of |S|! (d - 1 - |S|)! / d! (f(S + j) - f(S)), (d,) (Shapley, 1953).
+
+    >>> shapley(np.array([0.0, 1.0, 2.0, 5.0]))
+    array([2., 3.])
+    """
+    d, sizes = _players(f), coalitions(_players(f)).sum(axis=1)
+    weight = np.array([math.factorial(s) * math.factorial(d - 1 - s) / math.factorial(d) for s in range(d)])
+    return np.array([weight[sizes[S]] @ (f[S | 1 << j] - f[S]) for j in range(d) for S in [_without(f, j)]])
+
+
+def banzhaf(f: Array) -> Array:
+    """Mean of f(S + j) - f(S) over all S without j, (d,) (Banzhaf, 1965)."""
+    return np.array([(f[S | 1 << j] - f[S]).mean() for j in range(_players(f)) for S in [_without(f, j)]])
+
+
+def leave_one_out(f: Array) -> Array:
+    """f(all) - f(all but j), (d,)."""
+    return np.array([f[-1] - f[len(f) - 1 ^ 1 << j] for j in range(_players(f))])
+
+
+def by_size(f: Array) -> Array:
+    """Mean of f over the coalitions with s = 0..d players absent, (d + 1,)."""
+    d, sizes = _players(f), coalitions(_players(f)).sum(axis=1)
+    return np.array([f[sizes == d - s].mean() for s in range(d + 1)])
+
+
+def interactions(f: Array) -> Array:
+    """Shapley interaction indices (Grabisch and Roubens, 1999), with Shapley values on the diagonal: (d, d).
+
+    Sum over S without i and j of |S|! (d - 2 - |S|)! / (d - 1)! (f(S + i + j) - f(S + i) - f(S + j) + f(S)).
+    """
+    d, sizes = _players(f), coalitions(_players(f)).sum(axis=1)
+    weight = np.array([math.factorial(s) * math.factorial(d - 2 - s) / math.factorial(d - 1) for s in range(d - 1)])
+    out = np.diag(shapley(f))
+    for j in range(d):
+        for i in range(j):
+            S = _without(f, i, j)
+            second = f[S | 1 << i | 1 << j] - f[S | 1 << i] - f[S | 1 << j] + f[S]
+            out[i, j] = out[j, i] = weight[sizes[S]] @ second
+    return out
+
+
+class Ridge(NamedTuple):
+    """The linear map from values of coalitions to LIME's coefficients (d, 2^d) and intercept (2^d,).
+
+    `condition` is that of the least squares problem: its solution is right to that many ulps. A kernel so narrow that
+    some weights vanish next to others is beyond float64.
+    """
+
+    coef: Array
+    intercept: Array
+    condition: float
+
+
+def lime(d: int, kernel_width: float = 25.0, ridge: float = 1.0, num_samples: int | None = 5000) -> Ridge:
+    """What the lime package's regression tends to (P1 section 5.1), as a linear map of the values of all coalitions.
+
+    One sample of n is the document; the others remove s = 1..d players, s uniform and then the set uniform. A sample
+    weighs exp(-(100 (1 - sqrt(1 - s/d)))^2 / (2 kernel_width^2)). Then a weighted ridge regression on presence, whose
+    intercept is free: minimize sum_S w_S (f(S) - intercept - coef . S)^2 + ridge/n |coef|^2. It is solved as the least
+    squares problem that it is. `num_samples=None`: n to infinity. For d = 1 the document is the only sample with the
+    player present: both its weight and the ridge are 1/n of the rest, so that the limit keeps their ratio.
+    """
+    if d == 1 and num_samples is None:
+        return Ridge(np.array([[-1.0, 1.0]]) / (1 + ridge), np.array([1.0, 0.0]), 1.0)
+    present = coalitions(d)
+    absent = d - present.sum(axis=1)
+    document = 0.0 if num_samples is None else 1 / num_samples
+    drawn = np.array([document, *((1 - document) / (d * math.comb(d, s)) for s in range(1, d + 1))])
+    distance = 100 * (1 - np.sqrt(1 - np.arange(d + 1) / d))
+    root = np.sqrt((drawn * np.exp(-((distance / kernel_width) ** 2) / 2))[absent])
+    penalty = np.sqrt(0.0 if num_samples is None else ridge / num_samples)
+    rows = np.block([[root[:, None], root[:, None] * present], [np.zeros((d, 1)), penalty * np.eye(d)]])
+    right = np.concatenate([np.diag(root), np.zeros((d, 2**d))])
+    solution, _, _, singular = np.linalg.lstsq(rows, right, rcond=None)
+    return Ridge(solution[1:], solution[0], float(singular[0] / singular[-1]))
