@@ -9,10 +9,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
 
-test: $(VENV)/.dev                 ## every test and every docstring example
-	$(BIN)/python -m pytest -q -n 2 $(ARGS)
+# HYPOTHESIS_PROFILE=ci tries 100 other examples of every property on each run, nightly 1,000; dev, the default, the
+# same 30 (tests/conftest.py).
+test: $(VENV)/.dev                 ## every test that needs no browser, torch or cluster, and every docstring example
+	$(BIN)/python -m pytest -q -n 2 -m "not browser and not cluster" $(ARGS)
 
-test-all: $(VENV)/.all             ## the same with torch and transformers, so that nothing skips for want of them
+test-all: $(VENV)/.all             ## those as well, with torch and transformers
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)
 
 check: $(VENV)/.dev                ## lint, format, types

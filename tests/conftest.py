@@ -43,6 +43,15 @@ settings.register_profile("nightly", settings.get_profile("ci"), max_examples=10
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+def pytest_collection_modifyitems(items):
+    """Mark what needs a browser by its fixture; that and what needs a cluster is slow."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
+        if any(item.get_closest_marker(name) for name in ("browser", "cluster")):
+            item.add_marker("slow")
+
+
 def pytest_terminal_summary(terminalreporter):
     """Print what tests have measured with `record_property("shown", ...)`."""
     for report in terminalreporter.stats.get("passed", []):

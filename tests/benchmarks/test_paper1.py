@@ -164,13 +164,16 @@ def test_an_epoch_of_whole_reviews_has_each_once_and_similar_lengths_together():
     assert [some.tolist() for some in rows[:10]] != [some.tolist() for some in rows[10:]]
 
 
+@pytest.mark.slow
 def test_six_layers_train_and_go_on_after_a_kill(tmp_path, monkeypatch):
-    """A run that is interrupted ends with the parameters of one that is not."""
+    """A run that is interrupted ends with the parameters of one that is not. Two layers and two lengths are enough."""
+    for name, value in (("WINDOW", 16), ("LENGTHS", (64,)), ("T_MAX", 64)):
+        monkeypatch.setattr(layers_model, name, value)
     rng = np.random.default_rng(0)
-    sizes = rng.integers(5, 300, size=24)
+    sizes = rng.integers(5, 90, size=24)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     documents = Documents(rng.integers(2, 17, size=starts[-1]).astype(np.int32), starts, rng.integers(2, size=24))
-    monkeypatch.setattr(layers_model, "six_layer_config", lambda D: CONFIG._replace(D=D, T_max=256))
+    monkeypatch.setattr(layers_model, "six_layer_config", lambda D: CONFIG._replace(D=D))
     plan = layers_model.Plan(windows=3, reviews=3, window_batch=4, review_batch=4)
     whole = layers_model.train_six_layers(documents, 17, 0, plan, None).params
     made, limit = [], 4

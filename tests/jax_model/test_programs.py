@@ -122,6 +122,7 @@ def sharded(mesh):
     return {name: [np.asarray(x).tolist() for x in rows] for name, rows in results.items()}
 
 
+@pytest.mark.slow
 def test_four_devices_give_what_one_and_the_core_give():
     environment = os.environ | {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",

@@ -120,6 +120,7 @@ class Killed(Exception):
     """What a log raises to end a run."""
 
 
+@pytest.mark.slow
 def test_once_more_on_all_texts_also_after_a_kill(tmp_path):
     split = split_by_film(tiny_reviews())
     for i in (0, 1):
@@ -287,6 +288,7 @@ def runs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bits(runs):
     flags = [*flags_of(runs / "aclImdb", runs / "killed.npz"), "--checkpoint-steps", "2", "--resume"]
     before = (runs / "killed.checkpoint").read_bytes()
@@ -314,6 +316,7 @@ def same_run(runs, out):
         assert a["validation_loss"] == pytest.approx(b["validation_loss"], rel=ANOTHER_ORDER)
 
 
+@pytest.mark.slow
 def test_four_devices_give_what_one_gives(runs):
     out = runs / "four.npz"
     flags = flags_of(runs / "aclImdb", out)
@@ -322,6 +325,7 @@ def test_four_devices_give_what_one_gives(runs):
     same_run(runs, out)
 
 
+@pytest.mark.slow
 def test_two_hosts_give_what_one_gives(runs):
     with socket.socket() as probe:
         probe.bind(("localhost", 0))

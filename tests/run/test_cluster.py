@@ -18,6 +18,8 @@ from attn_closed_form.run.task import RunError, Task
 from tests.run.corpora import ROOT, part_bytes, read, run_all, texts, wait_for, write
 from tests.run.models import Killer
 
+pytestmark = pytest.mark.cluster
+
 
 class Processes:
     """A scheduler, and as many workers as one likes."""

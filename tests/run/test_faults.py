@@ -20,6 +20,7 @@ from attn_closed_form.run.task import RunError, Task  # noqa: E402
 from tests.run.corpora import ROOT, part_bytes, read, run_all, texts, wait_for, write  # noqa: E402
 from tests.run.models import Killer  # noqa: E402
 
+pytestmark = pytest.mark.cluster
 ROWS, PART_ROWS = 240, 3
 
 
