@@ -315,6 +315,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "torchmil-extractor": lambda: Case(
         "torchmil", Torchmil(torch.relu, True, extractor=True), {"activation": "relu", "last_activation": "identity"}
     ),
+    "torchmil-leaky": lambda: Case(
+        "torchmil", Torchmil(nn.functional.leaky_relu, gated=False, extractor=False), {"activation": "leaky_relu"}
+    ),
     "xmil": lambda: Case("xmil", Xmil(layers=1)),
     "xmil-deep": lambda: Case("xmil", Xmil(layers=3)),
     "histobistro": lambda: Case("histobistro", EncoderHead(TwoLinear(), norm=False)),
@@ -331,6 +334,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "timm-mean-of-latents": lambda: Case(
         "timm", TimmPool(latents=2, pool="avg"), {"num_heads": 3, "pool_type": "avg"}, 12
     ),
+    "timm-first-of-latents": lambda: Case("timm", TimmPool(latents=2), {"num_heads": 3, "pool_type": "token"}, 12),
     "timm-no-query-layer": lambda: Case("timm", TimmPool(q_proj=False), {"num_heads": 3}, 12),
 }
 
