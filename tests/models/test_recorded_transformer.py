@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from attn_closed_form import TransformerClassifier, leave_one_out
+from attn_closed_form import TransformerClassifier
 from attn_closed_form.explanations.settings import Settings
 from attn_closed_form.models import transformer_classifier, transformer_network
 from tests.recorded import make
@@ -172,7 +172,7 @@ def test_explanations_of_the_transformer_itself(model, absent):
 
 
 def test_the_fit_reports_its_error_on_the_record(model):
-    """The surrogate's leave-one-out values differ from the transformer's by no more than the reported errors allow."""
+    """Where few tokens are absent, the surrogate is about as far from the transformer as the reported error says."""
     units = model.read(make.TEXT)
     settings = Settings(output=1).resolve(model, model.logits(units))
     game, fit = model.game(units, settings), model.fit(units, settings)
@@ -182,7 +182,6 @@ def test_the_fit_reports_its_error_on_the_record(model):
     assert 0 < fit.error < fit.spread
     assert np.sqrt((errors[few] ** 2).mean()) < 3 * fit.error
     assert abs(errors[-1]) == pytest.approx(abs(fit.at_text), abs=SAME)
-    assert np.abs(leave_one_out(game)).max() > 0
 
 
 def test_the_record_is_what_transformers_says():
