@@ -72,11 +72,14 @@ def payloads(trap: str) -> dict[str, bytes]:
     code = f"open({trap!r}, 'w').close()"
 
     def call(module: str, name: str, *args: str) -> bytes:
-        strings = "".join(f"S{arg!r}\n" for arg in args)
+        # V, not S: the folder of the trap may have any name, and S holds ASCII alone.
+        escaped = ("".join(c if c.isascii() else f"\\U{ord(c):08x}" for c in arg) for arg in args)
+        strings = "".join(f"V{arg}\n" for arg in escaped)
         return f"c{module}\n{name}\n({strings}tR.".encode()
 
     inner = call("os", "system", touch)[:-1]
-    stack_global = b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c" + bytes([len(touch)]) + touch.encode() + b"\x85R."
+    command = touch.encode()
+    stack_global = b"\x80\x04\x8c\x02os\x8c\x06system\x93X" + len(command).to_bytes(4, "little") + command + b"\x85R."
     return {
         "os.system": call("os", "system", touch),
         "posix.system": call("posix", "system", touch),

@@ -23,6 +23,7 @@ from jax_model.training.loop import load_checkpoint, save_checkpoint
 from jax_model.training.split import Split, split_stratified
 from jax_model.training.text_model import start_arrays
 from jax_model.training.train import refit_checkpoint, train
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = ROOT.parent / "shared" / "data" / "aclImdb_v1.tar.gz"
@@ -264,7 +265,7 @@ def start(*runs, kill="", **environment):
 
 def finish(process, status=0):
     try:
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert process.returncode == status, errors

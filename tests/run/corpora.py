@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from attn_closed_form.run.plan import planned
 from attn_closed_form.run.runner import run
 from attn_closed_form.run.task import Task
+from tests.patience import PATIENCE
 
 WORDS = ["the", "film", "was", "a", "slow", "but", "wonderful", "story", "with", "bad", "acting", "so", "dull", "fine"]
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def part_bytes(folder):
     return {part.name: part.read_bytes() for part in sorted(Path(folder).glob("part-*.parquet"))}
 
 
-def wait_for(condition, seconds=60.0):
+def wait_for(condition, seconds=PATIENCE):
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "waited too long"

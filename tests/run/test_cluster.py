@@ -15,6 +15,7 @@ from attn_closed_form.cli.main import main
 from attn_closed_form.run.plan import planned
 from attn_closed_form.run.runner import Progress, _Dask, run
 from attn_closed_form.run.task import RunError, Task
+from tests.patience import PATIENCE
 from tests.run.corpora import ROOT, part_bytes, read, run_all, texts, wait_for, write
 from tests.run.models import Killer
 
@@ -42,7 +43,14 @@ class Processes:
         return subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=self.log, stderr=self.log)
 
     def add_worker(self, nanny=False):
-        options = ["--nanny" if nanny else "--no-nanny", "--nthreads", "1", "--no-dashboard", "--death-timeout", "20"]
+        options = [
+            "--nanny" if nanny else "--no-nanny",
+            "--nthreads",
+            "1",
+            "--no-dashboard",
+            "--death-timeout",
+            str(PATIENCE),
+        ]
         options += ["--local-directory", str(self.info.parent)]
         self.workers.append(self.start("dask_worker", "--scheduler-file", str(self.info), *options))
 
@@ -89,7 +97,7 @@ def test_a_cluster_grows_loses_a_worker_and_gives_the_same_bits(cluster, tmp_pat
     for thread in threads:
         thread.join()
     assert "no workers yet; waiting for them" in notes[0]
-    assert cluster.workers[0].wait(timeout=10) != 0
+    assert cluster.workers[0].wait(timeout=PATIENCE) != 0
     assert (last.rows, last.failed) == (150, 0)
     assert part_bytes(out) == part_bytes(tmp_path / "one")
     assert read(out)["row"].to_pylist() == list(range(150))

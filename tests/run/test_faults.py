@@ -17,6 +17,7 @@ from attn_closed_form.cli.main import main  # noqa: E402
 from attn_closed_form.run.plan import MANIFEST, METADATA, planned  # noqa: E402
 from attn_closed_form.run.runner import run  # noqa: E402
 from attn_closed_form.run.task import RunError, Task  # noqa: E402
+from tests.patience import PATIENCE  # noqa: E402
 from tests.run.corpora import ROOT, part_bytes, read, run_all, texts, wait_for, write  # noqa: E402
 from tests.run.models import Killer  # noqa: E402
 
@@ -59,7 +60,7 @@ class Run:
 
     def end(self):
         try:
-            out, err = self.process.communicate(timeout=120)
+            out, err = self.process.communicate(timeout=PATIENCE)
         finally:
             self.process.kill()
         return self.process.returncode, out, err
@@ -72,7 +73,7 @@ def workers_of(processes):
 
 
 def check_all_gone(processes):
-    _, alive = psutil.wait_procs(processes, timeout=20)
+    _, alive = psutil.wait_procs(processes, timeout=PATIENCE)
     assert not alive
 
 

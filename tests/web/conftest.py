@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -18,7 +20,7 @@ def address():
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     yield next(part for part in server.stdout.readline().split() if part.startswith("http"))
     server.terminate()
-    server.communicate(timeout=20)
+    server.communicate(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")

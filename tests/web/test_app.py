@@ -13,6 +13,7 @@ from attn_closed_form.show.figures import AGAINST, FOR, UNSIGNED
 from attn_closed_form.web import app as web_app
 from attn_closed_form.web.app import COOKIE, FILES, Limits, make_app
 from attn_closed_form.web.schema import MAX_BYTES, MAX_CHARACTERS
+from tests.patience import PATIENCE
 from tests.web_client import APP, MODEL, WORDS, post, send, send_async
 
 WRONG = [
@@ -163,7 +164,7 @@ def test_a_slow_request_blocks_nobody_and_too_many_are_told_so(monkeypatch):
 
     def slow(model, question):
         if question.text == "dull":
-            assert release.wait(20)
+            assert release.wait(PATIENCE)
         return real(model, question)
 
     monkeypatch.setattr(web_app, "explain_answer", slow)
@@ -202,7 +203,7 @@ def test_a_fault_of_ours_says_nothing_of_the_inside(monkeypatch):
 
 
 def test_half_sent_requests_block_nobody():
-    app = make_app(MODEL, "busy", limits=Limits(queue=2, body_seconds=20))
+    app = make_app(MODEL, "busy", limits=Limits(queue=2, body_seconds=PATIENCE))
 
     async def scene():
         release = asyncio.Event()
@@ -286,7 +287,7 @@ def test_a_request_that_takes_too_long_is_504(monkeypatch):
 
     def slow(model, question):
         if question.text == "dull":
-            release.wait(20)
+            release.wait(PATIENCE)
         return real(model, question)
 
     monkeypatch.setattr(web_app, "explain_answer", slow)

@@ -12,6 +12,7 @@ import pytest
 from attn_closed_form import TextClassifier
 from attn_closed_form.models.classifier import random_weights
 from attn_closed_form.models.text import Vocabulary
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-secret-of-24-characters"
@@ -23,7 +24,7 @@ def page(browser, address):
     """A fresh page that fails its test if it complains (a broken security policy does) or talks to anyone else."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(1000 * PATIENCE)
     page.complaints, page.asked = [], []
     page.on("pageerror", lambda error: page.complaints.append(str(error)))
     page.on("console", lambda message: page.complaints.append(message.text) if message.type == "error" else None)
@@ -48,7 +49,7 @@ def write(page, text, **shown):
 
 
 def api(address, path="explain", **data):
-    return httpx.post(f"{address}api/{path}", json=data, trust_env=False, timeout=20).json()
+    return httpx.post(f"{address}api/{path}", json=data, trust_env=False, timeout=PATIENCE).json()
 
 
 def number(shown):
@@ -290,7 +291,7 @@ def tickets(tmp_path_factory):
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     yield next(part for part in server.stdout.readline().split() if part.startswith("http"))
     server.terminate()
-    server.communicate(timeout=20)
+    server.communicate(timeout=PATIENCE)
 
 
 def test_the_page_greets_in_the_words_of_its_own_model(browser, tickets):

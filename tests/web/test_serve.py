@@ -17,6 +17,7 @@ psutil = pytest.importorskip("psutil")
 
 from attn_closed_form import explain, save_model  # noqa: E402
 from attn_closed_form.cli.main import main  # noqa: E402
+from tests.patience import PATIENCE  # noqa: E402
 from tests.run.corpora import wait_for  # noqa: E402
 from tests.web_client import MODEL, TEXT  # noqa: E402
 
@@ -102,12 +103,12 @@ class Server:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         command = [sys.executable, *program, *options]
         self.process = subprocess.Popen(command, cwd=ROOT, preexec_fn=handling(inherited), **pipes)
-        watch = threading.Timer(60, self.process.kill)  # so that a server that fails to begin ends the reading
+        watch = threading.Timer(PATIENCE, self.process.kill)  # so that a server that fails to begin ends the reading
         watch.start()
         self.line = self.process.stdout.readline()
         watch.cancel()
         self.address = re.search(r"http://\S+/", self.line)[0]
-        self.client = httpx.Client(base_url=self.address, trust_env=False, timeout=60)
+        self.client = httpx.Client(base_url=self.address, trust_env=False, timeout=PATIENCE)
 
     def __enter__(self):
         return self
@@ -148,7 +149,7 @@ def test_serve_answers_and_ctrl_c_ends_it_cleanly(small, inherited):
         assert "server" not in got.headers
         assert server.client.get("/", headers={"host": "evil.example"}).status_code == 400
         server.process.send_signal(signal.SIGINT)
-        out, err = server.process.communicate(timeout=20)
+        out, err = server.process.communicate(timeout=PATIENCE)
         assert (server.process.returncode, out, err) == (0, "", "ended\n")
 
 
@@ -157,7 +158,7 @@ def test_a_server_for_others_asks_for_its_token(small):
     with Server("--model", small, "--host", "0.0.0.0", "--token", token) as server:
         assert token not in server.line
         address = server.address.replace("0.0.0.0", "127.0.0.1")
-        with httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
+        with httpx.Client(base_url=address, trust_env=False, timeout=PATIENCE) as client:
             assert client.get("/").status_code == 401
             assert client.get("/", params={"token": token}, follow_redirects=True).status_code == 200
             assert client.get("/api/model").json()["name"] == "small.npz"  # by its cookie
@@ -184,8 +185,8 @@ def test_ctrl_c_does_not_wait_for_slow_answers_nor_break_them_noisily():
         client.start()
         assert server.process.stdout.readline() == "working\n"
         server.process.send_signal(signal.SIGINT)
-        _, err = server.process.communicate(timeout=20)
-        client.join(20)
+        _, err = server.process.communicate(timeout=PATIENCE)
+        client.join(PATIENCE)
         assert server.process.returncode == 0
         assert "Traceback" not in err and err.endswith("ended\n")
         assert answers[0].status_code == 503
@@ -199,17 +200,17 @@ def test_a_dead_worker_is_replaced_and_all_end_together(small):
         first[0].kill()
         second = wait_for(lambda: len(workers := server.workers()) == 2 and first[0] not in workers and workers)
         for _ in range(10):
-            with httpx.Client(base_url=server.address, trust_env=False, timeout=60) as client:
+            with httpx.Client(base_url=server.address, trust_env=False, timeout=PATIENCE) as client:
                 assert client.get("/health").status_code == 200
         server.process.send_signal(signal.SIGINT)
-        _, err = server.process.communicate(timeout=20)
+        _, err = server.process.communicate(timeout=PATIENCE)
         assert server.process.returncode == 0
         assert "Traceback" not in err and err.endswith("ended\n")
-        assert not psutil.wait_procs(second, timeout=20)[1]
+        assert not psutil.wait_procs(second, timeout=PATIENCE)[1]
 
 
 def test_workers_end_with_a_server_that_is_killed(small):
     with Server("--model", small, "--workers", "2") as server:
         workers = wait_for(lambda: len(workers := server.workers()) == 2 and workers)
         server.process.kill()
-        assert not psutil.wait_procs(workers, timeout=20)[1]
+        assert not psutil.wait_procs(workers, timeout=PATIENCE)[1]
