@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all check docs test-oldest proofs mutants bench-device reproduce reproduce-full format clean
+.PHONY: demo test test-all coverage check docs test-oldest proofs mutants bench-device reproduce reproduce-full format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -16,6 +16,9 @@ test: $(VENV)/.dev                 ## every test that needs no browser, torch or
 
 test-all: $(VENV)/.all             ## those as well, with torch and transformers
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)
+
+coverage: $(VENV)/.dev             ## the same as test, and which lines of the library were run
+	$(MAKE) test ARGS="--cov --cov-report=term:skip-covered $(ARGS)"
 
 check: $(VENV)/.dev                ## lint, format, types
 	$(BIN)/ruff check .

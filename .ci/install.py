@@ -1,6 +1,6 @@
-"""Install the wheel into an empty environment and use it as a newcomer would.
+"""Build the sdist, the wheel from it, and use the wheel in an empty environment as a newcomer would.
 
-`python .ci/install.py` builds the wheel, installs it with NumPy alone, explains a text, asks for the help of `train`
+`python .ci/install.py` builds both, installs the wheel with NumPy alone, explains a text, asks for the help of `train`
 and sees that training names its extra. Then it adds the extras `train` and `web`, starts the page, asks it once and
 stops it. Everything happens in a temporary folder, from which the repository cannot be imported.
 """
@@ -81,9 +81,11 @@ def main() -> None:
     """Run it all; an exception is a failure."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        newcomer = Newcomer(folder)
-        newcomer.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder / "wheel", ROOT)
-        (wheel,) = (folder / "wheel").glob("*.whl")
+        (folder / "builder").mkdir()
+        builder, newcomer = Newcomer(folder / "builder"), Newcomer(folder)
+        builder.install("build")
+        builder.run("python", "-m", "build", "--outdir", folder / "dist", ROOT)  # the wheel is built from the sdist
+        (wheel,), (sdist,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
         newcomer.install(str(wheel))
         packages = json.loads(newcomer.run("python", "-m", "pip", "list", "--format", "json"))
         names = {package["name"].lower().replace("_", "-") for package in packages} - {"pip", "setuptools", "wheel"}
@@ -98,7 +100,7 @@ def main() -> None:
         newcomer.install(f"{wheel}[train,web]")
         answer = newcomer.serve_once()
         assert "wonderful" in json.dumps(answer), answer
-        print(f"{wheel.name}: explain, report, train --help and serve work in an empty environment")
+        print(f"{sdist.name}, {wheel.name}: explain, report, train --help and serve work in an empty environment")
 
 
 if __name__ == "__main__":
