@@ -1,6 +1,6 @@
 """Print a module of the library and its tests, another one every day: `make mutants ARGS="$(python .ci/mutants.py)"`.
 
-Modules are those with a test of their own name, `attn_closed_form/game/owen.py` and `tests/game/test_owen.py`; the tests
+Modules are those with a test of their own name, `attn_closed_form/game/owen.py` for `tests/game/test_owen.py`. Tests
 of the folder and the module's own examples come along. `python .ci/mutants.py 3` prints the choice of day 3.
 """
 
