@@ -59,6 +59,13 @@ def test_curves_of_games_are_those_of_masks_one_by_one(number):
     assert_algebraic(insertion_curve(game, scores), up)
 
 
+@pytest.mark.parametrize("top", [310.0, 800.0, 1600.0, 1e4])
+def test_curves_of_masses_beyond_the_range_of_float64(top):
+    """Each player holds all of the attention until it leaves, also where e^-top is no number any more."""
+    game = PooledGame.from_scores([0.0, -top, -2 * top], [1.0, 2.0, 3.0])
+    assert deletion_curve(game, [2.0, 1.0, 0.0]).tolist() == [1.0, 2.0, 3.0, 0.0]
+
+
 def test_curves_need_no_call_of_a_model(monkeypatch):
     game = next(games())
     monkeypatch.setattr(PooledGame, "value", lambda *_: pytest.fail("the model was asked"))
@@ -82,6 +89,9 @@ def test_aopc_by_hand():
     curve = np.linspace(1, 0, 101)
     assert aopc(curve, at=(0.01, 0.05, 0.1, 0.2, 0.5)) == pytest.approx(0.172)
     assert aopc([1.0, 0.4, 0.0], at=(0.0,)) == pytest.approx(0.6)  # at least one token
+    # The nearest number of tokens: 2.8 of 14 are 3, not 2; 0.7 are 1, 7.0 are 7.
+    curve = np.arange(15.0)
+    assert [-aopc(curve, at=(share,)) for share in (0.05, 0.2, 0.5)] == [1.0, 3.0, 7.0]
 
 
 def test_the_best_order_has_the_largest_area():

@@ -14,7 +14,7 @@ import pytest
 
 from attn_closed_form import BagClassifier, load_bag
 from attn_closed_form.files.open_model import open_model
-from attn_closed_form.files.torch_files import load_torch
+from attn_closed_form.files.torch_files import MAX_INSTRUCTIONS, load_torch
 
 from .hostile_files import build_files, legacy, payloads, tensor_pickle, zipped
 
@@ -74,6 +74,16 @@ def test_the_undamaged_file_is_read(wrap: Any, tmp_path: Path) -> None:
     found = load_torch(path)
     assert np.array_equal(found["classifier.weight"], np.ones((2, 2)))
     assert found["classifier.weight"].dtype == np.float32
+
+
+def test_a_pickle_of_endless_instructions_is_refused(tmp_path: Path) -> None:
+    """Half a million instructions are more than any state dict has; those of this file would go on for longer."""
+    path = tmp_path / "model.pt"
+    path.write_bytes(zipped(b"N0" * (MAX_INSTRUCTIONS // 2 + 1) + b"}."))
+    with pytest.raises(ValueError, match=f"has a pickle of more than {MAX_INSTRUCTIONS} instructions"):
+        load_torch(path)
+    path.write_bytes(zipped(b"N0" * (MAX_INSTRUCTIONS // 2 - 1) + b"}."))
+    assert load_torch(path) == {}
 
 
 def test_nothing_is_imported(tmp_path: Path) -> None:

@@ -128,7 +128,11 @@ def test_once_more_on_all_texts_also_after_a_kill(tmp_path):
         split.held_out.texts[i] += " heldout"
     config = replace(CONFIG, refit="all")
     lines = []
-    result = train(config, split, "cpu", log=lines.append)
+    other = tiny_reviews(seed=3)
+    test = Labelled(other.texts, other.labels, split.training.classes)
+    result = train(config, split, "cpu", log=lines.append, test=test)
+    chances = result.model.predict_proba(test.texts)[np.arange(len(test.texts)), test.labels]
+    np.testing.assert_allclose(result.model.card["test"]["loss"], -np.log(chances).mean(), rtol=1e-5)
     first = train(CONFIG, split, "cpu", log=lambda line: None)
     epochs = first.metrics["best"]["epoch"]
     assert "heldout" in result.model.vocabulary and "heldout" not in first.model.vocabulary

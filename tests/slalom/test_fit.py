@@ -263,6 +263,17 @@ def test_the_error_on_fresh_samples_is_what_it_says():
     assert np.isnan(eff(toy(0, 3).predict_many, toy(0, 3).ids, num_samples=9).fresh_mse)
 
 
+def test_errors_of_several_classes_are_summed_as_in_the_fit():
+    """Three classes that are copies of one: three times its squared error, whether fitted or fresh."""
+    f, document = attention_model(seed=2), np.arange(5, 17)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SlalomWarning)
+        one = fidel(f, document, num_samples=600)
+        three = fidel(lambda sequences: np.repeat(f(sequences)[:, None], 3, axis=1), document, num_samples=600)
+    for name in ("mse", "fresh_mse", "fresh_mse_any_size"):
+        assert getattr(three, name) == pytest.approx(3 * getattr(one, name), rel=0.05), name
+
+
 @pytest.mark.parametrize("fit", FITS)
 def test_fixed_importances_stay_and_values_are_the_best(fit):
     truth = toy(8, 6)

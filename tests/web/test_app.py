@@ -72,6 +72,8 @@ def test_other_names_are_not(host):
     got = send("GET", "/", headers={"host": host})
     assert got.status_code == 400 and got.json()["error"].startswith("Host: expected one of localhost")
     assert got.headers["content-security-policy"]
+    for second in ("evil.example", host, "localhost"):  # one name, not the first of two
+        assert send("GET", "/", headers=[("host", "localhost"), ("host", second)]).status_code == 400
     open_app = make_app(MODEL, "open", hosts=("*",))
     assert send("GET", "/", app=open_app, headers={"host": host}).status_code == 200
 
