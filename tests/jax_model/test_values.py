@@ -44,10 +44,11 @@ def test_agrees_with_the_core(H, batch):
         assert not row[game.d :].any()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_long_documents(kind):
-    batch = [random_game(seed, d, 2, kind, 5.0, offset=0.5) for seed, d in enumerate((150, 97, 211))]
-    ours, problems = shapley(game_batch(batch), chunk=2)
+def test_long_documents():
+    """Of every kind, in one batch: a batch is compiled once."""
+    sizes = enumerate((150, 97, 211))
+    batch = [random_game(seed, d, 2, kind, 5.0, offset=0.5) for seed, d in sizes for kind in KINDS]
+    ours, problems = shapley(game_batch(batch), chunk=3)
     assert not problems
     for row, game in zip(ours, batch, strict=True):
         assert np.abs(row[: game.d] - acf.shapley(game)).max() <= 2e-10 * np.abs(game.v).max() * 2
@@ -109,16 +110,24 @@ def test_the_guarantee_game_by_game(dtype, tol):
             assert abs(limits[i].intercept - core.intercept) <= (10 * tol + 1e-9) * largest
 
 
+PLAIN = random_game(0, 5, 1, "deleted", offset=0.5)
+
+
+def five(*games, dtype=None):
+    """A batch of five games of five players, the last ones plain: small batches of one size share their programs."""
+    return game_batch([*games, *[PLAIN] * (5 - len(games))], d=5, dtype=dtype)
+
+
 def test_one_bad_game_does_not_spoil_the_others():
-    good = [random_game(seed, 5, 1, "deleted", offset=0.5) for seed in range(3)]
+    good = [PLAIN, *(random_game(seed, 5, 1, "deleted", offset=0.5) for seed in range(1, 3))]
     wide = PooledGame.from_scores([0.0, 1e4], [1.0, 2.0])
     cancelling = PooledGame.from_scores([0.0, 1.0], [1e9, -1e9], [0.5, 0.1], [-1e9, 1e9], bias=1e-3)
-    values, problems = shapley(game_batch([good[0], wide, good[1], cancelling, good[2]]))
+    values, problems = shapley(five(good[0], wide, good[1], cancelling, good[2]))
     assert "span" in problems[1] and "e^10000" in problems[1]
     assert np.isnan(values[1]).all()
-    alone, none = shapley(game_batch(good))
+    alone, none = shapley(five(*good))
     assert not none and set(problems) <= {1, 3}
-    np.testing.assert_allclose(values[[0, 2, 4]], alone, atol=1e-9)
+    np.testing.assert_allclose(values[[0, 2, 4]], alone[:3], atol=1e-9)
 
 
 def test_value():
@@ -130,7 +139,7 @@ def test_value():
 
 
 def test_float32_refuses_what_it_cannot_keep():
-    games32 = game_batch([random_game(0, 5, 1, "deleted")], dtype=jnp.float32)
+    games32 = five(dtype=jnp.float32)
     values, problems = shapley(games32, tol=1e-8)
     assert values.dtype == np.float32 and np.isnan(values).all()
     assert "float32" in problems[0] and "smallest possible tol" in problems[0]
@@ -141,20 +150,20 @@ def test_float32_refuses_what_it_cannot_keep():
 @pytest.mark.parametrize("size", [1e-60, 1e60])
 def test_float32_does_not_leave_its_range(size):
     """Sums are in units of the values, but results are not."""
-    one, other = random_game(0, 5, 1, "deleted"), PooledGame.from_scores(np.zeros(5), np.arange(5) * size)
-    values, problems = shapley(game_batch([one, other], dtype=jnp.float32), tol=1e-2)
+    other = PooledGame.from_scores(np.zeros(5), np.arange(5) * size)
+    values, problems = shapley(five(PLAIN, other, dtype=jnp.float32), tol=1e-2)
     assert set(problems) == {1} and np.isfinite(values[0]).all()
 
 
 def test_float32_sees_that_its_values_were_rounded():
     """A bias of 1e16 takes the values away: nothing of f is left in float32."""
     game = PooledGame.from_scores([0.0], [-1e16 + 4.0], bias=1e16, s_background=0.0, v_background=-1e16)
-    assert shapley(game_batch([game], dtype=jnp.float32), tol=1e-2).problems
+    assert set(shapley(five(game, dtype=jnp.float32), tol=1e-2).problems) == {0}
 
 
 def test_lime_leaves_one_player_to_the_core():
-    batch = [random_game(0, 5, 1, "deleted"), random_game(1, 1, 1, "replaced")]
-    limits, problems = lime_limit(game_batch(batch))
+    batch = [PLAIN, random_game(1, 1, 1, "replaced")]
+    limits, problems = lime_limit(five(*batch))
     assert set(problems) == {1} and "attn_closed_form" in problems[1]
     assert np.isnan(limits[1].coef).all() and limits[1].coef.shape == (1,)
     np.testing.assert_allclose(limits[0].coef, acf.lime_limit(batch[0]).coef, atol=1e-9)
@@ -162,7 +171,7 @@ def test_lime_leaves_one_player_to_the_core():
 
 def test_lime_with_a_narrow_kernel_is_left_to_the_core():
     """Its weights leave float64, which is a problem of the game and no crash of the batch."""
-    limits, problems = lime_limit(game_batch([random_game(0, 3, 1, "deleted")]), kernel_width=0.2)
+    limits, problems = lime_limit(five(), kernel_width=0.2)
     assert "attn_closed_form" in problems[0] and np.isnan(limits[0].coef).all()
 
 
