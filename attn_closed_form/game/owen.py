@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -102,7 +103,7 @@ def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
     >>> as_groups([0, 1, 0], 3)
     [array([0, 2]), array([1])]
     """
-    given: list = list(groups)  # type: ignore[arg-type]
+    given: list[Any] = list(groups)  # type: ignore[arg-type]
     if given and all(np.ndim(entry) == 0 for entry in given):
         numbers = np.asarray(given)
         if numbers.shape != (d,) or numbers.dtype.kind not in "iu":

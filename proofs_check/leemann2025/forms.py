@@ -58,7 +58,9 @@ def slalom(tokens: Sequence[int], g: Sequence[Fraction], v: Sequence[Fraction]) 
     return sum((g[t] / total * v[t] for t in tokens), Fraction(0))
 
 
-def slalom_game(g: Sequence[Fraction], v: Sequence[Fraction], empty: Fraction = Fraction(0)) -> Callable:
+def slalom_game(
+    g: Sequence[Fraction], v: Sequence[Fraction], empty: Fraction = Fraction(0)
+) -> Callable[[Iterable[int]], Fraction]:
     """Coalition value F(S) of the players 0 .. n-1, which are tokens that may be deleted; F of nobody is `empty`."""
 
     def value(coalition: Iterable[int]) -> Fraction:

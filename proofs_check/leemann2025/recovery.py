@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 from proofs_check.leemann2025.forms import (
     MASSES,
@@ -200,7 +201,7 @@ def prop_5_2(perturb: float = 0.0) -> Outcome:
         s = [x + (gamma - sum(s)) / size for x in s]
         asked: list[tuple[int, ...]] = []
 
-        def query(tokens: tuple[int, ...], g: list = g, v: list = v, asked: list = asked) -> Fraction:
+        def query(tokens: tuple[int, ...], g: list[Any] = g, v: list[Any] = v, asked: list[Any] = asked) -> Fraction:
             asked.append(tokens)
             return slalom(tokens, g, v)
 
