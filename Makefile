@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all coverage check docs test-oldest proofs mutants bench-device reproduce reproduce-full format clean
+.PHONY: demo test test-all coverage attack check docs test-oldest proofs mutants bench-device reproduce reproduce-full format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -19,6 +19,9 @@ test-all: $(VENV)/.all             ## those as well, with torch and transformers
 
 coverage: $(VENV)/.dev             ## the same as test, and which lines of the library were run
 	$(MAKE) test ARGS="--cov --cov-report=term:skip-covered $(ARGS)"
+
+attack: $(VENV)/.dev               ## 2,000 hostile files of every format against the readers; some twenty minutes
+	$(BIN)/python -m tests.attacks.attack $(ARGS)
 
 check: $(VENV)/.dev                ## lint, format, types
 	$(BIN)/ruff check .

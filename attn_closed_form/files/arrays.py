@@ -17,7 +17,7 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -38,7 +38,7 @@ DTYPES = {
 }
 CODES = {dtype: name for name, dtype in DTYPES.items() if name != "BF16"}
 MAX_HEADER = 2**24  # of a safetensors file; JSON takes up to thirty times its bytes in memory
-MAX_NAMES, MAX_NAME = 10_000, 500  # weights of a state dict, and characters in the name of one
+MAX_NAMES, MAX_NAME = 10_000, 500  # arrays of a file, and characters in the name of one
 
 # Where training scripts put the state dict, in the order in which they are tried.
 NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
@@ -84,6 +84,12 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
             _write_safetensors(arrays, stream)
 
 
+def check_names(names: Collection[str]) -> None:
+    """Refuse more names, or longer ones, than a network has: patterns are compared with each."""
+    if len(names) > MAX_NAMES or max(map(len, names), default=0) > MAX_NAME:
+        raise ValueError(f"it has more than {MAX_NAMES} arrays, or names of more than {MAX_NAME} characters")
+
+
 def _with_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
     path = Path(path)
     if path.suffix.lower() not in suffixes:
@@ -96,6 +102,7 @@ def _read_npz(path: Path) -> Arrays:
     arrays = {}
     with zipfile.ZipFile(path) as archive:
         check_size(sum(member.file_size for member in archive.infolist()), path)
+        check_names(archive.namelist())
         for member in archive.infolist():
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ValueError("it has a compression that NumPy does not write")
@@ -130,6 +137,7 @@ def _read_safetensors(path: Path) -> Arrays:
     except (ValueError, AttributeError, RecursionError):
         raise ValueError("its header is not a JSON object") from None
     metadata = header.pop("__metadata__", {})
+    check_names(header)
     body = memoryview(data)[8 + length :]
     arrays: Arrays = {}
     used = 0
@@ -280,8 +288,8 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
     }
     if not numeric:
         raise ValueError(f"{name}: expected a state dict, names with weights, got {sorted(map(str, content))[:12]}")
-    if len(numeric) > MAX_NAMES or max(map(len, numeric)) > MAX_NAME:
-        raise ValueError(f"{name}: expected at most {MAX_NAMES} weights with names of at most {MAX_NAME} characters")
+    with reading(name, "state dict"):
+        check_names(numeric)
     arrays = {key: value for key, value in numeric.items() if not key.startswith(TRAINING)}
     if not arrays or not any(all(key.startswith(prefix) for key in arrays) for prefix in PREFIXES):
         arrays = numeric

@@ -39,7 +39,7 @@ def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
         yield
     except Exception as error:  # libraries raise errors of many kinds
         line = first_line(error)
-        if isinstance(error, ValueError) and line.startswith(str(path)):
+        if line.startswith(str(path)):
             raise
         raise ValueError(f"{path}: expected a readable {kind} file: {line}") from None
 

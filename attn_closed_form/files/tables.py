@@ -37,7 +37,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .atomic import ALWAYS_ALLOWED, EXPANSION, check_size, reading, regular_file
+from .atomic import EXPANSION, check_size, reading, regular_file
 
 FORMATS = {
     **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"},
@@ -49,7 +49,7 @@ LABEL_PREFIX = "__label__"
 CELL_LIMIT = 2**31 - 1
 _BLOCK = 1 << 20
 MAX_FRACTIONS = 20
-MAX_JSON = 2**24  # characters in one piece, which take up to thirty times as many bytes in memory
+MAX_JSON = 2**23  # characters in one piece, which take up to thirty times as many bytes in memory
 _SPLITS = {"train": "train|training", "valid": "valid|validation|val|dev", "test": "test|testing"}
 
 
@@ -93,9 +93,19 @@ def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None
         yield from readers.get(kind, _fasttext_rows)(Path(path), columns)
 
 
+def _gathered(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Rows to keep in memory: an error where the texts of a small file, one of them a million times, would fill it."""
+    length = 0
+    with reading(path, "table"):
+        for row in read_rows(path, columns):
+            length += sum(len(cell) for cell in row.values() if isinstance(cell, str | bytes))
+            check_size(length, Path(path))
+            yield row
+
+
 def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
     """Columns of a table by name, read at once; a table without rows is a ValueError."""
-    rows = list(read_rows(path))
+    rows = list(_gathered(path))
     if not rows:
         raise ValueError(f"{path}: expected a header and at least one row, got none")
     return {name: [row.get(name) for row in rows] for name in rows[0]}
@@ -238,7 +248,7 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
         sizes = (group.column(i).total_uncompressed_size for group in groups for i in range(group.num_columns))
         largest = max(sizes, default=0)
         check_size(largest, path)
-        rows = min(1024, ALWAYS_ALLOWED // (largest + 1) + 1)  # every cell may be the longest text of a dictionary
+        rows = min(1024, 2**26 // (largest + 1) + 1)  # every cell may be the longest text of a dictionary
         for batch in file.iter_batches(batch_size=rows, columns=None if columns is None else list(columns)):
             yield from batch.to_pylist()
 
@@ -292,7 +302,7 @@ def read_labelled(
 
     for file in files:
         try:
-            for row in read_rows(file, (text_column, label_column)):
+            for row in _gathered(file, (text_column, label_column)):
                 text, label = row[text_column], row[label_column]
                 if isinstance(text, (list, tuple, dict, bytes)):
                     raise ValueError(f"{file}: column {text_column!r}: expected texts, got a {type(text).__name__}")

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .._arrays import numbered, real
+from ..files.atomic import reading
 from ..files.tables import read_columns
 from .protocol import Model, Units
 from .scores import PooledScores
@@ -64,7 +65,8 @@ class ScoreTable(Model):
         """A mapping of columns, or the path of a table with them."""
         if isinstance(raw, str | os.PathLike):
             table = read_columns(raw)
-            raw = {name: table[name] if name in COLUMNS[:2] else list(map(_parsed, table[name])) for name in table}
+            with reading(raw, "score table"):
+                return self.read({name: _parsed(name, column) for name, column in table.items()})
         columns = _columns(raw, self.outputs)
         n = columns["s"].shape[1]
         labels = tuple(map(str, columns.get("label", range(n))))
@@ -83,12 +85,10 @@ class ScoreTable(Model):
         return PooledScores(bias=np.asarray(self.bias), **arrays)
 
 
-def _parsed(cell: Any) -> Any:
-    """The number in a cell of a CSV file, which has nothing but texts; the cell itself where it is none."""
-    try:
-        return float(cell) if isinstance(cell, str) else cell
-    except ValueError:
-        return cell
+def _parsed(name: str, column: list[Any]) -> list[Any]:
+    """A column of a file with its numbers; in CSV files, all cells are texts."""
+    texts = name in ("label", "group") or not all(isinstance(cell, str) for cell in column)
+    return column if texts else [float(cell) for cell in column]
 
 
 def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:

@@ -15,8 +15,7 @@ import pytest
 from attn_closed_form import BagClassifier, load_bag
 from attn_closed_form.files.open_model import open_model
 from attn_closed_form.files.torch_files import MAX_INSTRUCTIONS, load_torch
-
-from .hostile_files import build_files, legacy, payloads, tensor_pickle, zipped
+from tests.attacks.hostile_files import build_files, legacy, payloads, tensor_pickle, zipped
 
 DOORS = {"from_state_dict": BagClassifier.from_state_dict, "open_model": open_model, "load_bag": load_bag}
 
