@@ -85,9 +85,9 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
 
 
 def check_names(names: Collection[str]) -> None:
-    """Refuse more names, or longer ones, than a network has: patterns are compared with each."""
-    if len(names) > MAX_NAMES or max(map(len, names), default=0) > MAX_NAME:
-        raise ValueError(f"it has more than {MAX_NAMES} arrays, or names of more than {MAX_NAME} characters")
+    """Refuse names that no network has: patterns are compared with each, and errors show them."""
+    if len(names) > MAX_NAMES or any(len(name) > MAX_NAME or not name.isprintable() for name in names):
+        raise ValueError(f"it has more than {MAX_NAMES} arrays, or names that are too long or not printable")
 
 
 def _with_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:

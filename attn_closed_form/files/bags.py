@@ -45,7 +45,7 @@ ATTRIBUTES = (
     *("tile_size_um", "tile_size_px", "level0_width", "level0_height", "level0_magnification", "target_magnification"),
 )
 # Seconds that reading an HDF5 file may take, plus its bytes by a speed that any disk has; and for Python to start.
-HDF5_SECONDS = 4.0
+HDF5_SECONDS = 3.0
 HDF5_SPEED = 10_000_000
 STARTUP_SECONDS = 60.0
 
