@@ -48,6 +48,7 @@ ATTRIBUTES = (
 HDF5_SECONDS = 3.0
 HDF5_SPEED = 10_000_000
 STARTUP_SECONDS = 60.0
+MAX_LINE = 2**27  # bytes of an answer other than numbers
 
 
 def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
@@ -129,7 +130,7 @@ def _read_h5(path: Path, features: str | None) -> tuple[dict[str, Any], dict[str
             timer.cancel()
             timer = threading.Timer(HDF5_SECONDS + path.stat().st_size / HDF5_SPEED, child.kill)
             timer.start()
-            while line := child.stdout.readline():
+            while line := child.stdout.readline(MAX_LINE):
                 facts = json.loads(line)
                 if "error" in facts:
                     raise ValueError(facts["error"])
@@ -146,8 +147,8 @@ def _receive(facts: dict[str, Any], stream: IO[bytes], path: Path) -> NDArray[An
     """One array of the child, after a check of its size."""
     dtype, items = np.dtype(facts["dtype"]), number_of_items(facts["shape"])
     check_size(max(items * dtype.itemsize, facts["chunk"]), path)
-    if "texts" in facts:
-        return np.array(facts["texts"], dtype=np.str_)
+    if dtype.hasobject:
+        return np.array(json.loads(stream.readline(MAX_LINE))["texts"], dtype=np.str_)
     array = np.empty(facts["shape"], dtype)
     if stream.readinto(array.reshape(-1).view(np.uint8)) < array.nbytes:  # type: ignore[attr-defined]
         raise ValueError("HDF5's library crashed on it, or took too long")

@@ -2,7 +2,7 @@
 
 `files/bags.py` starts this file as a script. It takes one line of JSON, {path, wanted, attributes}, and answers with
 lines of JSON: that it is ready; for each wanted array its name, dtype, shape and bytes of a chunk, followed by its
-numbers (texts are in the line itself); at last the names and the attributes of the file, or an error.
+numbers, or by a line of texts; at last the names and the attributes of the file, or an error.
 
 An HDF5 file can name other files as the place of its numbers (external links, external storage, virtual datasets) and
 libraries that decode them (filters): only datasets that lie in the file itself, with HDF5's own filters, are read.
@@ -51,12 +51,12 @@ def send_array(h5py: Any, name: str, data: Any) -> None:
         raise ValueError(f"{name!r} has a filter that HDF5 itself does not have")
     chunk = int(np.prod(data.chunks or (0,), dtype=object)) * data.dtype.itemsize
     facts = {"name": name, "dtype": data.dtype.str, "shape": data.shape, "chunk": chunk}
-    if data.dtype.hasobject:
-        if h5py.check_string_dtype(data.dtype) is None:
-            raise ValueError(f"{name!r} holds references or lists, not numbers or names")
-        send(**facts, texts=np.ravel(data.asstr(errors="replace")[()]).tolist())
-        return
+    if data.dtype.hasobject and h5py.check_string_dtype(data.dtype) is None:
+        raise ValueError(f"{name!r} holds references or lists, not numbers or names")
     send(**facts)
+    if data.dtype.hasobject:
+        send(texts=np.ravel(data.asstr(errors="replace")[()]).tolist())
+        return
     axis = next((axis for axis, side in enumerate(data.shape) if side > 1), 0)
     rows = data.shape[axis] if data.shape else 1
     row_bytes = max(1, data.size * data.dtype.itemsize // max(1, rows))

@@ -281,7 +281,7 @@ def from_torch_state_dict(
 def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of `AttentionWeights` from a state dict, with the heads stacked."""
     state = read_state(source)
-    K = 1 + max((int(key.split(".")[1]) for key in state.keys(HEAD)), default=-1)
+    K = len({key.split(".")[1] for key in state.keys(HEAD)})
     if K == 0:
         raise ValueError(f"{state.source}: expected weights 'heads.0.query.weight' and so on, got no head at all")
     fields: dict[str, Any] = {"W_e": state.array("embedding.weight")}

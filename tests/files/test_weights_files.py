@@ -283,6 +283,10 @@ def test_state_dict_of_tensors():
         (lambda s: s.pop("embedding.weight"), r"expected weights 'embedding\.weight', got only"),
         (lambda s: s.pop("heads.0.query.weight"), r"expected weights 'heads\.0\.query\.weight', got only"),
         (lambda s: s.pop("heads.1.key.bias"), r"expected weights 'heads\.1\.key\.bias', got only"),
+        (
+            lambda s: s.update({"heads.99999999999.query.weight": np.zeros((3, 7))}),
+            r"expected weights 'heads\.2\.query",
+        ),
         (lambda s: s.update({"heads.3.query.weight": np.zeros((3, 7))}), r"expected weights 'heads\.2\.query\.weight'"),
         (lambda s: s.update({"encoder.weight": np.zeros(2)}), r"has weights that .* does not have: encoder\.weight"),
         (
