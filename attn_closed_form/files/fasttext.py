@@ -27,7 +27,7 @@ LABEL = "__label__"
 WORDS = re.compile(r"[^ \n\r\t\v\f\0]+")
 SUPERVISED = 3
 LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
-MAX_CHARACTERS = 1000  # of an n-gram
+MAX_CHARACTERS = 32  # of an n-gram; a word has one for each of its places and each length
 
 
 @dataclass(frozen=True)
