@@ -1,7 +1,7 @@
 """Layouts of saved networks: which names a state dict has, and what network they are.
 
-`LAYOUTS` is a table with one entry per layout: the names by which it is recognized, its layers (regular expressions),
-and the options that the file does not hold. One builder reads nearly all of them,
+`LAYOUTS` is a table with one entry per layout: its layers (regular expressions), by which it is recognized, and the
+options that the file does not hold. One builder reads nearly all of them,
 
     h = embedding of x,   s = w . (activation(V h) * gate(U h)) / temperature,   logits = readout . pooled + b,
 
@@ -302,7 +302,7 @@ _AFTER = "what follows the pooling is not linear"
 #: Patterns of names, what the network is, and why it is not a pooled game.
 REFUSALS = (
     (r"[ib]_classifier\..*", "DSMIL", "its query is the highest-scoring instance that is present"),
-    (r"(.*\.)?(pos_layer\.proj|.*to_qkv)\..*", "TransMIL", f"self-attention: {_DEPENDENT}"),
+    (r"(.*\.)?pos_layer\.proj\..*|.*to_qkv\..*", "TransMIL", f"self-attention: {_DEPENDENT}"),
     (
         r".*(self_attn|in_proj_weight|transformer|encoder\.layers?\.\d|blocks?\.\d+\.attn).*",
         "a transformer",

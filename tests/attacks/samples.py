@@ -174,8 +174,10 @@ def hostile(name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
         yield "a long header", npy(np.zeros(3, dtype=[(f"f{i}", "f4") for i in range(1000)]))
     elif name.startswith("safetensors"):
         entry = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
+        empty = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
         for title, header in {
             "many entries": ",".join(f'"{i}":{entry}' for i in range(100_000)).join("{}"),
+            "many long names": ",".join(f'"{"." * 490}{i}":{empty}' for i in range(9_000)).join("{}"),
             "deep": "[" * 1_000_000,
             "a long name": f'{{"{"." * 1_000_000}":{entry}}}',
             "long numbers": '{"w":{"dtype":"F32","shape":[' + "9" * 1_000_000 + '],"data_offsets":[0,4]}}',
