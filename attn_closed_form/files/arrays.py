@@ -259,7 +259,7 @@ class State:
     def summary(self, names: Iterable[str] | None = None, most: int = 8) -> str:
         """Names with shapes, for errors."""
         chosen = sorted(self.arrays if names is None else names)
-        shown = ", ".join(f"{key} {tuple(self.arrays[key].shape)}" for key in chosen[:most])
+        shown = ", ".join(f"{key[:80]} {tuple(self.arrays[key].shape)}" for key in chosen[:most])
         return shown + (f" and {len(chosen) - most} more" if len(chosen) > most else "")
 
 
