@@ -20,10 +20,15 @@ class Magnitudes(NamedTuple):
     gradient: float
 
 
+def places(weights):
+    """Position embeddings, a row of zeros where there are none."""
+    return np.zeros((1, weights.d_e)) if weights.W_p is None else weights.W_p
+
+
 def magnitudes(weights):
     """Bounds over all documents: of a logit of any query, of a head's output, of an entry of the gradient."""
     w = weights
-    e = np.abs(w.W_e).max(axis=0) + np.abs(w.W_p).max(axis=0)
+    e = np.abs(w.W_e).max(axis=0) + np.abs(places(w)).max(axis=0)
     q, k, v = (
         np.abs(W) @ e + np.abs(b) for W, b in ((w.W_q, w.b_q), (w.W_k, w.b_k), (w.W_v, w.b_v))
     )  # (K, d_att), (K, d_att), (K, d_out)
@@ -65,7 +70,7 @@ def gradient_terms(weights, tokens, output):
     w = weights
     params, ids = twin(weights, tokens)
     alpha = np.asarray(oracle.attention(params, ids)) + 1e-290  # below, attention is not a normal number any more
-    e = np.abs(w.W_e)[np.asarray(ids)] + np.abs(w.W_p)
+    e = np.abs(w.W_e)[np.asarray(ids)] + np.abs(places(w))
     W_q, W_k, W_v, W_l = (np.abs(W) for W in (w.W_q, w.W_k, w.W_v, w.W_l[:, output]))
     q = W_q @ e[0] + np.abs(w.b_q)
     k = np.einsum("kae,te->kta", W_k, e) + np.abs(w.b_k)[:, None]
@@ -106,7 +111,7 @@ def check_gradient_l2(weights, tokens, output, got):
 def check_gradient_times_input(weights, tokens, output, got):
     own = slice(1, 1 + len(tokens))
     ids = np.asarray(twin(weights, tokens)[1])
-    e, e_terms = weights.W_e[ids] + weights.W_p, np.abs(weights.W_e[ids]) + np.abs(weights.W_p)
+    e, e_terms = weights.W_e[ids] + places(weights), np.abs(weights.W_e[ids]) + np.abs(places(weights))
     expected = (e * np.asarray(oracle.gradient(*twin(weights, tokens), output))).sum(axis=1)[own]
     terms = (e_terms * gradient_terms(weights, tokens, output)).sum(axis=1)[own]
     assert_algebraic(got, expected, terms, 1 + magnitudes(weights).score)
@@ -115,7 +120,8 @@ def check_gradient_times_input(weights, tokens, output, got):
 def check_integrated_gradients(weights, tokens, output, got, panels=64):
     """Only where `panels` panels resolve the path: logits up to about the number of panels."""
     params, ids = twin(weights, tokens)
-    expected = oracle.integrated_gradients(params, ids, twin(weights, [])[1], output, panels=panels)
+    blank = twin(weights, [weights.unk] * len(tokens))[1]
+    expected = oracle.integrated_gradients(params, ids, blank, output, panels=panels)
     assert_quadrature(got, np.asarray(expected)[1 : 1 + len(tokens)], magnitudes(weights).value)
 
 

@@ -60,13 +60,13 @@ LARGEST_ATTENTION = 0.99
 LEAST_RATIO = 1.05
 
 
-def make_weights(shape, seed, top_score=1.0, biases=True, positions=None, cls=0, unk=1):
-    """Seeded weights whose largest possible attention logit is `top_score`."""
+def make_weights(shape, seed, top_score=1.0, biases=True, positions="sinusoidal", cls=0, unk=1):
+    """Seeded weights whose largest possible attention logit is `top_score`; `positions` may be an array or None."""
     rng = np.random.default_rng(seed)
     D, d_e, T_max, K, d_att, d_out, C = shape
     arrays = {
         "W_e": rng.normal(size=(D, d_e)),
-        "W_p": sinusoidal_positions(T_max, d_e) if positions is None else np.asarray(positions),
+        "W_p": sinusoidal_positions(T_max, d_e) if isinstance(positions, str) else positions,
         "W_q": rng.normal(size=(K, d_att, d_e)),
         "W_k": rng.normal(size=(K, d_att, d_e)),
         "W_v": rng.normal(size=(K, d_out, d_e)),
@@ -78,7 +78,7 @@ def make_weights(shape, seed, top_score=1.0, biases=True, positions=None, cls=0,
         arrays["b_v"] = rng.normal(size=(K, d_out))
         arrays["b_l"] = rng.normal(size=C)
     # Logits are linear in the query, so scaling the query sets the largest one.
-    e = arrays["W_e"][:, None] + arrays["W_p"]
+    e = arrays["W_e"][:, None] + (0 if positions is None else arrays["W_p"])
     q = np.einsum("kae,e->ka", arrays["W_q"], e[cls, 0]) + arrays.get("b_q", 0.0)
     k = np.einsum("kae,dte->kdta", arrays["W_k"], e) + (arrays["b_k"][:, None, None] if biases else 0.0)
     largest = np.abs(np.einsum("ka,kdta->kdt", q, k)).max() / np.sqrt(d_att)
@@ -96,8 +96,11 @@ def _ordinary_first(choices, ordinary):
 
 
 @st.composite
-def weights(draw, shapes=tuple(SHAPES), scores=tuple(SCORES)):
-    """Models of every shape, score size, with and without biases, positions and the usual ids."""
+def weights(draw, shapes=tuple(SHAPES), scores=tuple(SCORES), padded=False):
+    """Models of every shape, score size, with and without biases, positions and the usual ids.
+
+    A model may have positions, positions that are all alike, or none at all, unless `padded` asks for a limited length.
+    """
     shape = draw(_ordinary_first(shapes, lambda shape: shape.T_max > 3))
     last = shape.D - 1
     cls, unk = draw(st.sampled_from([(0, 1), (last, 0), (2, 2)]))
@@ -106,7 +109,7 @@ def weights(draw, shapes=tuple(SHAPES), scores=tuple(SCORES)):
         seed=draw(SEEDS),
         top_score=draw(_ordinary_first(scores, lambda score: score in ORDINARY_SCORES)),
         biases=draw(st.booleans()),
-        positions=draw(st.sampled_from([None, np.zeros((shape.T_max, shape.d_e))])),
+        positions=draw(st.sampled_from(["sinusoidal", np.zeros((shape.T_max, shape.d_e)), None][: 3 - padded])),
         cls=cls,
         unk=unk,
     )
@@ -115,7 +118,8 @@ def weights(draw, shapes=tuple(SHAPES), scores=tuple(SCORES)):
 @st.composite
 def documents(draw, weights, min_size=0, max_size=None):
     """Documents of a model, of a kind in `DOCUMENTS`; a kind that does not fit becomes the nearest that does."""
-    room = weights.T_max - 1 if max_size is None else min(max_size, weights.T_max - 1)
+    room = (PRIMES.T_max if weights.T_max is None else weights.T_max) - 1
+    room = room if max_size is None else min(max_size, room)
     kind = draw(st.sampled_from([kind for kind, times in DOCUMENTS.items() for _ in range(times)]))
     rng = np.random.default_rng(draw(SEEDS))
     length = draw(st.integers(min(2, room), room))

@@ -163,8 +163,8 @@ def _text_model(arrays: Arrays, source: str) -> TextClassifier:
 def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> None:
     """Write `weights` to a `.npz` or `.safetensors` file, chosen by the suffix.
 
-    The file has one array per field of `AttentionWeights` and the ids `cls` and `unk` as integers. It is replaced whole
-    or not at all.
+    The file has one array per field of `AttentionWeights` and the ids `cls` and `unk` as integers. `W_p` has no rows if
+    the model has no positions. The file is replaced whole or not at all.
 
     Examples
     --------
@@ -191,8 +191,9 @@ def load_weights(path: str | os.PathLike[str]) -> AttentionWeights:
 
 
 def weights_to_arrays(weights: AttentionWeights) -> Arrays:
-    """Named arrays of `weights`, ids included, as in a file."""
-    return {**weights.arrays(), **{name: np.array(getattr(weights, name), dtype=np.int64) for name in IDS}}
+    """Named arrays of `weights`, ids included, as in a file; without positions `W_p` has no rows."""
+    arrays = {"W_p": np.zeros((0, weights.d_e)), **weights.arrays()}
+    return {**arrays, **{name: np.array(getattr(weights, name), dtype=np.int64) for name in IDS}}
 
 
 def weights_from_arrays(arrays: Arrays, source: str) -> AttentionWeights:
@@ -203,6 +204,8 @@ def weights_from_arrays(arrays: Arrays, source: str) -> AttentionWeights:
     if unknown := [name for name in arrays if name not in (*names, *OPTIONAL)]:
         raise ValueError(f"{source}: unexpected array {unknown[0]!r}; expected {sorted(names)}")
     fields: dict[str, Any] = {name: arrays[name] for name in AXES if name in arrays}
+    if arrays["W_p"].ndim == 2 and not len(arrays["W_p"]):
+        fields["W_p"] = None
     for name in IDS:
         array = arrays[name]
         if array.shape != () or array.dtype.kind not in "iu":

@@ -11,7 +11,6 @@ import numpy as np
 
 from .._arrays import numbered
 from .._types import Array, Ids
-from .classifier.attention import attention_matrices
 from .classifier.gradient import (
     classifier_lrp,
     gradient,
@@ -21,7 +20,7 @@ from .classifier.gradient import (
     gradient_times_input,
     integrated_gradients,
 )
-from .classifier.predict import document_scores, predict, predict_many
+from .classifier.predict import attention_matrices, document_scores, predict, predict_many
 from .classifier.weights import AttentionWeights
 from .protocol import Model, Resolved, Units
 from .scores import PooledScores
@@ -65,7 +64,6 @@ class TextClassifier(Model):
     card: dict[str, Any] | None = None
 
     groupings = ("words", "positions")
-    absences = ("unk", "deleted")
 
     def __post_init__(self) -> None:
         if not isinstance(self.weights, AttentionWeights):
@@ -81,12 +79,15 @@ class TextClassifier(Model):
                 f"got {vocabulary.cls_id} and {vocabulary.unk_id}"
             )
         self.name_outputs(C, ("negative", "positive") if C == 1 else [f"class {c}" for c in range(C)])
-        if weights.T_max < 2:
+        if weights.room < 1:
             raise ValueError("weights: expected room for at least one token, got T_max = 1")
+        # Where there is no padding, deleting a word changes nothing else.
+        object.__setattr__(self, "absences", ("unk", "deleted") if weights.T_max else ("deleted", "unk"))
 
     def __repr__(self) -> str:
         w, names = self.weights, ", ".join(self.outputs[:4]) + (", ..." if len(self.outputs) > 4 else "")
-        return f"TextClassifier({names}; {w.K} heads, {w.D:,} words, {w.T_max - 1} tokens)"
+        heads = "1 head" if w.K == 1 else f"{w.K} heads"
+        return f"TextClassifier({names}; {heads}, {w.D:,} words, {w.T_max - 1 if w.T_max else 'any number of'} tokens)"
 
     def read(self, raw: Any) -> Units:
         """The tokens of a text, as far as the model reads; an error if there is none."""
@@ -94,7 +95,7 @@ class TextClassifier(Model):
         tokens = list(self.tokenizer(raw))
         if not tokens:
             raise ValueError(f"text: expected at least one word, got {excerpt(raw)}")
-        room = self.weights.T_max - 1
+        room = self._room
         ids = self.vocabulary.encode_tokens(tokens[:room])
         spans = tuple((token.start, token.end) for token in tokens)
         return Units(
@@ -124,15 +125,20 @@ class TextClassifier(Model):
         return gradient(weights, ids)[: 1 + ids.size].T if name == "gradient-map" else _GRADIENTS[name](weights, ids)
 
     def predict_logits(self, inputs: Iterable[str]) -> Array:
-        """(n, C) logits of many texts; a text without any known word is read as padding."""
+        """(n, C) logits of many texts; a text without words is [CLS] and padding."""
         documents = [self.vocabulary.encode_tokens(self.tokenizer(text)) for text in self.several(inputs)]
-        return predict_many(self.weights, [ids[: self.weights.T_max - 1] for ids in documents])
+        return predict_many(self.weights, [ids[: self._room] for ids in documents])
 
     def save(self, path: Any, dtype: Any = np.float64) -> None:
         """Write one `.npz` or `.safetensors` file, which `load_model` reads; see `save_model`."""
         from ..files.open_model import save_model
 
         save_model(self, path, dtype)
+
+    @property
+    def _room(self) -> int | None:
+        """Tokens that the model reads; None for all."""
+        return None if self.weights.T_max is None else self.weights.T_max - 1
 
     @cached_property
     def _direction_cache(self) -> Callable[[tuple[float, ...]], AttentionWeights]:

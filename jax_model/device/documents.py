@@ -7,7 +7,9 @@ over its devices. A document that the device cannot explain within `tol` (see `b
 time; one that the core cannot explain either has NaN for its scores and a reason in `problems`. In float32 the scores
 of tokens are rounded, so the games are those of a rounded model; the budget accounts for it.
 
-Most of the time of a gradient, T_max x d_e numbers per document, is memory on a CPU. `gradient_blocks` therefore leaves
+L is the number of ids in a row: T_max, or without positions that of the longest document and [CLS], where ids below
+zero fill the other rows up and have no mass. Most of the time of a gradient, L x d_e numbers per document, is memory on
+a CPU. `gradient_blocks` therefore leaves
 the results on the device, one block of documents after the other; `gradient` copies them into one NumPy array.
 """
 
@@ -29,7 +31,7 @@ from attn_closed_form._arrays import numbered
 from attn_closed_form._types import Tokens
 from attn_closed_form.lime import LimeCoefficients
 from attn_closed_form.models.classifier import pooled_game
-from attn_closed_form.models.classifier.predict import as_output, as_tokens, pad
+from attn_closed_form.models.classifier.predict import as_output, as_tokens, is_deleted, pad
 
 from ..training.devices import AXIS, cut_by_document, on_every_device
 from . import values
@@ -46,6 +48,8 @@ BUCKET = 32
 class Tables(NamedTuple):
     """A model on a device: s_tok (D, K), s_pos (T_max, K), u_tok (D, K, C), u_pos (T_max, K, C), w_k (K, d_e),
     w_v (K, C, d_e), and what the [CLS] row of the gradient needs: W_e, W_p, W_q, W_k; b_l (C,).
+
+    Without positions s_pos and u_pos have one row, and W_p has one of zeros.
     """
 
     s_tok: jax.Array
@@ -76,16 +80,14 @@ def device_tables(weights: AttentionWeights, dtype: Any = None, mesh: Mesh | Non
 @lru_cache(maxsize=8)
 def _tables(weights: AttentionWeights, dtype: Any, device: Any, mesh: Mesh | None) -> Tables:
     """Kept for a model, a type and a device: carrying the embeddings over costs more than a batch of predictions."""
-    collapse = weights.collapse
-    named = {name: getattr(collapse, name) for name in ("s_tok", "s_pos", "u_tok", "u_pos", "w_k", "w_v")}
-    named |= {name: getattr(weights, name) for name in ("W_e", "W_p", "W_q", "W_k", "b_l")}
-    arrays = {name: np.asarray(array, dtype) for name, array in named.items()}
+    named = {"W_p": np.zeros((1, weights.d_e)), **weights.arrays(), **weights.collapse._asdict()}
+    arrays = {name: np.asarray(named[name], dtype) for name in Tables._fields if name != "unk"}
     return Tables(**on_every_device(mesh, {**arrays, "unk": np.asarray(weights.unk)}))
 
 
 def scores_of(tables: Tables, ids: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(T_max,) padded ids -> logits (K, T_max), values (K, T_max, C)."""
-    s = (tables.s_tok[ids] + tables.s_pos).T
+    """(L,) padded ids -> logits (K, L), values (K, L, C)."""
+    s = jnp.where(ids < 0, -jnp.inf, (tables.s_tok[ids] + tables.s_pos).T)
     u = (tables.u_tok[ids] + tables.u_pos).transpose(1, 0, 2)
     return s, u
 
@@ -96,11 +98,11 @@ def _predict(tables: Tables, ids: jax.Array) -> jax.Array:
 
 
 def _gradient(tables: Tables, ids: jax.Array, output: jax.Array) -> jax.Array:
-    """P1 Theorem 4.1 with the [CLS] term, as `attn_closed_form.models.classifier.gradient`: (B, T_max, d_e).
+    """P1 Theorem 4.1 with the [CLS] term, as `attn_closed_form.models.classifier.gradient`: (B, L, d_e).
 
     Written for the whole block: one matrix product makes the rows of all documents.
     """
-    s = (tables.s_tok[ids] + tables.s_pos).transpose(0, 2, 1)
+    s = jnp.where(ids[:, None] < 0, -jnp.inf, (tables.s_tok[ids] + tables.s_pos).transpose(0, 2, 1))
     u = (tables.u_tok[ids, :, output] + tables.u_pos[:, :, output]).transpose(0, 2, 1)
     alpha = jax.nn.softmax(s, axis=-1)
     f = (alpha * u).sum(axis=-1, keepdims=True)
@@ -138,7 +140,7 @@ def gradient(
     batch: int | None = None,
     mesh: Mesh | None = None,
 ) -> NDArray[Any]:
-    """Gradients by the embedded positions, (B, T_max, d_e), as `attn_closed_form.gradient`."""
+    """Gradients by the embedded tokens, (B, L, d_e), as `attn_closed_form.gradient`; zero where there is no token."""
     return _together(gradient_blocks(weights, documents, output, dtype, batch, mesh), len(documents))
 
 
@@ -182,11 +184,12 @@ def _blocks(
     tables = device_tables(weights, dtype, mesh)
     size = min(batch, len(documents))
     size = size if mesh is None else -(-size // mesh.size) * mesh.size
-    for start in range(0, len(documents), size):
-        checked = [as_tokens(weights, document) for document in documents[start : start + size]]
-        empty = [np.zeros(0, dtype=np.intp)] * (size - len(checked))
-        block = _each(function, tables, cut_by_document(mesh, pad(weights, [*checked, *empty])), *more)
-        yield block if len(checked) == size else block[: len(checked)]
+    checked = [as_tokens(weights, document) for document in documents]
+    longest = 1 + max(document.size for document in checked)
+    for start in range(0, len(checked), size):
+        ids = pad(weights, checked[start : start + size], longest)
+        block = _each(function, tables, cut_by_document(mesh, np.resize(ids, (size, ids.shape[1]))), *more)
+        yield block[: len(ids)]
 
 
 def _together(blocks: Iterator[jax.Array], count: int) -> NDArray[Any]:
@@ -202,11 +205,9 @@ def _together(blocks: Iterator[jax.Array], count: int) -> NDArray[Any]:
 def _game(
     d: int, deleted: bool, tables: Tables, ids: jax.Array, length: jax.Array, player: jax.Array, output: jax.Array
 ) -> GameBatch:
-    """The game of one document: (T_max,) padded ids, its length, and the player (T_max - 1,) of each position."""
-    s, values = scores_of(tables, ids)
-    u = values[:, :, output] / s.shape[0]
-    s_unk = tables.s_tok[tables.unk][:, None] + tables.s_pos.T
-    u_unk = (tables.u_tok[tables.unk, :, output][:, None] + tables.u_pos[:, :, output].T) / s.shape[0]
+    """The game of one document: (L,) padded ids, its length, and the player (L - 1,) of each position."""
+    (s, u), (s_unk, u_unk) = (scores_of(tables, row) for row in (ids, jnp.full_like(ids, tables.unk)))
+    u, u_unk = (values[:, :, output] / s.shape[0] for values in (u, u_unk))
     real = jnp.arange(1, ids.size) <= length
     of_player = jnp.concatenate([jnp.zeros(1, bool), real])
     background = _merge(jnp.where(of_player, -jnp.inf, s), u, jnp.zeros(ids.size, int), 1)
@@ -258,7 +259,7 @@ def game_buckets(
     weights: AttentionWeights,
     documents: Sequence[Tokens],
     players: str = "words",
-    absent: str = "unk",
+    absent: str | None = None,
     output: int = 0,
     dtype: Any = None,
     batch: int = BATCH,
@@ -270,8 +271,7 @@ def game_buckets(
     """
     if players not in ("positions", "words"):
         raise ValueError(f"players: expected 'positions' or 'words', got {players!r}")
-    if absent not in ("unk", "deleted"):
-        raise ValueError(f"absent: expected 'unk' or 'deleted', got {absent!r}")
+    deleted = is_deleted(weights, absent)
     checked = [as_tokens(weights, document) for document in documents]
     empty = [place for place, ids in enumerate(checked) if ids.size == 0]
     if empty:
@@ -286,14 +286,16 @@ def game_buckets(
         for start in range(0, members.size, batch):
             places = members[start : start + batch]
             size = filled_up(places.size, batch, mesh)
-            numbers, lengths = np.zeros((size, weights.T_max - 1), dtype=np.intp), np.zeros(size, dtype=np.intp)
-            for i, place in enumerate(places):
-                lengths[i] = checked[place].size
-                numbers[i, : lengths[i]] = player[place]
             nothing = [np.zeros(0, dtype=np.intp)] * (size - places.size)
-            ids = pad(weights, [*(checked[place] for place in places), *nothing])
+            rows = [*(checked[place] for place in places), *nothing]
+            lengths = np.array([row.size for row in rows])
+            # Where documents decide the length of a row, it is a power of two, so that few shapes are compiled.
+            ids = pad(weights, rows, 1 << int(lengths.max()).bit_length())
+            numbers = np.zeros((size, ids.shape[1] - 1), dtype=np.intp)
+            for row, place in zip(numbers, places, strict=False):
+                row[: player[place].size] = player[place]
             cut = (cut_by_document(mesh, array) for array in (ids, lengths, numbers))
-            games = _games(int(d), absent == "deleted", mesh, tables, *cut, c)
+            games = _games(int(d), deleted, mesh, tables, *cut, c)
             yield Bucket(places, counts[places], games)
 
 
@@ -301,7 +303,7 @@ def shapley(
     weights: AttentionWeights,
     documents: Sequence[Tokens],
     players: str = "words",
-    absent: str = "unk",
+    absent: str | None = None,
     output: int = 0,
     tol: float = 1e-10,
     dtype: Any = None,
@@ -330,7 +332,7 @@ def lime(
     weights: AttentionWeights,
     documents: Sequence[Tokens],
     players: str = "words",
-    absent: str = "unk",
+    absent: str | None = None,
     output: int = 0,
     tol: float = 1e-10,
     dtype: Any = None,
@@ -358,7 +360,7 @@ def lime(
 def _explained(
     weights: AttentionWeights,
     documents: Sequence[Tokens],
-    which: tuple[str, str, int],
+    which: tuple[str, str | None, int],
     where: tuple[Any, int, Mesh | None],
     on_device: Callable[[Bucket], Batched],
     by_core: Callable[[PooledGame], Any],

@@ -1,7 +1,8 @@
 """Section 2 of P1, line by line: an attention classifier in JAX, to be read from top to bottom.
 
 P1 = Lopardo, Precioso, Garreau, "Attention Meets Post-hoc Interpretability" (ICML 2024). The input is a padded
-document, `[CLS] xi [UNK] ... [UNK]`, exactly T_max token ids. Everything is computed as the paper writes it: every
+document, `[CLS] xi [UNK] ... [UNK]`, exactly T_max token ids; without positions it is `[CLS] xi`, of any length, and
+T_max below is its number of ids. Everything is computed as the paper writes it: every
 token makes a key, a query and a value, every query attends to every key, and only at the end does the [CLS] row of
 each attention matrix matter. That wastes almost all of the work, on purpose: this file is the witness that the
 closed forms of `attn_closed_form` are compared with, so it must not share their shortcut.
@@ -10,7 +11,7 @@ Pure functions of `(params, input)`; jit, grad and vmap them as you like. The dt
 parameters. One document at a time; `forward_batch` maps over many.
 
 Departures from the paper: arrays have one row per token (the paper has columns); position 0 is [CLS]; `W_l` may have
-C > 1 rows; biases may be non-zero, and the output has one too.
+C > 1 rows; biases may be non-zero, and the output has one too; a model may have no positions (`W_p` None).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def embed(params: Params, ids: jax.Array) -> jax.Array:
 
     Padding is the [UNK] token, so Eq. 4 (h plus position) is Eq. 2 with h = W_e[unk].
     """
-    e = params.W_e[ids] + params.W_p  # Eq. 2, Eq. 4
+    e = params.W_e[ids]
+    if params.W_p is not None:
+        e = e + params.W_p  # Eq. 2, Eq. 4
     return e
 
 

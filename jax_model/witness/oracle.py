@@ -21,13 +21,16 @@ from .params import Params
 AT_ONCE = 8
 
 
-def pad_ids(tokens: Sequence[int], T_max: int, cls: int = 0, unk: int = 1) -> jax.Array:
-    """`[CLS] tokens [UNK] ...`, (T_max,) ids; tokens beyond T_max - 1 are cut (P1 Eq. 4).
+def pad_ids(tokens: Sequence[int], T_max: int | None, cls: int = 0, unk: int = 1) -> jax.Array:
+    """`[CLS] tokens [UNK] ...`, (T_max,) ids; tokens beyond T_max - 1 are cut (P1 Eq. 4). None: `[CLS] tokens`.
 
     >>> pad_ids([5, 7], T_max=5).tolist()
     [0, 5, 7, 1, 1]
     """
-    body = [int(token) for token in tokens][: T_max - 1]
+    body = [int(token) for token in tokens]
+    if T_max is None:
+        return jnp.array([cls, *body], dtype=jnp.int32)
+    body = body[: T_max - 1]
     return jnp.array([cls, *body, *[unk] * (T_max - 1 - len(body))], dtype=jnp.int32)
 
 

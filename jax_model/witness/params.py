@@ -18,12 +18,12 @@ from attn_closed_form import AttentionWeights
 class Params(NamedTuple):
     """Arrays of the model, named and shaped as in `AttentionWeights` (see NOTATION.md); every leaf is a float array.
 
-    W_e (D, d_e); W_p (T_max, d_e); W_q, W_k (K, d_att, d_e); W_v (K, d_out, d_e); W_l (K, C, d_out);
+    W_e (D, d_e); W_p (T_max, d_e), or None for a model without positions; W_q, W_k (K, d_att, d_e); W_v (K, d_out, d_e); W_l (K, C, d_out);
     b_q, b_k (K, d_att); b_v (K, d_out); b_l (C,). The ids of [CLS] and [UNK] are data of the tokenizer and stay out.
     """
 
     W_e: jax.Array
-    W_p: jax.Array
+    W_p: jax.Array | None
     W_q: jax.Array
     W_k: jax.Array
     W_v: jax.Array
@@ -53,7 +53,8 @@ def params_from_weights(weights: AttentionWeights, dtype: Any = None) -> Params:
     if dtype == np.float64 and not jax.config.jax_enable_x64:
         # JAX would silently hand back float32.
         raise ValueError("dtype: expected float32, got float64 while jax_enable_x64 is off; turn it on first")
-    return Params(*(jnp.array(getattr(weights, name), dtype=dtype) for name in Params._fields))
+    arrays = {name: jnp.array(array, dtype=dtype) for name, array in weights.arrays().items()}
+    return Params(**{"W_p": None, **arrays})
 
 
 def weights_from_params(params: Params, cls: int = 0, unk: int = 1) -> AttentionWeights:
@@ -64,4 +65,4 @@ def weights_from_params(params: Params, cls: int = 0, unk: int = 1) -> Attention
     >>> weights_from_params(params_from_weights(weights, dtype="float32"))
     AttentionWeights(D=50, d_e=16, T_max=32, K=2, d_att=8, d_out=8, C=1, cls=0, unk=1)
     """
-    return AttentionWeights(**{name: np.asarray(array) for name, array in params._asdict().items()}, cls=cls, unk=unk)
+    return AttentionWeights(**jax.tree.map(np.asarray, params)._asdict(), cls=cls, unk=unk)

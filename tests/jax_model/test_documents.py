@@ -8,7 +8,9 @@ import attn_closed_form as acf
 from attn_closed_form.models.classifier import pooled_game, predict_many, random_weights
 from jax_model.device import documents as batched
 
-MODEL = random_weights(3, D=31, d_e=7, T_max=41, K=3, d_att=5, d_out=2, C=2, score_scale=2.0, biases=True)
+SIZES = {"D": 31, "d_e": 7, "K": 3, "d_att": 5, "d_out": 2, "C": 2, "score_scale": 2.0, "biases": True}
+MODEL = random_weights(3, T_max=41, **SIZES)
+MODELS = {"positions": MODEL, "no positions": random_weights(3, T_max=None, **SIZES)}
 RNG = np.random.default_rng(0)
 DOCUMENTS = [RNG.integers(0, MODEL.D, size=n).tolist() for n in (1, 7, 40, 35, 12, 33, 2)]
 FLOAT64, FLOAT32 = 1e-10, 2e-5
@@ -19,21 +21,26 @@ def worst(ours, core):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, FLOAT64), (jnp.float32, FLOAT32)])
-def test_predictions_and_gradients(dtype, tolerance):
-    options = {"dtype": dtype, "batch": 3}
-    assert worst(batched.predict(MODEL, DOCUMENTS, **options), predict_many(MODEL, DOCUMENTS)) <= tolerance
-    core = [acf.gradient(MODEL, d, output=1) for d in DOCUMENTS]
-    assert worst(batched.gradient(MODEL, DOCUMENTS, output=1, **options), core) <= tolerance
+@pytest.mark.parametrize("name", MODELS)
+def test_predictions_and_gradients(name, dtype, tolerance):
+    model, options = MODELS[name], {"dtype": dtype, "batch": 3}
+    texts = [*DOCUMENTS, []]
+    assert worst(batched.predict(model, texts, **options), predict_many(model, texts)) <= tolerance
+    ours = batched.gradient(model, texts, output=1, **options)
+    for row, text in zip(ours, texts, strict=True):
+        core = acf.gradient(model, text, output=1)
+        assert np.abs(row[: len(core)] - core).max() <= tolerance and not row[len(core) :].any()
 
 
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("players", ["words", "positions"])
-@pytest.mark.parametrize("absent", ["unk", "deleted"])
-def test_games(players, absent):
-    seen = set()
-    for bucket in batched.game_buckets(MODEL, DOCUMENTS, players, absent, output=1, batch=2):
+@pytest.mark.parametrize("absent", ["unk", "deleted", None])
+def test_games(name, players, absent):
+    model, seen = MODELS[name], set()
+    for bucket in batched.game_buckets(model, DOCUMENTS, players, absent, output=1, batch=2):
         assert bucket.games.s.shape[-1] % batched.BUCKET == 0
         for row, (place, count) in enumerate(zip(bucket.places, bucket.players, strict=True)):
-            core = pooled_game(MODEL, DOCUMENTS[place], players, absent, output=1)
+            core = pooled_game(model, DOCUMENTS[place], players, absent, output=1)
             assert core.d == count == bucket.games.players[row]
             for name in ("s", "v", "s_absent", "v_absent"):
                 ours = np.asarray(getattr(bucket.games, name)[row])[:, :count]
@@ -46,12 +53,16 @@ def test_games(players, absent):
     assert seen == set(range(len(DOCUMENTS)))
 
 
-@pytest.mark.parametrize(("players", "absent"), [("words", "unk"), ("positions", "deleted")])
-def test_shapley(players, absent):
-    ours, problems = batched.shapley(MODEL, DOCUMENTS, players, absent, batch=4)
+@pytest.mark.parametrize(
+    ("name", "players", "absent"),
+    [("positions", "words", "unk"), ("positions", "positions", "deleted"), ("no positions", "words", None)],
+)
+def test_shapley(name, players, absent):
+    model = MODELS[name]
+    ours, problems = batched.shapley(model, DOCUMENTS, players, absent, batch=4)
     assert not problems
-    core = [acf.shapley(pooled_game(MODEL, d, players, absent)) for d in DOCUMENTS]
-    assert worst(ours, core) <= 3e-10 * np.abs(MODEL.collapse.u_tok).max()
+    core = [acf.shapley(pooled_game(model, d, players, absent)) for d in DOCUMENTS]
+    assert worst(ours, core) <= 3e-10 * np.abs(model.collapse.u_tok).max()
 
 
 @pytest.mark.parametrize(

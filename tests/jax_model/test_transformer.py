@@ -198,7 +198,7 @@ def test_lrp_of_the_classifier_is_half_the_value_part_and_a_quarter_of_the_key_p
     from attn_closed_form.models.classifier.predict import as_tokens, scores
 
     weights, tokens = random_weights(seed=5), [4, 9, 2]
-    s, u = scores(weights, as_tokens(weights, tokens), 0)
+    _, s, u = scores(weights, as_tokens(weights, tokens), 0)
     alpha = softmax(s)
     f = (alpha * u).sum(axis=1, keepdims=True)
     tables = weights.collapse

@@ -39,6 +39,9 @@ def test_float32_parameters_survive_the_way_through_weights(model):
     params = params_from_weights(model, dtype=jnp.float32)
     again = params_from_weights(weights_from_params(params, model.cls, model.unk), dtype="float32")
     for name, one, two in zip(Params._fields, params, again, strict=True):
+        if one is None or two is None:
+            assert name == "W_p" and one is two is model.W_p
+            continue
         assert one.dtype == two.dtype == jnp.float32
         assert np.asarray(one).tobytes() == np.asarray(two).tobytes(), name
 

@@ -1,6 +1,5 @@
 """The classifier of Lopardo et al. 2024: weights, predictions, attention, gradients, LRP, documents as games."""
 
-from .attention import alpha_avg, alpha_max, attention, attention_matrices
 from .gradient import (
     IntegratedGradients,
     classifier_lrp,
@@ -12,7 +11,16 @@ from .gradient import (
     integrated_gradients,
     integrated_gradients_report,
 )
-from .predict import pooled_game, predict, predict_many, random_weights
+from .predict import (
+    alpha_avg,
+    alpha_max,
+    attention,
+    attention_matrices,
+    pooled_game,
+    predict,
+    predict_many,
+    random_weights,
+)
 from .weights import AttentionWeights, sinusoidal_positions
 
 __all__ = [

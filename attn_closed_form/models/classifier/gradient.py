@@ -38,9 +38,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._arrays import softmax
-from ..._types import Array, Ids, Tokens
+from ..._types import Array, Tokens
 from ...game.laws import legendre_rule
-from .predict import as_output, as_tokens, pad, padded_scores, scores
+from .predict import Seen, as_tokens, scores
 from .weights import AttentionWeights
 
 # Gauss-Legendre orders of the two rules that are compared on each panel of `integrated_gradients`.
@@ -54,45 +54,40 @@ NEGLIGIBLE = 50.0
 SWING = 40.0
 
 
-class _Parts(NamedTuple):
-    """Coefficients of the rank-2K form: grad_t = sum_i alpha_t w_v + beta_t w_k, both (K, T_max), with the 1/K in."""
+class _Gradient(NamedTuple):
+    """Gradient of one output by all L embedded tokens, of rank 2K: `coefficients` (L, 2K) @ `directions` (2K, d_e).
 
-    alpha: Array
-    beta: Array
-    s: Array
-    u: Array
-    ids: Ids
+    The coefficients are alpha, then alpha (u - f), both over K; the directions w_v, then w_k.
+    """
+
+    coefficients: Array
+    directions: Array
+    seen: Seen
 
 
-def _parts(weights: AttentionWeights, tokens: Tokens, output: int) -> _Parts:
-    ids = pad(weights, [as_tokens(weights, tokens, stacklevel=4)])[0]
-    s, u = padded_scores(weights, ids, as_output(weights, output))
-    alpha = softmax(s)
-    f = (alpha * u).sum(axis=1, keepdims=True)
+def _gradient(weights: AttentionWeights, tokens: Tokens, output: int) -> _Gradient:
+    seen = scores(weights, tokens, output, stacklevel=5)
+    alpha = softmax(seen.s)
+    f = (alpha * seen.u).sum(axis=1, keepdims=True)
     alpha /= weights.K
-    return _Parts(alpha, alpha * (u - f), s, u, ids)
-
-
-def _document(tokens: Tokens, full: Array) -> Array:
-    """The entries of a (T_max, ...) array that belong to the document's own tokens."""
-    return full[1 : 1 + len(tokens)]
+    directions = np.concatenate([weights.collapse.w_v[:, output], weights.collapse.w_k])
+    return _Gradient(np.concatenate([alpha, alpha * (seen.u - f)]).T, directions, seen)
 
 
 def gradient(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
-    """Gradient of f[output] with respect to every embedded position, P1 Theorem 4.1 with the [CLS] term: (T_max, d_e).
+    """Gradient of f[output] with respect to every embedded token, P1 Theorem 4.1 with the [CLS] term: (L, d_e).
 
-    Row 0 is [CLS], rows 1..T are the document, and the rest is padding.
+    Row 0 is [CLS], rows 1..T are the document, and the rest, up to L = T_max, is padding. L = T + 1 without positions.
 
     >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
     >>> gradient(weights, [2, 3, 5]).shape == (weights.T_max, weights.d_e)
     True
     """
-    parts = _parts(weights, tokens, output)
-    tables = weights.collapse
-    grad = np.concatenate([parts.alpha, parts.beta]).T @ np.concatenate([tables.w_v[:, output], tables.w_k])
+    coefficients, directions, seen = _gradient(weights, tokens, output)
+    grad: Array = coefficients @ directions
     # beta sums to zero over positions, so the key bias drops out of the extra term.
-    mean_e = parts.beta @ (weights.W_e[parts.ids] + weights.W_p)
+    mean_e = coefficients[:, weights.K :].T @ weights.embed(seen.ids)
     mean_k = np.matmul(weights.W_k, mean_e[:, :, None])[:, :, 0] / np.sqrt(weights.d_att)
     grad[0] += np.matmul(mean_k[:, None, :], weights.W_q)[:, 0].sum(axis=0)
     return grad
@@ -106,40 +101,22 @@ def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: int = 0) ->
     >>> bool(np.allclose(gradient_mean(weights, [2, 3]), gradient(weights, [2, 3])[1:3].mean(axis=1)))
     True
     """
-    parts = _parts(weights, tokens, output)
-    tables = weights.collapse
-    full = tables.w_v[:, output].mean(axis=1) @ parts.alpha + tables.w_k.mean(axis=1) @ parts.beta
-    return _document(tokens, full)
+    coefficients, directions, _ = _gradient(weights, tokens, output)
+    return coefficients[1 : 1 + len(tokens)] @ directions.mean(axis=1)
 
 
 def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
-    """G-l1, P1 section 4.1: L1 norm of the gradient, (T,).
-
-    >>> from attn_closed_form.models.classifier import random_weights
-    >>> bool((gradient_l1(random_weights(seed=0), [2, 3]) >= 0).all())
-    True
-    """
-    parts = _parts(weights, tokens, output)
-    tables = weights.collapse
-    alpha, beta = _document(tokens, parts.alpha.T), _document(tokens, parts.beta.T)
-    return np.abs(alpha @ tables.w_v[:, output] + beta @ tables.w_k).sum(axis=1)
+    """G-l1, P1 section 4.1: L1 norm of the gradient, (T,)."""
+    coefficients, directions, _ = _gradient(weights, tokens, output)
+    return np.abs(coefficients[1 : 1 + len(tokens)] @ directions).sum(axis=1)
 
 
 def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
-    """G-l2, P1 section 4.1: L2 norm of the gradient, (T,).
-
-    >>> from attn_closed_form.models.classifier import random_weights
-    >>> weights = random_weights(seed=0)
-    >>> norm = np.linalg.norm(gradient(weights, [2, 3])[1:3], axis=1)
-    >>> bool(np.allclose(gradient_l2(weights, [2, 3]), norm))
-    True
-    """
-    parts = _parts(weights, tokens, output)
-    w = np.concatenate([weights.collapse.w_v[:, output], weights.collapse.w_k])
+    """G-l2, P1 section 4.1: L2 norm of the gradient, (T,)."""
+    coefficients, directions, _ = _gradient(weights, tokens, output)
     # |c W|^2 = |c R^T|^2 with W^T = Q R: as cheap as the Gram matrix, without its squared condition number.
-    r: Array = np.linalg.qr(w.T)[1]
-    coefficients = _document(tokens, np.concatenate([parts.alpha, parts.beta]).T)
-    return np.linalg.norm(coefficients @ r.T, axis=1)
+    r: Array = np.linalg.qr(directions.T)[1]
+    return np.linalg.norm(coefficients[1 : 1 + len(tokens)] @ r.T, axis=1)
 
 
 def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
@@ -153,20 +130,16 @@ def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: int 
 
 
 def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
-    """Relevance of each token of the document, (T,); see the module docstring.
-
-    >>> from attn_closed_form.models.classifier import random_weights
-    >>> classifier_lrp(random_weights(seed=0), [2, 3]).shape
-    (2,)
-    """
+    """Relevance of each token of the document, (T,); see the module docstring."""
     return _relevance(weights, tokens, output, 2, 4)
 
 
 def _relevance(weights: AttentionWeights, tokens: Tokens, output: int, values: int, keys: int) -> Array:
     """e_t . grad_t (T,), its part through the values over `values`, and that through the keys over `keys`."""
-    parts, tables = _parts(weights, tokens, output), weights.collapse
-    e_w_v, e_w_k = parts.u - tables.u_const[:, output, None], parts.s - tables.s_const[:, None]
-    return _document(tokens, (parts.alpha * e_w_v / values + parts.beta * e_w_k / keys).sum(axis=0))
+    (coefficients, _, seen), tables = _gradient(weights, tokens, output), weights.collapse
+    e_w_v, e_w_k = seen.u - tables.u_const[:, output, None], seen.s - tables.s_const[:, None]
+    products = coefficients.T * np.concatenate([e_w_v / values, e_w_k / keys])
+    return products.sum(axis=0)[1 : 1 + len(tokens)]
 
 
 class IntegratedGradients(NamedTuple):
@@ -205,9 +178,8 @@ def integrated_gradients_report(
     if not (np.isfinite(tol) and tol > 0):
         raise ValueError(f"tol: expected a positive number, got {tol}")
     ids = as_tokens(weights, tokens)
-    output = as_output(weights, output)
-    s1, u1 = scores(weights, ids, output)
-    s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)
+    _, s1, u1 = scores(weights, ids, output)
+    _, s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)
     path = _Path(s0, s1 - s0, u0, u1 - u0, ids.size)
     size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
     total = np.zeros(ids.size)
@@ -237,7 +209,7 @@ def integrated_gradients_report(
 
 
 class _Path(NamedTuple):
-    """Logits and values (K, T_max) at the start of the path and their change along it, and T."""
+    """Logits and values (K, L) at the start of the path and their change along it, and T."""
 
     s0: Array
     ds: Array

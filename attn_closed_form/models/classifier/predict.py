@@ -1,4 +1,4 @@
-"""Predictions of P1's classifier (Eq. 1 to 9) through score tables, and documents as softmax-pooled games.
+"""Predictions and attention of P1's classifier (Eq. 1 to 11) through score tables, and documents as pooled games.
 
 [CLS] is fixed, so its query q^(i) is a constant of the model, and so are
 
@@ -8,8 +8,9 @@ The attention logit of a token is `s_t = e_t . w_k + const`, its value `u_t = e_
 e_t = W_e[token] + W_p[t] both split into a token part and a position part. With tables for the two parts, P1's
 Eq. 1 to 9 become `f = (1/K) sum_i sum_t softmax(s^(i))_t u_t^(i) + b_l`: no matrix product is left.
 
-As a game (P1 section 5.1) a document has [CLS] and the padding as its background; a player is a position or every
-occurrence of a word, and [UNK] takes the place of an absent one.
+A model sees L tokens of a document of T: [CLS], the document and, with positions, [UNK] up to L = T_max. Without
+positions L = T + 1. As a game (P1 section 5.1) a document has [CLS] and the padding as its background; a player is a
+position or every occurrence of a word. [UNK] takes the place of an absent one, or it is deleted.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from .weights import AttentionWeights, sinusoidal_positions
 
 # Numbers in one block of `predict_many`: enough to amortise a call, few enough to stay in cache.
 BLOCK_ELEMENTS = 1 << 18
+# Fills up the shorter documents of a block where the model has no padding: no token, no mass.
+NOTHING = -1
 
 
 class TruncationWarning(UserWarning):
@@ -35,7 +38,7 @@ class TruncationWarning(UserWarning):
 
 
 class Collapse(NamedTuple):
-    """Score tables of a model; the constants are inside the position tables."""
+    """Score tables of a model; the constants are inside the position tables, which have one row without positions."""
 
     q: Array  # (K, d_att)
     w_k: Array  # (K, d_e)
@@ -51,8 +54,9 @@ class Collapse(NamedTuple):
 def build_collapse(weights: AttentionWeights) -> Collapse:
     """Score tables of `weights`, whose products must be finite; use the cached `weights.collapse`."""
     w = weights
+    W_p = np.zeros((1, w.d_e)) if w.W_p is None else w.W_p
     with np.errstate(over="ignore", invalid="ignore"):
-        q = np.einsum("kae,e->ka", w.W_q, w.W_e[w.cls] + w.W_p[0]) + w.b_q
+        q = np.einsum("kae,e->ka", w.W_q, w.W_e[w.cls] + W_p[0]) + w.b_q
         scale = 1.0 / np.sqrt(w.d_att)
         w_k = np.einsum("kae,ka->ke", w.W_k, q) * scale
         w_v = np.einsum("koe,kco->kce", w.W_v, w.W_l)
@@ -66,9 +70,9 @@ def build_collapse(weights: AttentionWeights) -> Collapse:
             s_const=s_const,
             u_const=u_const,
             s_tok=w.W_e @ w_k.T,
-            s_pos=w.W_p @ w_k.T + s_const,
+            s_pos=W_p @ w_k.T + s_const,
             u_tok=(w.W_e @ flat_v).reshape(w.D, w.K, w.C),
-            u_pos=(w.W_p @ flat_v).reshape(w.T_max, w.K, w.C) + u_const,
+            u_pos=(W_p @ flat_v).reshape(-1, w.K, w.C) + u_const,
         )
     for name, table in zip(Collapse._fields, tables, strict=True):
         # Two tables are added up: half of the range of float64 for each.
@@ -79,7 +83,7 @@ def build_collapse(weights: AttentionWeights) -> Collapse:
 
 
 def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, name: str = "tokens") -> Ids:
-    """Checked document: ids in range, at most T_max - 1 of them (longer: the end is dropped, with a warning)."""
+    """Checked document: ids in range, at most `weights.room` of them (longer: the end is dropped, with a warning)."""
     try:
         raw = np.asarray(tokens)
     except ValueError as error:
@@ -93,8 +97,8 @@ def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, na
     if np.minimum.reduce(raw) < 0 or np.maximum.reduce(raw) >= weights.D:
         bad = int(np.argmax((raw < 0) | (raw >= weights.D)))
         raise ValueError(f"{name}: expected ids in 0..{weights.D - 1}, got {raw[bad]} at position {bad}")
-    room = weights.T_max - 1
-    if raw.size > room:
+    if raw.size > weights.room:
+        room = int(weights.room)
         warnings.warn(
             f"document of {raw.size} tokens: the model has room for {room}, the last {raw.size - room} are dropped",
             TruncationWarning,
@@ -113,34 +117,41 @@ def as_output(weights: AttentionWeights, output: int) -> int:
     return int(output)
 
 
-def pad(weights: AttentionWeights, documents: Iterable[Ids]) -> Ids:
-    """(B, T_max) ids: [CLS], the document, [UNK] to the end (P1, Eq. 4)."""
+def pad(weights: AttentionWeights, documents: Iterable[Ids], length: int | None = None) -> Ids:
+    """(B, L) ids that the model sees: [CLS], the document, and [UNK] up to T_max (P1, Eq. 4).
+
+    Without positions, shorter documents are filled up to the longest one, or to `length`, with NOTHING.
+    """
     rows = list(documents)
-    ids = np.full((len(rows), weights.T_max), weights.unk, dtype=np.intp)
+    L = weights.T_max or length or 1 + max((row.size for row in rows), default=0)
+    ids = np.full((len(rows), L), NOTHING if weights.T_max is None else weights.unk, dtype=np.intp)
     ids[:, 0] = weights.cls
     for row, document in zip(ids, rows, strict=True):
         row[1 : 1 + document.size] = document
     return ids
 
 
-def scores(weights: AttentionWeights, tokens: Tokens, output: int) -> tuple[Array, Array]:
-    """Attention logits s and values u of one document, each (K, T_max), for one output."""
-    ids = pad(weights, [as_tokens(weights, tokens, stacklevel=4)])[0]
-    return padded_scores(weights, ids, as_output(weights, output))
+class Seen(NamedTuple):
+    """What the model sees of a document: ids (L,), attention logits s and values u of one output, both (K, L)."""
+
+    ids: Ids
+    s: Array
+    u: Array
 
 
-def padded_scores(weights: AttentionWeights, ids: Ids, output: int) -> tuple[Array, Array]:
-    """`scores` of (T_max,) ids that are already checked and padded; both results are C-contiguous."""
-    tables = weights.collapse
-    s = tables.s_tok[ids] + tables.s_pos
-    u = tables.u_tok[ids, :, output] + tables.u_pos[:, :, output]
-    return np.ascontiguousarray(s.T), np.ascontiguousarray(u.T)
+def scores(weights: AttentionWeights, tokens: Tokens, output: int, stacklevel: int = 4) -> Seen:
+    """The scores of one document for one output, C-contiguous."""
+    ids = pad(weights, [as_tokens(weights, tokens, stacklevel)])[0]
+    c, tables = as_output(weights, output), weights.collapse
+    s, u = tables.s_tok[ids] + tables.s_pos, tables.u_tok[ids, :, c] + tables.u_pos[:, :, c]
+    return Seen(ids, np.ascontiguousarray(s.T), np.ascontiguousarray(u.T))
 
 
 def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Model output f(xi), P1 Eq. 1: (C,).
 
-    An empty document is [CLS] and padding; one with more than T_max - 1 tokens is cut, with a `TruncationWarning`.
+    An empty document is [CLS] and padding. With positions, one of more than T_max - 1 tokens is cut, with a
+    `TruncationWarning`.
 
     >>> weights = random_weights(seed=0)
     >>> predict(weights, [2, 3, 5]).shape
@@ -152,40 +163,35 @@ def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
 def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -> Array:
     """Model outputs (B, C) of B sequences of token ids, of any lengths, or of a (B, T) integer array.
 
-    >>> weights = random_weights(seed=0)
+    >>> weights = random_weights(seed=0, T_max=None)
     >>> bool(np.allclose(predict_many(weights, [[2, 3, 5], [4]])[1], predict(weights, [4])))
     True
     """
-    if isinstance(documents, np.ndarray) and documents.ndim == 2 and documents.dtype.kind in "iu":
-        checked = _as_matrix(weights, documents)
-    else:
-        checked = pad(weights, [as_tokens(weights, d, name=f"documents[{i}]") for i, d in enumerate(documents)])
-    block = max(1, BLOCK_ELEMENTS // (weights.T_max * weights.K))
+    rectangular = isinstance(documents, np.ndarray) and documents.ndim == 2 and documents.dtype.kind in "iu"
+    if rectangular and documents.size:  # checked all at once, unless there is something to say about a document
+        rectangular = documents.min() >= 0 and documents.max() < weights.D and documents.shape[1] <= weights.room
+    checked = list(documents)
+    if not rectangular:
+        checked = [as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(checked)]
     out = np.empty((len(checked), weights.C))
-    for start in range(0, len(checked), block):
-        out[start : start + block] = _predict_ids(weights, checked[start : start + block])
+    # Documents of like lengths go together, the longest first, so that a block holds little NOTHING.
+    order = np.argsort([-document.size for document in checked], kind="stable")
+    start = 0
+    while start < len(order):
+        longest = weights.T_max or 1 + checked[order[start]].size
+        block = order[start : start + max(1, BLOCK_ELEMENTS // (longest * weights.K))]
+        out[block] = _predict_ids(weights, pad(weights, [checked[i] for i in block]))
+        start += block.size
     return out
 
 
-def _as_matrix(weights: AttentionWeights, documents: Ids) -> Ids:
-    """A rectangular batch, checked and padded without a loop over documents."""
-    if documents.size and (documents.min() < 0 or documents.max() >= weights.D):
-        row, column = np.argwhere((documents < 0) | (documents >= weights.D))[0]
-        raise ValueError(
-            f"documents[{row}]: expected ids in 0..{weights.D - 1}, got {documents[row, column]} at position {column}"
-        )
-    if documents.shape[1] > weights.T_max - 1:
-        return pad(weights, [as_tokens(weights, row, stacklevel=4) for row in documents])
-    ids = np.full((len(documents), weights.T_max), weights.unk, dtype=np.intp)
-    ids[:, 0] = weights.cls
-    ids[:, 1 : 1 + documents.shape[1]] = documents
-    return ids
-
-
 def _predict_ids(weights: AttentionWeights, ids: Ids) -> Array:
-    """(B, T_max) padded ids -> (B, C)."""
+    """(B, L) padded ids -> (B, C)."""
     tables = weights.collapse
-    alpha = softmax((tables.s_tok[ids] + tables.s_pos).transpose(0, 2, 1))
+    s = tables.s_tok[ids] + tables.s_pos
+    if weights.T_max is None:
+        s[ids == NOTHING] = -np.inf
+    alpha = softmax(s.transpose(0, 2, 1))
     out = np.empty((len(ids), weights.C))
     for c in range(weights.C):
         u = tables.u_tok[ids, :, c] + tables.u_pos[:, :, c]
@@ -193,8 +199,53 @@ def _predict_ids(weights: AttentionWeights, ids: Ids) -> Array:
     return out
 
 
+def attention(weights: AttentionWeights, tokens: Tokens) -> Array:
+    """Attention of the [CLS] query, the only one that the prediction uses, P1 Eq. 8: (K, L), rows sum to 1.
+
+    Column 0 is [CLS], columns 1..T are the document, and the rest, up to L = T_max, is padding. L = T + 1 without
+    positions.
+
+    >>> attention(random_weights(seed=0), [2, 3, 5]).sum(axis=1)
+    array([1., 1.])
+    """
+    return softmax(scores(weights, tokens, output=0).s)
+
+
+def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
+    """Attention of every query (P1 section 3), (K, L, L): entry (i, s, t) is alpha_t(q_s) in head i.
+
+    Row 0 of each matrix is `attention`.
+
+    >>> weights = random_weights(seed=0)
+    >>> A = attention_matrices(weights, [2, 3, 5])
+    >>> bool(np.allclose(A[:, 0], attention(weights, [2, 3, 5])))
+    True
+    """
+    e = weights.embed(pad(weights, [as_tokens(weights, tokens)])[0])
+    q = e @ weights.W_q.transpose(0, 2, 1) + weights.b_q[:, None]
+    k = e @ weights.W_k.transpose(0, 2, 1) + weights.b_k[:, None]
+    return softmax(q @ k.transpose(0, 2, 1) / np.sqrt(weights.d_att))
+
+
+def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
+    """Mean attention over heads, P1 Eq. 10: (T,), for the document's own tokens.
+
+    >>> alpha_avg(random_weights(seed=0), [2, 3, 5]).shape
+    (3,)
+    """
+    return attention(weights, tokens)[:, 1 : 1 + len(tokens)].mean(axis=0)
+
+
+def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
+    """Largest attention over heads, P1 Eq. 11: (T,), for the document's own tokens."""
+    return attention(weights, tokens)[:, 1 : 1 + len(tokens)].max(axis=0)
+
+
 class Blank(NamedTuple):
-    """Scores of the document of [CLS] and [UNK] tokens: s (K, T_max), v (K C, T_max), and backgrounds by length."""
+    """Scores of the document of [CLS] and [UNK]s: s (K, L), v (K C, L), and backgrounds by the number of tokens.
+
+    L = T_max; without positions one [UNK] stands for all, and [CLS] is every document's background.
+    """
 
     s: Array
     v: Array
@@ -203,15 +254,14 @@ class Blank(NamedTuple):
 
 def build_blank(weights: AttentionWeights) -> Blank:
     """The empty document; use the cached `weights.blank`."""
-    ids = pad(weights, [np.zeros(0, dtype=np.intp)])[0]
-    return Blank(*_scores(weights, ids, slice(0, weights.T_max)), {})
+    ids = np.array([weights.cls, *[weights.unk] * ((weights.T_max or 2) - 1)])
+    return Blank(*_scores(weights, ids, slice(None)), {})
 
 
 def _scores(weights: AttentionWeights, ids: Ids, places: slice) -> tuple[Array, Array]:
     """Log-masses (K, n) and values over K (K C, n) of ids at some positions; row K C is output C of head K."""
     tables = weights.collapse
-    s = tables.s_tok[ids] + tables.s_pos[places]
-    u = tables.u_tok[ids] + tables.u_pos[places]
+    s, u = tables.s_tok[ids] + tables.s_pos[places], tables.u_tok[ids] + tables.u_pos[places]
     return np.ascontiguousarray(s.T), np.ascontiguousarray(u.reshape(ids.size, -1).T) / weights.K
 
 
@@ -224,22 +274,23 @@ def document_scores(weights: AttentionWeights, ids: Ids) -> PooledScores:
     """
     T, blank = ids.size, weights.blank
     places = slice(1, 1 + T)
-    rows = np.arange(weights.K * weights.C)
-    head, output = rows // weights.C, rows % weights.C
-    if T not in blank.backgrounds:
-        others = np.r_[0, 1 + T : weights.T_max]
+    head, output = np.divmod(np.arange(weights.K * weights.C), weights.C)
+    key = T if weights.T_max else 0
+    if key not in blank.backgrounds:
+        others = np.r_[0, 1 + T : weights.T_max or 0]
         s, v = blank.s[:, others], blank.v[:, others]
-        blank.backgrounds[T] = merge_tokens(s, s)[0], merge_tokens(s[head], v)[1]
-    s, v = _scores(weights, ids, places)
-    absent = blank.s[:, places], blank.v[:, places]
-    return PooledScores(s, v, weights.b_l, head, output, *absent, *blank.backgrounds[T])
+        blank.backgrounds[key] = merge_tokens(s, s)[0], merge_tokens(s[head], v)[1]
+    s, v = _scores(weights, ids, places if weights.T_max else slice(None))
+    unk = slice(1, None) if weights.T_max is None else places
+    absent = (np.broadcast_to(b[:, unk], a.shape) for a, b in ((s, blank.s), (v, blank.v)))
+    return PooledScores(s, v, weights.b_l, head, output, *absent, *blank.backgrounds[key])
 
 
 def pooled_game(
     weights: AttentionWeights,
     tokens: Tokens,
     players: str = "positions",
-    absent: str = "unk",
+    absent: str | None = None,
     output: int = 0,
     labels: Sequence[str] | None = None,
 ) -> PooledGame:
@@ -250,7 +301,8 @@ def pooled_game(
     tokens : T token ids, at least one
     players : "positions" makes every token a player; "words" makes every distinct id a player, by first appearance
     absent : "unk", [UNK] takes the place of an absent token, as in P1 section 5.1; "deleted", the token leaves the
-        softmax and the other tokens keep their positions
+        softmax and the other tokens keep their positions. By default "unk" with positions and "deleted" without: there
+        it is the prediction for the document without these tokens
     output : which of the C outputs is explained
     labels : a name for each token; by default its id
 
@@ -260,8 +312,6 @@ def pooled_game(
 
     Examples
     --------
-    >>> from attn_closed_form import predict
-    >>> from attn_closed_form.models.classifier import random_weights
     >>> weights, tokens = random_weights(seed=0), [5, 7, 5]
     >>> game = pooled_game(weights, tokens, players="words")
     >>> game.d, game.labels
@@ -270,11 +320,14 @@ def pooled_game(
     True
     >>> bool(np.isclose(game.value([False, True]), predict(weights, [weights.unk, 7, weights.unk])[0]))
     True
+    >>> order_free = random_weights(seed=0, T_max=None)
+    >>> game = pooled_game(order_free, tokens, players="words")
+    >>> bool(np.isclose(game.value([False, True]), predict(order_free, [7])[0]))
+    True
     """
     if players not in ("positions", "words"):
         raise ValueError(f"players: expected 'positions' or 'words', got {players!r}")
-    if absent not in ("unk", "deleted"):
-        raise ValueError(f"absent: expected 'unk' or 'deleted', got {absent!r}")
+    deleted = is_deleted(weights, absent)
     ids = as_tokens(weights, tokens)
     if ids.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
@@ -284,14 +337,21 @@ def pooled_game(
         raise ValueError(f"labels: expected {ids.size} names, one per token, got {len(names)}")
     groups, first = numbered(ids) if players == "words" else (None, range(ids.size))
     player_names = [names[i] for i in first]
-    return document_scores(weights, ids).game(np.eye(weights.C)[c], groups, player_names, absent == "deleted")
+    return document_scores(weights, ids).game(np.eye(weights.C)[c], groups, player_names, deleted)
+
+
+def is_deleted(weights: AttentionWeights, absent: str | None) -> bool:
+    """Whether absent tokens leave the softmax, by the option `absent` of `pooled_game`."""
+    if absent not in (None, "unk", "deleted"):
+        raise ValueError(f"absent: expected 'unk' or 'deleted', got {absent!r}")
+    return weights.T_max is None if absent is None else absent == "deleted"
 
 
 def random_weights(
     seed: int,
     D: int = 50,
     d_e: int = 16,
-    T_max: int = 32,
+    T_max: int | None = 32,
     K: int = 2,
     d_att: int = 8,
     d_out: int = 8,
@@ -309,17 +369,15 @@ def random_weights(
     def normal(*shape: int, fan_in: int) -> Array:
         return rng.normal(size=shape) / np.sqrt(fan_in)
 
-    return AttentionWeights(
-        W_e=rng.normal(size=(D, d_e)),
-        W_p=sinusoidal_positions(T_max, d_e),
-        W_q=normal(K, d_att, d_e, fan_in=d_e) * score_scale,
-        W_k=normal(K, d_att, d_e, fan_in=d_e),
-        W_v=normal(K, d_out, d_e, fan_in=d_e),
-        W_l=normal(K, C, d_out, fan_in=d_out),
-        b_q=normal(K, d_att, fan_in=1) if biases else None,  # type: ignore[arg-type]
-        b_k=normal(K, d_att, fan_in=1) if biases else None,  # type: ignore[arg-type]
-        b_v=normal(K, d_out, fan_in=1) if biases else None,  # type: ignore[arg-type]
-        b_l=normal(C, fan_in=1) if biases else None,  # type: ignore[arg-type]
-        cls=0,
-        unk=min(1, D - 1),
-    )
+    arrays = {
+        "W_e": rng.normal(size=(D, d_e)),
+        "W_q": normal(K, d_att, d_e, fan_in=d_e) * score_scale,
+        "W_k": normal(K, d_att, d_e, fan_in=d_e),
+        "W_v": normal(K, d_out, d_e, fan_in=d_e),
+        "W_l": normal(K, C, d_out, fan_in=d_out),
+    }
+    if biases:
+        shapes = {"b_q": (K, d_att), "b_k": (K, d_att), "b_v": (K, d_out), "b_l": (C,)}
+        arrays |= {name: normal(*shape, fan_in=1) for name, shape in shapes.items()}
+    W_p = None if T_max is None else sinusoidal_positions(T_max, d_e)
+    return AttentionWeights(W_p=W_p, **arrays, cls=0, unk=min(1, D - 1))

@@ -1,12 +1,12 @@
 """Between attention weights and SLALOMs: read one off, or build weights that compute it.
 
 **Reading off.** In terms of its score tables (`predict.py`) a head without positions *is* a SLALOM:
-s(token) = s_tok and v(token) = u_tok, on the sequence that the model sees, which is [CLS], the document and [UNK] up to
-T_max. So the sequence, not the document, is the argument: `SlalomReadoff.sequence` writes it out. One head and no
+s(token) = s_tok and v(token) = u_tok, on the sequence that the model sees: [CLS], the document and, if `W_p` is not None,
+[UNK] up to T_max. So the sequence, not the document, is the argument: `SlalomReadoff.sequence` writes it out. One head and no
 positions: the model is a SLALOM, exactly. K heads: the mean of K SLALOMs, exactly. Positions that matter: one SLALOM
 per document, whose tokens are the T_max positions, exactly. In the last two cases a *single* SLALOM on token ids can
-only be fitted. It is fitted without [CLS]: as every padded document has T_max - 1 other tokens, giving each of them its
-share of the mass of [CLS] changes no output, and no sample could tell the two apart.
+only be fitted. It is fitted without [CLS]: as all samples have equally many other tokens, giving each of them its share
+of the mass of [CLS] changes no output, and no sample could tell the two apart.
 
 **Building.** P2, Prop. 5.1, whose printed construction does not compute what it says: with W_k = 0 and W_q = I the
 logit is the *query's* importance, the same for every key; the value is in the second coordinate while W_class reads
@@ -61,14 +61,15 @@ class SlalomReadoff(NamedTuple):
     r2: float
     cls: int
     unk: int
-    T_max: int
+    T_max: int | None
 
     def sequence(self, tokens: Tokens, cls: bool = True) -> Ids:
-        """Ids that the model sees: [CLS] (unless `cls` is False), the document, and [UNK] up to T_max positions."""
+        """Ids that the model sees: [CLS] (unless `cls` is False), the document, and [UNK] up to T_max if it is set."""
         own = as_ids("tokens", tokens)
-        if own.size > self.T_max - 1:
+        if self.T_max is not None and own.size > self.T_max - 1:
             raise ValueError(f"tokens: expected at most {self.T_max - 1}, got {own.size}")
-        return np.r_[[self.cls] * cls, own, np.full(self.T_max - 1 - own.size, self.unk)].astype(np.intp)
+        padding = [self.unk] * ((self.T_max or 0) - 1 - own.size)
+        return np.r_[[self.cls] * cls, own, padding].astype(np.intp)
 
     def predict(self, tokens: Tokens) -> Array:
         """Output of `slalom` for a document: () or (C,)."""
@@ -100,19 +101,18 @@ def slalom_from_weights(
 
     Examples
     --------
-    >>> import dataclasses
     >>> from attn_closed_form import predict
     >>> from attn_closed_form.models.classifier import random_weights
-    >>> weights = random_weights(seed=0, K=1)
-    >>> weights = dataclasses.replace(weights, W_p=0 * weights.W_p)
+    >>> weights = random_weights(seed=0, K=1, T_max=None)
     >>> readoff = slalom_from_weights(weights)
     >>> readoff.exact, bool(np.isclose(readoff.predict([7, 3, 7]), predict(weights, [7, 3, 7])).all())
     (True, True)
     """
-    if weights.T_max < 2:
+    if weights.room < 1:
         raise ValueError(f"weights: expected room for a document, T_max >= 2, got {weights.T_max}")
     tables = weights.collapse
     by_position = not (_constant(tables.s_pos[1:]) and _constant(tables.u_pos[1:]))
+    other = min(1, len(tables.s_pos) - 1)  # any place but that of [CLS], if the model knows places
     ids = None if tokens is None else as_tokens(weights, tokens)
     if ids is not None and ids.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
@@ -122,9 +122,9 @@ def slalom_from_weights(
         seen = pad(weights, [ids])[0]
         s, u = tables.s_tok[seen] + tables.s_pos, tables.u_tok[seen] + tables.u_pos
     else:
-        s, u = tables.s_tok + tables.s_pos[1], tables.u_tok + tables.u_pos[1]
-        s[weights.cls] += tables.s_pos[0] - tables.s_pos[1]  # [CLS] has a position of its own, and nobody else's
-        u[weights.cls] += tables.u_pos[0] - tables.u_pos[1]
+        s, u = tables.s_tok + tables.s_pos[other], tables.u_tok + tables.u_pos[other]
+        s[weights.cls] += tables.s_pos[0] - tables.s_pos[other]  # [CLS] has a position of its own, and nobody else's
+        u[weights.cls] += tables.u_pos[0] - tables.u_pos[other]
     heads = tuple(Slalom(np.arange(len(s)), s[:, i], _squeeze(u[:, i] + weights.b_l), gamma) for i in range(weights.K))
     exact = weights.K == 1 and not by_position
     slalom, mse, r2 = (heads[0], 0.0, 1.0) if exact else (None, np.nan, np.nan)
@@ -134,7 +134,7 @@ def slalom_from_weights(
 
 
 def _constant(table: Array) -> bool:
-    return bool(np.abs(table - table[0]).max() <= SAME * max(1.0, float(np.abs(table).max())))
+    return bool(np.abs(table - table[:1]).max(initial=0) <= SAME * max(1.0, float(np.abs(table).max(initial=0))))
 
 
 def _best(
@@ -164,7 +164,7 @@ def _squeeze(f: Array) -> Array:
     return f[:, 0] if f.shape[1] == 1 else f
 
 
-def slalom_to_weights(slalom: Slalom, T_max: int = 256, d_att: int = 4) -> AttentionWeights:
+def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) -> AttentionWeights:
     """Attention weights that compute a SLALOM (P2, Prop. 5.1, corrected).
 
     One head, no positions. The embedding of a token is [s, v_1, ..., v_C]; every query is [sqrt(d_att), 0, ...], by its
@@ -179,8 +179,8 @@ def slalom_to_weights(slalom: Slalom, T_max: int = 256, d_att: int = 4) -> Atten
     Parameters
     ----------
     slalom : Slalom, with ids >= 0
-    T_max : positions; documents may have up to T_max - 1 tokens. A longer one is cut, an empty one gives the middle
-        of the values
+    T_max : positions, as P1's model has them: documents are padded, and a longer one is cut. None for documents of any
+        length, without padding. Either way an empty one gives the middle of the values
     d_att : dimension of keys and queries; any is as good
 
     Returns
@@ -191,7 +191,7 @@ def slalom_to_weights(slalom: Slalom, T_max: int = 256, d_att: int = 4) -> Atten
     --------
     >>> from attn_closed_form import predict
     >>> slalom = Slalom(ids=[1, 2, 4], s=[0.0, 1.0, 2.0], v=[1.0, -1.0, 0.5])
-    >>> weights = slalom_to_weights(slalom, T_max=8)
+    >>> weights = slalom_to_weights(slalom)
     >>> weights.cls, weights.unk
     (5, 6)
     >>> bool(abs(predict(weights, [1, 2, 2])[0] - slalom.predict([1, 2, 2])) < 1e-12)
@@ -199,14 +199,14 @@ def slalom_to_weights(slalom: Slalom, T_max: int = 256, d_att: int = 4) -> Atten
     """
     if slalom.ids.min() < 0:
         raise ValueError(f"slalom: expected ids >= 0, got {slalom.ids.min()}")
-    for name, value, least in (("T_max", T_max, 2), ("d_att", d_att, 1)):
+    for name, value, least in (("T_max", 2 if T_max is None else T_max, 2), ("d_att", d_att, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
     v = slalom.v.reshape(slalom.V, -1)
     C = v.shape[1]
     cls = int(slalom.ids.max()) + 1
     W_e = np.empty((cls + 2, 1 + C))
-    W_e[:, 0] = slalom.s.min() - MARGIN - np.log(T_max)
+    W_e[:, 0] = slalom.s.min() - MARGIN - np.log(T_max or 2)
     W_e[:, 1:] = (v.max(axis=0) + v.min(axis=0)) / 2
     W_e[slalom.ids] = np.column_stack([slalom.s, v])
     if slalom.s_background > -np.inf:
@@ -217,7 +217,7 @@ def slalom_to_weights(slalom: Slalom, T_max: int = 256, d_att: int = 4) -> Atten
     W_k[0, 0, 0] = 1.0
     return AttentionWeights(
         W_e=W_e,
-        W_p=np.zeros((T_max, 1 + C)),
+        W_p=None if T_max is None else np.zeros((T_max, 1 + C)),
         W_q=np.zeros((1, d_att, 1 + C)),
         W_k=W_k,
         W_v=np.eye(C, 1 + C, k=1)[None],

@@ -10,7 +10,8 @@ The heads are averaged (the factor 1/K), and a document is padded with [UNK] to 
 masked, so that it receives attention (Eq. 4, 8).
 
 Departures from the paper: arrays are row-major (one row per token, so `W_e` is (D, d_e), the paper's transposed);
-`W_l` may have C rows, one per output; there may be biases.
+`W_l` may have C rows, one per output; there may be biases. A model may have no positions (`W_p` None). Padding would
+only dilute its attention, so it has none either, and no limit on the length: deleting a word changes nothing else.
 
 Position embeddings are an array of the weights. Eq. 3 takes base T_max, one-based coordinates, cosine on the even ones
 and the same frequency T_max^(-2i/d_e) for the pair (2i-1, 2i). The authors' PyTorch code is the familiar one of Vaswani
@@ -21,14 +22,14 @@ et al. (2017): base 10000, zero-based coordinates, sine on the even ones, freque
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._arrays import finite
-from ..._types import Array
+from ..._types import Array, Ids
 
 if TYPE_CHECKING:
     from .predict import Blank, Collapse
@@ -48,19 +49,21 @@ AXES: dict[str, tuple[str, ...]] = {
     "b_l": ("C",),
 }
 BIASES = ("b_q", "b_k", "b_v", "b_l")
+OPTIONAL = ("W_p", *BIASES)
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionWeights:
     """Weights of P1's attention classifier (section 2), checked once, float64 and read-only inside.
 
-    The output is the mean over the K heads (1/K, not the sum), and documents are padded with [UNK], which is not
-    masked: a model that was trained with another convention gives other numbers.
+    The output is the mean over the K heads (1/K, not the sum). With positions, documents are padded with [UNK], which
+    is not masked: a model that was trained with another convention gives other numbers.
 
     Parameters
     ----------
     W_e : (D, d_e) token embeddings, Eq. 2. All arrays may be torch tensors
-    W_p : (T_max, d_e) position embeddings; row 0 belongs to [CLS]. See `sinusoidal_positions` for Eq. 3
+    W_p : (T_max, d_e) position embeddings; row 0 belongs to [CLS]. See `sinusoidal_positions` for Eq. 3. None is a
+        model without positions: it reads [CLS] and the document alone, without padding, and documents of any length
     W_q, W_k : (K, d_att, d_e) queries and keys, Eq. 5 and 6
     W_v : (K, d_out, d_e) values, Eq. 7
     W_l : (K, C, d_out) last layer, Eq. 1; C = 1 is the paper's scalar model
@@ -69,20 +72,24 @@ class AttentionWeights:
     b_l : (C,) bias of the output, zero by default
     cls, unk : ids of [CLS] and [UNK] in the vocabulary
 
+    Attributes
+    ----------
+    D, d_e, T_max, K, d_att, d_out, C : lengths of the axes above; T_max is None without positions
+
     Examples
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> weights = AttentionWeights(
-    ...     W_e=rng.normal(size=(9, 4)), W_p=np.zeros((6, 4)),
+    ...     W_e=rng.normal(size=(9, 4)), W_p=None,
     ...     W_q=rng.normal(size=(2, 3, 4)), W_k=rng.normal(size=(2, 3, 4)),
     ...     W_v=rng.normal(size=(2, 5, 4)), W_l=rng.normal(size=(2, 1, 5)))
     >>> weights
-    AttentionWeights(D=9, d_e=4, T_max=6, K=2, d_att=3, d_out=5, C=1, cls=0, unk=1)
+    AttentionWeights(D=9, d_e=4, T_max=None, K=2, d_att=3, d_out=5, C=1, cls=0, unk=1)
     """
 
     W_e: Array
-    W_p: Array
+    W_p: Array | None
     W_q: Array
     W_k: Array
     W_v: Array
@@ -93,59 +100,35 @@ class AttentionWeights:
     b_l: Array = None  # type: ignore[assignment]
     cls: int = 0
     unk: int = 1
+    D: int = field(init=False)
+    d_e: int = field(init=False)
+    T_max: int | None = field(init=False)
+    K: int = field(init=False)
+    d_att: int = field(init=False)
+    d_out: int = field(init=False)
+    C: int = field(init=False)
 
     def __post_init__(self) -> None:
-        given = [name for name in AXES if name not in BIASES or getattr(self, name) is not None]
+        given = [name for name in AXES if name not in OPTIONAL or getattr(self, name) is not None]
         arrays = {name: finite(name, getattr(self, name)) for name in given}
         sizes = _sizes(arrays)
-        for name in BIASES:
-            if name not in arrays:
-                arrays[name] = np.zeros([sizes[axis] for axis in AXES[name]])
-        for name, array in arrays.items():
+        arrays |= {name: np.zeros([sizes[axis] for axis in AXES[name]]) for name in BIASES if name not in arrays}
+        for array in arrays.values():
             array.flags.writeable = False
-            object.__setattr__(self, name, array)
         for name in ("cls", "unk"):
             token = getattr(self, name)
             if isinstance(token, bool) or not isinstance(token, int | np.integer):
                 raise ValueError(f"{name}: expected a token id (an integer), got {token!r}")
             if not 0 <= token < sizes["D"]:
                 raise ValueError(f"{name}: expected an id in 0..{sizes['D'] - 1}, got {token}")
-            object.__setattr__(self, name, int(token))
+        ids = {"cls": int(self.cls), "unk": int(self.unk)}
+        for name, value in ({"T_max": None} | sizes | arrays | ids).items():
+            object.__setattr__(self, name, value)
 
     @property
-    def D(self) -> int:
-        """Vocabulary size."""
-        return self.W_e.shape[0]
-
-    @property
-    def d_e(self) -> int:
-        """Embedding dimension."""
-        return self.W_e.shape[1]
-
-    @property
-    def T_max(self) -> int:
-        """Number of positions, [CLS] and padding included."""
-        return self.W_p.shape[0]
-
-    @property
-    def K(self) -> int:
-        """Number of heads."""
-        return self.W_q.shape[0]
-
-    @property
-    def d_att(self) -> int:
-        """Dimension of keys and queries."""
-        return self.W_q.shape[1]
-
-    @property
-    def d_out(self) -> int:
-        """Dimension of values."""
-        return self.W_v.shape[1]
-
-    @property
-    def C(self) -> int:
-        """Number of outputs."""
-        return self.W_l.shape[1]
+    def room(self) -> float:
+        """The most tokens that a document may have beside [CLS]: T_max - 1, or infinity without positions."""
+        return np.inf if self.T_max is None else self.T_max - 1
 
     @cached_property
     def collapse(self) -> Collapse:
@@ -160,6 +143,10 @@ class AttentionWeights:
         from .predict import build_blank
 
         return build_blank(self)
+
+    def embed(self, ids: Ids) -> Array:
+        """Embedded tokens (L, d_e) of all ids (L,) that the model sees, [CLS] first: Eq. 2 and 4."""
+        return self.W_e[ids] if self.W_p is None else self.W_e[ids] + self.W_p
 
     def project(self, coefficients: Sequence[float]) -> AttentionWeights:
         """The same model with one output, the combination `coefficients` (C,) of its C outputs.
@@ -177,8 +164,8 @@ class AttentionWeights:
         return replace(self, W_l=np.einsum("c,kco->ko", c, self.W_l)[:, None, :], b_l=np.array([c @ self.b_l]))
 
     def arrays(self) -> dict[str, Array]:
-        """Every array by name, in the order of the constructor."""
-        return {name: getattr(self, name) for name in AXES}
+        """Every array by name, in the order of the constructor; W_p only if the model has positions."""
+        return {name: getattr(self, name) for name in AXES if getattr(self, name) is not None}
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{n}={getattr(self, n)}" for n in ("D", "d_e", "T_max", "K", "d_att", "d_out", "C"))

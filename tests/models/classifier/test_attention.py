@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_closed_form import AttentionWeights, TruncationWarning, attention, predict
+from attn_closed_form import TruncationWarning, attention, predict
 from attn_closed_form.models.classifier import alpha_avg, alpha_max, attention_matrices
 from tests.comparisons import check_attention, check_attention_matrices, magnitudes
 from tests.strategies import PRIMES, long_documents, make_weights, problems, weights
@@ -43,8 +45,7 @@ def test_shift_of_the_scores_changes_nothing(problem, shift):
     length = (q**2).sum(axis=1, keepdims=True)
     if (length == 0).any():
         return
-    arrays = model.arrays() | {"b_k": model.b_k + shift * np.sqrt(model.d_att) * q / length}
-    shifted = AttentionWeights(**arrays, cls=model.cls, unk=model.unk)
+    shifted = replace(model, b_k=model.b_k + shift * np.sqrt(model.d_att) * q / length)
     condition = 1 + magnitudes(shifted).score
     assert_algebraic(attention(shifted, tokens), attention(model, tokens), 1.0, condition)
     assert_algebraic(predict(shifted, tokens), predict(model, tokens), magnitudes(model).value, condition)
@@ -57,7 +58,7 @@ def test_zero_queries_attend_uniformly():
 
 @given(st.data())
 def test_long_documents_are_cut_with_one_warning(data):
-    model = data.draw(weights(scores=(1.0,)))
+    model = data.draw(weights(scores=(1.0,), padded=True))
     tokens = data.draw(long_documents(model))
     kept = tokens[: model.T_max - 1]
     for function in (attention, attention_matrices, alpha_avg, alpha_max):

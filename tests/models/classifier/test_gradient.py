@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attn_closed_form import AttentionWeights, TruncationWarning, gradient, predict
+from attn_closed_form import TruncationWarning, gradient, predict
 from attn_closed_form._arrays import softmax
 from attn_closed_form.models.classifier import (
     gradient_l1,
@@ -14,6 +16,7 @@ from attn_closed_form.models.classifier import (
     integrated_gradients_report,
 )
 from attn_closed_form.models.classifier.predict import scores
+from attn_closed_form.models.classifier.weights import AXES
 from tests import comparisons
 from tests.comparisons import magnitudes
 from tests.strategies import PRIMES, SHAPES, long_documents, make_weights, problems, weights
@@ -79,8 +82,7 @@ def test_gradient_is_a_central_difference(shape, seed):
 
 
 def single_head(model, i):
-    arrays = {name: a if name in ("W_e", "W_p", "b_l") else a[i : i + 1] for name, a in model.arrays().items()}
-    return AttentionWeights(**arrays, cls=model.cls, unk=model.unk)
+    return replace(model, **{name: a[i : i + 1] for name, a in model.arrays().items() if AXES[name][0] == "K"})
 
 
 @given(problems(scores=(1.0, 30.0)))
@@ -100,7 +102,7 @@ def test_gradients_are_linear_over_heads(problem):
 def test_one_padding_token_has_the_gradient_of_unk(problem):
     """Padding is [UNK] and not masked: writing the [UNK]s out changes nothing but which rows are the document's."""
     model, tokens, output = problem
-    written_out = [*tokens, *[model.unk] * (model.T_max - 1 - len(tokens))]
+    written_out = [*tokens, *[model.unk] * ((model.T_max or 0) - 1 - len(tokens))]
     assert np.array_equal(gradient(model, tokens, output), gradient(model, written_out, output))
 
 
@@ -116,7 +118,7 @@ def test_the_cls_row_needs_the_extra_term():
 
 def gradient_parts(model, tokens):
     """The coefficients of w_v and of w_k in Theorem 4.1, each (K, T_max)."""
-    s, u = scores(model, tokens, 0)
+    _, s, u = scores(model, tokens, 0)
     alpha = softmax(s)
     f = (alpha * u).sum(axis=1, keepdims=True)
     return alpha / model.K, alpha * (u - f) / model.K
@@ -189,7 +191,7 @@ def test_numpy_integers_are_outputs(function):
 @given(data=st.data())
 @settings(max_examples=10)
 def test_long_documents_are_cut_with_one_warning(function, data):
-    model = data.draw(weights(scores=(1.0,)))
+    model = data.draw(weights(scores=(1.0,), padded=True))
     tokens = data.draw(long_documents(model))
     kept = tokens[: model.T_max - 1]
     with pytest.warns(TruncationWarning, match=f"the last {len(tokens) - len(kept)} are dropped") as caught:

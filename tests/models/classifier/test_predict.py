@@ -1,5 +1,6 @@
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import AttentionWeights, TruncationWarning, predict
-from attn_closed_form.models.classifier import predict_many, random_weights
-from attn_closed_form.models.classifier.predict import scores
+from attn_closed_form.models.classifier import pooled_game, predict_many, random_weights
+from attn_closed_form.models.classifier.predict import document_scores, scores
+from attn_closed_form.models.classifier.weights import AXES
 from tests.comparisons import check_value, magnitudes
 from tests.strategies import PRIMES, documents, long_documents, make_weights, problems, weights
 from tests.tolerances import assert_algebraic
@@ -50,14 +52,45 @@ def test_heads_are_averaged():
 
 
 def single_head(model, i):
-    arrays = {name: a if name in ("W_e", "W_p", "b_l") else a[i : i + 1] for name, a in model.arrays().items()}
-    return AttentionWeights(**arrays, cls=model.cls, unk=model.unk)
+    return replace(model, **{name: a[i : i + 1] for name, a in model.arrays().items() if AXES[name][0] == "K"})
 
 
 def test_padding_is_unk():
     model = make_weights(PRIMES, seed=2)
     assert np.array_equal(predict(model, [3, 5]), predict(model, [3, 5, *[model.unk] * 10]))
     assert np.array_equal(predict(model, []), predict(model, [model.unk]))
+
+
+@given(st.data())
+def test_without_positions_order_and_length_do_not_matter(data):
+    shape = data.draw(st.sampled_from([PRIMES, PRIMES._replace(K=1, C=3)]))
+    model = make_weights(shape, seed=data.draw(st.integers(0, 99)), positions=None)
+    assert model.T_max is None and "W_p" not in model.arrays()
+    tokens = data.draw(st.lists(st.integers(0, model.D - 1), min_size=1, max_size=40))
+    size = magnitudes(model).value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = predict(model, tokens)
+        assert_algebraic(predict(model, data.draw(st.permutations(tokens))), expected, size)
+        # Every token twice is every token once, but for the weight of [CLS].
+        whole = document_scores(model, np.array(tokens * 1000)).logits()
+    alone = document_scores(model, np.array(tokens))
+    without_cls = replace(alone, s_background=np.full(model.K, -np.inf)).logits()
+    assert np.abs(whole - without_cls).max() <= 0.01 * size
+    present = data.draw(st.lists(st.booleans(), min_size=len(tokens), max_size=len(tokens)))
+    game = pooled_game(model, tokens)
+    left = [token for token, kept in zip(tokens, present, strict=True) if kept]
+    assert_algebraic(game.value(present), predict(model, left)[0], size)
+    masked = [token if kept else model.unk for token, kept in zip(tokens, present, strict=True)]
+    assert_algebraic(pooled_game(model, tokens, absent="unk").value(present), predict(model, masked)[0], size)
+
+
+def test_an_empty_document_without_positions_is_the_value_of_cls():
+    model = make_weights(PRIMES, seed=2, positions=None)
+    e = model.W_e[model.cls]
+    expected = np.mean([model.W_l[i] @ (model.W_v[i] @ e + model.b_v[i]) for i in range(model.K)], axis=0) + model.b_l
+    assert_algebraic(predict(model, []), expected, magnitudes(model).value)
+    assert_algebraic(predict_many(model, [[], [3, 5]])[0], expected, magnitudes(model).value)
 
 
 def test_constant_values_give_the_constant():
@@ -83,7 +116,7 @@ def test_hard_attention_picks_one_token():
 
 @given(st.data())
 def test_long_documents_are_cut_with_a_warning_that_counts(data):
-    model = data.draw(weights(scores=(1.0,)))
+    model = data.draw(weights(scores=(1.0,), padded=True))
     tokens = data.draw(long_documents(model))
     room = model.T_max - 1
     dropped = len(tokens) - room
@@ -155,4 +188,4 @@ def test_predict_many_names_the_document(batch, message):
 
 def test_the_scale_of_random_weights_multiplies_the_scores():
     plain, steep = random_weights(3), random_weights(3, score_scale=5.0)
-    np.testing.assert_allclose(scores(steep, [4, 7], 0)[0], 5 * scores(plain, [4, 7], 0)[0], rtol=1e-12)
+    np.testing.assert_allclose(scores(steep, [4, 7], 0).s, 5 * scores(plain, [4, 7], 0).s, rtol=1e-12)

@@ -12,15 +12,17 @@ from tests.tolerances import assert_algebraic
 def test_scores_are_query_times_key_and_last_layer_times_value(problem):
     """One token at a time, straight from P1 Eq. 5 to 8."""
     model, tokens, output = problem
-    ids = [model.cls, *tokens, *[model.unk] * (model.T_max - 1 - len(tokens))]
-    expected_s, expected_u = np.empty((2, model.K, model.T_max))
+    ids = [model.cls, *tokens, *[model.unk] * ((model.T_max or 0) - 1 - len(tokens))]
+    W_p = np.zeros((len(ids), model.d_e)) if model.W_p is None else model.W_p
+    expected_s, expected_u = np.empty((2, model.K, len(ids)))
     for i in range(model.K):
-        q = model.W_q[i] @ (model.W_e[model.cls] + model.W_p[0]) + model.b_q[i]
+        q = model.W_q[i] @ (model.W_e[model.cls] + W_p[0]) + model.b_q[i]
         for t, token in enumerate(ids):
-            e = model.W_e[token] + model.W_p[t]
+            e = model.W_e[token] + W_p[t]
             expected_s[i, t] = q @ (model.W_k[i] @ e + model.b_k[i]) / np.sqrt(model.d_att)
             expected_u[i, t] = model.W_l[i, output] @ (model.W_v[i] @ e + model.b_v[i])
-    s, u = scores(model, tokens, output)
+    seen, s, u = scores(model, tokens, output)
+    assert seen.tolist() == ids
     assert s.flags.c_contiguous and u.flags.c_contiguous
     assert_algebraic(s, expected_s, magnitudes(model).score)
     assert_algebraic(u, expected_u, magnitudes(model).value)
