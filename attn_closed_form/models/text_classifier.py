@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -95,7 +94,7 @@ class TextClassifier(Model):
         tokens = list(self.tokenizer(raw))
         if not tokens:
             raise ValueError(f"text: expected at least one word, got {excerpt(raw)}")
-        room = self._room
+        room = int(min(len(tokens), self.weights.room))
         ids = self.vocabulary.encode_tokens(tokens[:room])
         spans = tuple((token.start, token.end) for token in tokens)
         return Units(
@@ -118,16 +117,18 @@ class TextClassifier(Model):
             return attention_matrices(self.weights, units.data)[:, : 1 + units.data.size, : 1 + units.data.size]
         if name not in _GRADIENTS and name not in ("integrated-gradients", "gradient-map"):
             return super().inside(name, units, settings)
-        weights, ids = self._directed(settings.coefficients), units.data
+        weights, ids, output = self.weights, units.data, settings.coefficients
         if name == "integrated-gradients":
-            scores = integrated_gradients(weights, ids, tol=max(settings.tol, LEAST_IG_TOL))
-            return scores, float(predict(weights, np.full_like(ids, weights.unk))[0])
-        return gradient(weights, ids)[: 1 + ids.size].T if name == "gradient-map" else _GRADIENTS[name](weights, ids)
+            scores = integrated_gradients(weights, ids, output, max(settings.tol, LEAST_IG_TOL))
+            return scores, float(predict(weights, np.full_like(ids, weights.unk)) @ output)
+        if name == "gradient-map":
+            return gradient(weights, ids, output)[: 1 + ids.size].T
+        return _GRADIENTS[name](weights, ids, output)
 
     def predict_logits(self, inputs: Iterable[str]) -> Array:
         """(n, C) logits of many texts; a text without words is [CLS] and padding."""
         documents = [self.vocabulary.encode_tokens(self.tokenizer(text)) for text in self.several(inputs)]
-        return predict_many(self.weights, [ids[: self._room] for ids in documents])
+        return predict_many(self.weights, [ids[: int(min(ids.size, self.weights.room))] for ids in documents])
 
     def save(self, path: Any, dtype: Any = np.float64) -> None:
         """Write one `.npz` or `.safetensors` file, which `load_model` reads; see `save_model`."""
@@ -135,24 +136,8 @@ class TextClassifier(Model):
 
         save_model(self, path, dtype)
 
-    @property
-    def _room(self) -> int | None:
-        """Tokens that the model reads; None for all."""
-        return None if self.weights.T_max is None else self.weights.T_max - 1
 
-    @cached_property
-    def _direction_cache(self) -> Callable[[tuple[float, ...]], AttentionWeights]:
-        return lru_cache(maxsize=64)(self.weights.project)
-
-    def _directed(self, coefficients: tuple[float, ...]) -> AttentionWeights:
-        """Weights with the one output that is explained; kept, since each needs tables of its own."""
-        return self.weights if coefficients == (1.0,) else self._direction_cache(coefficients)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_direction_cache"}
-
-
-_GRADIENTS: dict[str, Callable[[AttentionWeights, Ids], Array]] = {
+_GRADIENTS: dict[str, Callable[[AttentionWeights, Ids, Sequence[float]], Array]] = {
     "gradient-mean": gradient_mean,
     "gradient-l1": gradient_l1,
     "gradient-l2": gradient_l2,

@@ -31,7 +31,7 @@ from attn_closed_form._arrays import numbered
 from attn_closed_form._types import Tokens
 from attn_closed_form.lime import LimeCoefficients
 from attn_closed_form.models.classifier import pooled_game
-from attn_closed_form.models.classifier.predict import as_output, as_tokens, is_deleted, pad
+from attn_closed_form.models.classifier.predict import as_index, as_tokens, is_deleted, pad
 
 from ..training.devices import AXIS, cut_by_document, on_every_device
 from . import values
@@ -161,7 +161,7 @@ def gradient_blocks(
     >>> [float(abs(block).max()) > 0 for block in gradient_blocks(weights, [[2, 3], [4], [5]], batch=2)]
     [True, True]
     """
-    c = jnp.asarray(as_output(weights, output))
+    c = jnp.asarray(as_index(weights, output))
     if batch is None:
         batch = GRADIENTS_CPU if next(iter(c.devices())).platform == "cpu" else BATCH
     return _blocks(_gradient, weights, documents, dtype, batch, mesh, c)
@@ -280,7 +280,7 @@ def game_buckets(
     counts = np.array([1 + numbers.max() for numbers in player], dtype=np.intp)
     sizes = -(-counts // BUCKET) * BUCKET
     tables = device_tables(weights, dtype, mesh)
-    c = jnp.asarray(as_output(weights, output))
+    c = jnp.asarray(as_index(weights, output))
     for d in np.unique(sizes):
         members = np.flatnonzero(sizes == d)
         for start in range(0, members.size, batch):

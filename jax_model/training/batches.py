@@ -1,10 +1,15 @@
 """From texts to batches: ragged documents, and batches that depend on nothing but (seed, epoch, step).
 
-A long document is cut to a random window (`crop`), and each document has its own rate, uniform in [0, max_unk], at
-which its tokens become [UNK], each for itself (`unk_by` "tokens") or all occurrences of a word together ("words"). That
-is a regulariser, and it keeps the masked documents that Shapley values and LIME ask about in distribution. A batch is
-a pure function of (seed, epoch, step): an interrupted run goes on with the same batches, and every host of a cluster
-makes the same ones without a word to the others.
+A document that is too long is cut to a random window (`crop`), and each document has its own rate, uniform in
+[0, max_unk], at which it loses its tokens, each for itself (`unk_by` "tokens") or all occurrences of a word together
+("words"). What is lost becomes [UNK] in a model with positions and is deleted in one without. That is a regulariser,
+and it keeps the masked documents that Shapley values and LIME ask about in distribution. A batch is a pure function of
+(seed, epoch, step): an interrupted run goes on with the same batches, and every host of a cluster makes the same ones
+without a word to the others.
+
+With positions a row has T_max ids, [UNK] at its end. Without, documents of like lengths share a batch, and a row is as
+long as the longest of them, rounded up to a power of two so that few shapes are compiled; NOTHING (no token, no mass)
+fills it up.
 """
 
 from __future__ import annotations
@@ -16,9 +21,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attn_closed_form.models.classifier.predict import NOTHING
 from attn_closed_form.models.text import Vocabulary
 
+from .config import Config
+
 IntArray = NDArray[np.int32]
+# Batches whose documents are sorted by length together, where rows have the lengths of their documents.
+SORTED_BATCHES = 16
+SHORTEST = 32
 
 
 class Documents(NamedTuple):
@@ -32,6 +43,11 @@ class Documents(NamedTuple):
     def size(self) -> int:
         """Number of documents."""
         return len(self.labels)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(n,) number of tokens of each."""
+        return np.diff(self.starts)
 
     def checksum(self) -> int:
         """A number that changes with the data, to refuse a checkpoint of other data."""
@@ -47,13 +63,18 @@ def encode_documents(vocabulary: Vocabulary, texts: Iterable[str], labels: Array
 
 
 def pad_rows(
-    documents: Documents, rows: NDArray[np.intp], T_max: int, cls: int, unk: int, skip: NDArray[np.int64] | None = None
+    documents: Documents,
+    rows: NDArray[np.intp],
+    length: int,
+    cls: int,
+    filler: int,
+    skip: NDArray[np.int64] | None = None,
 ) -> IntArray:
-    """(B, T_max) padded ids of some documents: [CLS], at most T_max - 1 tokens from `skip` on, [UNK] to the end."""
+    """(B, length) ids of some documents: [CLS], at most length - 1 tokens from `skip` on, `filler` to the end."""
     start = documents.starts[rows] + (0 if skip is None else skip)
-    place = start[:, None] + np.arange(T_max - 1)
+    place = start[:, None] + np.arange(length - 1)
     inside = place < documents.starts[rows + 1][:, None]
-    ids = np.full((len(rows), T_max), unk, dtype=np.int32)
+    ids = np.full((len(rows), length), filler, dtype=np.int32)
     ids[:, 0] = cls
     ids[:, 1:][inside] = documents.ids[place[inside]]
     return ids
@@ -63,38 +84,52 @@ class Batches(NamedTuple):
     """The training batches of a run; `step_batch(epoch, step)` is the same whenever it is asked for."""
 
     documents: Documents
-    T_max: int
-    batch_size: int
-    max_unk: float
-    crop: float
-    seed: int
+    config: Config
     cls: int
     unk: int
-    unk_by: str = "tokens"
 
     @property
     def steps(self) -> int:
         """Batches per epoch; the documents that do not fill one are left to other epochs' shuffles."""
-        return self.documents.size // self.batch_size
+        return self.documents.size // self.config.batch_size
+
+    @property
+    def filler(self) -> int:
+        """What follows a document's last token, and takes the place of a lost one."""
+        return NOTHING if self.config.positions == "none" else self.unk
+
+    def row_length(self, lengths: NDArray[np.int64]) -> int:
+        """Ids in each row of documents of some lengths, [CLS] included, if they are read to their end."""
+        if self.config.positions != "none":
+            return self.config.T_max
+        return max(SHORTEST, 1 << int(lengths.max(initial=0)).bit_length())
 
     def order(self, epoch: int) -> NDArray[np.intp]:
         """The epoch's shuffle of the documents."""
-        return np.random.default_rng([self.seed, epoch]).permutation(self.documents.size)
+        size, rng = self.config.batch_size, np.random.default_rng([self.config.seed, epoch])
+        order = rng.permutation(self.documents.size)
+        if self.config.positions == "none":
+            order = order[: self.steps * size]
+            for part in np.split(order, range(SORTED_BATCHES * size, order.size, SORTED_BATCHES * size)):
+                part[:] = part[np.argsort(self.documents.lengths[part], kind="stable")]
+            order = order.reshape(self.steps, size)[rng.permutation(self.steps)].reshape(-1)
+        return order
 
     def step_batch(self, epoch: int, step: int, order: NDArray[np.intp]) -> tuple[IntArray, IntArray]:
-        """Padded ids (B, T_max) and labels (B,) of one step, windows and [UNK]s drawn."""
-        rng = np.random.default_rng([self.seed, epoch, step])
-        rows = order[step * self.batch_size : (step + 1) * self.batch_size]
-        spare = np.maximum(np.diff(self.documents.starts)[rows] - (self.T_max - 1), 0)
-        skip = np.where(rng.random(len(rows)) < self.crop, rng.integers(spare + 1), 0)
-        ids = pad_rows(self.documents, rows, self.T_max, self.cls, self.unk, skip)
-        rate = rng.uniform(0, self.max_unk, size=(len(rows), 1)).astype(np.float32)
+        """Ids (B, L) and labels (B,) of one step, windows and lost tokens drawn."""
+        c, rng = self.config, np.random.default_rng([self.config.seed, epoch, step])
+        rows = order[step * c.batch_size : (step + 1) * c.batch_size]
+        lengths = self.documents.lengths[rows]
+        L = min(self.row_length(lengths), c.T_max)
+        skip = np.where(rng.random(len(rows)) < c.crop, rng.integers(np.maximum(lengths - (L - 1), 0) + 1), 0)
+        ids = pad_rows(self.documents, rows, L, self.cls, self.filler, skip)
+        rate = rng.uniform(0, c.max_unk, size=(len(rows), 1)).astype(np.float32)
         body = ids[:, 1:]
-        if self.unk_by == "words":
+        if c.unk_by == "words":
             chance = _by_word(body, rng.integers(1 << 32, size=(len(rows), 1), dtype=np.uint32))
         else:
             chance = rng.random(body.shape, dtype=np.float32)
-        body[chance < rate] = self.unk
+        body[chance < rate] = self.filler
         return ids, self.documents.labels[rows]
 
 

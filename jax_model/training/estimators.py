@@ -89,9 +89,9 @@ class AttentionTextClassifier(_AttentionClassifier):
 
     Parameters
     ----------
-    T_max, D, d_e, K, d_att, d_out, scale, query_scale, unk_start, epochs, patience, batch_size, learning_rate, \
-warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : settings of the trainer, which `attn-closed-form train \
---help` explains; None lets the trainer choose, from the texts where it depends on them
+    positions, T_max, D, d_e, K, d_att, d_out, scale, query_scale, unk_start, epochs, patience, batch_size, \
+learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : settings of the trainer, which \
+`attn-closed-form train --help` explains; None lets the trainer choose, from the texts where it depends on them
     validation_fraction : share of every class that is held out to stop by, to keep the best epoch and to fit the
         temperature
     class_weight : None, or "balanced" to count all classes alike, however many texts each has
@@ -119,6 +119,7 @@ warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : settings of the 
     def __init__(
         self,
         *,
+        positions: str | None = None,
         T_max: int | None = None,
         D: int | None = None,
         d_e: int | None = None,
@@ -145,31 +146,7 @@ warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : settings of the 
         device: str = "auto",
         verbose: bool = False,
     ) -> None:
-        self.T_max = T_max
-        self.D = D
-        self.d_e = d_e
-        self.K = K
-        self.d_att = d_att
-        self.d_out = d_out
-        self.scale = scale
-        self.query_scale = query_scale
-        self.unk_start = unk_start
-        self.epochs = epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.warmup_steps = warmup_steps
-        self.weight_decay = weight_decay
-        self.ema = ema
-        self.max_unk = max_unk
-        self.unk_by = unk_by
-        self.crop = crop
-        self.refit = refit
-        self.validation_fraction = validation_fraction
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+        _keep_arguments(self, locals())
 
     def fit(
         self, X: Iterable[str], y: ArrayLike, X_val: Iterable[str] | None = None, y_val: ArrayLike | None = None
@@ -287,20 +264,7 @@ class AttentionBagClassifier(_AttentionClassifier):
         class_weight: str | None = None,
         random_state: int = 0,
     ) -> None:
-        self.hidden = hidden
-        self.attention = attention
-        self.dropout = dropout
-        self.instance_dropout = instance_dropout
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.ema = ema
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.class_weight = class_weight
-        self.random_state = random_state
+        _keep_arguments(self, locals())
 
     def fit(self, X: Bags, y: ArrayLike) -> AttentionBagClassifier:
         """Train.
@@ -361,6 +325,13 @@ class AttentionBagClassifier(_AttentionClassifier):
             name = self.classes_[single[0]]
             raise ValueError(f"y: early stopping needs at least two bags of each class, got one of {name!r}")
         return held_out
+
+
+def _keep_arguments(estimator: Any, arguments: dict[str, Any]) -> None:
+    """Set the arguments of a constructor under their names, which is all that scikit-learn allows it to do."""
+    for name, value in arguments.items():
+        if name != "self":
+            setattr(estimator, name, value)
 
 
 def _texts(X: Any, name: str) -> list[str]:

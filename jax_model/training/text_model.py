@@ -4,7 +4,8 @@ A token enters a prediction through its attention logit and its C values, per he
 step makes one table with K (1 + C) columns and one row per word, and gathers from it. Many classes: the embeddings are
 gathered and pooled, and the C values are taken of the K pooled vectors. Either way no matrix product per document is
 left, and an epoch of IMDB takes seconds on two cores. `witness/model.py` stays the naive witness;
-`tests/jax_model/test_text_model.py` holds the two together, values and gradients.
+`tests/jax_model/test_text_model.py` holds the two together, values and gradients. An id below zero is no token: it has
+no mass, and fills up the shorter documents of a batch where the model has no padding.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ from numpy.typing import NDArray
 from attn_closed_form.models.classifier import sinusoidal_positions
 
 from ..witness.params import Params
-from .batches import Documents, pad_rows
+from .batches import Batches, Documents, pad_rows
 from .config import Config
 from .devices import cut_by_document
 from .loop import cross_entropy
 
-EVALUATION_BLOCK = 1000
+# Ids in one block of documents to evaluate.
+EVALUATION_BLOCK = 1 << 18
 
 Trained = dict[str, jax.Array]
 
 
-def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[dict[str, NDArray[Any]], Trained]:
+def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[dict[str, Any], Trained]:
     """Fixed and trained arrays at the start, distributed as the twin's but for scaled embeddings and positions.
 
     Small embeddings let a word that is hardly seen start, and stay, without an opinion. [CLS] keeps its size, as it
-    alone makes the query. [UNK], which is also the padding, starts at the attention logit `unk_start` in every head:
+    alone makes the query. Where [UNK] is also the padding, it starts at the attention logit `unk_start` in every head:
     below zero, a short text is not drowned in its own padding while the heads learn to look away (with one head and
     `unk_start` 0, one run in a few never did). NumPy draws the numbers: no compilation, and the same ones under every
     version of JAX.
@@ -56,12 +58,13 @@ def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[di
         "b_l": np.zeros(C, np.float32),
     }
     trained["W_e"][cls] = normal(c.d_e, deviation=1.0)
-    if c.unk_start:
+    if c.unk_start and c.positions != "none":
         query = trained["W_q"] @ trained["W_e"][cls]
         keys = np.einsum("kae,ka->ke", trained["W_k"], query) * c.d_att**-0.5
         trained["W_e"][unk] = np.linalg.lstsq(keys, np.full(c.K, c.unk_start, np.float32), rcond=None)[0]
+    positions = (c.scale * sinusoidal_positions(c.T_max, c.d_e)).astype(np.float32)
     fixed = {
-        "W_p": (c.scale * sinusoidal_positions(c.T_max, c.d_e)).astype(np.float32),
+        "W_p": None if c.positions == "none" else positions,
         "b_q": np.zeros((c.K, c.d_att), np.float32),
         "b_k": np.zeros((c.K, c.d_att), np.float32),
         "b_v": np.zeros((c.K, c.d_out), np.float32),
@@ -72,14 +75,14 @@ def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[di
 def text_loss(
     trained: Trained, fixed: Any, cls: jax.Array, class_weights: jax.Array, ids: jax.Array, labels: jax.Array
 ) -> jax.Array:
-    """Mean cross-entropy of ids (B, T_max) and class numbers (B,), each text times the weight of its class."""
+    """Mean cross-entropy of ids (B, L) and class numbers (B,), each text times the weight of its class."""
     losses = cross_entropy(collapsed_forward(Params(**fixed, **trained), ids, cls), labels)
     return (class_weights[labels] * losses).mean()
 
 
 @functools.lru_cache(maxsize=4)
 def _predict_function(mesh: Mesh) -> Callable[..., jax.Array]:
-    """The compiled forward pass: (trained, fixed, cls, ids (B, T_max)) -> (B, C), whole on every device and host."""
+    """The compiled forward pass: (trained, fixed, cls, ids (B, L)) -> (B, C), whole on every device and host."""
 
     @functools.partial(jax.jit, out_shardings=NamedSharding(mesh, PartitionSpec()))
     def predict(trained: Trained, fixed: Any, cls: jax.Array, ids: jax.Array) -> jax.Array:
@@ -88,22 +91,23 @@ def _predict_function(mesh: Mesh) -> Callable[..., jax.Array]:
     return predict
 
 
-def all_logits(
-    mesh: Mesh, trained: Trained, fixed: Any, documents: Documents, T_max: int, cls: int, unk: int
-) -> NDArray[np.float32]:
-    """Outputs (n, C) of all documents, in blocks of one size so that one compilation serves; the last is filled up."""
-    block = min(EVALUATION_BLOCK, documents.size)
-    block += -block % mesh.size
-    predict, out = _predict_function(mesh), []
-    for start in range(0, documents.size, block):
-        rows = np.arange(start, start + block) % documents.size
-        ids = cut_by_document(mesh, pad_rows(documents, rows, T_max, cls, unk))
-        out.append(np.asarray(predict(trained, fixed, np.int32(cls), ids)))
-    return np.concatenate(out)[: documents.size]
+def all_logits(mesh: Mesh, trained: Trained, fixed: Any, documents: Documents, batches: Batches) -> NDArray[np.float32]:
+    """Outputs (n, C) of all documents, as they are read in `batches`: in blocks of few shapes, the last filled up."""
+    predict, order = _predict_function(mesh), np.argsort(-documents.lengths, kind="stable")
+    out = np.empty((documents.size, trained["b_l"].size), np.float32)
+    start = 0
+    while start < documents.size:
+        length = batches.row_length(documents.lengths[order[start:]])
+        block = min(max(1, EVALUATION_BLOCK // length), documents.size)
+        rows = np.resize(order[start : start + block], block + -block % mesh.size)
+        ids = pad_rows(documents, rows, length, batches.cls, batches.filler)
+        out[rows] = predict(trained, fixed, np.int32(batches.cls), cut_by_document(mesh, ids))
+        start += block
+    return out
 
 
 def collapsed_forward(params: Params, ids: jax.Array, cls: Any = 0) -> jax.Array:
-    """Model outputs of many documents: (B, T_max) padded ids -> (B, C).
+    """Model outputs of many documents: (B, L) padded ids -> (B, C).
 
     >>> from attn_closed_form.models.classifier import random_weights
     >>> from jax_model import params_from_weights
@@ -118,11 +122,15 @@ def collapsed_forward(params: Params, ids: jax.Array, cls: Any = 0) -> jax.Array
 
 def _directions(p: Params, cls: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """What an embedding is multiplied with: keys (K, d_e) and values (K, C, d_e), and the constants beside them."""
-    q = p.W_q @ (p.W_e[cls] + p.W_p[0]) + p.b_q
+    q = p.W_q @ (p.W_e[cls] if p.W_p is None else p.W_e[cls] + p.W_p[0]) + p.b_q
     scale = p.W_k.shape[1] ** -0.5
     keys = jnp.einsum("kae,ka->ke", p.W_k, q) * scale
     values = jnp.einsum("kco,koe->kce", p.W_l, p.W_v)
     return keys, values, (p.b_k * q).sum(axis=1) * scale, jnp.einsum("kco,ko->kc", p.W_l, p.b_v)
+
+
+def _attention(logits: jax.Array, ids: jax.Array) -> jax.Array:
+    return jax.nn.softmax(jnp.where(ids[..., None] < 0, -jnp.inf, logits), axis=1)
 
 
 def _by_table(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
@@ -130,15 +138,16 @@ def _by_table(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
     K, C, d_e = values.shape
     w = jnp.concatenate([keys, values.reshape(K * C, d_e)]).T
     constants = jnp.concatenate([key_constants, value_constants.reshape(-1)])
-    scores = (p.W_e @ w)[ids] + (p.W_p @ w + constants)  # (B, T_max, K + K C): one gather for all columns
-    attention = jax.nn.softmax(scores[..., :K], axis=1)
+    by_place = constants if p.W_p is None else p.W_p @ w + constants
+    scores = (p.W_e @ w)[ids] + by_place  # (B, L, K + K C): one gather for all columns
+    attention = _attention(scores[..., :K], ids)
     u = scores[..., K:].reshape(*ids.shape, K, C)
     return jnp.einsum("btk,btkc->bc", attention, u) / K + p.b_l
 
 
 def _by_embedding(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
     keys, values, key_constants, value_constants = _directions(p, cls)
-    e = p.W_e[ids] + p.W_p
-    attention = jax.nn.softmax(e @ keys.T + key_constants, axis=1)
+    e = p.W_e[ids] if p.W_p is None else p.W_e[ids] + p.W_p
+    attention = _attention(e @ keys.T + key_constants, ids)
     pooled = jnp.einsum("btk,bte->bke", attention, e)
     return (jnp.einsum("bke,kce->bc", pooled, values) + value_constants.sum(axis=0)) / len(keys) + p.b_l

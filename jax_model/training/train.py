@@ -1,12 +1,12 @@
 """Train the attention classifier on texts with classes: split, vocabulary, steps, the best weights, a temperature.
 
-P1, appendix F: 20,000 reviews to train on, 5,000 to validate with, AdamW, cross-entropy; T_max = 256, d_e = 128,
-d_att = d_out = 64 and K = 6 heads are the paper's. Ours: any number of classes (two are one logit, as in the paper; C
-are C outputs under a softmax), the collapsed forward pass (`text_model.py`), random windows and random [UNK]s
-(`batches.py`), a cosine schedule, an average of the weights along the way (EMA), which is what is validated and kept,
-a stop when the validation loss no longer falls, and a temperature fitted on the held-out texts (`scores.py`). As in
-the paper, the inner biases stay zero and the positions stay those of Eq. 3, here times `scale`, to be of the
-embeddings' size.
+P1, appendix F: 20,000 reviews to train on, 5,000 to validate with, AdamW, cross-entropy; d_e = 128 and d_att = d_out =
+64 are the paper's, and with `config.P1` T_max = 256 and K = 6 heads as well. Ours: any number of classes (two are one
+logit, as in the paper; C are C outputs under a softmax), the collapsed forward pass (`text_model.py`), random windows
+and words that are lost at random (`batches.py`), a cosine schedule, an average of the weights along the way (EMA),
+which is what is validated and kept, a stop when the validation loss no longer falls, and a temperature fitted on the
+held-out texts (`scores.py`). As in the paper, the inner biases stay zero, and the positions of a model that has them
+stay those of Eq. 3, here times `scale`, to be of the embeddings' size.
 
 With `refit` "all", a second model is trained on all texts, for as many epochs as were best. It is the one that is kept,
 with the temperature of the first; the scores on the held-out texts are those of the first.
@@ -124,10 +124,15 @@ class Run(NamedTuple):
         held_out = encode_documents(vocabulary, split.held_out.texts, split.held_out.labels)
         if documents.size < c.batch_size:
             raise ValueError(f"batch_size: expected at most the {documents.size} training texts, got {c.batch_size}")
-        batches = Batches(documents, c.T_max, c.batch_size, c.max_unk, c.crop, c.seed, cls_id, unk, c.unk_by)
+        batches = Batches(documents, c, cls_id, unk)
         outputs = 1 if len(training.classes) == 2 else len(training.classes)
         fixed, start = start_arrays(c, len(vocabulary), outputs, cls_id, unk)
-        return cls(c, mesh, vocabulary, training.classes, batches, held_out, fixed, start)
+        run = cls(c, mesh, vocabulary, training.classes, batches, held_out, fixed, start)
+        # The bias starts at the classes' shares: otherwise attention learns them first, from [CLS], and stays there.
+        mass = run.class_weights(documents.labels) * np.bincount(documents.labels, minlength=len(run.classes))
+        log_share = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
+        start["b_l"] = log_share if outputs > 1 else np.diff(log_share)
+        return run
 
     def fit(
         self,
@@ -169,8 +174,7 @@ class Run(NamedTuple):
 
     def logits(self, trained: Trained, documents: Documents) -> NDArray[np.float32]:
         """Outputs (n, C) of documents."""
-        b = self.batches
-        return all_logits(self.mesh, trained, self.fixed, documents, b.T_max, b.cls, b.unk)
+        return all_logits(self.mesh, trained, self.fixed, documents, self.batches)
 
     def validate(self, trained: Trained) -> dict[str, float]:
         """Loss and accuracy on the held-out texts."""

@@ -18,8 +18,9 @@ from attn_closed_form import AttentionWeights
 class Params(NamedTuple):
     """Arrays of the model, named and shaped as in `AttentionWeights` (see NOTATION.md); every leaf is a float array.
 
-    W_e (D, d_e); W_p (T_max, d_e), or None for a model without positions; W_q, W_k (K, d_att, d_e); W_v (K, d_out, d_e); W_l (K, C, d_out);
-    b_q, b_k (K, d_att); b_v (K, d_out); b_l (C,). The ids of [CLS] and [UNK] are data of the tokenizer and stay out.
+    W_e (D, d_e); W_p (T_max, d_e), or None without positions; W_q, W_k (K, d_att, d_e); W_v (K, d_out, d_e);
+    W_l (K, C, d_out); b_q, b_k (K, d_att); b_v (K, d_out); b_l (C,). The ids of [CLS] and [UNK] are data of the
+    tokenizer and stay out.
     """
 
     W_e: jax.Array

@@ -64,6 +64,7 @@ def test_three_commands_from_a_table_to_a_report(trained, capsys):
     card = capsys.readouterr().out
     assert "Frage, Lob, Ärger" in card and "temperature" in card and "On 9 held-out texts" in card
     assert "tickets.csv" in card and "seed 0" in card and "jax" in card
+    assert "any       number of words" in card and "T_max " not in card.split("parameters")[0]
 
 
 def test_the_file_is_whole_and_without_pickle(trained):
@@ -163,7 +164,11 @@ def test_help_explains_every_setting(capsys):
         main(["train", "--help"])
     assert stop.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for part in ("decay of the running average of the weights", "of its words to [UNK]", "--label-column NAME"):
+    for part in (
+        "decay of the running average of the weights",
+        "loses a random share of its words",
+        "--label-column NAME",
+    ):
         assert part in shown
     assert shown.count("(default:") >= 19
 

@@ -1,21 +1,28 @@
-"""From texts to batches: padding, windows, random [UNK]s."""
+"""From texts to batches: padding, windows, random [UNK]s, and rows of any length without positions."""
+
+from dataclasses import replace
 
 import numpy as np
 
 from attn_closed_form.models.text import Vocabulary
-from jax_model.training.batches import Batches, encode_documents, pad_rows
+from jax_model.training.batches import SHORTEST, Batches, encode_documents, pad_rows
+from jax_model.training.config import Config
 
 
 def batches_of(texts, **changes):
     vocabulary = Vocabulary(["[CLS]", "[UNK]", *(f"w{i}" for i in range(400))])
     documents = encode_documents(vocabulary, texts, [i % 2 for i in range(len(texts))])
-    settings = {"T_max": 11, "batch_size": 4, "max_unk": 0.0, "crop": 0.0, "seed": 5, "cls": 0, "unk": 1, **changes}
-    return Batches(documents, **settings)
+    settings = {"T_max": 11, "batch_size": 4, "max_unk": 0.0, "crop": 0.0, "seed": 5, "positions": "sinusoidal"}
+    return Batches(documents, Config(**settings | changes), cls=0, unk=1)
+
+
+def with_settings(batches, **changes):
+    return batches._replace(config=replace(batches.config, **changes))
 
 
 def test_padding_is_that_of_the_core():
     batches = batches_of(["w0 w1", "", " ".join(f"w{i}" for i in range(20))])
-    ids = pad_rows(batches.documents, np.arange(3), 6, cls=0, unk=1)
+    ids = pad_rows(batches.documents, np.arange(3), 6, cls=0, filler=1)
     np.testing.assert_array_equal(ids, [[0, 2, 3, 1, 1, 1], [0, 1, 1, 1, 1, 1], [0, 2, 3, 4, 5, 6]])
 
 
@@ -29,7 +36,7 @@ def test_a_batch_depends_on_seed_epoch_and_step_alone():
     np.testing.assert_array_equal(first[0], again[0])
     for other in (batches.step_batch(3, 1, batches.order(3)), batches.step_batch(2, 0, batches.order(2))):
         assert not np.array_equal(first[0], other[0])
-    different = batches._replace(seed=6)
+    different = with_settings(batches, seed=6)
     assert not np.array_equal(first[0], different.step_batch(2, 1, different.order(2))[0])
 
 
@@ -41,7 +48,7 @@ def test_unk_rates_differ_by_document_and_cover_their_range():
     assert np.all(ids[:, 0] == 0)
     assert rates.min() < 0.1 and 0.7 < rates.max() < 0.9
     assert abs(rates.mean() - 0.4) < 4 * 0.8 / np.sqrt(12 * 64)
-    clean, labels = batches._replace(max_unk=0.0).step_batch(0, 0, batches.order(0))
+    clean, labels = with_settings(batches, max_unk=0.0).step_batch(0, 0, batches.order(0))
     assert not np.any(clean == 1)
     np.testing.assert_array_equal(labels, batches.order(0) % 2)
 
@@ -61,7 +68,7 @@ def test_unknown_words_take_all_their_occurrences_with_them():
     texts = [" ".join(f"w{j % 30}" for j in range(i, i + 90)) for i in range(64)]
     batches = batches_of(texts, T_max=91, batch_size=64, max_unk=1.0, unk_by="words")
     ids, _ = batches.step_batch(0, 0, batches.order(0))
-    whole = pad_rows(batches.documents, batches.order(0), 91, cls=0, unk=1)
+    whole = pad_rows(batches.documents, batches.order(0), 91, cls=0, filler=1)
     lost = (ids != whole)[:, 1:]
     for row, words in zip(lost, whole[:, 1:], strict=True):
         for word in set(words.tolist()):
@@ -72,3 +79,28 @@ def test_unknown_words_take_all_their_occurrences_with_them():
     assert max(by_word) - min(by_word) < 0.35
     other, _ = batches.step_batch(1, 0, batches.order(0))
     assert not np.array_equal(ids, other)
+
+
+def test_without_positions_rows_have_the_lengths_of_their_documents():
+    lengths = np.random.default_rng(0).integers(0, 300, size=130)
+    batches = batches_of([" ".join(["w7"] * n) for n in lengths], T_max=201, positions="none", crop=1.0)
+    order = batches.order(3)
+    assert len(set(order.tolist())) == order.size == 4 * batches.steps == 128
+    assert not np.array_equal(order, batches.order(4))
+    tokens = slots = 0
+    for step in range(batches.steps):
+        ids, labels = batches.step_batch(3, step, order)
+        rows = order[4 * step : 4 * step + 4]
+        np.testing.assert_array_equal(labels, rows % 2)
+        np.testing.assert_array_equal((ids == 9).sum(axis=1), np.minimum(lengths[rows], 200))
+        assert (ids[:, 0] == 0).all() and set(np.unique(ids[:, 1:])) <= {-1, 9}
+        assert ids.shape[1] in (SHORTEST, 64, 128, 201)
+        tokens, slots = tokens + (ids > 0).sum(), slots + ids.size
+    # Documents of like lengths share a batch: in a random order three of four slots would be empty.
+    assert tokens > slots / 2
+
+
+def test_without_positions_lost_words_are_gone():
+    batches = batches_of([" ".join(f"w{i}" for i in range(400))] * 8, T_max=401, positions="none", max_unk=1.0)
+    ids, _ = batches.step_batch(0, 0, batches.order(0))
+    assert (ids != 1).all() and 0.05 < (ids == -1).mean() < 0.95

@@ -7,15 +7,16 @@ import pytest
 
 from attn_closed_form import load_demo_model
 from attn_closed_form.models.classifier import predict_many, random_weights
-from jax_model import Params, forward_batch, params_from_weights
+from jax_model import Params, forward, forward_batch, params_from_weights
 from jax_model.training.batches import encode_documents, pad_rows
 from jax_model.training.text_model import collapsed_forward
 
 
 @pytest.mark.parametrize("C", [1, 2, 5])  # with K = 2 heads of width 7: tables for one, embeddings for five
-def test_the_collapsed_forward_is_the_naive_one(C):
+@pytest.mark.parametrize("T_max", [11, None])
+def test_the_collapsed_forward_is_the_naive_one(C, T_max):
     rng = np.random.default_rng(0)
-    params = params_from_weights(random_weights(0, D=17, d_e=7, T_max=11, K=2, d_att=3, d_out=5, C=C, biases=True))
+    params = params_from_weights(random_weights(0, D=17, d_e=7, T_max=T_max, K=2, d_att=3, d_out=5, C=C, biases=True))
     ids = jnp.array(rng.integers(17, size=(4, 11))).at[:, 0].set(3)
 
     def fast(p):
@@ -27,8 +28,32 @@ def test_the_collapsed_forward_is_the_naive_one(C):
     np.testing.assert_allclose(jax.jit(fast)(params), jax.jit(naive)(params), rtol=1e-12, atol=1e-12)
     weight = jnp.array(rng.normal(size=(4, C)))
     slopes = [jax.jit(jax.grad(lambda p, f=f: (f(p) * weight).sum()))(params) for f in (fast, naive)]
-    for name, a, b in zip(Params._fields, *slopes, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10, err_msg=name)
+    for name in Params._fields:
+        a, b = (getattr(slope, name) for slope in slopes)
+        if name == "W_p" and T_max is None:
+            assert a is b is None
+        else:
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("C", [1, 5])
+def test_what_is_no_token_changes_nothing(C):
+    """Documents of several lengths in one batch, against the witness on each alone; gradients as well."""
+    rng = np.random.default_rng(0)
+    params = params_from_weights(random_weights(0, D=17, d_e=7, T_max=None, K=2, d_att=3, d_out=5, C=C, biases=True))
+    rows = [[3, *rng.integers(17, size=n)] for n in (4, 0, 9)]
+    ids = jnp.array([[*row, *[-1] * (10 - len(row))] for row in rows])
+    weight = jnp.array(rng.normal(size=(3, C)))
+
+    def batch(p):
+        return (collapsed_forward(p, ids, cls=3) * weight).sum()
+
+    def alone(p):
+        return sum(forward(p, jnp.array(row)) @ w for row, w in zip(rows, weight, strict=True))
+
+    np.testing.assert_allclose(batch(params), alone(params), rtol=1e-12)
+    for a, b in zip(*(jax.tree.leaves(jax.grad(f)(params)) for f in (batch, alone)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
 def some_texts():

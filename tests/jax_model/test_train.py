@@ -22,7 +22,7 @@ from jax_model.training.imdb import Reviews, load_imdb, review_numbers, split_by
 from jax_model.training.loop import load_checkpoint, save_checkpoint
 from jax_model.training.split import Split, split_stratified
 from jax_model.training.text_model import start_arrays
-from jax_model.training.train import refit_checkpoint, train
+from jax_model.training.train import Run, refit_checkpoint, train
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +30,7 @@ ARCHIVE = ROOT.parent / "shared" / "data" / "aclImdb_v1.tar.gz"
 needs_imdb = pytest.mark.skipif(not ARCHIVE.is_file(), reason="aclImdb_v1.tar.gz is not in ../shared/data")
 
 FLAGS = {"T_max": 13, "d_e": 7, "K": 2, "d_att": 3, "d_out": 5, "epochs": 3, "batch_size": 8, "warmup_steps": 2}
+FLAGS |= {"positions": "sinusoidal", "unk_start": 0.0, "refit": "none"}
 CONFIG = Config(**FLAGS, learning_rate=0.02, patience=9)
 # Two runs whose sums are taken in another order: float32 rounding, amplified by a dozen steps of AdamW.
 ANOTHER_ORDER = 1e-3
@@ -60,9 +61,11 @@ def write_reviews(root, reviews):
 # Runs
 
 
-def test_a_run_learns_and_stops_early():
+@pytest.mark.parametrize("positions", ["sinusoidal", "none"])
+def test_a_run_learns_and_stops_early(positions):
     lines = []
-    config = Config(**{**FLAGS, "epochs": 40}, learning_rate=0.05, patience=1, max_unk=0.3)
+    changes = {"epochs": 40, "positions": positions}
+    config = Config(**FLAGS | changes, learning_rate=0.05, patience=1, max_unk=0.3)
     split = split_by_film(tiny_reviews())
     other = tiny_reviews(seed=3)
     test = Labelled(other.texts, other.labels, split.training.classes)
@@ -351,14 +354,27 @@ def test_a_slice_of_imdb():
     reviews = load_imdb(ARCHIVE, "train")
     rows = np.flatnonzero(review_numbers(reviews.names) % 12_500 < 2_500)
     part = Reviews([reviews.texts[i] for i in rows], reviews.labels[rows], [reviews.names[i] for i in rows])
-    config = Config(d_e=32, D=4000, T_max=128, epochs=6, warmup_steps=40, learning_rate=3e-3)
+    config = Config(d_e=32, D=4000, T_max=128, epochs=6, warmup_steps=40, learning_rate=3e-3, refit="none")
     result = train(config, split_by_film(part), device="cpu", log=lambda line: None)
     assert result.metrics["training_texts"] == 4000 and result.metrics["held_out"]["texts"] == 1000
     assert result.metrics["best"]["validation_accuracy"] > 0.75
 
 
+def test_the_bias_starts_at_the_shares_of_the_classes():
+    """Otherwise the attention of a model without positions learns them first, from [CLS], and may stay there."""
+    split = split_stratified(three_topics((60, 30, 10)), 0.1)
+    shares = np.bincount(split.training.labels) / len(split.training.labels)
+    for config, expected in (
+        (CONFIG, np.log(shares)),
+        (replace(CONFIG, class_weight="balanced"), np.log([1 / 3] * 3)),
+    ):
+        np.testing.assert_allclose(Run.of(config, split, device_mesh("cpu")).start["b_l"], expected, rtol=1e-6)
+    two = split_by_film(tiny_reviews())
+    assert Run.of(CONFIG, two, device_mesh("cpu")).start["b_l"].tolist() == [0.0]
+
+
 def test_the_padding_starts_where_it_is_told_to():
-    config = Config(**FLAGS, unk_start=-4.0)
+    config = Config(**FLAGS | {"unk_start": -4.0})
     fixed, trained = start_arrays(config, D=17, C=3, cls=0, unk=1)
     keys = np.einsum("kae,ka->ke", trained["W_k"], trained["W_q"] @ trained["W_e"][0]) / 3**0.5
     np.testing.assert_allclose(keys @ trained["W_e"][1], [-4, -4], rtol=1e-5)

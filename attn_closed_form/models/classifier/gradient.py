@@ -5,7 +5,8 @@ In terms of the score tables (`predict.py`) Theorem 4.1 of P1 reads, with f_i th
     grad_t = (1/K) sum_i alpha_t^(i) [ w_v^(i) + (u_t^(i) - f_i) w_k^(i) ],
 
 a matrix of rank 2K. So the mean over coordinates needs 2K numbers, gradient-times-input only s and u, and the
-L2 norm only the (2K, 2K) Gram matrix of the w's; the L1 norm alone needs the full matrix.
+L2 norm only the (2K, 2K) Gram matrix of the w's; the L1 norm alone needs the full matrix. Everywhere `output` is the
+index of an output, or C coefficients of a combination such as the margin of two classes.
 
 Departure from the paper: Theorem 4.1 treats the query as a constant, which is right for every position but that of
 [CLS], whose embedding also makes the query. Its row has one more term,
@@ -40,7 +41,7 @@ from numpy.typing import NDArray
 from ..._arrays import softmax
 from ..._types import Array, Tokens
 from ...game.laws import legendre_rule
-from .predict import Seen, as_tokens, scores
+from .predict import Output, Seen, as_output, as_tokens, scores
 from .weights import AttentionWeights
 
 # Gauss-Legendre orders of the two rules that are compared on each panel of `integrated_gradients`.
@@ -65,16 +66,17 @@ class _Gradient(NamedTuple):
     seen: Seen
 
 
-def _gradient(weights: AttentionWeights, tokens: Tokens, output: int) -> _Gradient:
+def _gradient(weights: AttentionWeights, tokens: Tokens, output: Output) -> _Gradient:
     seen = scores(weights, tokens, output, stacklevel=5)
     alpha = softmax(seen.s)
     f = (alpha * seen.u).sum(axis=1, keepdims=True)
     alpha /= weights.K
-    directions = np.concatenate([weights.collapse.w_v[:, output], weights.collapse.w_k])
+    w_v = np.einsum("kce,c->ke", weights.collapse.w_v, as_output(weights, output))
+    directions = np.concatenate([w_v, weights.collapse.w_k])
     return _Gradient(np.concatenate([alpha, alpha * (seen.u - f)]).T, directions, seen)
 
 
-def gradient(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
+def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Gradient of f[output] with respect to every embedded token, P1 Theorem 4.1 with the [CLS] term: (L, d_e).
 
     Row 0 is [CLS], rows 1..T are the document, and the rest, up to L = T_max, is padding. L = T + 1 without positions.
@@ -93,7 +95,7 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Arra
     return grad
 
 
-def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
+def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """G-avg, P1 section 4.1: mean of the gradient's coordinates, (T,).
 
     >>> from attn_closed_form.models.classifier import random_weights
@@ -105,13 +107,13 @@ def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: int = 0) ->
     return coefficients[1 : 1 + len(tokens)] @ directions.mean(axis=1)
 
 
-def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
+def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """G-l1, P1 section 4.1: L1 norm of the gradient, (T,)."""
     coefficients, directions, _ = _gradient(weights, tokens, output)
     return np.abs(coefficients[1 : 1 + len(tokens)] @ directions).sum(axis=1)
 
 
-def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
+def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """G-l2, P1 section 4.1: L2 norm of the gradient, (T,)."""
     coefficients, directions, _ = _gradient(weights, tokens, output)
     # |c W|^2 = |c R^T|^2 with W^T = Q R: as cheap as the Gram matrix, without its squared condition number.
@@ -119,7 +121,7 @@ def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> A
     return np.linalg.norm(coefficients[1 : 1 + len(tokens)] @ r.T, axis=1)
 
 
-def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
+def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """G x I, P1 section 4.1: e_t . grad_t, (T,). Needs s and u alone.
 
     >>> from attn_closed_form.models.classifier import random_weights
@@ -129,15 +131,16 @@ def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: int 
     return _relevance(weights, tokens, output, 1, 1)
 
 
-def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: int = 0) -> Array:
+def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Relevance of each token of the document, (T,); see the module docstring."""
     return _relevance(weights, tokens, output, 2, 4)
 
 
-def _relevance(weights: AttentionWeights, tokens: Tokens, output: int, values: int, keys: int) -> Array:
+def _relevance(weights: AttentionWeights, tokens: Tokens, output: Output, values: int, keys: int) -> Array:
     """e_t . grad_t (T,), its part through the values over `values`, and that through the keys over `keys`."""
     (coefficients, _, seen), tables = _gradient(weights, tokens, output), weights.collapse
-    e_w_v, e_w_k = seen.u - tables.u_const[:, output, None], seen.s - tables.s_const[:, None]
+    e_w_v = seen.u - (tables.u_const @ as_output(weights, output))[:, None]
+    e_w_k = seen.s - tables.s_const[:, None]
     products = coefficients.T * np.concatenate([e_w_v / values, e_w_k / keys])
     return products.sum(axis=0)[1 : 1 + len(tokens)]
 
@@ -149,7 +152,7 @@ class IntegratedGradients(NamedTuple):
     completeness_error: float
 
 
-def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: int = 0, tol: float = 1e-10) -> Array:
+def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Output = 0, tol: float = 1e-10) -> Array:
     """Integrated gradients (Sundararajan et al., 2017) from the document of [UNK] tokens, (T,).
 
     The integral is done by bisection of panels until no take-over of the attention can hide between the nodes and
@@ -167,7 +170,7 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: int 
 
 
 def integrated_gradients_report(
-    weights: AttentionWeights, tokens: Tokens, output: int = 0, tol: float = 1e-10
+    weights: AttentionWeights, tokens: Tokens, output: Output = 0, tol: float = 1e-10
 ) -> IntegratedGradients:
     """`integrated_gradients` with its completeness error: the scores should add up to f(document) - f([UNK]s).
 

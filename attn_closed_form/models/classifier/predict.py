@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from .weights import AttentionWeights, sinusoidal_positions
 
 # Numbers in one block of `predict_many`: enough to amortise a call, few enough to stay in cache.
 BLOCK_ELEMENTS = 1 << 18
+Output = int | Sequence[float] | Array
 # Fills up the shorter documents of a block where the model has no padding: no token, no mass.
 NOTHING = -1
 
@@ -108,13 +109,20 @@ def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, na
     return raw.astype(np.intp)
 
 
-def as_output(weights: AttentionWeights, output: int) -> int:
+def as_index(weights: AttentionWeights, output: Any) -> int:
     """Checked index of an output (a class)."""
     if isinstance(output, bool) or not isinstance(output, int | np.integer):
         raise ValueError(f"output: expected an integer, got {output!r}")
     if not 0 <= output < weights.C:
         raise ValueError(f"output: expected an index in 0..{weights.C - 1}, got {output}")
     return int(output)
+
+
+def as_output(weights: AttentionWeights, output: Output) -> Array:
+    """Coefficients (C,) of what is explained: of one output, by its index, or of a combination of the outputs."""
+    if np.shape(output) == (weights.C,):
+        return np.asarray(output, dtype=np.float64)
+    return np.eye(weights.C)[as_index(weights, output)]
 
 
 def pad(weights: AttentionWeights, documents: Iterable[Ids], length: int | None = None) -> Ids:
@@ -139,11 +147,11 @@ class Seen(NamedTuple):
     u: Array
 
 
-def scores(weights: AttentionWeights, tokens: Tokens, output: int, stacklevel: int = 4) -> Seen:
+def scores(weights: AttentionWeights, tokens: Tokens, output: Output, stacklevel: int = 4) -> Seen:
     """The scores of one document for one output, C-contiguous."""
     ids = pad(weights, [as_tokens(weights, tokens, stacklevel)])[0]
     c, tables = as_output(weights, output), weights.collapse
-    s, u = tables.s_tok[ids] + tables.s_pos, tables.u_tok[ids, :, c] + tables.u_pos[:, :, c]
+    s, u = tables.s_tok[ids] + tables.s_pos, (tables.u_tok[ids] + tables.u_pos) @ c
     return Seen(ids, np.ascontiguousarray(s.T), np.ascontiguousarray(u.T))
 
 
@@ -291,7 +299,7 @@ def pooled_game(
     tokens: Tokens,
     players: str = "positions",
     absent: str | None = None,
-    output: int = 0,
+    output: Output = 0,
     labels: Sequence[str] | None = None,
 ) -> PooledGame:
     """Game of a document under P1's classifier.
@@ -303,7 +311,7 @@ def pooled_game(
     absent : "unk", [UNK] takes the place of an absent token, as in P1 section 5.1; "deleted", the token leaves the
         softmax and the other tokens keep their positions. By default "unk" with positions and "deleted" without: there
         it is the prediction for the document without these tokens
-    output : which of the C outputs is explained
+    output : which of the C outputs is explained, or C coefficients of a combination of them
     labels : a name for each token; by default its id
 
     Returns
@@ -331,13 +339,13 @@ def pooled_game(
     ids = as_tokens(weights, tokens)
     if ids.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
-    c = as_output(weights, output)
+    coefficients = as_output(weights, output)
     names = [str(label) for label in (ids.tolist() if labels is None else labels)]
     if len(names) < ids.size or (players == "positions" and len(names) > ids.size):
         raise ValueError(f"labels: expected {ids.size} names, one per token, got {len(names)}")
     groups, first = numbered(ids) if players == "words" else (None, range(ids.size))
     player_names = [names[i] for i in first]
-    return document_scores(weights, ids).game(np.eye(weights.C)[c], groups, player_names, deleted)
+    return document_scores(weights, ids).game(coefficients, groups, player_names, deleted)
 
 
 def is_deleted(weights: AttentionWeights, absent: str | None) -> bool:

@@ -1,12 +1,12 @@
 """Between attention weights and SLALOMs: read one off, or build weights that compute it.
 
 **Reading off.** In terms of its score tables (`predict.py`) a head without positions *is* a SLALOM:
-s(token) = s_tok and v(token) = u_tok, on the sequence that the model sees: [CLS], the document and, if `W_p` is not None,
-[UNK] up to T_max. So the sequence, not the document, is the argument: `SlalomReadoff.sequence` writes it out. One head and no
-positions: the model is a SLALOM, exactly. K heads: the mean of K SLALOMs, exactly. Positions that matter: one SLALOM
-per document, whose tokens are the T_max positions, exactly. In the last two cases a *single* SLALOM on token ids can
-only be fitted. It is fitted without [CLS]: as all samples have equally many other tokens, giving each of them its share
-of the mass of [CLS] changes no output, and no sample could tell the two apart.
+s(token) = s_tok and v(token) = u_tok, on the sequence that the model sees: [CLS], the document and, if `W_p` is not
+None, [UNK] up to T_max. So the sequence, not the document, is the argument: `SlalomReadoff.sequence` writes it out. One
+head and no positions: the model is a SLALOM, exactly. K heads: the mean of K SLALOMs, exactly. Positions that matter:
+one SLALOM per document, whose tokens are the T_max positions, exactly. In the last two cases a *single* SLALOM on token
+ids can only be fitted. It is fitted without [CLS]: as all samples have equally many other tokens, giving each of them
+its share of the mass of [CLS] changes no output, and no sample could tell the two apart.
 
 **Building.** P2, Prop. 5.1, whose printed construction does not compute what it says: with W_k = 0 and W_q = I the
 logit is the *query's* importance, the same for every key; the value is in the second coordinate while W_class reads

@@ -21,8 +21,8 @@ et al. (2017): base 10000, zero-based coordinates, sine on the even ones, freque
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -147,21 +147,6 @@ class AttentionWeights:
     def embed(self, ids: Ids) -> Array:
         """Embedded tokens (L, d_e) of all ids (L,) that the model sees, [CLS] first: Eq. 2 and 4."""
         return self.W_e[ids] if self.W_p is None else self.W_e[ids] + self.W_p
-
-    def project(self, coefficients: Sequence[float]) -> AttentionWeights:
-        """The same model with one output, the combination `coefficients` (C,) of its C outputs.
-
-        >>> from attn_closed_form import predict
-        >>> from attn_closed_form.models.classifier import random_weights
-        >>> weights = random_weights(seed=0, C=3)
-        >>> margin = predict(weights.project([1.0, -1.0, 0.0]), [2, 3])
-        >>> bool(np.isclose(margin[0], predict(weights, [2, 3]) @ [1.0, -1.0, 0.0]))
-        True
-        """
-        c = np.asarray(coefficients, dtype=np.float64)
-        if c.shape != (self.C,):
-            raise ValueError(f"coefficients: expected shape ({self.C},), got {c.shape}")
-        return replace(self, W_l=np.einsum("c,kco->ko", c, self.W_l)[:, None, :], b_l=np.array([c @ self.b_l]))
 
     def arrays(self) -> dict[str, Array]:
         """Every array by name, in the order of the constructor; W_p only if the model has positions."""
