@@ -126,8 +126,8 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
     quarter of them, rare classes are not learned (R52). With positions, T_max is enough to read 19 of 20 texts to their
     end (of a sample of a thousand), in steps of 32 and at most 512.
 
-    All words begin alike (`query_scale`), and padding is out of sight at the start (`unk_start`): otherwise a run waits,
-    one to four epochs, until attention has found the words.
+    All words begin alike (`query_scale`), and padding is out of sight at the start (`unk_start`): otherwise a run
+    waits, one to four epochs, until attention has found the words.
 
     >>> config = automatic(["a fine film"] * 100, K=2)
     >>> config.positions, config.batch_size, config.epochs, config.K

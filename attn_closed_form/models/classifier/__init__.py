@@ -1,7 +1,6 @@
 """The classifier of Lopardo et al. 2024: weights, predictions, attention, gradients, LRP, documents as games."""
 
 from .gradient import (
-    IntegratedGradients,
     classifier_lrp,
     gradient,
     gradient_l1,
@@ -9,7 +8,6 @@ from .gradient import (
     gradient_mean,
     gradient_times_input,
     integrated_gradients,
-    integrated_gradients_report,
 )
 from .predict import (
     alpha_avg,
@@ -25,7 +23,6 @@ from .weights import AttentionWeights, sinusoidal_positions
 
 __all__ = [
     "AttentionWeights",
-    "IntegratedGradients",
     "alpha_avg",
     "alpha_max",
     "attention",
@@ -37,7 +34,6 @@ __all__ = [
     "gradient_mean",
     "gradient_times_input",
     "integrated_gradients",
-    "integrated_gradients_report",
     "pooled_game",
     "predict",
     "predict_many",

@@ -145,37 +145,18 @@ def _relevance(weights: AttentionWeights, tokens: Tokens, output: Output, values
     return products.sum(axis=0)[1 : 1 + len(tokens)]
 
 
-class IntegratedGradients(NamedTuple):
-    """Scores (T,), and |sum of scores - (f(document) - f(all [UNK]))|, which is zero for the exact integral."""
-
-    scores: Array
-    completeness_error: float
-
-
 def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Output = 0, tol: float = 1e-10) -> Array:
     """Integrated gradients (Sundararajan et al., 2017) from the document of [UNK] tokens, (T,).
 
     The integral is done by bisection of panels until no take-over of the attention can hide between the nodes and
     two Gauss-Legendre rules agree to `tol` (relative to the size of f on the path) in every token: an error estimate,
-    not a bound. `integrated_gradients_report` also returns the completeness error.
+    not a bound. The exact scores add up to f(document) - f([UNK]s).
 
     >>> from attn_closed_form import predict
     >>> from attn_closed_form.models.classifier import random_weights
     >>> weights, document = random_weights(seed=0), [2, 3, 5]
     >>> change = predict(weights, document) - predict(weights, [weights.unk] * 3)
     >>> bool(np.isclose(integrated_gradients(weights, document).sum(), change[0]))
-    True
-    """
-    return integrated_gradients_report(weights, tokens, output, tol).scores
-
-
-def integrated_gradients_report(
-    weights: AttentionWeights, tokens: Tokens, output: Output = 0, tol: float = 1e-10
-) -> IntegratedGradients:
-    """`integrated_gradients` with its completeness error: the scores should add up to f(document) - f([UNK]s).
-
-    >>> from attn_closed_form.models.classifier import random_weights
-    >>> integrated_gradients_report(random_weights(seed=0), [2, 3]).completeness_error < 1e-12
     True
     """
     if not (np.isfinite(tol) and tol > 0):
@@ -206,9 +187,7 @@ def integrated_gradients_report(
         left, half = left[~done], width[~done] / 2
         left, half = np.concatenate([left, left + half]), np.concatenate([half, half])
         waiting += [(left[i : i + block], half[i : i + block]) for i in range(0, left.size, block)]
-    total /= weights.K
-    change = (softmax(s1) * u1).sum() - (softmax(s0) * u0).sum()
-    return IntegratedGradients(total, float(abs(total.sum() - change / weights.K)))
+    return total / weights.K
 
 
 class _Path(NamedTuple):

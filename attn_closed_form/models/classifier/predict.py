@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,12 +176,7 @@ def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -
     >>> bool(np.allclose(predict_many(weights, [[2, 3, 5], [4]])[1], predict(weights, [4])))
     True
     """
-    rectangular = isinstance(documents, np.ndarray) and documents.ndim == 2 and documents.dtype.kind in "iu"
-    if rectangular and documents.size:  # checked all at once, unless there is something to say about a document
-        rectangular = documents.min() >= 0 and documents.max() < weights.D and documents.shape[1] <= weights.room
-    checked = list(documents)
-    if not rectangular:
-        checked = [as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(checked)]
+    checked = [as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(documents)]
     out = np.empty((len(checked), weights.C))
     # Documents of like lengths go together, the longest first, so that a block holds little NOTHING.
     order = np.argsort([-document.size for document in checked], kind="stable")
@@ -249,30 +245,6 @@ def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
     return attention(weights, tokens)[:, 1 : 1 + len(tokens)].max(axis=0)
 
 
-class Blank(NamedTuple):
-    """Scores of the document of [CLS] and [UNK]s: s (K, L), v (K C, L), and backgrounds by the number of tokens.
-
-    L = T_max; without positions one [UNK] stands for all, and [CLS] is every document's background.
-    """
-
-    s: Array
-    v: Array
-    backgrounds: dict[int, tuple[Array, Array]]
-
-
-def build_blank(weights: AttentionWeights) -> Blank:
-    """The empty document; use the cached `weights.blank`."""
-    ids = np.array([weights.cls, *[weights.unk] * ((weights.T_max or 2) - 1)])
-    return Blank(*_scores(weights, ids, slice(None)), {})
-
-
-def _scores(weights: AttentionWeights, ids: Ids, places: slice) -> tuple[Array, Array]:
-    """Log-masses (K, n) and values over K (K C, n) of ids at some positions; row K C is output C of head K."""
-    tables = weights.collapse
-    s, u = tables.s_tok[ids] + tables.s_pos[places], tables.u_tok[ids] + tables.u_pos[places]
-    return np.ascontiguousarray(s.T), np.ascontiguousarray(u.reshape(ids.size, -1).T) / weights.K
-
-
 def document_scores(weights: AttentionWeights, ids: Ids) -> PooledScores:
     """Scores of the T tokens of a document, at least one, that are checked ids; absent tokens become [UNK].
 
@@ -280,18 +252,28 @@ def document_scores(weights: AttentionWeights, ids: Ids) -> PooledScores:
     >>> bool(np.allclose(document_scores(weights, np.array([2, 3, 5])).logits(), predict(weights, [2, 3, 5])))
     True
     """
-    T, blank = ids.size, weights.blank
-    places = slice(1, 1 + T)
     head, output = np.divmod(np.arange(weights.K * weights.C), weights.C)
-    key = T if weights.T_max else 0
-    if key not in blank.backgrounds:
-        others = np.r_[0, 1 + T : weights.T_max or 0]
-        s, v = blank.s[:, others], blank.v[:, others]
-        blank.backgrounds[key] = merge_tokens(s, s)[0], merge_tokens(s[head], v)[1]
-    s, v = _scores(weights, ids, places if weights.T_max else slice(None))
-    unk = slice(1, None) if weights.T_max is None else places
-    absent = (np.broadcast_to(b[:, unk], a.shape) for a, b in ((s, blank.s), (v, blank.v)))
-    return PooledScores(s, v, weights.b_l, head, output, *absent, *blank.backgrounds[key])
+    s, v = _scores_at(weights, ids, slice(1, 1 + ids.size))
+    return PooledScores(s, v, weights.b_l, head, output, *_without(weights, ids.size))
+
+
+def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array, Array]:
+    """Log-masses (K, n) and values over K (K C, n) of ids at some positions; row K C is output C of head K."""
+    tables = weights.collapse
+    places = slice(None) if weights.T_max is None else places
+    s, u = tables.s_tok[ids] + tables.s_pos[places], tables.u_tok[ids] + tables.u_pos[places]
+    return np.ascontiguousarray(s.T), np.ascontiguousarray(u.reshape(ids.size, -1).T) / weights.K
+
+
+@lru_cache(maxsize=512)
+def _without(weights: AttentionWeights, T: int) -> tuple[Array, Array, Array, Array]:
+    """What is there beside the T tokens of a document: [UNK]s in their places, and the background."""
+    others = np.r_[0, 1 + T : weights.T_max or 0]
+    s, v = _scores_at(weights, np.where(others == 0, weights.cls, weights.unk), others)
+    background = merge_tokens(s, s)[0], merge_tokens(np.repeat(s, weights.C, axis=0), v)[1]
+    absent = _scores_at(weights, np.full(T if weights.T_max else 1, weights.unk), slice(1, 1 + T))
+    s_absent, v_absent = (np.broadcast_to(array, (len(array), T)) for array in absent)
+    return s_absent, v_absent, *background
 
 
 def pooled_game(

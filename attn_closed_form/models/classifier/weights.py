@@ -32,7 +32,7 @@ from ..._arrays import finite
 from ..._types import Array, Ids
 
 if TYPE_CHECKING:
-    from .predict import Blank, Collapse
+    from .predict import Collapse
 
 
 # The axes of every array, by name: equal names must have equal lengths.
@@ -137,13 +137,6 @@ class AttentionWeights:
 
         return build_collapse(self)
 
-    @cached_property
-    def blank(self) -> Blank:
-        """The empty document and the backgrounds of others (see `predict.py`), built on first use and kept."""
-        from .predict import build_blank
-
-        return build_blank(self)
-
     def embed(self, ids: Ids) -> Array:
         """Embedded tokens (L, d_e) of all ids (L,) that the model sees, [CLS] first: Eq. 2 and 4."""
         return self.W_e[ids] if self.W_p is None else self.W_e[ids] + self.W_p
@@ -157,7 +150,7 @@ class AttentionWeights:
         return f"AttentionWeights({sizes}, cls={self.cls}, unk={self.unk})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("collapse", "blank")}
+        return {name: value for name, value in self.__dict__.items() if name != "collapse"}
 
 
 def _sizes(arrays: Mapping[str, Array]) -> dict[str, int]:
