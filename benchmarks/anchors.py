@@ -81,8 +81,8 @@ def rows(model: TextClassifier, texts: list[str], seed: int) -> list[dict[str, A
     """Both answers for every text, one row each."""
     out: list[dict[str, Any]] = []
     for text in texts:
-        ids = model.vocabulary.encode(text)[: model.weights.T_max - 1]
-        game = pooled_game(model.weights, ids)
+        ids = model.vocabulary.encode(text)[: int(model.weights.room)]
+        game = pooled_game(model.weights, ids, absent="unk")
         theirs = anchor(model, text, seed)
         start = time.perf_counter()
         ours = sufficient_reason(game)

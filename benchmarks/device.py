@@ -32,7 +32,7 @@ from jax_model.device import documents as batched
 from jax_model.witness import oracle
 
 from .harness import Bar, best_of, report
-from .models import benchmark_model, random_document
+from .models import benchmark_model, p1_model, random_document
 from .shapley import kernel_shap
 
 SEED = 0
@@ -53,17 +53,18 @@ def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
 
     texts = load_imdb(path, "test").texts
     step = max(1, len(texts) // count)
-    vocabulary = acf.load_demo_model().vocabulary
+    vocabulary = (p1_model() or acf.load_demo_model()).vocabulary
     return [vocabulary.encode(text)[: weights.T_max - 1] for text in texts[::step][:count]]
 
 
 def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Callable[[], Any]:
     """One step of the trainer's loop."""
-    from jax_model.training.config import Config
+    from jax_model.training.config import P1, Config
     from jax_model.training.loop import Optimizer, State, take_step
     from jax_model.training.text_model import start_arrays, text_loss
 
-    config = Config(T_max=weights.T_max, D=weights.D, d_e=weights.d_e, K=weights.K, d_att=weights.d_att)
+    sizes = {"T_max": weights.T_max, "D": weights.D, "d_e": weights.d_e, "K": weights.K, "d_att": weights.d_att}
+    config = Config(**P1 | sizes)
     fixed, trained = start_arrays(config, weights.D, weights.C, weights.cls, weights.unk)
     batch = (
         fixed,

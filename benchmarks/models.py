@@ -1,22 +1,43 @@
-"""The classifier that benchmarks explain: the shipped one where there is one, else seeded Gaussian weights."""
+"""The classifier that benchmarks explain: P1's where it has been trained, else seeded Gaussian weights of its size.
+
+    python -m benchmarks.retrained --data PATH     # trains it
+
+The shipped model has one head and no positions; what the papers say, and how long six heads take, is measured here.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-import attn_closed_form
-from attn_closed_form import AttentionWeights
+from attn_closed_form import AttentionWeights, TextClassifier, load_model
 from attn_closed_form.models.classifier import random_weights
+
+from .reproduction import WORK
 
 # The paper's sizes (P1, appendix F).
 SIZES = {"D": 20_000, "K": 6, "T_max": 256, "d_e": 128, "d_att": 64, "d_out": 64}
+SIX_HEADS = WORK / "retrained" / "seed0.npz"
+
+
+def p1_model() -> TextClassifier | None:
+    """P1's classifier with its six heads and its positions, if it has been trained."""
+    return load_model(SIX_HEADS) if SIX_HEADS.exists() else None
+
+
+def needed_p1_model() -> TextClassifier:
+    """`p1_model`, or an error that says how to train it."""
+    model = p1_model()
+    if model is None:
+        raise FileNotFoundError(f"{SIX_HEADS} is missing: python -m benchmarks.retrained --data PATH trains it")
+    return model
 
 
 def benchmark_model(seed: int) -> tuple[AttentionWeights, str]:
     """Weights with their tables built, and what they are."""
-    if hasattr(attn_closed_form, "load_demo_model"):
-        weights, name = attn_closed_form.load_demo_model().weights, "shipped model"
+    model = p1_model()
+    if model is not None:
+        weights, name = model.weights, "P1's model, six heads"
     else:
         weights, name = random_weights(seed, **SIZES, score_scale=2.0), "Gaussian weights"  # type: ignore[arg-type]
     weights.collapse  # noqa: B018  # built once per model, before any clock starts

@@ -1,7 +1,7 @@
 """Do seven explainers disagree about one sentence, and how different are the six heads?
 
 P1 Fig. 1 colours one sentence by seven methods and draws three conclusions; here signs and ranks say whether they hold,
-under the shipped model and under others that differ in the seed of their training (`retrained.py`). P1 Fig. 3 shows
+under one model and under others that differ in the seed of their training (`retrained.py`). P1 Fig. 3 shows
 that heads look at different words; here the distance between their rows of [CLS], on the same sentence and on test
 reviews. How far another training changes the order of the words is a number of its own.
 
@@ -27,7 +27,7 @@ from jax_model.training.imdb import load_imdb
 
 from .correlations import pearson, spearman
 from .reproduction import Row, Run, claim, mean_row
-from .retrained import SHIPPED, trainings
+from .retrained import FIRST, trainings
 
 # P1 Fig. 1: the sentence, the methods, and what its caption says of them.
 SENTENCE = "attention based explanations are popular but questionable"
@@ -73,9 +73,9 @@ def held(scores: dict[str, Array]) -> dict[str, list[bool]]:
 
 
 def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
-    """Rows of the shipped model's signs and ranks, and the caption's sentences over all trainings."""
+    """Rows of the first model's signs and ranks, and the caption's sentences over all trainings."""
     every = {name: scores_of(model) for name, model in models.items()}
-    shipped, vocabulary = every[SHIPPED], models[SHIPPED].vocabulary
+    shipped, vocabulary = every[FIRST], models[FIRST].vocabulary
     place = WORDS.index(WORD)
     # A word outside the vocabulary is [UNK] to the model: its removal changes nothing, so LIME gives it zero.
     unknown = [word for word in WORDS if vocabulary.id(word) == vocabulary.unk_id]
@@ -94,12 +94,12 @@ def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
     firsts = [WORDS[int(scores["alpha-mean"].argmax())] for scores in every.values()]
     case = "α-avg: strongest word, by training"
     run.rows.append(Row("P1 Fig. 1", case, ", ".join(firsts), RIVAL, ", ".join(every), n=len(every), of="trainings"))
-    values = models[SHIPPED].explain(SENTENCE, "slalom-value", players="positions")["slalom-value"].scores
+    values = models[FIRST].explain(SENTENCE, "slalom-value", players="positions")["slalom-value"].scores
     largest = float(np.abs(values).max())
     case = f"value W_l v of '{WORD}', heads weighted by attention"
     run.rows.append(Row("P1 Fig. 1", case, float(values[place]), None, f"the largest here is {largest:.1f}", **one))
     sentences = {name: held(scores) for name, scores in every.items()}
-    for text in sentences[SHIPPED]:
+    for text in sentences[FIRST]:
         counts = {name: sum(found[text]) for name, found in sentences.items()}
         methods = [f"{name}: {good} of {len(METHODS)} methods" for name, good in counts.items()]
         holds = [all(found[text]) for found in sentences.values()]
@@ -124,7 +124,7 @@ def _shapley(weights: AttentionWeights, ids: NDArray[np.intp]) -> Array:
 
 
 def figure_3(run: Run, models: dict[str, TextClassifier], documents: list[NDArray[np.intp]]) -> None:
-    """Rows of how different the heads are, for the shipped model in full and for the others as counts."""
+    """Rows of how different the heads are, for the first model in full and for the others as counts."""
     for training, model in models.items():
         cases = {"the sentence of Fig. 1": [model.vocabulary.encode(SENTENCE)], "test reviews": documents}
         for case, some in cases.items():
@@ -154,7 +154,7 @@ def figure_3(run: Run, models: dict[str, TextClassifier], documents: list[NDArra
 def main(argv: list[str] | None = None) -> int:
     run = Run("paper1_examples", __doc__ or "", argv, data=True)
     models = trainings(run)
-    model = models[SHIPPED]
+    model = models[FIRST]
     weights, vocabulary = model.weights, model.vocabulary
     tested, ordered = (200, 20) if run.quick else (2500, 200)
     texts = load_imdb(run.imdb, "test").texts

@@ -1,10 +1,10 @@
 """Is Theorem 4.1 the gradient, and does attention follow the gradient?
 
 P1 Fig. 5 shows the theorem beside autodiff as two pictures; here the largest difference of a review is a number, for
-200 reviews under the shipped model and 100 under one with the d_e = 80 of that figure (`retrained.py`).
+200 reviews under the first model and 100 under one with the d_e = 80 of that figure (`retrained.py`).
 Comment (i) of section 4.2 says that alpha-avg is correlated with G-avg and G-l1 but not with alpha-max and G-l2,
 comment (ii) that a token with attention can have a negative gradient; here both are measured on test reviews, under
-the shipped model and under others that differ in the seed of their training.
+the first model and under others that differ in the seed of their training.
 
     python -m benchmarks.paper1_gradients --data PATH [--quick]
 """
@@ -28,7 +28,7 @@ from jax_model.witness import oracle
 from .correlations import pearson, spearman
 from .harness import Bar, relative_error
 from .reproduction import Run, claim, mean_row
-from .retrained import SHIPPED, trainings
+from .retrained import FIRST, trainings
 
 SCORES = ("alpha-avg", "alpha-max", "G-avg", "|G-avg|", "G-l1", "G-l2")
 # P1 section 4.2, comment (i): what alpha-avg is said to be correlated with, and what not.
@@ -128,7 +128,7 @@ def reasons(weights: AttentionWeights) -> dict[str, str]:
 
 
 def comment_i(run: Run, name: str, weights: AttentionWeights, found: dict[str, Any], in_full: bool) -> None:
-    """Rows of comment (i): the counts, and for the shipped model every correlation."""
+    """Rows of comment (i): the counts, and for the first model every correlation."""
     why = reasons(weights)
     pairs = [("alpha-avg", other) for other in SCORES[1:]] + [("alpha-max", "G-l1"), ("alpha-max", "G-l2")]
     for kind in ("Pearson", "Spearman"):
@@ -176,7 +176,7 @@ def main(argv: list[str] | None = None) -> int:
     jax.config.update("jax_enable_x64", True)
     run = Run("paper1_gradients", __doc__ or "", argv, data=True)
     models = trainings(run)
-    shipped = models[SHIPPED]
+    shipped = models[FIRST]
     texts = load_imdb(run.imdb, "test").texts
     order = np.random.default_rng(0).permutation(len(texts))
     tested, others = (500, 100) if run.quick else (len(texts), 2500)
@@ -185,16 +185,16 @@ def main(argv: list[str] | None = None) -> int:
     run.say(f"{len(documents)} test reviews read")
     worst = 0.0
     for name, model in models.items():
-        if name == SHIPPED or model.weights.d_e == FIGURE_5:
-            checked = 16 if run.quick else 200 if name == SHIPPED else 100
+        if name == FIRST or model.weights.d_e == FIGURE_5:
+            checked = 16 if run.quick else 200 if name == FIRST else 100
             worst = max(worst, figure_5(run, name, model.weights, documents[:checked]))
     run.say("compared with autodiff")
     for name, model in models.items():
-        some = documents if name == SHIPPED else documents[:others]
+        some = documents if name == FIRST else documents[:others]
         found = measure(model.weights, some)
-        comment_i(run, name, model.weights, found, name == SHIPPED)
+        comment_i(run, name, model.weights, found, name == FIRST)
         comment_ii(run, name, found)
-        if name == SHIPPED:
+        if name == FIRST:
             figure(run, found["Pearson"], found["Spearman"])
         run.say(f"{name}: {len(some)} reviews")
     bars = [Bar("largest relative difference of the closed form from autodiff", worst, "<=", BAR)]

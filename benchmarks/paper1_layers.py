@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form import gradient, lime_limit, load_demo_model, predict
+from attn_closed_form import AttentionWeights, gradient, lime_limit, predict
 from attn_closed_form._types import Array
 from attn_closed_form.models.classifier import alpha_avg, pooled_game
 from jax_model.training.batches import encode_documents
@@ -41,6 +41,7 @@ from .layers_model import (
 )
 from .lime_runs import Ids, lime_package
 from .reproduction import Run, claim, mean_row
+from .retrained import first_model
 
 # P1 appendix E: accuracy in per cent, and Pearson's correlations of its one document.
 ACCURACY = 82.22
@@ -74,9 +75,8 @@ def six_layers(params: Tree, config: Config, ids: Ids, samples: int, unk: int, s
     return table_of_scores(lime, alpha, slope, ids)
 
 
-def one_layer(reviews: list[Ids]) -> tuple[list[Array], list[bool]]:
-    """`table_of_scores` of the shipped model and whether it finds the review positive, for each review."""
-    weights = load_demo_model().weights
+def one_layer(weights: AttentionWeights, reviews: list[Ids]) -> tuple[list[Array], list[bool]]:
+    """`table_of_scores` of the model of one layer and whether it finds the review positive, for each review."""
     tables, positive = [], []
     for ids in reviews:
         lime = lime_limit(pooled_game(weights, ids, players="words"), tol=1e-6).coef
@@ -90,7 +90,8 @@ def main(argv: list[str] | None = None) -> int:
     plan, tested = (QUICK, 100) if run.quick else (FULL, 2500)
     explained, samples, single = (3, 100, 50) if run.quick else (100, 600, 500)
     explained = run.wanted(explained)
-    vocabulary = load_demo_model().vocabulary
+    model = first_model(run)
+    vocabulary = model.vocabulary
     train, test = load_imdb(run.imdb, "train"), load_imdb(run.imdb, "test")
     every = 5 if run.quick else 1
     documents = encode_documents(vocabulary, train.texts[::every], train.labels[::every])
@@ -122,8 +123,8 @@ def main(argv: list[str] | None = None) -> int:
         scores = partial(six_layers, params, config, reviews[n], samples, vocabulary.unk_id, n)
         tables.append(np.array(run.part(f"review-{n}", settings, scores)))
     correlations(run, "six layers", tables, f[:explained] > 0, SIX, PAPER)
-    one, positive = one_layer(reviews[:single])
-    differs = "the shipped model of one layer, LIME's exact limit under [UNK]; not in the paper"
+    one, positive = one_layer(model.weights, reviews[:single])
+    differs = "our model of one layer, LIME's exact limit under [UNK]; not in the paper"
     correlations(run, "one layer", one, np.array(positive), differs, {})
     figure(run, tables[int(np.argmin(f[:explained]))], tables, one)
 

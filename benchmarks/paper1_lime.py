@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form import AttentionWeights, attention, lime_limit, lime_sample, load_demo_model
+from attn_closed_form import AttentionWeights, attention, lime_limit, lime_sample
 from attn_closed_form._types import Array
 from attn_closed_form.game.pooled_game import PooledGame
 from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_theorem_5_1
@@ -27,6 +27,7 @@ from jax_model.training.imdb import load_imdb
 from .harness import Bar
 from .lime_runs import Ids, lime_by_masks, lime_package, words_deleted
 from .reproduction import Row, Run, claim, mean_row
+from .retrained import first_model
 
 # P1 section 6 and appendix B.1: mean and standard deviation over the test set of the norm-2 error of Theorem 5.1.
 ERROR, DEVIATION = 0.808, 0.219
@@ -257,7 +258,7 @@ def draw(run: Run, weights: AttentionWeights, ids: Ids, names: list[str], found:
 
 def main(argv: list[str] | None = None) -> int:
     run = Run("paper1_lime", __doc__ or "", argv, data=True)
-    model = load_demo_model()
+    model = first_model(run)
     weights, vocabulary = model.weights, model.vocabulary
     # The package's default is 5000 samples.
     reviews, replaced, repeated, samples = (30, 30, 10, 1000) if run.quick else (1000, 1000, 100, 5000)

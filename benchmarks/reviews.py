@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_closed_form import load_demo_model
 from attn_closed_form._arrays import spearman
 from attn_closed_form._types import Array
 from attn_closed_form.game.pooled_game import PooledGame
@@ -37,6 +36,7 @@ from .faithfulness import (
     strict_fidelity,
 )
 from .reproduction import Run, mean_row
+from .retrained import first_model
 from .reviews_rows import (
     REMOVALS,
     claim_rows,
@@ -204,7 +204,7 @@ def main(argv: list[str] | None = None) -> int:
     steps, count, samples = (60, 2, 200) if run.quick else (800, 100, 500)
     count = run.wanted(count)
     sizes = (500,) if run.quick else (500, 1000, 2000, 5000, 10000)
-    model = load_demo_model()
+    model = first_model(run)
     vocabulary = model.vocabulary
     train = load_imdb(run.imdb, "train")
     nb = naive_bayes_scores([vocabulary.encode(text) for text in train.texts], train.labels, len(vocabulary))

@@ -29,13 +29,12 @@ from numpy.typing import NDArray
 from slalom_explanations import SLALOMLocalExplanantions
 from slalom_explanations.slalom_helpers import MyLittleSLALOM, SLALOMModelWrapper, fit_iter_rand
 
-import attn_closed_form
 from attn_closed_form import Slalom, fit_slalom
 from attn_closed_form.models.classifier import predict_many
 from attn_closed_form.slalom import slalom_from_weights
 
 from .harness import Bar, report
-from .models import benchmark_model, random_document
+from .models import benchmark_model, p1_model, random_document
 
 SEED = 0
 SAMPLES = 500  # the package's default
@@ -177,12 +176,10 @@ def toy_bars(V: int, rows: list[dict[str, Any]]) -> list[Bar]:
 
 
 def model_rows() -> tuple[list[dict[str, Any]], str]:
-    """The shipped model on a short review, or what stands in for it."""
+    """P1's model on a short review, or what stands in for it."""
     weights, name = benchmark_model(SEED)
-    if hasattr(attn_closed_form, "load_demo_model"):
-        document: Ids = attn_closed_form.load_demo_model().vocabulary.encode(REVIEW)
-    else:
-        document = random_document(weights, 70, SEED)
+    model = p1_model()
+    document: Ids = model.vocabulary.encode(REVIEW) if model else random_document(weights, 70, SEED)
     case = f"{name}, {document.size} tokens"
 
     def f(sequences: list[Ids]) -> NDArray[np.float64]:

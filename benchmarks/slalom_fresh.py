@@ -1,6 +1,6 @@
 """SLALOM fits on subsets that were not fitted: ours at its defaults against slalom-explanations 0.1.2 at its best.
 
-The black box is the shipped model, the documents are a text of 28 tokens and test reviews of IMDB. Every fit is asked
+The black box is P1's model, the documents are a text of 28 tokens and test reviews of IMDB. Every fit is asked
 for the same fresh subsets of each document: with 1 to 5 random tokens deleted, and with any number of them deleted.
 The package samples deletions and trains by Adam; its best is, for each document and each kind of subset, the smallest
 error of all its numbers of epochs, so that it may choose after the fact, and differently for the two kinds. Ours has
@@ -34,11 +34,12 @@ import numpy as np
 import torch
 
 import attn_closed_form.slalom as slalom_package
-from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model
+from attn_closed_form import Slalom, SlalomWarning, fit_slalom
 from attn_closed_form.models.classifier import predict_many
 from jax_model.training.imdb import load_imdb
 
 from .harness import RESULTS, Bar, report
+from .models import needed_p1_model
 from .slalom import Box, Ids
 from .slalom_package import agreement, package_fit, package_samples, trained
 
@@ -254,14 +255,14 @@ def main(argv: list[str] | None = None) -> int:
     command.add_argument("--out", type=Path, default=RESULTS, help="folder for slalom_fresh.json")
     options = command.parse_args(argv)
     torch.set_num_threads(1)
-    model = load_demo_model()
+    model = needed_p1_model()
 
     def f(sequences: list[Ids]) -> Any:
         return predict_many(model.weights, sequences)[:, 0]
 
     texts = load_imdb(options.data / "aclImdb_v1.tar.gz", "test").texts
     picked = np.random.default_rng(SEED).choice(len(texts), size=options.documents, replace=False)
-    reviews = [(int(i), model.vocabulary.encode(texts[i])[: model.weights.T_max - 1]) for i in picked]
+    reviews = [(int(i), model.vocabulary.encode(texts[i])[: int(model.weights.room)]) for i in picked]
     rows, bars = text_part(f, model.vocabulary.encode(TEXT), options.work)
     more_rows, more_bars = review_part(f, reviews, options.work)
     settings = {"package": "slalom-explanations 0.1.2", "samples on reviews": SAMPLES, "reviews": len(reviews)}

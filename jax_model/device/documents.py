@@ -29,7 +29,6 @@ import attn_closed_form as acf
 from attn_closed_form import AttentionWeights, PooledGame, ToleranceError
 from attn_closed_form._arrays import numbered
 from attn_closed_form._types import Tokens
-from attn_closed_form.lime import LimeCoefficients
 from attn_closed_form.models.classifier import pooled_game
 from attn_closed_form.models.classifier.predict import as_index, as_tokens, is_deleted, pad
 
@@ -306,11 +305,11 @@ def shapley(
     absent: str | None = None,
     output: int = 0,
     tol: float = 1e-10,
-    dtype: Any = None,
-    batch: int = BATCH,
-    mesh: Mesh | None = None,
+    **device: Any,
 ) -> Batched:
     """Exact Shapley values of every document, one (d,) array each, as `shapley(pooled_game(...))` of the core.
+
+    `device` are options of `game_buckets`: dtype, batch and mesh.
 
     >>> jax.config.update("jax_enable_x64", True)
     >>> from attn_closed_form.models.classifier import random_weights
@@ -322,10 +321,7 @@ def shapley(
         rows, problems = values.shapley(bucket.games, tol)
         return Batched([row[:d] for row, d in zip(rows, bucket.players, strict=False)], problems)
 
-    def by_core(game: PooledGame) -> NDArray[np.float64]:
-        return acf.shapley(game, tol)
-
-    return _explained(weights, documents, (players, absent, output), (dtype, batch, mesh), on_device, by_core)
+    return _explained(weights, documents, (players, absent, output), device, on_device, partial(acf.shapley, tol=tol))
 
 
 def lime(
@@ -334,7 +330,6 @@ def lime(
     players: str = "words",
     absent: str | None = None,
     output: int = 0,
-    tol: float = 1e-10,
     dtype: Any = None,
     batch: int = BATCH,
     mesh: Mesh | None = None,
@@ -347,28 +342,27 @@ def lime(
     >>> [limit.coef.shape for limit in lime(random_weights(seed=0), [[5, 7, 5], [4]]).values]
     [(2,), (1,)]
     """
+    device = {"dtype": dtype, "batch": batch, "mesh": mesh}
 
     def on_device(bucket: Bucket) -> Batched:
-        return values.lime_limit(bucket.games, tol=tol, **options)
+        return values.lime_limit(bucket.games, **options)
 
-    def by_core(game: PooledGame) -> LimeCoefficients:
-        return acf.lime_limit(game, tol=tol, **options)
-
-    return _explained(weights, documents, (players, absent, output), (dtype, batch, mesh), on_device, by_core)
+    which = players, absent, output
+    return _explained(weights, documents, which, device, on_device, partial(acf.lime_limit, **options))
 
 
 def _explained(
     weights: AttentionWeights,
     documents: Sequence[Tokens],
     which: tuple[str, str | None, int],
-    where: tuple[Any, int, Mesh | None],
+    device: dict[str, Any],
     on_device: Callable[[Bucket], Batched],
     by_core: Callable[[PooledGame], Any],
 ) -> Batched:
     """Every bucket on the device, and what the device cannot do by the core; NaN where neither can."""
     results: list[Any] = [None] * len(documents)
     problems: dict[int, str] = {}
-    for bucket in game_buckets(weights, documents, *which, *where):
+    for bucket in game_buckets(weights, documents, *which, **device):
         explained, unsolved = on_device(bucket)
         for i, place in enumerate(bucket.places.tolist()):
             results[place] = explained[i]

@@ -33,8 +33,6 @@ differentiation are in `jax_model/transformers/lrp.py`, and a test compares the 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,25 +53,18 @@ NEGLIGIBLE = 50.0
 SWING = 40.0
 
 
-class _Gradient(NamedTuple):
-    """Gradient of one output by all L embedded tokens, of rank 2K: `coefficients` (L, 2K) @ `directions` (2K, d_e).
+def _gradient(weights: AttentionWeights, tokens: Tokens, output: Output) -> tuple[Array, Array, Seen]:
+    """Gradient of one output by all L embedded tokens, of rank 2K: coefficients (L, 2K) @ directions (2K, d_e).
 
     The coefficients are alpha, then alpha (u - f), both over K; the directions w_v, then w_k.
     """
-
-    coefficients: Array
-    directions: Array
-    seen: Seen
-
-
-def _gradient(weights: AttentionWeights, tokens: Tokens, output: Output) -> _Gradient:
     seen = scores(weights, tokens, output, stacklevel=5)
     alpha = softmax(seen.s)
     f = (alpha * seen.u).sum(axis=1, keepdims=True)
     alpha /= weights.K
     w_v = np.einsum("kce,c->ke", weights.collapse.w_v, as_output(weights, output))
     directions = np.concatenate([w_v, weights.collapse.w_k])
-    return _Gradient(np.concatenate([alpha, alpha * (seen.u - f)]).T, directions, seen)
+    return np.concatenate([alpha, alpha * (seen.u - f)]).T, directions, seen
 
 
 def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
@@ -164,22 +155,33 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Outp
     ids = as_tokens(weights, tokens)
     _, s1, u1 = scores(weights, ids, output)
     _, s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)
-    path = _Path(s0, s1 - s0, u0, u1 - u0, ids.size)
+    ds, du = s1 - s0, u1 - u0
+
+    def integrals(left: Array, width: Array, order: int) -> tuple[Array, Array]:
+        """Integral over each panel, of the slope and of its absolute value: (panels, T) both."""
+        x, w = legendre_rule(order)
+        tau = (left[:, None] + width[:, None] * x)[:, :, None, None]
+        alpha, u = softmax(s0 + tau * ds), u0 + tau * du
+        f = (alpha * u).sum(axis=-1, keepdims=True)
+        slope = (alpha * (du + (u - f) * ds)).sum(axis=2)[:, :, 1 : 1 + ids.size]
+        rule = np.multiply.outer(width, w)
+        return np.einsum("pnt,pn->pt", slope, rule), np.einsum("pnt,pn->pt", np.abs(slope), rule)
+
     size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
     total = np.zeros(ids.size)
     waiting = [(np.zeros(1), np.ones(1))]
-    block = max(1, BLOCK_ELEMENTS // (FINE * path.s0.size))
+    block = max(1, BLOCK_ELEMENTS // (FINE * s0.size))
     used = 0
     while waiting:
         left, width = waiting.pop()
         used += left.size
         if used > MAX_PANELS:
             raise ValueError(f"tol: {tol} was not reached with {MAX_PANELS} panels; ask for a larger tol")
-        done = ~_too_wide(path.s0, path.ds, left, width)
-        fine, variation = _integrals(path, left[done], width[done], FINE)
-        gap = np.abs(fine - _integrals(path, left[done], width[done], COARSE)[0]).max(axis=1, initial=0.0)
+        done = ~_too_wide(s0, ds, left, width)
+        fine, variation = integrals(left[done], width[done], FINE)
+        gap = np.abs(fine - integrals(left[done], width[done], COARSE)[0]).max(axis=1, initial=0.0)
         # Relative to f, and where a token takes over within a narrow panel, to what it brings.
-        allowed = tol * (size * width[done] * len(path.s0) + variation.max(axis=1, initial=0.0))
+        allowed = tol * (size * width[done] * len(s0) + variation.max(axis=1, initial=0.0))
         # A panel narrower than 2^-40 holds less than rounding can show.
         good = (gap <= allowed) | (width[done] < 2.0**-40)
         total += fine[good].sum(axis=0)
@@ -188,28 +190,6 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Outp
         left, half = np.concatenate([left, left + half]), np.concatenate([half, half])
         waiting += [(left[i : i + block], half[i : i + block]) for i in range(0, left.size, block)]
     return total / weights.K
-
-
-class _Path(NamedTuple):
-    """Logits and values (K, L) at the start of the path and their change along it, and T."""
-
-    s0: Array
-    ds: Array
-    u0: Array
-    du: Array
-    T: int
-
-
-def _integrals(path: _Path, left: Array, width: Array, order: int) -> tuple[Array, Array]:
-    """Integral over each panel, of the slope and of its absolute value: (panels, T) both."""
-    x, w = legendre_rule(order)
-    tau = (left[:, None] + width[:, None] * x)[:, :, None, None]
-    alpha = softmax(path.s0 + tau * path.ds)
-    u = path.u0 + tau * path.du
-    f = (alpha * u).sum(axis=-1, keepdims=True)
-    slope = (alpha * (path.du + (u - f) * path.ds)).sum(axis=2)[:, :, 1 : 1 + path.T]
-    rule = np.multiply.outer(width, w)
-    return np.einsum("pnt,pn->pt", slope, rule), np.einsum("pnt,pn->pt", np.abs(slope), rule)
 
 
 def _too_wide(s0: Array, ds: Array, left: Array, width: Array) -> NDArray[np.bool_]:

@@ -26,7 +26,7 @@ from ..._arrays import numbered, softmax
 from ..._types import Array, Ids, Tokens
 from ...game.pooled_game import PooledGame, merge_tokens
 from ..scores import PooledScores
-from .weights import AttentionWeights, sinusoidal_positions
+from .weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
 
 # Numbers in one block of `predict_many`: enough to amortise a call, few enough to stay in cache.
 BLOCK_ELEMENTS = 1 << 18
@@ -354,20 +354,13 @@ def random_weights(
     >>> random_weights(seed=0)
     AttentionWeights(D=50, d_e=16, T_max=32, K=2, d_att=8, d_out=8, C=1, cls=0, unk=1)
     """
-    rng = np.random.default_rng(seed)
-
-    def normal(*shape: int, fan_in: int) -> Array:
-        return rng.normal(size=shape) / np.sqrt(fan_in)
-
-    arrays = {
-        "W_e": rng.normal(size=(D, d_e)),
-        "W_q": normal(K, d_att, d_e, fan_in=d_e) * score_scale,
-        "W_k": normal(K, d_att, d_e, fan_in=d_e),
-        "W_v": normal(K, d_out, d_e, fan_in=d_e),
-        "W_l": normal(K, C, d_out, fan_in=d_out),
-    }
-    if biases:
-        shapes = {"b_q": (K, d_att), "b_k": (K, d_att), "b_v": (K, d_out), "b_l": (C,)}
-        arrays |= {name: normal(*shape, fan_in=1) for name, shape in shapes.items()}
+    rng, sizes = np.random.default_rng(seed), {"D": D, "d_e": d_e, "K": K, "d_att": d_att, "d_out": d_out, "C": C}
+    arrays: dict[str, Array] = {}
+    for name, axes in AXES.items():
+        if name != "W_p" and (biases or name not in BIASES):
+            shape = [sizes[axis] for axis in axes]
+            # A matrix is divided by the root of what it sums over; embeddings and biases stay as they are.
+            arrays[name] = rng.normal(size=shape) / (np.sqrt(shape[-1]) if len(shape) == 3 else 1.0)
+    arrays["W_q"] *= score_scale
     W_p = None if T_max is None else sinusoidal_positions(T_max, d_e)
     return AttentionWeights(W_p=W_p, **arrays, cls=0, unk=min(1, D - 1))

@@ -79,11 +79,7 @@ class SlalomReadoff(NamedTuple):
 
 
 def slalom_from_weights(
-    weights: AttentionWeights,
-    tokens: Tokens | None = None,
-    gamma: float = 0.0,
-    num_samples: int = 2000,
-    seed: int = 0,
+    weights: AttentionWeights, tokens: Tokens | None = None, gamma: float = 0.0, num_samples: int = 2000, seed: int = 0
 ) -> SlalomReadoff:
     """SLALOMs of an attention classifier: exact where there are any, the best fit for a document otherwise.
 
@@ -137,21 +133,14 @@ def _constant(table: Array) -> bool:
     return bool(np.abs(table - table[:1]).max(initial=0) <= SAME * max(1.0, float(np.abs(table).max(initial=0))))
 
 
-def _best(
-    weights: AttentionWeights, ids: Ids, gamma: float, num_samples: int, seed: int
-) -> tuple[Slalom, float, float]:
+def _best(weights: AttentionWeights, ids: Ids, gamma: float, samples: int, seed: int) -> tuple[Slalom, float, float]:
     """Best single SLALOM for a document, and its MSE and R^2 on fresh samples."""
     rng = np.random.default_rng(seed)
-    keep = deletions(ids.size, num_samples, DELETIONS, "balanced", rng)
+    keep = deletions(ids.size, samples, DELETIONS, "balanced", rng)
     masked, which = distinct(list(np.where(keep, ids, weights.unk)))
-    fit = fit_sequences(
-        _squeeze(predict_many(weights, masked)),
-        list(pad(weights, masked)[:, 1:]),
-        np.bincount(which),
-        gamma=gamma,
-        solver=Optimum(background=False),
-        seed=seed,
-    )
+    f, seen = _squeeze(predict_many(weights, masked)), list(pad(weights, masked)[:, 1:])
+    solver = Optimum(background=False)
+    fit = fit_sequences(f, seen, np.bincount(which), gamma=gamma, solver=solver, seed=seed)
     fresh = np.where(deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng), ids, weights.unk)
     f = predict_many(weights, list(fresh))
     error = f - fit.slalom.predict_many(list(pad(weights, list(fresh))[:, 1:])).reshape(f.shape)
@@ -172,9 +161,8 @@ def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) 
 
     [CLS] and padding cannot be masked in P1's model, so they are made too light to be felt: their importance is 60 + ln
     T_max below the smallest, and their value is the middle of the values. (If the SLALOM has a background, it is
-    [CLS].) All of them together hold less than e^-60 < 1e-26 of the attention, which rounding removes. They get two
-    fresh ids behind the largest id of the SLALOM. Ids in between that the SLALOM does not know are embedded like
-    [UNK]: they, too, are ignored.
+    [CLS].) Together they hold less than e^-60 < 1e-26 of the attention. They get two fresh ids behind the largest id of
+    the SLALOM. Ids in between that the SLALOM does not know are embedded like [UNK]: they, too, are ignored.
 
     Parameters
     ----------
@@ -211,18 +199,15 @@ def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) 
     W_e[slalom.ids] = np.column_stack([slalom.s, v])
     if slalom.s_background > -np.inf:
         W_e[cls] = np.r_[slalom.s_background, np.atleast_1d(slalom.v_background)]
-    b_q = np.zeros((1, d_att))
-    b_q[0, 0] = np.sqrt(d_att)
-    W_k = np.zeros((1, d_att, 1 + C))
-    W_k[0, 0, 0] = 1.0
+    first = np.eye(d_att)[:1]
     return AttentionWeights(
         W_e=W_e,
         W_p=None if T_max is None else np.zeros((T_max, 1 + C)),
         W_q=np.zeros((1, d_att, 1 + C)),
-        W_k=W_k,
+        W_k=first[:, :, None] * np.eye(1 + C)[0],
         W_v=np.eye(C, 1 + C, k=1)[None],
         W_l=np.eye(C)[None],
-        b_q=b_q,
+        b_q=np.sqrt(d_att) * first,
         cls=cls,
         unk=cls + 1,
     )
