@@ -47,14 +47,14 @@ def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
     """Token ids of test reviews, or of made-up documents of like lengths."""
     weights, _ = benchmark_model(SEED)
     if path is None:
-        lengths = np.random.default_rng(SEED).integers(60, weights.T_max - 1, count)
+        lengths = np.random.default_rng(SEED).integers(60, int(weights.room), count)
         return [random_document(weights, int(n), SEED + i) for i, n in enumerate(lengths)]
     from jax_model.training.imdb import load_imdb
 
     texts = load_imdb(path, "test").texts
     step = max(1, len(texts) // count)
     vocabulary = (p1_model() or acf.load_demo_model()).vocabulary
-    return [vocabulary.encode(text)[: weights.T_max - 1] for text in texts[::step][:count]]
+    return [vocabulary.encode(text)[: int(weights.room)] for text in texts[::step][:count]]
 
 
 def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Callable[[], Any]:

@@ -57,7 +57,7 @@ def main() -> int:
     weights = random_weights(SEED, **SIZES)  # type: ignore[arg-type]
     params = params_from_weights(weights)
     rng = np.random.default_rng(SEED)
-    room = weights.T_max - 1
+    room = int(weights.room)
     documents = [rng.integers(2, weights.D, size=n) for n in [room, *rng.integers(20, room + 1, DOCUMENTS - 1)]]
     ids = jnp.stack([oracle.pad_ids(document, weights.T_max) for document in documents])
     batches = [ids[i : i + BATCH] for i in range(0, DOCUMENTS, BATCH)]

@@ -160,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
     texts = load_imdb(run.imdb, "test").texts
     rows = np.random.default_rng(0).permutation(len(texts))[:tested]
     run.say(f"{tested} test reviews read")
-    documents = [vocabulary.encode(texts[i])[: weights.T_max - 1] for i in rows]
+    documents = [vocabulary.encode(texts[i])[: int(weights.room)] for i in rows]
     figure_1(run, models)
     figure_3(run, models, documents)
     orders(run, models, documents[:ordered])

@@ -43,7 +43,7 @@ FIGURE_5 = 80  # its d_e
 
 def theorem_4_1(weights: AttentionWeights, ids: NDArray[np.intp]) -> Array:
     """Eq. 14 as printed, head by head and term by term: padded ids (T_max,) -> (T_max, d_e)."""
-    e = weights.W_e[ids] + weights.W_p
+    e = weights.embed(ids)
     total = np.zeros_like(e)
     for i in range(weights.K):
         W_l = weights.W_l[i, 0]
@@ -180,7 +180,7 @@ def main(argv: list[str] | None = None) -> int:
     texts = load_imdb(run.imdb, "test").texts
     order = np.random.default_rng(0).permutation(len(texts))
     tested, others = (500, 100) if run.quick else (len(texts), 2500)
-    documents = [shipped.vocabulary.encode(texts[i])[: shipped.weights.T_max - 1] for i in order[:tested]]
+    documents = [shipped.vocabulary.encode(texts[i])[: int(shipped.weights.room)] for i in order[:tested]]
     documents = [ids for ids in documents if len(ids) > 2]
     run.say(f"{len(documents)} test reviews read")
     worst = 0.0

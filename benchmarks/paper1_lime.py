@@ -264,7 +264,7 @@ def main(argv: list[str] | None = None) -> int:
     reviews, replaced, repeated, samples = (30, 30, 10, 1000) if run.quick else (1000, 1000, 100, 5000)
     texts = load_imdb(run.imdb, "test").texts
     order = np.random.default_rng(0).permutation(len(texts))
-    documents = [vocabulary.encode(texts[i])[: weights.T_max - 1] for i in order[:reviews]]
+    documents = [vocabulary.encode(texts[i])[: int(weights.room)] for i in order[:reviews]]
     run.say("reviews read")
     worst = against_the_package(run, weights, documents[: 2 if run.quick else 10], samples)
     found = {

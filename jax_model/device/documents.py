@@ -45,10 +45,8 @@ BUCKET = 32
 
 
 class Tables(NamedTuple):
-    """A model on a device: s_tok (D, K), s_pos (T_max, K), u_tok (D, K, C), u_pos (T_max, K, C), w_k (K, d_e),
-    w_v (K, C, d_e), and what the [CLS] row of the gradient needs: W_e, W_p, W_q, W_k; b_l (C,).
-
-    Without positions s_pos and u_pos have one row, and W_p has one of zeros.
+    """A model on a device: the core's tables (`Collapse`), and what the [CLS] row of the gradient needs: W_e, W_p, W_q,
+    W_k; b_l (C,). Without positions W_p has one row, of zeros.
     """
 
     s_tok: jax.Array
@@ -131,16 +129,12 @@ def predict(
     return _together(_blocks(_predict, weights, documents, dtype, batch, mesh), len(documents))
 
 
-def gradient(
-    weights: AttentionWeights,
-    documents: Sequence[Tokens],
-    output: int = 0,
-    dtype: Any = None,
-    batch: int | None = None,
-    mesh: Mesh | None = None,
-) -> NDArray[Any]:
-    """Gradients by the embedded tokens, (B, L, d_e), as `attn_closed_form.gradient`; zero where there is no token."""
-    return _together(gradient_blocks(weights, documents, output, dtype, batch, mesh), len(documents))
+def gradient(weights: AttentionWeights, documents: Sequence[Tokens], output: int = 0, **device: Any) -> NDArray[Any]:
+    """Gradients by the embedded tokens, (B, L, d_e), as `attn_closed_form.gradient`; zero where there is no token.
+
+    `device` are options of `gradient_blocks`.
+    """
+    return _together(gradient_blocks(weights, documents, output, **device), len(documents))
 
 
 def gradient_blocks(
@@ -212,18 +206,9 @@ def _game(
     background = _merge(jnp.where(of_player, -jnp.inf, s), u, jnp.zeros(ids.size, int), 1)
     present = _merge(jnp.where(real, s[:, 1:], -jnp.inf), u[:, 1:], player, d)
     absent = _merge(jnp.where(real & (not deleted), s_unk[:, 1:], -jnp.inf), u_unk[:, 1:], player, d)
-    return GameBatch(
-        s=present[0],
-        v=present[1],
-        s_absent=absent[0],
-        v_absent=absent[1],
-        s_background=background[0][:, 0],
-        v_background=background[1][:, 0],
-        bias=tables.b_l[output],
-        empty_value=jnp.zeros((), s.dtype),
-        players=jnp.where(real, player, -1).max() + 1,
-        exponent=jnp.zeros((), int),
-    )
+    players, zero = jnp.where(real, player, -1).max() + 1, jnp.zeros((), s.dtype)
+    arrays = (*present, *absent, background[0][:, 0], background[1][:, 0])
+    return GameBatch(*arrays, tables.b_l[output], zero, players, jnp.zeros((), int))
 
 
 def _merge(s: jax.Array, v: jax.Array, group: jax.Array, groups: int) -> tuple[jax.Array, jax.Array]:

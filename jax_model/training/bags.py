@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from .config import check_settings
 from .loop import Optimizer, cross_entropy, fit
 
 Params = dict[str, jax.Array]
@@ -49,15 +50,11 @@ class BagConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "attention", "epochs", "batch_size", "patience", "weight_decay"):
-            least = int(name != "weight_decay")
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}")
+        least = dict.fromkeys(("hidden", "attention", "epochs", "batch_size", "patience"), 1) | {"weight_decay": 0}
+        check_settings(self, least, (), ("learning_rate",))
         for name in ("dropout", "instance_dropout", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected a number from 0 to below 1, got {getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate: expected a positive number, got {self.learning_rate}")
 
 
 class Packed(NamedTuple):

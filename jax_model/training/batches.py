@@ -7,9 +7,9 @@ and it keeps the masked documents that Shapley values and LIME ask about in dist
 (seed, epoch, step): an interrupted run goes on with the same batches, and every host of a cluster makes the same ones
 without a word to the others.
 
-With positions a row has T_max ids, [UNK] at its end. Without, documents of like lengths share a batch, and a row is as
-long as the longest of them, rounded up to a power of two so that few shapes are compiled; NOTHING (no token, no mass)
-fills it up.
+With positions a row has T_max ids, [UNK] at its end. Without, a row is as long as the longest document of the batch,
+rounded up to a power of two so that few shapes are compiled; NOTHING (no token, no mass) fills it up. Documents are not
+sorted by length: short texts have their own classes, and batches of them cost 20 newsgroups 0.7 points of accuracy.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from attn_closed_form.models.text import Vocabulary
 from .config import Config
 
 IntArray = NDArray[np.int32]
-# Batches whose documents are sorted by length together, where rows have the lengths of their documents.
-SORTED_BATCHES = 16
+# Shortest row where documents decide.
 SHORTEST = 32
 
 
@@ -106,14 +105,7 @@ class Batches(NamedTuple):
 
     def order(self, epoch: int) -> NDArray[np.intp]:
         """The epoch's shuffle of the documents."""
-        size, rng = self.config.batch_size, np.random.default_rng([self.config.seed, epoch])
-        order = rng.permutation(self.documents.size)
-        if self.config.positions == "none":
-            order = order[: self.steps * size]
-            for part in np.split(order, range(SORTED_BATCHES * size, order.size, SORTED_BATCHES * size)):
-                part[:] = part[np.argsort(self.documents.lengths[part], kind="stable")]
-            order = order.reshape(self.steps, size)[rng.permutation(self.steps)].reshape(-1)
-        return order
+        return np.random.default_rng([self.config.seed, epoch]).permutation(self.documents.size)
 
     def step_batch(self, epoch: int, step: int, order: NDArray[np.intp]) -> tuple[IntArray, IntArray]:
         """Ids (B, L) and labels (B,) of one step, windows and lost tokens drawn."""

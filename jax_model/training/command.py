@@ -43,7 +43,11 @@ class Data(NamedTuple):
 
 def run(args: argparse.Namespace) -> int:
     """Train as the parsed arguments say, write the model and say how good it is; returns the exit status."""
-    out = _check_out(args)
+    out = Path(args.out)
+    if out.suffix not in (".npz", ".safetensors"):
+        raise ValueError(f"--out: expected a file name ending in .npz or .safetensors, got {args.out!r}")
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"--out: expected a file in an existing folder, got {args.out!r}")
     checkpoint = Path(args.checkpoint) if args.checkpoint else out.with_suffix(".checkpoint")
     join_cluster(args.coordinator, args.processes, args.process_id)
     device_mesh(args.device)  # a missing GPU is better known before the data is read
@@ -65,15 +69,6 @@ def run(args: argparse.Namespace) -> int:
             file.unlink(missing_ok=True)
         print(summary(result, data.split, out))
     return 0
-
-
-def _check_out(args: argparse.Namespace) -> Path:
-    out = Path(args.out)
-    if out.suffix not in (".npz", ".safetensors"):
-        raise ValueError(f"--out: expected a file name ending in .npz or .safetensors, got {args.out!r}")
-    if not out.parent.is_dir():
-        raise FileNotFoundError(f"--out: expected a file in an existing folder, got {args.out!r}")
-    return out
 
 
 def read_data(path: str, text_column: str, label_column: str, valid: str | None, changes: Mapping[str, Any]) -> Data:

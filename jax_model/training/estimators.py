@@ -57,9 +57,6 @@ class _AttentionClassifier(ClassifierMixin, BaseEstimator):
         columns = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[columns])
 
-    def _logits(self, X: Any) -> NDArray[np.float64]:
-        raise NotImplementedError
-
     def _encode_labels(self, y: Any, inputs: int) -> NDArray[np.int64]:
         """(n,) class numbers of the labels; sets `classes_`."""
         if y is None:

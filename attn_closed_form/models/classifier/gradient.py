@@ -70,7 +70,7 @@ def _gradient(weights: AttentionWeights, tokens: Tokens, output: Output) -> tupl
 def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Gradient of f[output] with respect to every embedded token, P1 Theorem 4.1 with the [CLS] term: (L, d_e).
 
-    Row 0 is [CLS], rows 1..T are the document, and the rest, up to L = T_max, is padding. L = T + 1 without positions.
+    Row 0 is [CLS], rows 1..T are the document, and the rest, if the model has positions, is padding.
 
     >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)

@@ -159,8 +159,7 @@ def scores(weights: AttentionWeights, tokens: Tokens, output: Output, stacklevel
 def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Model output f(xi), P1 Eq. 1: (C,).
 
-    An empty document is [CLS] and padding. With positions, one of more than T_max - 1 tokens is cut, with a
-    `TruncationWarning`.
+    An empty document is [CLS] and padding. With positions a document may be too long (`TruncationWarning`).
 
     >>> weights = random_weights(seed=0)
     >>> predict(weights, [2, 3, 5]).shape
@@ -206,8 +205,7 @@ def _predict_ids(weights: AttentionWeights, ids: Ids) -> Array:
 def attention(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Attention of the [CLS] query, the only one that the prediction uses, P1 Eq. 8: (K, L), rows sum to 1.
 
-    Column 0 is [CLS], columns 1..T are the document, and the rest, up to L = T_max, is padding. L = T + 1 without
-    positions.
+    Column 0 is [CLS], columns 1..T are the document, and the rest, if the model has positions, is padding.
 
     >>> attention(random_weights(seed=0), [2, 3, 5]).sum(axis=1)
     array([1., 1.])
@@ -232,11 +230,7 @@ def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Mean attention over heads, P1 Eq. 10: (T,), for the document's own tokens.
-
-    >>> alpha_avg(random_weights(seed=0), [2, 3, 5]).shape
-    (3,)
-    """
+    """Mean attention over heads, P1 Eq. 10: (T,), for the document's own tokens."""
     return attention(weights, tokens)[:, 1 : 1 + len(tokens)].mean(axis=0)
 
 

@@ -113,16 +113,15 @@ class AttentionWeights:
         arrays = {name: finite(name, getattr(self, name)) for name in given}
         sizes = _sizes(arrays)
         arrays |= {name: np.zeros([sizes[axis] for axis in AXES[name]]) for name in BIASES if name not in arrays}
-        for array in arrays.values():
-            array.flags.writeable = False
         for name in ("cls", "unk"):
             token = getattr(self, name)
             if isinstance(token, bool) or not isinstance(token, int | np.integer):
                 raise ValueError(f"{name}: expected a token id (an integer), got {token!r}")
             if not 0 <= token < sizes["D"]:
                 raise ValueError(f"{name}: expected an id in 0..{sizes['D'] - 1}, got {token}")
-        ids = {"cls": int(self.cls), "unk": int(self.unk)}
-        for name, value in ({"T_max": None} | sizes | arrays | ids).items():
+        for array in arrays.values():
+            array.flags.writeable = False
+        for name, value in {"T_max": None, **sizes, **arrays, "cls": int(self.cls), "unk": int(self.unk)}.items():
             object.__setattr__(self, name, value)
 
     @property
