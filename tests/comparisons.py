@@ -129,7 +129,7 @@ def check_relevance(weights, tokens, output, got):
     """The rules of AttnLRP; halved terms, so that those of gradient times input bound them."""
     own = slice(1, 1 + len(tokens))
     params, ids = twin(weights, tokens)
-    e_terms = np.abs(weights.W_e[np.asarray(ids)]) + np.abs(weights.W_p)
+    e_terms = np.abs(weights.W_e[np.asarray(ids)]) + np.abs(places(weights))
     terms = (e_terms * gradient_terms(weights, tokens, output)).sum(axis=1)[own]
     assert_algebraic(got, np.asarray(oracle.relevance(params, ids, output))[own], terms, 1 + magnitudes(weights).score)
 

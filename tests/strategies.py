@@ -178,7 +178,7 @@ def cases(problem):
         "ordinary": is_ordinary(problem),
         "empty": not tokens,
         "one token": len(tokens) == 1,
-        "full": len(tokens) == model.T_max - 1,
+        "full": model.T_max is not None and len(tokens) == model.T_max - 1,
         "room for one token": model.T_max == 2,
         "one word repeated": len(tokens) > 1 and len(counts) == 1,
         "some word repeated": len(counts) > 1 and max(counts.values()) > 1,
@@ -189,8 +189,9 @@ def cases(problem):
         "scores of 1e4": np.abs(_logits(model)).max() > 9e3,
         "biases": bool(model.b_q.any()),
         "no biases": not model.b_q.any(),
-        "positions": bool(model.W_p.any()),
-        "no positions": not model.W_p.any(),
+        "positions": model.W_p is not None and bool(model.W_p.any()),
+        "positions all alike": model.W_p is not None and not model.W_p.any(),
+        "no positions": model.W_p is None,
         "one head": model.K == 1,
         "one dimension": model.d_e == 1,
         "another output": output > 0,
@@ -200,7 +201,7 @@ def cases(problem):
 
 def _logits(model):
     """Attention logits of every token at every position, (K, D, T_max), from P1 Eq. 5, 6 and 8."""
-    e = model.W_e[:, None] + model.W_p
+    e = model.W_e[:, None] + (0.0 if model.W_p is None else model.W_p)
     q = np.einsum("kae,e->ka", model.W_q, e[model.cls, 0]) + model.b_q
     k = np.einsum("kae,dte->kdta", model.W_k, e) + model.b_k[:, None, None]
     return np.einsum("ka,kdta->kdt", q, k) / np.sqrt(model.d_att)
@@ -208,7 +209,8 @@ def _logits(model):
 
 def _attention(model, tokens):
     """Attention of the padded document, (K, T_max)."""
-    ids = [model.cls, *tokens, *[model.unk] * (model.T_max - 1 - len(tokens))]
-    s = _logits(model)[:, ids, np.arange(model.T_max)]
+    padding = 0 if model.T_max is None else model.T_max - 1 - len(tokens)
+    ids = [model.cls, *tokens, *[model.unk] * padding]
+    s = _logits(model)[:, ids, 0 if model.T_max is None else np.arange(model.T_max)]
     g = np.exp(s - s.max(axis=1, keepdims=True))
     return g / g.sum(axis=1, keepdims=True)

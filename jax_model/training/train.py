@@ -4,8 +4,8 @@ P1, appendix F: 20,000 reviews to train on, 5,000 to validate with, AdamW, cross
 Ours: any number of classes (two are one logit, as in the paper; C are C outputs under a softmax), the collapsed forward
 pass (`text_model.py`), random windows and words that are lost at random (`batches.py`), a cosine schedule, an average
 of the weights along the way (EMA), which is what is validated and kept, a stop when the validation loss no longer
-falls, and a temperature fitted on the held-out texts (`scores.py`). As in the paper, the inner biases stay zero, and the
-positions of a model that has them stay those of Eq. 3, here times `scale`, to be of the embeddings' size.
+falls, and a temperature fitted on the held-out texts (`scores.py`). As in the paper, the inner biases stay zero, and
+the positions of a model that has them stay those of Eq. 3, here times `scale`, to be of the embeddings' size.
 
 With `refit` "all", a second model is trained on all texts, for as many epochs as were best. It is the one that is kept,
 with the temperature of the first; the scores on the held-out texts are those of the first.

@@ -40,12 +40,13 @@ def coalitions(d: int) -> NDArray[np.bool_]:
     return (np.arange(2**d)[:, None] >> np.arange(d)) & 1 == 1
 
 
-def players_of(tokens: ArrayLike, T_max: int, words: bool = False) -> NDArray[np.intp]:
+def players_of(tokens: ArrayLike, T_max: int | None, words: bool = False) -> NDArray[np.intp]:
     """Player at each padded position, (T_max,): its number, or -1 for [CLS] and padding, which are always present.
 
     Parameters
     ----------
     tokens : (T,) ids of the document
+    T_max : number of positions; None without padding
     words : every distinct id is one player, numbered by first appearance; otherwise every position is one
 
     >>> players_of([7, 4, 7], T_max=6, words=True).tolist()
@@ -54,7 +55,8 @@ def players_of(tokens: ArrayLike, T_max: int, words: bool = False) -> NDArray[np
     ids = np.asarray(tokens).tolist()
     order = list(dict.fromkeys(ids))
     numbers = [order.index(token) for token in ids] if words else list(range(len(ids)))
-    return np.array([-1, *numbers, *[-1] * (T_max - 1 - len(ids))])
+    padding = 0 if T_max is None else T_max - 1 - len(ids)
+    return np.array([-1, *numbers, *[-1] * padding])
 
 
 def _replaced(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array) -> jax.Array:

@@ -15,7 +15,7 @@ import pytest
 
 from attn_closed_form import TransformerClassifier
 from attn_closed_form.explanations.settings import Settings
-from attn_closed_form.models import transformer_classifier, transformer_network
+from attn_closed_form.models import transformer
 from tests.recorded import make
 
 pytestmark = pytest.mark.filterwarnings("ignore::attn_closed_form.SlalomWarning")
@@ -124,8 +124,7 @@ class RecordedTokenizer:
 @pytest.fixture
 def model(monkeypatch):
     torch = SimpleNamespace(inference_mode=nullcontext, from_numpy=Tensor)
-    for module in (transformer_network, transformer_classifier):
-        monkeypatch.setattr(module, "require_torch", lambda: torch)
+    monkeypatch.setattr(transformer, "_package", lambda name: torch)
     return TransformerClassifier(RecordedForSequenceClassification(), RecordedTokenizer(), samples=200)
 
 
