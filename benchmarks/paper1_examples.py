@@ -36,7 +36,7 @@ WORDS = SENTENCE.split()
 WORD, RIVAL = "questionable", "popular"
 NEGATIVE = ("lime", "gradient-x-input")  # the methods that give `WORD` a negative score
 RIVAL_FIRST = ("alpha-mean", "alpha-max")  # those that have `RIVAL` first
-OTHER_MODEL = "our model (87.7 %, other vocabulary), LIME's exact limit"
+OTHER_MODEL = "our model (other vocabulary), LIME's exact limit"
 
 
 def rank(scores: Array, j: int) -> int:

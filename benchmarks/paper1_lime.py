@@ -35,7 +35,7 @@ ERROR, DEVIATION = 0.808, 0.219
 TOKENS, WORDS, RUNS = 99, 71, 5
 SECTION, FIGURE = "P1 sec. 6, B.1", "P1 Fig. 4"
 PRINTED, FIRST, EXACT = "Theorem 5.1 as printed", "first order, corrected", "exact limit"
-OURS = "our model (87.7 %), f = log-odds (paper: one of two logits); the norm scales with f, so see the relative error"
+OURS = "our model, f = log-odds (paper: one of two logits); the norm scales with f, so see the relative error"
 # The two ways to run LIME: the package's option `bow`.
 DELETED, REPLACED = "words deleted (bow=True, the authors')", "[UNK] in place (bow=False)"
 CLOSE = 0.1  # relative norm-2 error from which on we no longer call two explanations a very good match

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attn_closed_form import TextClassifier
+from attn_closed_form import TextClassifier, load_demo_model
 from attn_closed_form.models.classifier import random_weights
 from attn_closed_form.models.text import Vocabulary, tokenize
 
@@ -34,6 +34,13 @@ def model_for(*texts, seed=3, T_max=64, K=2, unknown=("zyx", "wvu", "tsr"), **si
     vocabulary = Vocabulary(["[CLS]", "[UNK]", *sorted(words)])
     sizes = {"d_e": 16, "d_att": 5, "d_out": 7, "score_scale": 2.0, "biases": True, **sizes}
     weights = random_weights(seed=seed, D=len(vocabulary), T_max=T_max, K=K, **sizes)
+    return TextClassifier(weights, vocabulary)
+
+
+def six_heads():
+    """A model of P1's kind and size, six heads and 256 positions, with random weights and the shipped vocabulary."""
+    vocabulary = load_demo_model().vocabulary
+    weights = random_weights(seed=6, D=len(vocabulary), d_e=128, T_max=256, K=6, d_att=64, d_out=64, score_scale=2.0)
     return TextClassifier(weights, vocabulary)
 
 

@@ -40,7 +40,7 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
     >>> [(name, e.scores.shape) for name, e in explanations.items()]
     [('shapley', (3,)), ('alpha-mean', (3,))]
     >>> explanations.output, round(explanations.probabilities["positive"], 2)
-    ('positive', 0.65)
+    ('positive', 0.69)
     """
     outputs = [settings.pop("output", None)]
     (explanations,) = explain_outputs(model, raw, methods, outputs, **settings).values()

@@ -54,7 +54,7 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
     Examples
     --------
     >>> open_model()
-    TextClassifier(negative, positive; 6 heads, 6,000 words, 255 tokens)
+    TextClassifier(negative, positive; 1 head, 6,000 words, any number of tokens)
     >>> open_model("scores").groupings
     ('units', 'groups')
     """
@@ -79,8 +79,8 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
 def load_demo_model() -> TextClassifier:
     """The shipped sentiment model: one logit, above zero for a review that likes its film.
 
-    Trained on IMDB (Lopardo et al. 2024, appendix F: K = 6 heads, T_max = 256, d_e = 128, d_att = d_out = 64); see
-    MODEL_CARD.md. Read once and kept: it is immutable.
+    The classifier of Lopardo et al. 2024 with one head and without positions, trained on IMDB; see MODEL_CARD.md. Read
+    once and kept: it is immutable.
 
     Examples
     --------

@@ -48,7 +48,7 @@ class TextClassifier(Model):
     >>> from attn_closed_form import load_demo_model
     >>> model = load_demo_model()
     >>> model
-    TextClassifier(negative, positive; 6 heads, 6,000 words, 255 tokens)
+    TextClassifier(negative, positive; 1 head, 6,000 words, any number of tokens)
     >>> model.predict(["A wonderful film.", "A waste of time."]).tolist()
     ['positive', 'negative']
     >>> model.explain("A wonderful film.", "shapley")["shapley"].top(1)[0][0]

@@ -123,7 +123,7 @@ def verdict(explanations: Explanations) -> str:
 
     >>> from attn_closed_form import load_demo_model
     >>> verdict(load_demo_model().explain("A fine film", "loo"))
-    'positive, 65 % (logit +0.6245)'
+    'positive, 69 % (logit +0.6696)'
     """
     chances, output = explanations.probabilities, explanations.output
     if chances is None:
@@ -175,7 +175,7 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Step, ...]:
     >>> from attn_closed_form import load_demo_model
     >>> steps = waterfall(load_demo_model().explain("A fine film", "shapley")["shapley"], top=1)
     >>> [(step.label, round(step.shown, 2)) for step in steps]
-    [('no word known', -0.02), ('fine', 0.5), ('2 others', 0.15), ('positive', 0.62)]
+    [('nothing present', -0.04), ('fine', 0.66), ('2 others', 0.04), ('positive', 0.67)]
     """
     order = np.argsort(-np.abs(e.scores), kind="stable")
     named = order[: top if len(order) > top + 1 else len(order)]
@@ -227,7 +227,7 @@ def colored_text(e: Explanation) -> ColoredText:
     >>> from attn_closed_form import load_demo_model
     >>> text = colored_text(load_demo_model().explain("A (fine) film.", "shapley")["shapley"])
     >>> [(piece.text, piece.player) for piece in text.pieces], text.levels
-    ([('A', 0), (' (', None), ('fine', 1), (') ', None), ('film', 2)], (0, 4, 1))
+    ([('A', 0), (' (', None), ('fine', 1), (') ', None), ('film', 2)], (0, 4, 0))
     """
 
     def compute() -> tuple[tuple[Piece, ...], str]:
@@ -450,7 +450,7 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
     >>> from attn_closed_form import load_demo_model
     >>> figures = figures_of(load_demo_model().explain("A fine film", ["shapley", "banzhaf"]))
     >>> figures["headline"], figures["leader"], figures["names"][figures["strongest"][0]]
-    ('positive, 65 % (logit +0.6245)', 'shapley', 'fine')
+    ('positive, 69 % (logit +0.6696)', 'shapley', 'fine')
     """
     lead = leader(explanations) if explanations else None
     return {

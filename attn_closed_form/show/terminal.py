@@ -46,15 +46,15 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     >>> from attn_closed_form import load_demo_model
     >>> explanations = load_demo_model().explain("A fine film", "shapley")
     >>> print("\n\n".join(answer(explanations, columns=60).split("\n\n")[:3]))
-    positive, 65 % (logit +0.6245)
+    positive, 69 % (logit +0.6696)
     <BLANKLINE>
-    A fine++++ film+
+    A fine++++ film
     <BLANKLINE>
-    no word known  -0.0176
-    fine           +0.4954  ++++++++++++++++++++++++++++++++++
-    film           +0.1255  +++++++++
-    a              +0.0213  +
-    positive       +0.6245
+    nothing present  -0.0375
+    fine             +0.6630  ++++++++++++++++++++++++++++++++
+    film             +0.0438  ++
+    a                +0.0003
+    positive         +0.6696
     """
     e, fit = leader(explanations), explanations.evidence.fit
     blocks = [verdict(explanations), _wrap(_words(e, color), columns)]

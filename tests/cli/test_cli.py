@@ -20,7 +20,7 @@ from attn_closed_form.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.files.open_model import DEMO_MODEL
 from attn_closed_form.show.figures import verdict
 from tests import enumeration
-from tests.texts import HOSTILE, REVIEW, long_text, model_for
+from tests.texts import HOSTILE, REVIEW, long_text, model_for, six_heads
 
 ROOT = Path(__file__).parents[2]
 
@@ -246,8 +246,12 @@ def test_hostile_texts_are_printed_without_control_characters(capsys, name):
     assert not [c for c in out if (ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000]
 
 
-def test_ten_thousand_words_are_no_trouble():
+def test_ten_thousand_words_are_no_trouble(tmp_path):
     run = shell("explain", "-", "--method", "shapley", stdin=long_text(10_000))
+    assert run.returncode == 0 and run.stderr == b"" and b"not seen" not in run.stdout
+    six_heads().save(tmp_path / "six.npz", dtype=np.float32)
+    options = ["--method", "shapley", "--model", str(tmp_path / "six.npz")]
+    run = shell("explain", "-", *options, stdin=long_text(10_000))
     assert run.returncode == 0 and b"the last 9745 are not seen" in run.stderr
     assert "… 9745 more not seen" in " ".join(run.stdout.decode().split())
 

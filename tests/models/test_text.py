@@ -191,6 +191,6 @@ def test_the_shipped_model_is_small_and_read_once():
     model = load_demo_model()
 
     weights, vocabulary = model.weights, model.vocabulary
-    assert DEMO_MODEL.stat().st_size <= 6_000_000
-    assert len(vocabulary) == weights.D and weights.C == 1 and weights.K == 6
+    assert DEMO_MODEL.stat().st_size <= 1_000_000
+    assert len(vocabulary) == weights.D and weights.C == weights.K == 1 and weights.T_max is None
     assert load_demo_model().weights is weights

@@ -18,6 +18,7 @@ from attn_closed_form.run.plan import MANIFEST, planned  # noqa: E402
 from attn_closed_form.run.runner import explain_part, run  # noqa: E402
 from attn_closed_form.run.task import RunError, Task  # noqa: E402
 from tests.run.corpora import part_bytes, read, run_all, texts, write  # noqa: E402
+from tests.texts import six_heads  # noqa: E402
 
 
 @pytest.fixture
@@ -75,9 +76,11 @@ def test_bad_rows_have_a_reason_and_the_run_goes_on(tmp_path):
 
 
 def test_a_text_longer_than_the_model_counts_what_is_unseen(tmp_path):
-    weights = load_demo_model().weights
+    model = six_heads()
+    model.save(tmp_path / "six.npz")
+    weights = model.weights
     source = write(tmp_path / "in.parquet", ["fine " * (weights.T_max + 6)])
-    run_all(source, tmp_path / "out")
+    run_all(source, tmp_path / "out", Task(model=str(tmp_path / "six.npz"), methods=("shapley",)))
     row = read(tmp_path / "out").to_pylist()[0]
     assert (row["unseen"], row["error"]) == (7, None)
     assert len(row["spans"][0]) == weights.T_max - 1
