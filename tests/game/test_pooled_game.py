@@ -37,7 +37,7 @@ def condition(model, players):
 def test_absent_positions_are_unk(problem, data):
     model, tokens, output = problem
     masks = np.array(data.draw(st.lists(st.tuples(*[st.booleans()] * len(tokens)), min_size=1, max_size=5)))
-    players = pooled_game(model, tokens, output=output)
+    players = pooled_game(model, tokens, absent="unk", output=output)
     expected = [predict(model, np.where(mask, tokens, model.unk))[output] for mask in masks]
     assert_algebraic(players.value(masks), expected, magnitudes(model).value, condition(model, players))
 
@@ -46,7 +46,7 @@ def test_absent_positions_are_unk(problem, data):
 def test_absent_words_are_unk_at_all_their_positions(problem):
     model, tokens, output = problem
     words = list(dict.fromkeys(tokens))
-    players = pooled_game(model, tokens, players="words", output=output)
+    players = pooled_game(model, tokens, players="words", absent="unk", output=output)
     assert players.labels == tuple(map(str, words))
     masks = ~np.eye(len(words), dtype=bool)
     expected = [predict(model, [model.unk if token == gone else token for token in tokens])[output] for gone in words]
@@ -55,7 +55,7 @@ def test_absent_words_are_unk_at_all_their_positions(problem):
 
 def deleted_value(model, tokens, mask, output):
     """Softmax over the positions that are left, the others gone, head by head."""
-    s, u = scores(model, tokens, output)
+    _, s, u = scores(model, tokens, output)
     kept = np.concatenate([[True], mask, np.ones(model.T_max - 1 - len(tokens), dtype=bool)])
     g = np.exp(s[:, kept] - s[:, kept].max(axis=1, keepdims=True))
     return ((g * u[:, kept]).sum(axis=1) / g.sum(axis=1)).mean() + model.b_l[output]
