@@ -67,7 +67,7 @@ MATRIX_PLAYERS = 1024
 # A product of factors is halved down to this length, which vectorizes, before it is taken one by one.
 PRODUCT_AT_ONCE = 16
 # Of complex terms no |Y| below this is divided by: a player's own term, which cancels, would lose as many digits.
-LEAST_FACTOR = 0.02
+LEAST_FACTOR = 0.05
 # Nor by one whose square is below this, next to which 1/Y would leave float64.
 LEAST_SQUARE = 1e-200
 # Largest q of a power series: beyond, J is as large as the number of nodes.

@@ -66,8 +66,9 @@ LARGEST_GROWTH = 60.0
 ROOM = 1e-9
 # Largest ratio of masses for which the exact range is computed; beyond, the range of the values is taken.
 LARGEST_RATIO = 1e4
-# Rounding of exponents in ulps: of Q_j from masses, values and the pole.
-EXPONENT = 40.0
+# Rounding in ulps: of Q_j from masses, values and the pole; of a factor beside that of a plain game; of all else, where
+# a player's own term has 15 ulps, and 20 times as many where its factor nearly cancels (`evaluate.LEAST_FACTOR`).
+EXPONENT, FACTOR, OWN = 12.0, 12.0, 700.0
 
 
 class Poles(NamedTuple):
@@ -396,17 +397,21 @@ class PoleGame:
     def doubt(self) -> float:
         """Rounding beside that of a plain game, relative to the sum of `half_range`.
 
-        Moduli of e^(-lam w) add up to 1/cos(theta) times 1/|w|, and lam |w| times that to 1/cos(theta)^2; exponents are
-        right to EXPONENT ulps of the masses times |v - z| for all values. Masses and values have 42 ulps of the values'
-        spread and the rounding of `_values`, times the largest slope of g.
+        Moduli of e^(-lam w) add up to 1/cos(theta) times 1/|w|, and lam |w| times that to 1/cos(theta)^2. An exponent
+        is right to EXPONENT ulps of the sum of |Q_j| over the players of a coalition, which is at most its mass times
+        the largest |v - z|, and of the |Q_j| of their other states, which are at most `ratio` times as large: the other
+        state is the one with the smaller real part. Masses and values have 42 ulps of the values' spread and the
+        rounding of `_values`, times the largest slope of g.
         """
         total = float(self.half_range.sum())
         if total == 0:
             return 0.0
         values, rounding = self.linked._values
-        hull = sectors(self.poles.z, float(values.min()), float(values.max()))
-        cos = np.cos(hull.half_angle)
-        each = (12 * self.d + 1400) / cos + EXPONENT * hull.furthest / hull.nearest * (1 + 1 / cos) / cos**2
+        hull, cos = sectors(self.poles.z, float(values.min()), float(values.max())), np.cos(self.sectors.half_angle)
+        replaced = self.linked.game._without_mass is None or not self.linked.game._without_mass[0, self.d : -1].all()
+        ratio = hull.furthest / (hull.nearest * np.cos(hull.half_angle)) if replaced else 0.0
+        each = (FACTOR * self.d + OWN) / cos
+        each += EXPONENT * (1 + ratio) * hull.furthest / (self.sectors.nearest * cos**2)
         slope = LINKS[self.linked.link.name].slope(*self.linked.range)
         moved = slope * (rounding + 42 * ULP * float(values.max() - values.min()))
         return (ULP * float((self.half_range * each).sum()) + moved) / total

@@ -1,9 +1,9 @@
 """LIME without sampling: the coefficients that the lime package estimates, computed.
 
-Which LIME? That of the lime package (0.2.0.1, `lime_text`) with `bow=False` and [UNK] as `mask_string`: a removed word
-is replaced in its place. The package's own default, `bow=True`, deletes words and moves the rest up; for a model that
-knows positions that is another explanation (17 to 30 % away on the shipped model, however many samples are drawn) and
-no pooled game.
+Which LIME? For a model of one head without positions it is that of the lime package (0.2.0.1, `lime_text`) with every
+default: the game of words, deleted, through "sigmoid" (`game/links.py`), because the package explains probabilities and
+its `bow=True` deletes words. For a model with positions it is the package's `bow=False` with [UNK] as `mask_string`: a
+removed word is replaced in its place, where deleting it would move the words behind it.
 
 What the package does with n = num_samples: row 0 is the document itself; every other row draws a number s in 1..d
 uniformly, removes a uniform subset of s features, and gets the weight pi(s) of `kernel.py`; then a ridge regression
@@ -56,15 +56,14 @@ def lime_limit(
 ) -> LimeCoefficients:
     """What LIME's coefficients converge to, by default with the lime package's kernel, ridge and number of samples.
 
-    It is the limit of the package with `bow=False` and [UNK] in the place of removed words, not of its own default
-    `bow=True`; see the module docstring. |error| <= tol * max|f| is guaranteed for every coefficient and the intercept.
+    |error| <= tol * max|f| is guaranteed for every coefficient and the intercept. See the module docstring for which
+    settings of the package a game belongs to.
 
     Parameters
     ----------
-    game : PooledGame. The package's `bow=False` with [UNK] as mask is `pooled_game(..., players="positions")`. Its
-        `bow=True` deletes every occurrence of a word: where positions play no part that is `players="words"` with
-        `absent="unk"` for P1's model, whose padding fills the gap, and `absent="deleted"` for one without padding.
-        Where they do, words behind move up, which is no pooled game: use `bow=False`, as the package itself advises
+    game : a PooledGame, or one `through` a link such as "sigmoid", which the package explains by default. The package's
+        `bow=True` is `pooled_game(..., players="words")` of a model without positions; its `bow=False` with [UNK] as
+        mask is `players="positions"`
     kernel_width : the package's, 25 by default; inf weighs all samples alike
     ridge : the package's `Ridge(alpha=1)`
     num_samples : n, which sets the share of the document's own row (1/n) and of the ridge (ridge/n). None: n to
