@@ -37,7 +37,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .atomic import EXPANSION, check_size, reading, regular_file
+from .atomic import check_size, reading, regular_file
 
 FORMATS = {
     **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"},
@@ -204,14 +204,16 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
 def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     """One object per line, or one array of objects over the whole file."""
     unchecked = columns or ()
+    limit = max(MAX_JSON, 10 * path.stat().st_size)
     for number, line in _lines(path):
         whole = number == 1 and line.startswith("[")
+        if whole and len(line) <= limit:
+            with _text_stream(path) as stream:
+                line = stream.read(limit + 1)
+        if len(line) > limit:
+            raise ValueError(f"{path}: line {number}: more than {limit:,} characters of JSON from a small file")
         try:
-            with _text_stream(path) if whole else io.StringIO(line) as stream:
-                text = stream.read()
-            if len(text) > max(MAX_JSON, EXPANSION * path.stat().st_size // 10):
-                raise ValueError(f"line {number}: more than {MAX_JSON:,} characters of JSON from a small file")
-            content = json.loads(text)
+            content = json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{path}: line {number}: expected JSON, got {error}") from None
         for row in content if whole else [content]:
@@ -244,9 +246,8 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
         raise ImportError(f"{path}: Parquet needs pyarrow: pip install '.[corpus]'") from None
     with ParquetFile(path) as file:
         check_columns(path, file.schema_arrow.names, columns or ())
-        groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
-        sizes = (group.column(i).total_uncompressed_size for group in groups for i in range(group.num_columns))
-        largest = max(sizes, default=0)
+        # By groups: pyarrow ends the process where a column of damaged metadata is asked for.
+        largest = max((file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)), default=0)
         check_size(largest, path)
         rows = min(1024, 2**26 // (largest + 1) + 1)  # every cell may be the longest text of a dictionary
         for batch in file.iter_batches(batch_size=rows, columns=None if columns is None else list(columns)):
