@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import finite, numbered
+from .._arrays import finite, numbered, real
 from .._types import Array
 from ..files.arrays import read_state
 from .protocol import Model, Units
@@ -101,6 +101,7 @@ class MeanPooledText(Model):
 
     def __post_init__(self) -> None:
         W, bias = finite("W", self.W), finite("bias", self.bias)
+        object.__setattr__(self, "embeddings", real("embeddings", self.embeddings))
         if self.embeddings.ndim != 2 or W.shape != (bias.size, self.embeddings.shape[1]) or bias.ndim != 1:
             shapes = f"{self.embeddings.shape}, {W.shape} and {bias.shape}"
             raise ValueError(f"embeddings, W, bias: expected shapes (V, D), (C, D) and (C,), got {shapes}")
@@ -156,10 +157,10 @@ class MeanPooledText(Model):
 
         The classifier must have been fitted on plain means of the vectors, not normalised ones.
         """
-        coef = np.atleast_2d(np.asarray(classifier.coef_, dtype=np.float64))
-        bias = np.broadcast_to(np.asarray(classifier.intercept_, dtype=np.float64), (len(coef),))
+        coef = np.atleast_2d(finite("coef_", classifier.coef_))
+        bias = np.broadcast_to(finite("intercept_", classifier.intercept_), (len(coef),))
         names = tuple(map(str, outputs if outputs is not None else getattr(classifier, "classes_", ())))
-        return cls(np.asarray(embeddings), coef, bias, as_reader(reader), names)
+        return cls(embeddings, coef, bias, as_reader(reader), names)
 
     def read(self, raw: Any) -> Units:
         """The pieces of a text that have vectors; an error if there is none."""
