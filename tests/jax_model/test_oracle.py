@@ -93,6 +93,7 @@ KEPT = {
     "uniform attention": (model(top_score=0.0), [3, 5, 8], 0),
     "peaked attention": (model(top_score=30.0), [3, 5, 8, 9], 0),
     "scores of 1e4": (model(top_score=1e4), [3, 5, 8, 9], 0),
+    "gradients of 1e-161": (model(seed=712, top_score=1e4, biases=False), [6, 7], 0),
     "no biases, no positions": (model(biases=False, positions=NO_POSITIONS), [3, 5, 8, 3], 0),
     "last output": (model(PRIMES._replace(C=3)), [3, 5, 8], 2),
     "one head": (model(PRIMES._replace(K=1)), [3, 5, 8], 0),

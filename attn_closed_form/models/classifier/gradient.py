@@ -109,7 +109,10 @@ def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
     coefficients, directions, _ = _gradient(weights, tokens, output)
     # |c W|^2 = |c R^T|^2 with W^T = Q R: as cheap as the Gram matrix, without its squared condition number.
     r: Array = np.linalg.qr(directions.T)[1]
-    return np.linalg.norm(coefficients[1 : 1 + len(tokens)] @ r.T, axis=1)
+    rows = coefficients[1 : 1 + len(tokens)] @ r.T
+    # In units of the largest entry: the square of a gradient below 1e-154 is not a normal number.
+    largest = np.abs(rows).max(axis=1, initial=np.finfo(np.float64).tiny)
+    return np.linalg.norm(rows / largest[:, None], axis=1) * largest
 
 
 def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
