@@ -50,7 +50,7 @@ SHORTEST = 1e-6
 # Nodes of one batch: together with the terms of a chunk, this bounds how many numbers are added one after the other.
 MOST_NODES = 64
 # Numbers of nodes for the terms of a linked game: few, because terms with equal numbers are computed together.
-COUNTS = np.array([1, 2, 3, 4, 6, 8, 10, 12, 14, 17, 20, 24, 28, 33, 40, 48, 58, 70])
+COUNTS = np.array([3, 6, 10, 15, 20, 28, 40, 58, 70])
 # Fractional bits of the fixed-point arithmetic that refines Gauss-Legendre rules.
 FIXED_BITS = 160
 

@@ -278,7 +278,7 @@ def largest_on_reals(terms: Terms) -> Array:
     players the product is at most t^m by Maclaurin's inequality, and m/d has the place of p.
     """
     sums = terms.sums
-    if terms.masses.some_light or sums.turn is not None:
+    if terms.masses.some_light:
         return sums.weight * (sums.background + sums.players)
     absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.own]
     moving = np.maximum(sums.players - absent, 0.0) * np.minimum(1.0, math.exp(2) / np.maximum(sums.heavy, 1e-300))
