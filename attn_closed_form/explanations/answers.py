@@ -1,9 +1,9 @@
 """Answers beyond scores: reasons that are proved, and scores of sentences with their words inside.
 
-**Reasons** (`reasons/`) are about the side that the prediction is on. Of a model with one logit that is its
-sign. Of a model with several classes it is whether the explained class stays ahead of the strongest other one, so the
-game is that of the margin between the two; with three classes or more a third one may overtake, which the names in
-the sentences say.
+**Reasons** (`reasons/`) are about the side that the prediction is on. Of a probability that is the side of 50 %, of a
+model with one logit its sign. Of a model with several classes it is whether the explained class stays ahead of the
+strongest other one, so the game is that of the margin between the two; with three classes or more a third one may
+overtake, which the names in the sentences say.
 
 **Groups.** Owen values (`game/owen.py`) of the finest players (tokens, instances), where the players of a group (the
 sentence of a token, the region of an instance) come and go together for all others. A group's score is the sum over its
@@ -22,10 +22,14 @@ from .._arrays import plain
 from .._types import Array, Ids, Span
 from ..game.owen import owen
 from ..game.pooled_game import PooledGame
+from ..models.scale import LOGIT, ExplainedScale
 from ..models.sentences import sentence_numbers
 from ..reasons.bounds import Bounds, bounds
 from ..reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
 from .evidence import Evidence
+
+# What is a logit among the numbers of bounds and reasons.
+LOGITS = {"attained_min", "attained_max", "proved_min", "proved_max", "worst", "after"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,9 @@ class Reasons:
 
     The sign of the `game` is the side of the prediction, `sides` names the sides below and above the threshold, and
     `things` what the players are. There are no reasons where the prediction is the threshold itself, up to rounding.
+
+    The two reasons and the bounds are of logits. Sentences and `to_dict` have them on the explained `scale`, as the
+    `threshold` is: a probability rises with its logit, so what is proved of one is proved of the other.
     """
 
     game: PooledGame
@@ -42,6 +49,7 @@ class Reasons:
     sides: tuple[str, str] | None
     things: str
     threshold: float
+    scale: ExplainedScale = LOGIT
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -51,23 +59,47 @@ class Reasons:
     def sentences(self) -> list[str]:
         """The reasons in plain English, one string each."""
         if self.sufficient is None or self.contrastive is None:
-            return [f"The prediction is {self.threshold:g}, on neither side, so there is no reason for a side."]
-        return [reason.sentence(None, self.things, self.sides) for reason in (self.sufficient, self.contrastive)]
+            level = self._level(self.threshold)
+            return [f"The prediction is {level}, on neither side, so there is no reason for a side."]
+        upper = self.sufficient.prediction < self.sufficient.threshold
+        values = self.scale.of([self.sufficient.worst, self.contrastive.after]).tolist()
+        shown = zip((self.sufficient, self.contrastive), values, strict=True)
+        sides = self.sides
+        if self.scale.link is not None and self.threshold != self.scale.threshold:
+            sides = f"below {self._level(self.threshold)}", f"above {self._level(self.threshold)}"
+        return [reason.sentence(None, self.things, sides, self.scale.bound(x, upper)) for reason, x in shown]
+
+    def _level(self, value: float) -> str:
+        return f"{value:g}" if self.scale.link is None else self.scale.level(value)
+
+    def range_sentence(self) -> str:
+        """The minimum and the maximum prediction over all coalitions, in plain English."""
+        low, high = self.scale.of([self.bounds.proved_min, self.bounds.proved_max]).tolist()
+        span = f"from {self.scale.bound(low, upper=False)} to {self.scale.bound(high, upper=True)}"
+        return f"Over all choices of {self.things} the prediction goes {span}."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers for JSON."""
+
+        def scaled(part: Bounds | SufficientReason | ContrastiveReason | None) -> dict[str, Any] | None:
+            numbers = {} if part is None else part.to_dict()
+            return {name: float(self.scale.of(x)) if name in LOGITS else x for name, x in numbers.items()} or None
+
         return {
+            "scale": self.scale.name,
             "threshold": self.threshold,
             "sides": plain(self.sides),
-            "bounds": self.bounds.to_dict(),
-            "sufficient": None if self.sufficient is None else self.sufficient.to_dict(),
-            "contrastive": None if self.contrastive is None else self.contrastive.to_dict(),
+            "bounds": scaled(self.bounds),
+            "sufficient": scaled(self.sufficient),
+            "contrastive": scaled(self.contrastive),
             "sentences": self.sentences(),
         }
 
 
-def reasons(evidence: Evidence, threshold: float = 0.0) -> Reasons:
+def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     """Bounds, a sufficient and a contrastive reason for the side of the threshold that the prediction is on.
+
+    The threshold is on the explained scale, by default 50 % or a logit of 0.
 
     >>> from attn_closed_form import load_demo_model
     >>> explanations = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")
@@ -75,18 +107,20 @@ def reasons(evidence: Evidence, threshold: float = 0.0) -> Reasons:
     Without this one of 6 words the prediction is negative (...): wonderful. No smaller set does that.
     """
     game, sides = _directed(evidence)
-    sufficient, contrastive = None, None
+    sufficient, contrastive, scale = None, None, evidence.scale
+    threshold = scale.threshold if threshold is None else float(threshold)
+    theta = scale.logit_of(threshold)
     try:
-        sufficient, contrastive = sufficient_reason(game, threshold), contrastive_reason(game, threshold)
+        sufficient, contrastive = sufficient_reason(game, theta), contrastive_reason(game, theta)
     except ValueError as error:
         if "neither side" not in str(error):
             raise
-    return Reasons(game, sufficient, contrastive, sides, evidence.settings.players, float(threshold))
+    return Reasons(game, sufficient, contrastive, sides, evidence.settings.players, threshold, scale)
 
 
 def _directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
     """The game whose sign is the side of the prediction, and the names of the two sides."""
-    outputs, logits, game = evidence.model.outputs, evidence.logits, evidence.game
+    outputs, logits, game = evidence.model.outputs, evidence.logits, evidence.pooled
     direction = np.asarray(evidence.settings.coefficients)
     if len(outputs) == 1:
         return game, None
@@ -117,6 +151,7 @@ class GroupScores:
     unit_scores : (n,) Owen values of the units
     base_value : the prediction with every unit absent
     error : guaranteed bound of the error of each unit's score
+    scale : the scale of the scores, "probability" or "logit"
     spans : where each group lies in the text; None without a text
     """
 
@@ -127,6 +162,7 @@ class GroupScores:
     base_value: float
     error: float
     spans: tuple[Span, ...] | None = None
+    scale: str = "logit"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers for JSON."""
@@ -165,4 +201,4 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     # A unit that shares its player with others of the same group gets an equal part.
     unit_scores = (members / np.bincount(player_of))[player_of]
     scores = np.bincount(numbers, weights=unit_scores, minlength=len(labels)).astype(np.float64)
-    return GroupScores(labels, scores, numbers, unit_scores, evidence.absent_value, error, spans)
+    return GroupScores(labels, scores, numbers, unit_scores, evidence.absent_value, error, spans, evidence.scale.name)

@@ -15,9 +15,11 @@ import numpy as np
 
 from .._types import Array, Ids, Masks, Span
 from ..game.budget import ToleranceError, guaranteed_error
+from ..game.links import LinkedGame
 from ..game.pooled_game import PooledGame
 from ..lime.sampled import LimeSample, lime_sample
 from ..models.protocol import FitReport, Model, Remembers, Resolved, Units
+from ..models.scale import ExplainedScale
 
 Result = TypeVar("Result")
 
@@ -53,9 +55,24 @@ class Evidence(Remembers):
     logits: Array
 
     @cached_property
-    def game(self) -> PooledGame:
-        """The game of the players."""
+    def pooled(self) -> PooledGame:
+        """The game of the players, whose values are logits."""
         return self.model.game(self.units, self.settings)
+
+    @property
+    def scale(self) -> ExplainedScale:
+        """The scale that is explained."""
+        return self.settings.scale
+
+    @cached_property
+    def game(self) -> PooledGame | LinkedGame:
+        """The game of the players on the explained scale: the one place where a method's game comes from."""
+        if not self.scale.exact:
+            raise ValueError(
+                f"scale: exact probabilities need one head, and this output has {self.pooled.H}; the methods "
+                "shapley-sampled, lime-sampled and leave-one-out explain the probability, and scale='logit' is exact"
+            )
+        return self.scale.game(self.pooled)
 
     @cached_property
     def player_of(self) -> Ids:
@@ -65,7 +82,7 @@ class Evidence(Remembers):
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """A name for each of the d players."""
-        return self.game.labels
+        return self.pooled.labels
 
     @cached_property
     def spans(self) -> tuple[tuple[Span, ...], ...]:
@@ -88,14 +105,24 @@ class Evidence(Remembers):
         return tuple(flags.tolist())
 
     @cached_property
-    def prediction(self) -> float:
-        """The explained output f of the whole input."""
+    def logit(self) -> float:
+        """The explained logit f of the whole input."""
         return float(self.settings.explained(self.logits))
 
     @cached_property
+    def absent_logit(self) -> float:
+        """The explained logit f with every player absent."""
+        return float(self.pooled.value(np.zeros(self.d, dtype=bool)))
+
+    @cached_property
+    def prediction(self) -> float:
+        """The explained output of the whole input, on the explained scale."""
+        return float(self.scale.of(self.logit))
+
+    @cached_property
     def absent_value(self) -> float:
-        """The explained output f with every player absent."""
-        return float(self.game.value(np.zeros(self.d, dtype=bool)))
+        """The explained output with every player absent, on the explained scale."""
+        return float(self.scale.of(self.absent_logit))
 
     @cached_property
     def probabilities(self) -> dict[str, float] | None:
@@ -115,13 +142,13 @@ class Evidence(Remembers):
     @property
     def d(self) -> int:
         """Number of players."""
-        return self.game.d
+        return self.pooled.d
 
     def value(self, present: Masks) -> Array:
         """The model's own values (n,) of coalitions (n, d), where the game is only fitted to the model as well."""
         if self.model.surrogate is None:
-            return self.game.value(present)
-        return self.model.value(self.units, self.settings, present)
+            return self.scale.of(self.pooled.value(present))
+        return self.scale.of(self.model.value(self.units, self.settings, present))
 
     @property
     def empty_value(self) -> float:
@@ -136,7 +163,7 @@ class Evidence(Remembers):
 
         return [self.cached(("sampled LIME", run), partial(sample, run)) for run in range(runs)]
 
-    def guaranteed(self, function: Callable[[PooledGame, float], Result], name: str = "") -> tuple[Result, float]:
+    def guaranteed(self, function: Callable[[Any, float], Result], name: str = "") -> tuple[Result, float]:
         """`function(game, tol)` and the error that it guarantees.
 
         Where float64 cannot keep the tol that was asked for, the least tol * 10^k that it can keep, with a warning.
@@ -161,7 +188,7 @@ class Evidence(Remembers):
     @cached_property
     def shares(self) -> Array:
         """(H, d) log of each player's share of its head's softmax, everyone present."""
-        game = self.game
+        game = self.pooled
         top = np.maximum(game.s.max(axis=1), game.s_background)[:, None]
         total = np.exp(game.s - top).sum(axis=1, keepdims=True) + np.exp(game.s_background[:, None] - top)
         return np.asarray(game.s - top - np.log(total))

@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ..game.budget import ToleranceError
+from ..game.links import LinkedGame
 from ..models.classifier.predict import TruncationWarning
 from ..models.protocol import Model, Units
+from ..models.scale import LOGIT
 from .evidence import Evidence
 from .explanation import Explanation, Explanations
 from .methods import Method, as_methods
@@ -26,8 +29,8 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
     raw : the input in the form that the model reads: a text, a bag, a table of scores. What a text has beyond the
         model's last position is not seen (`TruncationWarning`)
     methods : a name, several, "all", or None for all that do not sample and that the model has; see `METHODS`
-    **settings : players, absent, output, tol, seed; see `Settings`. Where float64 cannot keep `tol`, it is loosened by
-        powers of ten with a `ToleranceWarning`, and `Explanation.error` says what holds
+    **settings : players, absent, output, tol, seed, scale; see `Settings`. Where float64 cannot keep `tol`, it is
+        loosened by powers of ten with a `ToleranceWarning`, and `Explanation.error` says what holds
 
     Returns
     -------
@@ -52,9 +55,24 @@ def for_output(explanations: Explanations, output: str) -> Explanations:
     if output == explanations.output and "shapley" in explanations:
         return explanations
     evidence, old = explanations.evidence, explanations.evidence.settings
-    settings = Settings(old.players, old.absent, output, old.tol, old.seed)
+    scale = "logit" if old.scale.link is None else None
+    settings = Settings(old.players, old.absent, output, old.tol, old.seed, scale)
     methods = as_methods("shapley")
     return evidence.cached(("output", output), lambda: explain_units(evidence.model, evidence.units, methods, settings))
+
+
+def on_logits(explanations: Explanations) -> Explanations | None:
+    """The same question on the logit scale, by the methods that depend on the scale; None if it is that already."""
+    evidence = explanations.evidence
+    settings = evidence.settings.logit
+    if settings is None:
+        return None
+
+    def compute() -> Explanations:
+        logit = Evidence(evidence.model, evidence.units, settings, evidence.logits)
+        return explain_evidence(logit, [e.info for e in explanations.values() if not e.info.on_logits])
+
+    return evidence.cached("logits", compute)
 
 
 def explain_units(
@@ -62,7 +80,18 @@ def explain_units(
 ) -> Explanations:
     """`explain` for an input that the model has read. `strict` makes a method that the model lacks an error."""
     logits = model.logits(units)
-    evidence = Evidence(model, units, settings.resolve(model, logits), logits)
+    evidence = Evidence(model, units, settings.resolve(model, logits, units), logits)
+    logit = evidence.settings.logit
+    if settings.scale is None and logit is not None and isinstance(evidence.game, LinkedGame):
+        try:
+            evidence.game.within(1.0)
+        except ToleranceError as error:  # the logits are so large that exact probabilities are out of reach
+            evidence = Evidence(model, units, replace(logit, scale=replace(LOGIT, note=str(error))), logits)
+    return explain_evidence(evidence, methods, strict)
+
+
+def explain_evidence(evidence: Evidence, methods: Iterable[Method], strict: bool = False) -> Explanations:
+    """`explain` with every choice made."""
     explanations = Explanations(evidence)
     for method in methods:
         scored = method.score(evidence)
@@ -72,7 +101,9 @@ def explain_units(
             scored = scored._replace(scores=np.asarray(scored.scores, dtype=np.float64), model_calls=calls)
             explanations[method.name] = Explanation(method.name, evidence=evidence, **scored._asdict())
         elif strict:
-            raise ValueError(f"methods: {method.name!r} needs the inside of the model, which {model!r} does not show")
+            raise ValueError(
+                f"methods: {method.name!r} needs the inside of the model, which {evidence.model!r} does not show"
+            )
     return explanations
 
 

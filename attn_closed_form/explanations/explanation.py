@@ -17,7 +17,9 @@ import numpy as np
 from .._arrays import plain
 from .._types import Array, Span
 from ..game.interactions import interactions
+from ..game.links import LinkedGame
 from ..game.pooled_game import PooledGame
+from ..models.scale import LOGIT, ExplainedScale
 from .answers import GroupScores, Reasons, group_scores, reasons
 from .evidence import Evidence
 from .methods import METHODS, Method, find_method
@@ -42,9 +44,10 @@ class OfEvidence:
     Attributes
     ----------
     output : the name of what is explained: a class, or the margin of two
-    prediction : the explained output f of the whole input: a logit, or the margin of two
+    scale : the scale that is explained, see `ExplainedScale`
+    prediction : the explained output of the whole input on that scale: a probability, a logit, or the margin of two
     probabilities : the probability of each class; None for a model with one output
-    game : the game of the players
+    game : the game of the players on that scale
     labels : names of the d players as the model reads them, so "[UNK]" for a word outside its vocabulary
     spans : for each of the d players, the character spans where it occurs in `text`
     text : the text as given, or the labels in a row for an input that is not a text
@@ -54,10 +57,11 @@ class OfEvidence:
 
     evidence: Evidence
     output: str = _shared("settings.output")
+    scale: ExplainedScale = _shared("scale")
     prediction: float = _shared("prediction")
     probabilities: dict[str, float] | None = _shared("probabilities")
-    game: PooledGame = _shared("game")
-    labels: tuple[str, ...] = _shared("game.labels")
+    game: PooledGame | LinkedGame = _shared("game")
+    labels: tuple[str, ...] = _shared("labels")
     spans: tuple[tuple[Span, ...], ...] = _shared("spans")
     text: str = _shared("units.shown_text")
     unknown: tuple[bool, ...] = _shared("unknown")
@@ -72,8 +76,10 @@ class Explanation(OfEvidence):
     ----------
     method : name in `METHODS`
     scores : (d,) float64, read-only
-    base_value : what the scores are relative to: f with every player absent, the intercept for LIME, f of the input
-        for a derivative
+    base_value : what the scores are relative to: the prediction with every player absent, the intercept for LIME, the
+        prediction itself for a derivative
+    scale : of the scores, the prediction and the base value: the explained scale, or the logit for attention,
+        derivatives and SLALOM, which live on it by nature
     error : guaranteed bound of the error of each score; None where the method has none to give (see
         `METHODS[method].accuracy`: closed forms round like any float64, estimates and samples are not bounded)
     evidence : the model, the input and the game behind it
@@ -99,14 +105,25 @@ class Explanation(OfEvidence):
     model_calls: int | None = None
 
     def __post_init__(self) -> None:
-        if self.scores.shape != (self.evidence.game.d,):
-            raise ValueError(f"scores: expected shape ({self.evidence.game.d},), got {self.scores.shape}")
+        if self.scores.shape != (self.evidence.d,):
+            raise ValueError(f"scores: expected shape ({self.evidence.d},), got {self.scores.shape}")
         self.scores.flags.writeable = False
 
     def __repr__(self) -> str:
         top = ", ".join(f"{label} {score:+.3g}" for label, score in self.top(5))
         more = ", ..." if len(self.labels) > 5 else ""
-        return f"Explanation({self.title} of {self.output} {self.prediction:+.4g}: {top}{more})"
+        level = f"{self.prediction:+.4g}" if self.scale.link is None else self.scale.level(self.prediction)
+        return f"Explanation({self.title} of {self.output} {level}: {top}{more})"
+
+    @property
+    def scale(self) -> ExplainedScale:  # type: ignore[override]
+        """The scale of the scores: the explained one, or the logit for a method that lives on it by nature."""
+        return LOGIT if self.info.on_logits else self.evidence.scale
+
+    @property
+    def prediction(self) -> float:  # type: ignore[override]
+        """The explained output of the whole input, on the scale of the scores."""
+        return self.evidence.logit if self.info.on_logits else self.evidence.prediction
 
     @property
     def info(self) -> Method:
@@ -151,7 +168,7 @@ class Explanation(OfEvidence):
         names = ["scores", "base_value", "error"]
         names += [name for name in ("standard_error", "model_calls") if getattr(self, name) is not None]
         numbers = {name: plain(getattr(self, name)) for name in names}
-        return {"label": self.title, "accuracy": self.info.accuracy, **numbers}
+        return {"label": self.title, "accuracy": self.info.accuracy, "scale": self.scale.name, **numbers}
 
     def to_shap(self) -> Any:
         """A `shap.Explanation`, for shap's plots; needs the `interop` extra."""
@@ -187,8 +204,11 @@ def shared_dict(evidence: Evidence) -> dict[str, Any]:
         "unknown": evidence.unknown,
         "unseen": units.unseen,
         "output": settings.output,
+        "scale": evidence.scale.name,
+        "scale_note": evidence.scale.sentence(settings.output),
         "prediction": evidence.prediction,
         "absent_value": evidence.absent_value,
+        "logit": evidence.logit,
         "logits": evidence.logits,
         "probabilities": evidence.probabilities,
         "players": settings.players,
@@ -216,8 +236,11 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         """Plain lists and numbers, with what all methods share said once."""
         return {**shared_dict(self.evidence), "methods": {name: e.own_dict() for name, e in self.items()}}
 
-    def reasons(self, threshold: float = 0.0) -> Reasons:
-        """What suffices for the prediction, and what its flip would take, proved; see `explanations/answers.py`."""
+    def reasons(self, threshold: float | None = None) -> Reasons:
+        """What suffices for the prediction, and what its flip would take, proved; see `explanations/answers.py`.
+
+        `threshold` is on the explained scale: by default 50 %, or a logit of 0.
+        """
         return self.evidence.cached(f"reasons {threshold}", lambda: reasons(self.evidence, threshold))
 
     def sentences(self) -> GroupScores:

@@ -23,13 +23,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from .._arrays import softmax
 from .._types import Array
-from ..game.pooled_game import PooledGame
 from ..game.sampled import shapley_sample
 from ..game.values import banzhaf, leave_one_out, shapley
 from ..lime.limit import lime_limit
@@ -91,6 +90,11 @@ class Method:
     forecasts: bool = False
     alias: str | None = None
 
+    @property
+    def on_logits(self) -> bool:
+        """Whether the scores are of the logit on every scale, because that is what the model computes inside."""
+        return self.family != "attributions" or self.name == "lime"
+
     def strength(self, scores: Array) -> Array:
         """How strongly to color each score, in [-1, 1]: relative to the largest; logs between minimum and maximum.
 
@@ -110,18 +114,18 @@ def _inside(name: str, evidence: Evidence) -> Scored | None:
     shown = evidence.inside(name)
     if shown is None:
         return None
-    scores, base = shown if isinstance(shown, tuple) else (shown, evidence.absent_value)
+    scores, base = shown if isinstance(shown, tuple) else (shown, evidence.absent_logit)
     return Scored(evidence.pool(scores), base)
 
 
-def _guaranteed(name: str, function: Callable[[PooledGame, float], Array], evidence: Evidence) -> Scored:
+def _guaranteed(name: str, function: Callable[[Any, float], Array], evidence: Evidence) -> Scored:
     """A function of the game with its guarantee."""
     scores, error = evidence.guaranteed(function, name)
     return Scored(scores, evidence.absent_value, error)
 
 
 def _lime(evidence: Evidence) -> Scored:
-    fit, error = evidence.guaranteed(lambda game, tol: lime_limit(game, tol=tol), "lime")
+    fit, error = evidence.guaranteed(lambda _, tol: lime_limit(evidence.pooled, tol=tol), "lime")
     return Scored(fit.coef, float(fit.intercept), error)
 
 
@@ -136,7 +140,7 @@ def _sampled_shapley(evidence: Evidence) -> Scored:
 
 
 def _leave_one_out_scores(evidence: Evidence) -> Scored:
-    if evidence.fit is None:
+    if evidence.fit is None and evidence.scale.exact:
         return Scored(leave_one_out(evidence.game), evidence.absent_value)
     d = evidence.d
     changes = evidence.prediction - evidence.value(~np.eye(d, dtype=bool))
@@ -146,20 +150,20 @@ def _leave_one_out_scores(evidence: Evidence) -> Scored:
 def _slalom_value(evidence: Evidence) -> Scored:
     # Shares among the heads, from logs: a player whose attention underflows in every head has a value all the same.
     share = softmax(evidence.shares.T).T
-    values = len(share) * (share * evidence.game.v).sum(axis=0) + evidence.game.bias
-    return Scored(values, evidence.absent_value)
+    values = len(share) * (share * evidence.pooled.v).sum(axis=0) + evidence.pooled.bias
+    return Scored(values, evidence.absent_logit)
 
 
 def _slalom_importance(evidence: Evidence) -> Scored:
     s = np.logaddexp.reduce(evidence.shares, axis=0)
-    return Scored(s - s.mean(), evidence.absent_value)
+    return Scored(s - s.mean(), evidence.absent_logit)
 
 
 def _slalom_linear(evidence: Evidence) -> Scored:
-    game, alpha = evidence.game, np.exp(evidence.shares)
+    game, alpha = evidence.pooled, np.exp(evidence.shares)
     background = 1.0 - alpha.sum(axis=1, keepdims=True)
     f = (alpha * game.v).sum(axis=1, keepdims=True) + background * game.v_background[:, None]
-    return Scored((alpha * (game.v - f)).sum(axis=0), evidence.prediction)
+    return Scored((alpha * (game.v - f)).sum(axis=0), evidence.logit)
 
 
 _P1 = "Lopardo et al. 2024"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from .._arrays import whole
 from .._types import Array
-from ..models.protocol import Model, Resolved
+from ..models.protocol import Model, Resolved, Units
+from ..models.scale import LOGIT, SCALES, ExplainedScale
 
 MARGIN = "margin:"
 ODDS = "odds:"
@@ -28,6 +29,9 @@ class Settings:
         log-odds of a class against the rest. None explains the predicted class
     tol : guaranteed accuracy, relative to max|f|
     seed : of the methods that sample
+    scale : "probability" or "logit". None explains the probability where exact values of it exist: of a model with one
+        head, and two classes, or a probability of its own for every label, or an explicit margin of two classes. For
+        all others, and where `output` is "odds:A", it explains the logit
 
     Examples
     --------
@@ -42,6 +46,7 @@ class Settings:
     output: str | int | None = None
     tol: float = 1e-10
     seed: int = 0
+    scale: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.output, bool) or not isinstance(self.output, str | int | np.integer | None):
@@ -50,6 +55,8 @@ class Settings:
         if not real or not 0 < self.tol <= 1:
             raise ValueError(f"tol: expected a number in (0, 1], got {self.tol!r}")
         whole("seed", self.seed, least=0)
+        if self.scale is not None:
+            _among("scale", self.scale, SCALES)
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Settings:
@@ -59,8 +66,8 @@ class Settings:
             raise TypeError(f"{unknown[0]}: expected settings among {', '.join(known)}")
         return cls(**options)
 
-    def resolve(self, model: Model, logits: Array) -> Resolved:
-        """The settings for one model and one prediction, with every choice made."""
+    def resolve(self, model: Model, logits: Array, units: Units | None = None) -> Resolved:
+        """The settings for one model and one prediction, with every choice made; without `units`, of the logit."""
         output, coefficients = choose_output(model.outputs, logits, self.output)
         # With a sigmoid every label has a probability of its own, whose log-odds its logit is.
         rest = _prefix(self.output, model.outputs) == ODDS and len(logits) > 2 and model.loss != "sigmoid"
@@ -69,7 +76,7 @@ class Settings:
                 f"output: expected a class or 'margin:A,B', got {self.output!r}; the log-odds against several classes "
                 "are no pooled game"
             )
-        return Resolved(
+        resolved = Resolved(
             players=_among("players", self.players, model.groupings),
             absent=_among("absent", self.absent, model.absences),
             output=output,
@@ -78,6 +85,53 @@ class Settings:
             seed=int(self.seed),
             rest=rest,
         )
+        if units is None or self.scale == "logit":
+            return resolved
+        return self._on_probability(resolved, model, units)
+
+    def _on_probability(self, resolved: Resolved, model: Model, units: Units) -> Resolved:
+        """The settings with the probability in place of the logit where that is exact, or was asked for."""
+        prefix = _prefix(self.output, model.outputs)
+        if self.scale is None and prefix == ODDS:
+            return resolved
+        margin, obstacle = probability_margin(model, resolved.coefficients)
+        if margin is None:
+            if self.scale == "probability":
+                raise ValueError(f"scale: expected 'logit', got 'probability'; {obstacle}")
+            return replace(resolved, scale=replace(LOGIT, note=obstacle))
+        heads = model.heads(units, margin)
+        if heads > 1 and self.scale is None:
+            note = f"exact probabilities need one head, and this output has {heads}"
+            return replace(resolved, scale=replace(LOGIT, note=note))
+        output = resolved.output
+        if prefix == MARGIN:
+            output = " against ".join(model.outputs[c] for c in _margin(model.outputs, str(self.output)))
+        scale = ExplainedScale("probability", float(model.temperature), exact=heads == 1)
+        return replace(resolved, output=output, coefficients=margin, scale=scale, logit=resolved)
+
+
+def probability_margin(model: Model, coefficients: tuple[float, ...]) -> tuple[tuple[float, ...] | None, str]:
+    """The coefficients of the logit whose logistic function is the probability of the output, or why there is none.
+
+    >>> from attn_closed_form import ScoreTable
+    >>> probability_margin(ScoreTable(outputs=("no", "yes"), bias=(0.0, 0.0)), (0.0, 1.0))
+    ((-1.0, 1.0), '')
+    """
+    C, terms = len(coefficients), np.count_nonzero(coefficients)
+    if model.surrogate is not None:
+        return None, f"the {model.surrogate} is fitted to the logit"
+    if len(model.outputs) == 1 and model.loss != "sigmoid":
+        return None, f"{model.outputs[0]!r} has no probability"
+    if C == 1:
+        return coefficients, ""
+    if model.loss == "sigmoid":
+        return (coefficients, "") if terms == 1 else (None, "a margin of labels has no probability")
+    if terms == 2:
+        return coefficients, ""
+    if C > 2:
+        obstacle = f"the probability of one among {C} classes has no exact values, and that of one against another has"
+        return None, f"{obstacle} ('margin:A,B')"
+    return tuple(2.0 * c - 1.0 for c in coefficients), ""
 
 
 def _prefix(output: str | int | None, outputs: Sequence[str]) -> str:
@@ -117,15 +171,21 @@ def choose_output(
         output = int(np.argmax(logits)) if C > 1 else int(len(outputs) == 2 and logits[0] > 0)
     prefix = _prefix(output, outputs)
     if prefix == MARGIN:
-        classes = [_index(outputs, name.strip()) for name in str(output)[len(MARGIN) :].split(",")]
-        if len(classes) != 2 or len(set(classes)) != 2:
-            raise ValueError(f"output: expected 'margin:A,B' with two different classes, got {output!r}")
+        classes = _margin(outputs, str(output))
         return " - ".join(outputs[c] for c in classes), direction(*classes)
     if prefix == ODDS:  # of two classes, their margin
         index = _index(outputs, str(output)[len(ODDS) :].strip())
         return f"{outputs[index]} against the rest", direction(index, 1 - index if C == 2 else None)
     index = _index(outputs, output)
     return outputs[index], direction(index)
+
+
+def _margin(outputs: Sequence[str], output: str) -> list[int]:
+    """The two classes of a margin."""
+    classes = [_index(outputs, name.strip()) for name in output[len(MARGIN) :].split(",")]
+    if len(classes) != 2 or len(set(classes)) != 2:
+        raise ValueError(f"output: expected 'margin:A,B' with two different classes, got {output!r}")
+    return classes
 
 
 def _index(outputs: Sequence[str], output: str | int) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 from .._arrays import plain, softmax
 from .._types import Array, Ids, Masks, Span
 from ..game.pooled_game import PooledGame
+from .scale import LOGIT, ExplainedScale
 from .scores import PooledScores
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ class Resolved:
     """Settings with every choice made: what `Model.game` and `Model.inside` get.
 
     `f = coefficients @ logits` is what is explained, and `output` its name; with `rest`, minus the log-sum-exp of the
-    logits of all other classes.
+    logits of all other classes. `scale` says whether it is explained as it stands or as a probability; then `logit` has
+    the settings of the same question without the scale.
     """
 
     players: str
@@ -133,6 +135,8 @@ class Resolved:
     tol: float
     seed: int
     rest: bool = False
+    scale: ExplainedScale = LOGIT
+    logit: Resolved | None = None
 
     def explained(self, logits: Array) -> Array:
         """What is explained, (...), of logits (..., C).
@@ -240,6 +244,10 @@ class Model:
         """The game of the players and the output that the settings name."""
         players, names = units.players(settings.players)
         return self.pooled(units).game(settings.coefficients, players, names, settings.absent == "deleted")
+
+    def heads(self, units: Units, coefficients: Sequence[float]) -> int:
+        """How many heads a combination of the outputs needs."""
+        return len(self.pooled(units).heads(coefficients)[0])
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
         """The output of the model itself for coalitions (n, d) of the players, (n,)."""

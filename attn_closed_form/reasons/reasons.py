@@ -115,7 +115,13 @@ class SufficientReason(Reason):
 
     worst: float
 
-    def sentence(self, labels: Sequence[str] | None = None, things: str = "words", sides: Sides | None = None) -> str:
+    def sentence(
+        self,
+        labels: Sequence[str] | None = None,
+        things: str = "words",
+        sides: Sides | None = None,
+        value: str | None = None,
+    ) -> str:
         """The reason in plain English.
 
         Parameters
@@ -123,9 +129,11 @@ class SufficientReason(Reason):
         labels : names of the players; those of the game by default
         things : what the players are, in the plural
         sides : names of the two sides, below the threshold and above it, such as ("ham", "spam")
+        value : how to write the certified value, such as "71 %"; by default as a number with two decimals
         """
         limit = "at least" if self.prediction > self.threshold else "at most"
-        stays = f"the prediction stays {self._side(self.prediction, sides)} ({limit} {self.worst:+.2f})"
+        worst = f"{self.worst:+.2f}" if value is None else value
+        stays = f"the prediction stays {self._side(self.prediction, sides)} ({limit} {worst})"
         if not self.players:
             return f"None of the {self.d} {things} is needed: no matter which of them are removed, {stays}."
         these, suffice = ("These", "suffice") if self.size > 1 else ("This", "suffices")
@@ -149,7 +157,13 @@ class ContrastiveReason(Reason):
 
     after: float
 
-    def sentence(self, labels: Sequence[str] | None = None, things: str = "words", sides: Sides | None = None) -> str:
+    def sentence(
+        self,
+        labels: Sequence[str] | None = None,
+        things: str = "words",
+        sides: Sides | None = None,
+        value: str | None = None,
+    ) -> str:
         """The reason in plain English; arguments as for `SufficientReason.sentence`."""
         if self.players is None:
             if self.minimal:
@@ -158,7 +172,8 @@ class ContrastiveReason(Reason):
             return f"No removal of {things} that takes the prediction to the other side was found."
         those = f"these {self.size}" if self.size > 1 else "this one"
         text = f"Without {those} of {self.d} {things} the prediction is {self._side(self.after, sides)}"
-        return f"{text} ({self.after:+.2f}): {self._names(labels)}. {self._smaller('does that')}"
+        after = f"{self.after:+.2f}" if value is None else value
+        return f"{text} ({after}): {self._names(labels)}. {self._smaller('does that')}"
 
     def to_dict(self) -> dict[str, object]:
         """Plain numbers for JSON."""

@@ -75,7 +75,7 @@ def test_regions_are_groups_of_instances() -> None:
     model = BagClassifier(network())
     regions = np.array(["b", "a", "b", "c", "a", "b"])
     given = bag(regions=regions)
-    found = model.explain(given, "shapley", output=1, players="regions")["shapley"]
+    found = model.explain(given, "shapley", output=1, players="regions", scale="logit")["shapley"]
     assert found.labels == ("b", "a", "c")
     game = found.evidence.game
     for mask in enumeration.coalitions(3)[1:]:

@@ -1,0 +1,141 @@
+"""The scale that a prediction is explained on: the probability that people read, or the logit behind it.
+
+The probability of a class is the logistic function of a logit f divided by the temperature: f is the one logit of a
+model with two classes, the difference of its two logits, the logit of a label with a probability of its own, or the
+margin of two among several classes (then it is the probability of the first where only these two are possible). The
+logistic function rises with f, so bounds and thresholds pass through it; Shapley values do not, and have a game of
+their own (`game/links.py`), which is exact for one head.
+
+Every view asks this one class for the numbers that it writes, such as "94.2 %" for a probability and "+23.1 points" for
+a change of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._types import Array
+from ..game.links import Link, LinkedGame
+from ..game.pooled_game import PooledGame
+
+SCALES = ("probability", "logit")
+# Most decimals of a percentage that is close to 0 or 100.
+MOST_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class ExplainedScale:
+    """A scale, with its way from logits and its way to write numbers.
+
+    Attributes
+    ----------
+    name : "probability" or "logit"
+    temperature : divides the logit in a probability
+    note : why it is the logit, where the probability has no exact game; empty if there is nothing to say
+    exact : whether the exact methods have a game on this scale
+
+    Examples
+    --------
+    >>> scale = ExplainedScale("probability", temperature=2.0)
+    >>> float(scale.of(0.0)), scale.logit_of(0.5)
+    (0.5, 0.0)
+    >>> scale.level(0.942), scale.change(-0.2311), scale.level(0.99996)
+    ('94.2 %', '-23.1 points', '99.996 %')
+    >>> LOGIT.level(2.75), LOGIT.change(-0.5, decimals=2)
+    ('+2.7500', '-0.50')
+    """
+
+    name: str
+    temperature: float = 1.0
+    note: str = ""
+    exact: bool = True
+
+    @cached_property
+    def link(self) -> Link | None:
+        """The function from the logit to this scale; None for the logit itself."""
+        return Link("sigmoid", 1 / self.temperature) if self.name == "probability" else None
+
+    @property
+    def threshold(self) -> float:
+        """The value between the two sides: 50 %, or a logit of 0."""
+        return 0.0 if self.link is None else 0.5
+
+    @property
+    def unit(self) -> dict[str, Any]:
+        """How to write numbers: what to multiply by, what follows a value and a change, and the decimals."""
+        if self.link is None:
+            return {"factor": 1, "level": "", "change": "", "decimals": 4}
+        return {"factor": 100, "level": " %", "change": " points", "decimals": 1}
+
+    def of(self, f: Any) -> Array:
+        """Logits on this scale."""
+        values: Array = np.asarray(f, dtype=np.float64) if self.link is None else self.link(f)
+        return values
+
+    def logit_of(self, value: float) -> float:
+        """The logit of a value on this scale."""
+        if self.link is None:
+            return float(value)
+        if not 0 < value < 1:
+            raise ValueError(f"threshold: expected a probability between 0 and 1, got {value!r}")
+        return self.temperature * (math.log(value) - math.log1p(-value))
+
+    def game(self, game: PooledGame) -> PooledGame | LinkedGame:
+        """The game of logits as a game on this scale."""
+        return game if self.link is None else LinkedGame(game, self.link)
+
+    def level(self, value: float, decimals: int = 4) -> str:
+        """A value of the prediction, such as "94.2 %"; a logit with so many decimals."""
+        return f"{value:+.{decimals}f}" if self.link is None else percent(value)
+
+    def change(self, value: float, decimals: int = 4) -> str:
+        """A score or a change of the prediction, such as "+23.1 points"; a logit with so many decimals."""
+        return f"{value:+.{decimals}f}" if self.link is None else f"{100 * value:+.1f} points"
+
+    def bound(self, value: float, upper: bool) -> str:
+        """A certified bound: a percentage is rounded to the safe side, so that what is written holds as well."""
+        if self.link is None:
+            return f"{value:+.2f}"
+        return percent((math.ceil if upper else math.floor)(1000 * value) / 1000)
+
+    def score(self, value: float) -> str:
+        """A score to four digits, in points on the probability scale."""
+        return f"{value:.4g}" if self.link is None else self.change(value)
+
+    def digits(self, value: float, spec: str) -> str:
+        """A score in the unit of the scale, for a column whose title has the unit."""
+        return format(self.unit["factor"] * value, spec)
+
+    def titled(self, title: str) -> str:
+        """The title of a column of scores, with the unit."""
+        return title if self.link is None else f"{title} (points)"
+
+    def of_output(self, output: str) -> str:
+        """What is explained, such as "the probability of positive"."""
+        return f"the {self.name} of {output}"
+
+    def sentence(self, output: str) -> str:
+        """What is explained, and why it is not the probability where one might expect it."""
+        points = "" if self.link is None else ", in percentage points"
+        return f"Explained: {self.of_output(output)}{points}{f'; {self.note}' if self.note else ''}."
+
+
+def percent(share: float, decimals: int = 1) -> str:
+    """A share in per cent, with more decimals where it would look like 0 or 100 and is not.
+
+    >>> percent(0.5), percent(1.0), percent(0.0004)
+    ('50.0 %', '100.0 %', '0.04 %')
+    """
+    text = f"{100 * share:.{decimals}f}"
+    while 0 < share < 1 and decimals < MOST_DECIMALS and float(text) in (0.0, 100.0):
+        decimals += 1
+        text = f"{100 * share:.{decimals}f}"
+    return f"{text} %"
+
+
+LOGIT = ExplainedScale("logit")
