@@ -17,11 +17,11 @@ from ..files.bags import load_bag
 from ..models.bag_classifier import BagClassifier
 from ..show.exports import KINDS, row, write_geojson
 from ..show.figures import leader
-from ..show.maps import columns, strongest, written
+from ..show.maps import columns, strongest, titled, written
 from ..show.plots import heat_map
 from ..show.sanitize import elide, visible
 from .corpus import RUN, explain_all
-from .options import TOL, Command, at_least, check_targets, method_names, read_settings
+from .options import SCALE, TOL, Command, at_least, check_targets, method_names, read_settings
 
 EXAMPLES = """\
 examples:
@@ -99,12 +99,18 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
         print(json.dumps({"bag": Path(args.bag).stem, **facts, "top": top, "bottom": bottom}))
         return
     chance = "" if facts["probability"] is None else f", probability {facts['probability']:.1%}"
-    output, (labels, *table) = visible(explanations.output), columns(explanations).items()
-    print(f"{output} {explanations.prediction:+.4f}{chance}; {facts['empty_bag']:+.4f} for the empty bag")
+    output, (labels, *table), scale = visible(explanations.output), columns(explanations).items(), explanations.scale
+    chance = chance if scale.link is None else ""
+    print(
+        f"{output} {scale.level(explanations.prediction)}{chance}; {scale.level(facts['empty_bag'])} for the empty bag"
+    )
+    print(scale.sentence(output))
     for title, players in (("for", best), ("against", worst)):
         print(f"\n{leading.info.label}, strongest {title} {output}:")
         for j in players:
-            numbers = (f"  {name} {written(name, values[j]):>9}" for name, values in table)
+            numbers = (
+                f"  {titled(explanations, name)} {written(explanations, name, values[j]):>9}" for name, values in table
+            )
             print(f"{elide(visible(labels[1][j]), 24):>10}{''.join(numbers)}")
         if not len(players):
             print("      none")
@@ -164,6 +170,7 @@ OPTIONS = {
         "--players instances|regions": "what gets a score (default: instances, or regions with --region)",
         "--region SIDE": (float, None, "side of a region, in the unit of the coordinates"),
         **TOL,
+        **SCALE,
     },
     "files": {
         **{f"--{name} FILE": kind.help for name, kind in KINDS.items()},

@@ -170,11 +170,16 @@ def summary(args: argparse.Namespace) -> int:
     outputs = [args.output] if args.output else list(result.outputs)
     words = {output: result.top(output, args.top, args.by, args.least) for output in outputs}
     if args.plot:
-        plot_words(words, args.plot, result.method, args.by)
+        plot_words(result, words, args.plot, args.by)
     documents = dict(zip(result.outputs, result.documents.tolist(), strict=True))
     if args.json:
         classes = [
-            {"output": output, "documents": documents[output], "words": [word._asdict() for word in ranked]}
+            {
+                "output": output,
+                "scale": result.scale(output).name,
+                "documents": documents[output],
+                "words": [word._asdict() for word in ranked],
+            }
             for output, ranked in words.items()
         ]
         shared = {"method": result.method, "rows": result.rows, "of": result.of, "failed": result.failed}
@@ -186,10 +191,13 @@ def summary(args: argparse.Namespace) -> int:
     for output, ranked in words.items():
         names = [visible(word.word) for word in ranked]
         width = max([4, *map(len, names)])
-        print(f"\n{visible(output)}: explained in {documents[output]:,} documents")
+        scale = result.scale(output)
+        unit = ", in percentage points" if scale.link else ""
+        print(f"\n{visible(output)}: {scale.name} explained in {documents[output]:,} documents{unit}")
         print(f"{'word':<{width}} {'documents':>9} {'total':>11} {'mean':>9}")
         for name, word in zip(names, ranked, strict=True):
-            print(f"{name:<{width}} {word.documents:>9,} {word.total:>+11.2f} {word.mean:>+9.4f}")
+            numbers = f"{scale.digits(word.total, '>+11.2f')} {scale.digits(word.mean, '>+9.4f')}"
+            print(f"{name:<{width}} {word.documents:>9,} {numbers}")
     return 0
 
 

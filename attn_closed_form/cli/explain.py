@@ -37,7 +37,7 @@ examples:
   cat review.txt | attn-closed-form explain - --json | jq .methods.shapley.scores
   attn-closed-form explain review.txt --html report.html --plot figure.png
   attn-closed-form explain review.txt --method shapley --top 10
-  attn-closed-form explain review.txt --reasons
+  attn-closed-form explain review.txt --reasons --scale logit
 
 With color, orange words raise the prediction, blue words lower it, gray has no sign. Without (NO_COLOR, a pipe):
 ++++ to + raise it, - to ---- lower it, * has no sign. Run `attn-closed-form methods` for what each method means.

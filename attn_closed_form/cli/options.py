@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..explanations.methods import METHODS, find_method
 from ..explanations.settings import Settings
+from ..models.scale import SCALES
 
 # A single word that ends like this was meant as a file.
 FILE_LIKE = re.compile(r"\S+\.(?:txt|text|md|html?|csv|json|rst)", re.IGNORECASE)
@@ -98,6 +99,9 @@ def at_least(least: int, what: str = "a number", most: int = 10**9) -> Callable[
     return count
 
 
+SCALE = {
+    f"--scale {'|'.join(SCALES)}": "what is explained (default: the probability where its values are exact, else logit)"
+}
 TOL = {"--tol X": (float, Settings.tol, "relative accuracy to guarantee")}
 
 
@@ -110,6 +114,7 @@ def settings_options(
         "--absent NAME": f"what an absent player becomes: {absent}",
         "--output NAME": "class to explain, margin:A,B for two, odds:A against the rest (default: the predicted class)",
         **TOL,
+        **SCALE,
         "--seed N": (int, Settings.seed, "seed of the sampled methods"),
     }
 

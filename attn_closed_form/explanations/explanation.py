@@ -112,7 +112,7 @@ class Explanation(OfEvidence):
     def __repr__(self) -> str:
         top = ", ".join(f"{label} {score:+.3g}" for label, score in self.top(5))
         more = ", ..." if len(self.labels) > 5 else ""
-        level = f"{self.prediction:+.4g}" if self.scale.link is None else self.scale.level(self.prediction)
+        level = self.scale.level(self.prediction, "+.4g")
         return f"Explanation({self.title} of {self.output} {level}: {top}{more})"
 
     @property

@@ -46,7 +46,7 @@ class ExplainedScale:
     (0.5, 0.0)
     >>> scale.level(0.942), scale.change(-0.2311), scale.level(0.99996)
     ('94.2 %', '-23.1 points', '99.996 %')
-    >>> LOGIT.level(2.75), LOGIT.change(-0.5, decimals=2)
+    >>> LOGIT.level(2.75), LOGIT.change(-0.5, "+.2f")
     ('+2.7500', '-0.50')
     """
 
@@ -89,13 +89,15 @@ class ExplainedScale:
         """The game of logits as a game on this scale."""
         return game if self.link is None else LinkedGame(game, self.link)
 
-    def level(self, value: float, decimals: int = 4) -> str:
-        """A value of the prediction, such as "94.2 %"; a logit with so many decimals."""
-        return f"{value:+.{decimals}f}" if self.link is None else percent(value)
+    def level(self, value: float, spec: str = "+.4f") -> str:
+        """A value of the prediction, such as "94.2 %"; a logit by the format `spec`."""
+        return format(value, spec) if self.link is None else percent(value)
 
-    def change(self, value: float, decimals: int = 4) -> str:
-        """A score or a change of the prediction, such as "+23.1 points"; a logit with so many decimals."""
-        return f"{value:+.{decimals}f}" if self.link is None else f"{100 * value:+.1f} points"
+    def change(self, value: float, spec: str = "+.4f") -> str:
+        """A score or a change of the prediction, such as "+23.1 points"; a logit by the format `spec`."""
+        if self.link is None:
+            return format(value, spec)
+        return f"{100 * value:+.1f} points" if abs(value) >= 5e-4 else "0.0 points"
 
     def bound(self, value: float, upper: bool) -> str:
         """A certified bound: a percentage is rounded to the safe side, so that what is written holds as well."""
@@ -103,13 +105,13 @@ class ExplainedScale:
             return f"{value:+.2f}"
         return percent((math.ceil if upper else math.floor)(1000 * value) / 1000)
 
-    def score(self, value: float) -> str:
-        """A score to four digits, in points on the probability scale."""
-        return f"{value:.4g}" if self.link is None else self.change(value)
-
     def digits(self, value: float, spec: str) -> str:
         """A score in the unit of the scale, for a column whose title has the unit."""
         return format(self.unit["factor"] * value, spec)
+
+    def end(self, value: float) -> str:
+        """The end of a scale of colors, with its unit."""
+        return self.digits(value, ".2g") + str(self.unit["change"])
 
     def titled(self, title: str) -> str:
         """The title of a column of scores, with the unit."""

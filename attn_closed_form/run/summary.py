@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array
+from ..explanations.methods import METHODS
 from ..files.atomic import replacing
+from ..models.scale import ExplainedScale
 from .plan import read_manifest
 from .task import BAG_COLUMNS, RunError, pyarrow
 
@@ -43,7 +45,9 @@ class Summary:
     method : whose scores
     of : rows of the whole run; None where the folder has no manifest
     failed : rows with an error
-    outputs : the O outputs that were explained
+    outputs : the O outputs that were explained. Where some rows of a run were explained on another scale than its first
+        row, their outputs are apart, with the scale behind the name
+    scales : (O,) the scale of each output's scores
     documents : (O,) rows explained for each output
     words : (n,) names
     counts, sums : (n, O) documents and sum of scores
@@ -53,6 +57,7 @@ class Summary:
     of: int | None
     failed: int
     outputs: tuple[str, ...]
+    scales: tuple[ExplainedScale, ...]
     documents: NDArray[np.int64]
     words: tuple[str, ...]
     counts: NDArray[np.int64]
@@ -62,6 +67,10 @@ class Summary:
     def rows(self) -> int:
         """Rows on disk, with an explanation or an error."""
         return int(self.documents.sum()) + self.failed
+
+    def scale(self, output: str) -> ExplainedScale:
+        """The scale of an output's scores."""
+        return self.scales[self.outputs.index(output)]
 
     def top(self, output: str, n: int = 20, by: str = "total", least_documents: int = 1) -> list[Word]:
         """The n strongest words of an output by |total| or |mean|, among those in at least some documents.
@@ -98,15 +107,24 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         raise RunError(f"{folder}: expected a method among {', '.join(methods)}, got {method!r}")
     words: dict[str, int] = {}
     outputs: dict[str, int] = {}
+    scales: dict[str, str] = {}  # by name of the output
+    on_logits = "scale" not in names or METHODS[method].on_logits
     counts, sums = np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0))
     documents = np.zeros(0, dtype=np.int64)
     failed = 0
+    columns = ["labels", method, "output", "error", *([] if on_logits else ["scale"])]
     for part in parts:
-        table = pa.parquet.read_table(part, columns=["labels", method, "output", "error"], partitioning=None)
+        table = pa.parquet.read_table(part, columns=columns, partitioning=None)
         good = table.filter(pa.compute.is_null(table["error"])).combine_chunks()
         failed += table.num_rows - good.num_rows
         word = _numbered(pa.compute.list_flatten(good["labels"]), words)  # of each player of the part
-        output = _numbered(good["output"], outputs)  # of each document
+        named, scale = good["output"], ["logit"] * len(good) if on_logits else good["scale"].to_pylist()
+        if len(set(scale) | set(list(scales.values())[:1])) > 1:
+            first = next(iter(scales.values()), scale[0])
+            marked = zip(named.to_pylist(), scale, strict=True)
+            named = pa.chunked_array([[name if on == first else f"{name} ({on})" for name, on in marked]])
+        output = _numbered(named, outputs)  # of each document
+        scales |= dict(zip(named.to_pylist(), scale, strict=True))
         lengths = pa.compute.list_value_length(good["labels"]).to_numpy().astype(np.int64)
         document = np.repeat(np.arange(len(lengths)), lengths)  # of each player
         grow = ((0, len(words) - counts.shape[0]), (0, len(outputs) - counts.shape[1]))
@@ -117,7 +135,8 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         np.add.at(counts, (once[0], output[once[1]]), 1)
     manifest = read_manifest(folder)
     of = None if manifest is None else int(manifest["rows"])
-    return Summary(method, of, failed, tuple(outputs), documents, tuple(words), counts, sums)
+    of_outputs = tuple(ExplainedScale(scales[name]) for name in outputs)
+    return Summary(method, of, failed, tuple(outputs), of_outputs, documents, tuple(words), counts, sums)
 
 
 def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
@@ -129,7 +148,7 @@ def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
     return numbers[encoded.indices.to_numpy()]
 
 
-def plot_words(words: Mapping[str, list[Word]], path: str | os.PathLike[str], method: str, by: str = "total") -> Any:
+def plot_words(summary: Summary, words: Mapping[str, list[Word]], path: Any, by: str = "total") -> Any:
     """Write a bar chart of the words of each output, one panel per output; returns the figure. Needs matplotlib."""
     try:
         import matplotlib.pyplot as plt
@@ -143,12 +162,17 @@ def plot_words(words: Mapping[str, list[Word]], path: str | os.PathLike[str], me
         len(words), figsize=(7, sum(heights)), layout="constrained", squeeze=False, height_ratios=heights
     )
     for (output, ranked), ax in zip(words.items(), panels[:, 0], strict=True):
-        place, length = np.arange(len(ranked))[::-1], np.array([getattr(word, by) for word in ranked])
+        scale = summary.scale(output)
+        place = np.arange(len(ranked))[::-1]
+        length = np.array([scale.unit["factor"] * getattr(word, by) for word in ranked])
         ax.barh(place, length, color=[np.divide(FOR if x > 0 else AGAINST, 255) for x in length])
         ax.set_yticks(place, [f"{visible(word.word)}  ({word.documents:,})".replace("$", r"\$") for word in ranked])
         ax.axvline(0, color="0.3", lw=0.8)
-        ax.set_xlabel(f"{by} over the documents that have the word (their number in brackets)")
-        ax.set_title(f"{method}: words that support or oppose {visible(output)}".replace("$", r"\$"), fontsize=10)
+        ax.set_xlabel(f"{scale.titled(by)} over the documents that have the word (their number in brackets)")
+        ax.set_title(
+            f"{summary.method}, {scale.name}: words that support or oppose {visible(output)}".replace("$", r"\$"),
+            fontsize=10,
+        )
         ax.margins(y=0.01)
     with replacing(path) as partial:
         figure.savefig(partial, dpi=120)
@@ -158,7 +182,7 @@ def plot_words(words: Mapping[str, list[Word]], path: str | os.PathLike[str], me
 
 def write_bag_table(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Write `bags.csv`, one row per bag in the order of their names; returns the rows."""
-    names = ("path", "output", "prediction", "probability", *BAG_COLUMNS, "error")
+    names = ("path", "output", "scale", "prediction", "probability", *BAG_COLUMNS, "error")
     rows = []
     for part in sorted(Path(folder).glob("part-*.parquet")):
         rows += pyarrow().parquet.read_table(part, columns=list(names), partitioning=None).to_pylist()

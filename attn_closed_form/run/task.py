@@ -5,11 +5,13 @@
 | `row` | number of the row in the whole run |
 | the user's columns | unchanged; a user column whose name clashes becomes `input_NAME` |
 | `labels`, `spans` | the players, and where each occurs in the text |
-| `output`, `prediction` | the class (or margin) that is explained, and its logit |
+| `output`, `scale`, `prediction` | the class (or margin) that is explained, "probability" or "logit", and its value |
 | `probability`, `probability_CLASS` | of the output, and of every class |
 | `unseen`, `error` | tokens beyond the model's last position; why a row has no explanation |
 | `instances` ... `rank_correlation` | for bags: how attention differs from the scores (`show/exports.py`) |
 | `METHOD`, `METHOD_base`, `METHOD_error` | scores (one per player), base value, guaranteed error or null |
+
+Scores of attributions are on the scale of the row; those of attention, derivatives and SLALOM are always of the logit.
 """
 
 from __future__ import annotations
@@ -174,7 +176,12 @@ def result_columns(task: Task) -> dict[str, Any]:
     span = pa.struct([("start", pa.int32()), ("end", pa.int32())])
     classes = model.outputs if 2 <= len(model.outputs) <= MOST_CLASSES else ()
     types: dict[str, Any] = {"labels": pa.list_(text), "spans": pa.list_(pa.list_(span)), "output": text}
-    types |= {"prediction": number, "probability": number, **{f"probability_{name}": number for name in classes}}
+    types |= {
+        "scale": text,
+        "prediction": number,
+        "probability": number,
+        **{f"probability_{name}": number for name in classes},
+    }
     types |= {"unseen": pa.int32(), "error": text}
     if model.reads == "a bag":
         types |= {**dict.fromkeys(BAG_COLUMNS, number), "instances": pa.int32(), "method": text}
@@ -199,6 +206,7 @@ def result_table(task: Task, schema: Any, columns: Mapping[str, Any], outcomes: 
         "labels": [each and each.evidence.labels for each in good],
         "spans": [None if each is None or each.evidence.units.spans is None else each.evidence.spans for each in good],
         "output": [each and each.output for each in good],
+        "scale": [each and each.scale.name for each in good],
         "prediction": [each and each.prediction for each in good],
         "unseen": [each and len(each.evidence.units.unseen) for each in good],
         "error": [outcome if isinstance(outcome, str) else None for outcome in outcomes],

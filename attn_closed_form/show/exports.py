@@ -35,7 +35,7 @@ FORMULA = re.compile(r"[=+@-](?![\d.]+(e[+-]?\d+)?$)", re.IGNORECASE)
 
 def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     """Write the table of a bag as CSV, with all digits of the scores; .tsv separates by tabs."""
-    table = columns(explanations)
+    table = _with_scale(explanations)
     names = [f"'{name}" if FORMULA.match(name) else name for name in map(visible, table["player"])]
     cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
@@ -44,10 +44,15 @@ def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
         writer.writerows(zip(*cells, strict=True))
 
 
+def _with_scale(explanations: Explanations) -> dict[str, Any]:
+    """The columns of the table of a bag, and the scale of its attributions."""
+    return {**columns(explanations), "scale": np.full(explanations.evidence.d, explanations.scale.name)}
+
+
 def write_parquet(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     """Write the table of a bag as Parquet (extra `corpus`); what is explained is in the metadata of the file."""
     pyarrow, parquet = package("pyarrow", "corpus"), package("pyarrow.parquet", "corpus")
-    table = pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in columns(explanations).items()})
+    table = pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in _with_scale(explanations).items()})
     with replacing(path) as partial:
         parquet.write_table(table.replace_schema_metadata({"explanation": json.dumps(row(explanations))}), partial)
 
@@ -86,7 +91,11 @@ def write_geojson(
         True: json.dumps({"name": f"for {output}", "color": list(FOR)}),
         False: json.dumps({"name": f"against {output}", "color": list(AGAINST)}),
     }
-    measured = {f"{name} {output}": tile_scores(e).tolist() for name, e in explanations.items() if name != ATTENTION}
+    measured = {}
+    for name, e in explanations.items():
+        if name != ATTENTION:
+            of = output if e.scale.link is None else e.scale.of_output(output)
+            measured[f"{name} {of}"] = tile_scores(e).tolist()
     weight = attention(explanations)
     if weight is not None:
         measured["attention"] = weight.tolist()
@@ -153,6 +162,7 @@ def row(explanations: Explanations) -> dict[str, Any]:
     return {
         "instances": len(evidence.units.labels),
         "output": explanations.output,
+        "scale": explanations.scale.name,
         "prediction": float(explanations.prediction),
         "probability": (evidence.probabilities or {}).get(explanations.output),
         "probabilities": evidence.probabilities,
@@ -185,7 +195,7 @@ def to_shap(explanation: Explanation) -> Any:
 
 
 def to_lime(explanation: Explanation) -> Any:
-    """A lime `Explanation` in regression mode: f is a score, not a probability.
+    """A lime `Explanation` in regression mode, of the logit or of the probability, as it was explained.
 
     `as_list`, `as_map`, `as_html` and `as_pyplot_figure` work; label 1 holds the scores, label 0 their negatives, as in
     lime's own regression explanations.

@@ -24,6 +24,7 @@ from .._types import Array, Ids
 from ..explanations.evidence import Evidence
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import FAMILIES, METHODS
+from ..models.scale import LOGIT, percent
 from .sanitize import elide, visible
 
 # Red, green, blue of full strength.
@@ -119,18 +120,21 @@ def sampling(e: Explanation) -> str:
 
 
 def verdict(explanations: Explanations) -> str:
-    """What the model predicts: the most probable class, its probability, and the logit of what is explained.
+    """What the model predicts: the most probable class, its probability, and what is explained where that is another.
 
     >>> from attn_closed_form import load_demo_model
     >>> verdict(load_demo_model().explain("A fine film", "loo"))
     'positive, 69 % (logit +0.6696)'
     """
-    chances, output = explanations.probabilities, explanations.output
+    chances, output, scale = explanations.probabilities, explanations.output, explanations.scale
     if chances is None:
-        return f"{visible(output)} {explanations.prediction:+.4f}"
+        return f"{visible(output)} {scale.level(explanations.prediction)}"
     best = max(chances, key=lambda name: chances[name])
-    explained = "logit" if output == best else f"logit of {visible(output)}"
-    return f"{visible(best)}, {100 * chances[best]:.0f} % ({explained} {explanations.prediction:+.4f})"
+    headline = f"{visible(best)}, {percent(chances[best], decimals=0)}"
+    if scale.link is None:
+        explained = "logit" if output == best else f"logit of {visible(output)}"
+        return f"{headline} ({explained} {scale.level(explanations.prediction)})"
+    return headline if output == best else f"{headline} ({visible(output)} {scale.level(explanations.prediction)})"
 
 
 class Bar(NamedTuple):
@@ -154,8 +158,8 @@ def class_bars(explanations: Explanations) -> tuple[Bar, ...]:
 class Step(NamedTuple):
     """A bar of the waterfall, which moves the running value from `start` to `end`; `players` is 0 for the two ends.
 
-    `left` and `right` are its ends in unit coordinates; `shown` is the number to write at it: the change, or the value
-    at the two ends.
+    `left` and `right` are its ends in unit coordinates; `shown` is the number to write at it, the change, or the value
+    at the two ends, and `text` is how to write it: "+23.1 points", or "94.2 %" at the ends.
     """
 
     label: str
@@ -165,6 +169,7 @@ class Step(NamedTuple):
     left: float
     right: float
     shown: float
+    text: str
 
 
 def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Step, ...]:
@@ -195,7 +200,9 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Step, ...]:
     steps = []
     for (label, count), start, end in zip(bars, starts, ends, strict=True):
         left, right = sorted((scale.unit(start), scale.unit(end)))
-        steps.append(Step(label, start, end, count, left, right, end - start if count else end))
+        shown = end - start if count else end
+        text = (e.scale.change if count else e.scale.level)(shown)
+        steps.append(Step(label, start, end, count, left, right, shown, text))
     return tuple(steps)
 
 
@@ -278,6 +285,8 @@ def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
             methods, title_of_row = tuple(e.method for e in same), ", ".join(e.title for e in same)
             summary = "\n".join(f"{e.info.summary}; {e.info.accuracy}" for e in same)
             rows.append(MethodRow(methods, title_of_row, summary, kind == "signed", level))
+        if rows and all(e.scale != explanations.scale for same in alike.values() for e in same):
+            meaning += " It is computed from the logit, not from the probability."
         if rows:
             families.append(MethodFamily(title, meaning, tuple(rows)))
     return tuple(families)
@@ -382,26 +391,28 @@ def unit_names(evidence: Evidence) -> list[str]:
 
 
 class Forecast(NamedTuple):
-    """The change that a method forecasts for a removal, and how far that is off."""
+    """The change that a method forecasts for a removal on the scale of its scores, what happened, and the difference.
+
+    `largest` is the largest magnitude among all changes on that scale, so that all bars of a scale are comparable.
+    """
 
     method: str
     title: str
+    scale: str
     change: float
+    did: float
     error: float
+    largest: float
 
 
 class Removal(NamedTuple):
-    """What removing players does to the prediction, and what each method forecasts: minus the sum of their scores.
-
-    `largest` is the largest magnitude among all changes, so that all bars share one scale.
-    """
+    """What removing players does to the prediction, and what each method forecasts: minus the sum of their scores."""
 
     players: tuple[int, ...]
     names: tuple[str, ...]
     prediction: float
     change: float
     forecasts: tuple[Forecast, ...]
-    largest: float
 
 
 def removal(explanations: Explanations, players: ArrayLike) -> Removal:
@@ -414,19 +425,21 @@ def removal(explanations: Explanations, players: ArrayLike) -> Removal:
     """
     evidence = explanations.evidence
     removed = sorted(set(np.asarray(players, dtype=np.intp).tolist()))
-    present = np.ones(evidence.game.d, dtype=bool)
+    present = np.ones(evidence.d, dtype=bool)
     present[removed] = False
-    prediction = float(evidence.game.value(present))
-    change = prediction - evidence.prediction
+    logit = float(evidence.pooled.value(present))
     # Shapley values, LIME and the linear SLALOM first: they are what most readers ask for.
     ranked = sorted(explanations, key=lambda name: name not in ("shapley", "lime", "slalom-linear"))
-    forecasts = []
+    forecasts: list[Forecast] = []
+    largest: dict[str, float] = {}
     for e in (explanations[name] for name in ranked if METHODS[name].forecasts):
-        guess = -float(e.scores[removed].sum())
-        forecasts.append(Forecast(e.method, e.title, guess, guess - change))
-    largest = max(abs(change), *(abs(forecast.change) for forecast in forecasts), 0.0)
-    shown = names(evidence)
-    return Removal(tuple(removed), tuple(shown[j] for j in removed), prediction, change, tuple(forecasts), largest)
+        guess, did, scale = -float(e.scores[removed].sum()), float(e.scale.of(logit)) - e.prediction, e.scale.name
+        largest[scale] = max(largest.get(scale, 0.0), abs(guess), abs(did))
+        forecasts.append(Forecast(e.method, e.title, scale, guess, did, guess - did, 0.0))
+    shared = tuple(forecast._replace(largest=largest[forecast.scale]) for forecast in forecasts)
+    prediction, shown = float(evidence.scale.of(logit)), names(evidence)
+    without = tuple(shown[j] for j in removed)
+    return Removal(tuple(removed), without, prediction, prediction - evidence.prediction, shared)
 
 
 class Partner(NamedTuple):
@@ -455,6 +468,8 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
     lead = leader(explanations) if explanations else None
     return {
         "headline": verdict(explanations),
+        "scale": explanations.scale.sentence(visible(explanations.output)),
+        "units": {scale.name: scale.unit for scale in (LOGIT, explanations.scale)},
         "classes": plain(class_bars(explanations)),
         "names": list(names(explanations.evidence)),
         "leader": None if lead is None else lead.method,

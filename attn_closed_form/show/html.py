@@ -14,20 +14,20 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 
 import numpy as np
 
 from .._types import Ids
-from ..explanations.explain import for_output
+from ..explanations.explain import for_output, on_logits
 from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from ..models.sentences import sentence_numbers
 from . import figures
 from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, SLALOM, UNSIGNED, SlalomPlane
-from .maps import bag_name, columns, disagreement, heat_maps, player_attention, png, shades, strongest, written
+from .maps import bag_name, columns, disagreement, heat_maps, player_attention, png, shades, strongest, titled, written
 from .sanitize import elide, escape, script_json
 
 # Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
@@ -95,7 +95,9 @@ def fragment(explanations: Sequence[Explanation]) -> str:
     first = explanations[0]
     if _is_bag(first):
         return _bag_fragment(Explanations(first.evidence, {e.method: e for e in explanations}))
-    base = f"{first.output} {first.prediction:+.4f}, {first.evidence.absent_value:+.4f} with every player absent"
+    scale, evidence = first.evidence.scale, first.evidence
+    base = f"{first.output} {scale.level(evidence.prediction)}, {scale.level(evidence.absent_value)}"
+    base += f" with every player absent. {scale.sentence(first.output)[:-1]}"
     note = "orange raises it, blue (underlined) lowers it, gray has no sign"
     rows = [(e.title, f"{e.info.summary}; {e.info.accuracy}", e) for e in explanations]
     shown = f"<p>{escape(base)}; {note}</p>{_words_table(rows, hover=True)}"
@@ -129,11 +131,11 @@ def report(explanations: Explanations) -> str:
     parts.append(_facts(explanations))
     rows = list(explanations.values())
     scores = {  # to four digits, for the panel that follows the pointer
-        "labels": [e.title for e in rows],
+        "labels": [e.scale.titled(e.title) for e in rows],
         "signed": [int(e.info.kind == "signed") for e in rows],
         "players": [elide(name, LONGEST_WORD) for name in figures.names(explanations.evidence)],
         "player": [place.player for place in rows[0].occurrences],
-        "scores": [[float(f"{score:.4g}") for score in e.scores] for e in rows],
+        "scores": [[float(e.scale.digits(score, ".4g")) for score in e.scores] for e in rows],
     }
     data = f'<script type="application/json" id="data">{script_json(scores)}</script>'
     script = "\n".join(line.strip() for line in _static("report.js").splitlines() if not line.startswith("//"))
@@ -197,15 +199,34 @@ def _answer(explanations: Explanations) -> str:
     if fit is not None:
         parts += [f'<p class="note"><b>{escape(text)}</b></p>' for text in fit.sentences()]
     if e.method == "shapley":
-        what = "the logit" if fit is None else f"the {fit.name}"
-        missed = "" if fit is None else " The last bar is what the fit misses of the model's output."
-        exact = (
-            f"Exact Shapley values of {what}, each guaranteed to {e.error:.0e}: they add up from the prediction with "
-            f"every player absent to the whole one.{missed}"
-        )
-        parts.append(f'<h2>How it adds up</h2><p class="note">{escape(exact)}</p>{_waterfall(e)}')
-        parts += [_why(explanations), _other_classes(explanations)]
+        parts += [_both_scales(explanations, _sum_and_reasons), _other_classes(explanations)]
     return "".join(parts)
+
+
+def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]) -> str:
+    """What is explained, and a body of it; where that is the probability, with a switch to the body of the logit."""
+    logit = on_logits(explanations)
+    shown = [_explained(each) + body(each) for each in (explanations, logit) if each is not None]
+    if len(shown) == 1:
+        return shown[0]
+    switch = '<label class="switch"><input type="checkbox"> Show logits</label>'
+    return f'<div class="scales">{switch}<div class="main">{shown[0]}</div><div class="logit">{shown[1]}</div></div>'
+
+
+def _explained(explanations: Explanations) -> str:
+    return f'<p class="note"><b>{escape(explanations.scale.sentence(explanations.output))}</b></p>'
+
+
+def _sum_and_reasons(explanations: Explanations) -> str:
+    """How the words add up, and why."""
+    e, fit = explanations["shapley"], explanations.evidence.fit
+    what = f"the {explanations.scale.name}" if fit is None else f"the {fit.name}"
+    missed = "" if fit is None else " The last bar is what the fit misses of the model's output."
+    exact = (
+        f"Exact Shapley values of {what}, each guaranteed to {e.error:.0e}: they add up from the prediction with "
+        f"every player absent to the whole one.{missed}"
+    )
+    return f'<h2>How it adds up</h2><p class="note">{escape(exact)}</p>{_waterfall(e)}{_why(explanations)}'
 
 
 def _classes(explanations: Explanations) -> str:
@@ -235,7 +256,10 @@ def _colored(e: Explanation, hover: bool) -> str:
     tips = [""] * len(looks)
     if hover:
         notes = {True: ", not in the vocabulary", False: ""}
-        tips = [f' title="{score:.4g}{notes[unknown]}"' for score, (_, unknown) in zip(e.scores, looks, strict=True)]
+        tips = [
+            f' title="{e.scale.change(score, ".4g")}{notes[unknown]}"'
+            for score, (_, unknown) in zip(e.scores, looks, strict=True)
+        ]
     tags = [f"{opened[look]}{tip}>" for look, tip in zip(looks, tips, strict=True)]  # of each player
     pieces = e.evidence.cached("escaped pieces", escaped)
     parts = [word if j is None else f"{tags[j]}{word}</i>" for word, j in pieces]
@@ -260,7 +284,8 @@ def _other_classes(explanations: Explanations) -> str:
     parts = []
     for name in (name for name in ranked if name != explanations.output):
         e = for_output(explanations, name)["shapley"]
-        title = f"{escape(name, 30)}, {100 * chances[name]:.1f} % (logit {e.prediction:+.4f})"
+        logit = "" if e.scale.link else f" (logit {e.prediction:+.4f})"
+        title = f"{escape(name, 30)}, {100 * chances[name]:.1f} %{logit}"
         body = f'<div class="text live" dir="auto">{_colored(e, hover=True)}</div>{_waterfall(e)}'
         parts.append(f"<details name=class><summary>{title}</summary>{body}</details>")
     return f"<h2>The other classes</h2>{''.join(parts)}"
@@ -276,7 +301,10 @@ def _why(explanations: Explanations) -> str:
     if units.text is not None and 1 < len(sentence_numbers(units.text, units.spans or ())[1]) <= MOST_SENTENCES:
         sentences = explanations.sentences()
         scored = zip(sentences.scores, sentences.labels, strict=True)
-        cells = (f"<td>{score:+.4f}</td><td dir=auto>{escape(label, LONGEST_REASON)}</td>" for score, label in scored)
+        change = explanations.scale.change
+        cells = (
+            f"<td>{change(score)}</td><td dir=auto>{escape(label, LONGEST_REASON)}</td>" for score, label in scored
+        )
         rows = "".join(f"<tr>{row}</tr>" for row in cells)
         note = "Owen values: the words of a sentence come and go together, and add up to its score."
         parts.append(f'<h2>Sentences</h2><p class="note">{note}</p><table class="s"><tbody>{rows}</tbody></table>')
@@ -295,8 +323,8 @@ def _methods(explanations: Explanations) -> str:
 def _numbers(explanations: Explanations) -> str:
     rows, order = list(explanations.values()), figures.strongest_players(explanations)
     shown = figures.names(explanations.evidence)
-    cells = ((shown[j], [_number(f"{e.scores[j]:.3g}") for e in rows]) for j in order)
-    table = _table(["", *(e.title for e in rows)], cells)
+    cells = ((shown[j], [_number(e.scale.digits(e.scores[j], ".3g")) for e in rows]) for j in order)
+    table = _table(["", *(e.scale.titled(e.title) for e in rows)], cells)
     things, title = explanations.evidence.settings.players, figures.leader(explanations).title
     note = f"The {len(order)} strongest {things} by {title}; scroll sideways for more methods."
     return _details("The numbers", f'<p class="note">{escape(note)}</p>{table}')
@@ -322,9 +350,12 @@ def _facts(explanations: Explanations) -> str:
     units, settings = evidence.units, evidence.settings
     errors = [e.error for e in explanations.values() if e.error is not None]
     read = f"{len(units.labels):,} of {len(units.labels) + len(units.unseen):,}"
+    level, logits = evidence.scale.level, ""
+    if evidence.scale.link is not None:
+        logits = f" Their logits: {evidence.logit:+.4f} and {evidence.absent_logit:+.4f}."
     lines = [
-        f"Explained: the logit of {settings.output}, {evidence.prediction:+.4f}; with every player absent "
-        f"{evidence.absent_value:+.4f}.",
+        f"{evidence.scale.sentence(settings.output)} It is {level(evidence.prediction)}, and with every player absent "
+        f"{level(evidence.absent_value)}.{logits}",
         f"Units read: {read}; players: {len(evidence.labels):,} {settings.players}; an absent player is "
         + ("replaced by [UNK]." if settings.absent == "unk" else f"{settings.absent}."),
     ]
@@ -360,8 +391,8 @@ def _waterfall(e: Explanation) -> str:
         else:
             body.append(f'<path stroke="currentColor" stroke-width="2" d="M{x0:.1f} {y - 1}v{row - 4}"/>')
         body.append(_text(left - 8, y + 11, escape(step.label, 22), "end", bold))
-        body.append(_text(x1 + 6, y + 11, f"{step.shown:+.3f}", extra=bold))
-    label = f"How {len(e.scores)} players add up from {steps[0].end:+.3f} to {steps[-1].end:+.3f}"
+        body.append(_text(x1 + 6, y + 11, escape(step.text), extra=bold))
+    label = f"How {len(e.scores)} players add up from {steps[0].text} to {steps[-1].text}"
     return _svg(600, height, body, label)
 
 
@@ -409,25 +440,33 @@ def _bag_fragment(explanations: Explanations) -> str:
     """The maps of a bag alone, or its strongest instances if it has no coordinates: what a notebook shows."""
     coords, e = explanations.evidence.units.coords, figures.leader(explanations)
     body = _strongest(explanations, e) if coords is None else _maps(explanations, e)
-    title = f"{e.output} {e.prediction:+.4f}, {explanations.evidence.absent_value:+.4f} for the empty bag"
+    level, evidence = e.scale.level, explanations.evidence
+    title = f"{e.output} {level(e.prediction)}, {level(evidence.absent_value)} for the empty bag"
+    title += f". {evidence.scale.sentence(e.output)}"
     return f'<style>{_static("bag.css")}</style><div class="acf"><p>{escape(title)}</p>{body}</div>'
 
 
 def _bag_body(explanations: Explanations) -> str:
+    name = escape(bag_name(explanations), 80)
+    parts = [f"<h1>{name}</h1>", _classes(explanations), _both_scales(explanations, _bag_scores)]
+    e = figures.leader(explanations)
+    return "".join([*parts, _differences(explanations, e), _facts(explanations)])
+
+
+def _bag_scores(explanations: Explanations) -> str:
+    """How the instances of a bag add up, where they lie, and which are the strongest."""
     e, evidence = figures.leader(explanations), explanations.evidence
-    told = f"{e.output} gets {e.prediction:+.4f}, and {evidence.absent_value:+.4f} for the empty bag."
+    level, change = e.scale.level, e.scale.change
+    told = f"{e.output} gets {level(e.prediction)}, and {level(evidence.absent_value)} for the empty bag."
     if e.method == "shapley":
         up, down = e.scores[e.scores > 0], e.scores[e.scores < 0]
         told = (
-            f"{e.output} gets {e.prediction:+.4f}: {evidence.absent_value:+.4f} for the empty bag, {up.sum():+.4f} "
-            f"from the {up.size:,} {evidence.settings.players} that support it and {down.sum():+.4f} from the "
-            f"{down.size:,} that oppose it."
+            f"{e.output} gets {level(e.prediction)}: {level(evidence.absent_value)} for the empty bag, "
+            f"{change(up.sum())} from the {up.size:,} {evidence.settings.players} that support it and "
+            f"{change(down.sum())} from the {down.size:,} that oppose it."
         )
-    name = escape(bag_name(explanations), 80)
-    parts = [f'<h1>{name}</h1><p class="verdict">{escape(told)}</p>{_classes(explanations)}']
-    if evidence.units.coords is not None:
-        parts.append(_maps(explanations, e))
-    return "".join([*parts, _strongest(explanations, e), _differences(explanations, e), _facts(explanations)])
+    maps = "" if evidence.units.coords is None else _maps(explanations, e)
+    return f'<p class="verdict">{escape(told)}</p>{maps}{_strongest(explanations, e)}'
 
 
 def _maps(explanations: Explanations, e: Explanation) -> str:
@@ -438,13 +477,14 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
     maps = []
     for figure in heat_maps([explanations]):
         ramp = ",".join(css(color) for color in shades(figure.signed))
-        low, middle = (_number(f"{-figure.end:.2g}"), "0") if figure.signed else ("0", "")
+        end = figure.scale.end(figure.end)
+        low, middle = (f"−{end}", "0") if figure.signed else ("0", "")
         image = base64.b64encode(png(figure.pixels())).decode()
         maps.append(
             f'<figure><figcaption>{escape(figure.title)}</figcaption><img alt="{escape(figure.title)}, one cell per '
             f'tile" src="data:image/png;base64,{image}"><div class="scale">'
             f'<b style="background:linear-gradient(90deg,{ramp})"></b>'
-            f"<span>{low}</span><span>{middle}</span><span>{figure.end:.2g}</span></div></figure>"
+            f"<span>{low}</span><span>{middle}</span><span>{end}</span></div></figure>"
         )
     return _section("Map", note, f'<div class="maps">{"".join(maps)}</div>', "h2")
 
@@ -461,8 +501,10 @@ def _strongest(explanations: Explanations, e: Explanation) -> str:
 def _players(explanations: Explanations, players: Ids) -> str:
     """Some rows of the table of a bag."""
     labels, *table = columns(explanations).items()
-    rows = [(labels[1][j], [_number(written(name, values[j])) for name, values in table]) for j in players]
-    return _table(["", *(name for name, _ in table)], rows) if rows else "<p>None.</p>"
+    rows = [
+        (labels[1][j], [_number(written(explanations, name, values[j])) for name, values in table]) for j in players
+    ]
+    return _table(["", *(titled(explanations, name) for name, _ in table)], rows) if rows else "<p>None.</p>"
 
 
 def _differences(explanations: Explanations, e: Explanation) -> str:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import spearman
 from .._types import Array, Ids
 from ..explanations.explanation import Explanation, Explanations
+from ..models.scale import LOGIT, ExplainedScale
 from .figures import AGAINST, FOR, UNSIGNED, leader
 
 ATTENTION = "alpha-mean"
@@ -110,11 +111,11 @@ def columns(explanations: Explanations) -> dict[str, Any]:
     evidence = explanations.evidence
     table: dict[str, Any] = {"player": np.array(evidence.labels, dtype=np.str_)}
     if evidence.units.coords is not None:
-        corners = np.full((evidence.game.d, 2), np.inf)  # least x and y of the tiles of each player
+        corners = np.full((evidence.d, 2), np.inf)  # least x and y of the tiles of each player
         np.minimum.at(corners, evidence.player_of, np.asarray(evidence.units.coords, dtype=np.float64))
         table |= {"x": whole(corners[:, 0]), "y": whole(corners[:, 1])}
     if evidence.settings.players != evidence.model.groupings[0]:
-        table["tiles"] = np.bincount(evidence.player_of, minlength=evidence.game.d)
+        table["tiles"] = np.bincount(evidence.player_of, minlength=evidence.d)
     weight = player_attention(explanations)
     if weight is not None:
         table["attention"] = weight
@@ -131,13 +132,28 @@ def whole(values: Array) -> Any:
     return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
 
 
-def written(column: str, value: float) -> str:
-    """A number of the table of a bag as reports and terminals show it.
+# How to write the columns of the table of a bag that are not scores.
+FACTS = {"x": ".0f", "y": ".0f", "tiles": "d", "attention": ".2%"}
 
-    >>> written("x", 512.0), written("attention", 0.25), written("shapley", 0.5)
-    ('512', '25.00%', '+0.5000')
+
+def written(explanations: Explanations, column: str, value: float) -> str:
+    """A number of the table of a bag as reports and terminals show it; scores in the unit of their scale.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> explanations = load_demo_model().explain("A fine film", "shapley", scale="logit")
+    >>> [written(explanations, *cell) for cell in (("x", 512.0), ("attention", 0.25), ("shapley", 0.5))]
+    ['512', '25.00%', '+0.5000']
     """
-    return format(value, {"x": ".0f", "y": ".0f", "tiles": "d", "attention": ".2%"}.get(column, "+#.4g"))
+    return format(value, FACTS[column]) if column in FACTS else _scale(explanations, column).digits(value, "+#.4g")
+
+
+def titled(explanations: Explanations, column: str) -> str:
+    """The title of a column, with the unit of its scores."""
+    return column if column in FACTS else _scale(explanations, column).titled(column)
+
+
+def _scale(explanations: Explanations, column: str) -> ExplainedScale:
+    return explanations[column.removesuffix("_standard_error")].scale
 
 
 def bag_name(explanations: Explanations, default: str = "bag") -> str:
@@ -231,13 +247,14 @@ def png(pixels: Pixels) -> bytes:
 
 
 class HeatMap(NamedTuple):
-    """The map of one output, or of the attention: cells, and the score at which the colors end or were `cut`."""
+    """The map of one output, or of the attention: cells, the score at which the colors end or were `cut`, the scale."""
 
     title: str
     raster: Raster
     end: float
     signed: bool
     cut: bool
+    scale: ExplainedScale = LOGIT
 
     def pixels(self) -> Pixels:
         """(rows, columns, 4) red, green, blue and opacity; transparent where there is no tile."""
@@ -252,15 +269,15 @@ def heat_maps(several: Sequence[Explanations], method: str | None = None) -> lis
     leaders = [leader(explanations, method) for explanations in several]
     scores = [tile_scores(e) for e in leaders]
     end = scale_end(np.concatenate(scores))
-    panels = [
-        (f"{e.info.label}: {e.output} {e.prediction:+.4g}", values, end, e.info.kind == "signed")
-        for e, values in zip(leaders, scores, strict=True)
-    ]
+    panels = []
+    for e, values in zip(leaders, scores, strict=True):
+        title = f"{e.info.label}: {e.output} {e.scale.level(e.prediction, '+.4g')}"
+        panels.append((title, values, end, e.info.kind == "signed", e.scale))
     weight = attention(several[0])
     if weight is not None:
-        panels.append(("attention", weight, scale_end(weight), False))
+        panels.append(("attention", weight, scale_end(weight), False, LOGIT))
     maps = []
-    for title, values, stop, signed in panels:
+    for title, values, stop, signed, scale in panels:
         raster = rasterize(where.coords, values, where.patch_size)
-        maps.append(HeatMap(title, raster, stop, signed, cut=bool((np.abs(values) > stop).any())))
+        maps.append(HeatMap(title, raster, stop, signed, bool((np.abs(values) > stop).any()), scale))
     return maps

@@ -120,7 +120,7 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
     strengths = ((e.info.kind == "signed", e.strength[order]) for e in rows)
     cells = [signed((strength + 1) / 2) if sign else gray(strength) for sign, strength in strengths]
     _matrix(ax, np.stack(cells), [labels[j] for j in order], [e.title for e in rows], aspect="auto")
-    title = [figures.verdict(explanations)]
+    title = [figures.verdict(explanations), explanations.scale.sentence(explanations.output)]
     title += [] if fit is None else [f"{fit.name}, off by {fit.error:.2g} on fresh samples"]
     ax.set_title("\n".join(_plain(title, 80)), fontsize=9, loc="left")
 
@@ -129,10 +129,10 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
     """Exact Shapley interactions of the `top` strongest players, in their order; their own values left out."""
     e = _needed(explanations, "shapley")
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:top])
-    pairs = e.interactions()[np.ix_(order, order)]
+    pairs = e.scale.unit["factor"] * e.interactions()[np.ix_(order, order)]
     np.fill_diagonal(pairs, 0.0)
     words = [e.labels[j] for j in order]
-    _matrix(ax, pairs, words, words, "Shapley interaction")
+    _matrix(ax, pairs, words, words, e.scale.titled("Shapley interaction"))
 
 
 def plot_attention_matrices(explanations: Explanations, axes: Sequence[Any]) -> None:
@@ -172,26 +172,28 @@ def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40)
 
     Parameters
     ----------
-    explanations : with the method "lime"; the theorem is about [UNK], so it is not drawn for deletions
+    explanations : with the method "lime"; the theorem is about [UNK] and about logits, so it is not drawn for deletions
+        and probabilities
     runs : how often LIME is run with 5000 samples (the paper: 5)
     top : how many players, the strongest by the exact limit
     """
     exact, evidence = _needed(explanations, "lime"), explanations.evidence
     order = np.argsort(-np.abs(exact.scores), kind="stable")[:top]
-    sampled = np.stack([sample.coef for sample in evidence.sampled_lime(runs)])[:, order]
+    factor = exact.scale.unit["factor"]
+    sampled = factor * np.stack([sample.coef for sample in evidence.sampled_lime(runs)])[:, order]
     at = np.arange(len(order))
     ax.axhline(0, color="0.7", linewidth=0.8)
     blue = _rgb(AGAINST)
     lines = {f"{part}props": {"color": blue} for part in ("median", "whisker", "cap")}
     box = {"facecolor": (*blue, 0.35), "edgecolor": blue}
     ax.boxplot(sampled, positions=at, widths=0.6, patch_artist=True, showfliers=False, boxprops=box, **lines)
-    ax.plot(at, exact.scores[order], "x", color=_rgb(FOR), markersize=6, label="exact limit")
-    if evidence.settings.absent == "unk":
-        theorem = lime_theorem_5_1(exact.game)[order]
+    ax.plot(at, factor * exact.scores[order], "x", color=_rgb(FOR), markersize=6, label="exact limit")
+    if evidence.settings.absent == "unk" and exact.scale.link is None:
+        theorem = lime_theorem_5_1(evidence.pooled)[order]
         ax.plot(at, theorem, "v", color="0.35", markersize=4, markerfacecolor="none", label="Theorem 5.1 as printed")
     ax.plot([], [], "s", color=(*blue, 0.5), label=f"LIME, {runs} runs of 5000 samples")
     _set_names(ax.xaxis, [figures.names(evidence)[j] for j in order], upright=True)
-    ax.set_ylabel("LIME coefficient", fontsize=8)
+    ax.set_ylabel(exact.scale.titled("LIME coefficient"), fontsize=8)
     ax.legend(fontsize=7, frameon=False)
 
 
@@ -309,7 +311,8 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
     mappable = import_matplotlib("cm").ScalarMappable(scale, _color_map(*shades(signed)))
     extend = "neither" if not figure.cut else "both" if signed else "max"
     bar = ax.figure.colorbar(mappable, ax=ax, orientation="horizontal", fraction=0.045, pad=0.02, extend=extend)
-    ticks = {-end: f"{-end:.2g} against", 0: "0", end: f"for +{end:.2g}"} if signed else {0: "0", end: f"{end:.2g}"}
+    shown = figure.scale.end(end)
+    ticks = {-end: f"-{shown} against", 0: "0", end: f"for +{shown}"} if signed else {0: "0", end: shown}
     bar.set_ticks(list(ticks), labels=list(ticks.values()), fontsize=8)
     bar.outline.set_visible(False)
 

@@ -20,7 +20,7 @@ from .sanitize import elide, visible, width
 RESET = "\x1b[0m"
 LABEL_COLUMNS = 15
 LONGEST_WORD = 40
-NUMBER_COLUMNS = 20
+NUMBER_COLUMNS = 22
 NARROWEST = 36
 BAR = "█"
 # The levels 1 to 4 among the 256 colors of a terminal, from light to strong; black text reads on each.
@@ -46,7 +46,9 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     >>> from attn_closed_form import load_demo_model
     >>> explanations = load_demo_model().explain("A fine film", "shapley")
     >>> print("\n\n".join(answer(explanations, columns=60).split("\n\n")[:3]))
-    positive, 69 % (logit +0.6696)
+    positive, 66 %
+    Explained: the probability of positive, in percentage
+    points.
     <BLANKLINE>
     A fine++++ film
     <BLANKLINE>
@@ -57,7 +59,8 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     positive         +0.6696
     """
     e, fit = leader(explanations), explanations.evidence.fit
-    blocks = [verdict(explanations), _wrap(_words(e, color), columns)]
+    explained = _prose(explanations.scale.sentence(explanations.output), columns)
+    blocks = [f"{verdict(explanations)}\n{explained}", _wrap(_words(e, color), columns)]
     if fit is not None:
         blocks += [_prose(text, columns) for text in fit.sentences()]
     if e.method == "shapley":
@@ -75,7 +78,8 @@ def _waterfall(e: Explanation, columns: int, color: bool) -> str:
     steps = waterfall(e)
     labels = [elide(step.label, 24) for step in steps]
     pad = max(map(width, labels))
-    room = min(40, max(4, columns - pad - 13))
+    numbers = max(len(step.text) for step in steps)
+    room = min(40, max(4, columns - pad - numbers - 6))
     largest = max(abs(step.shown) for step in steps if step.players) or 1.0
     lines = []
     for label, step in zip(labels, steps, strict=True):
@@ -84,7 +88,7 @@ def _waterfall(e: Explanation, columns: int, color: bool) -> str:
         if color and length:
             shade = TERMINAL["for" if step.shown > 0 else "against"][3]
             bar = f"\x1b[38;5;{shade}m{BAR * length}{RESET}"
-        lines.append(f"{_padded(label, pad)}  {step.shown:+.4f}  {bar}".rstrip())
+        lines.append(f"{_padded(label, pad)}  {step.text:>{numbers}}  {bar}".rstrip())
     return "\n".join(lines)
 
 
@@ -193,9 +197,9 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
     rows, blocks = list(explanations.values()), []
     for start in range(0, len(rows), fitting):
         part = rows[start : start + fitting]
-        lines = [" " * pad + "".join(f"  {e.method:>{NUMBER_COLUMNS}}" for e in part)]
+        lines = [" " * pad + "".join(f"  {e.scale.titled(e.method):>{NUMBER_COLUMNS}}" for e in part)]
         lines += [
-            _padded(label, pad) + "".join(f"  {e.scores[j]:>+{NUMBER_COLUMNS}.6g}" for e in part)
+            _padded(label, pad) + "".join(f"  {e.scale.digits(e.scores[j], f'>+{NUMBER_COLUMNS}.6g')}" for e in part)
             for label, j in zip(labels, order, strict=True)
         ]
         blocks.append("\n".join(lines))
@@ -210,14 +214,14 @@ def reasons_text(explanations: Explanations, columns: int = 80) -> str:
     >>> print(reasons_text(explanations).splitlines()[-1])  # doctest: +ELLIPSIS
     +...  A wonderful film!
     """
-    reasons = explanations.reasons()
-    span = f"from {reasons.bounds.proved_min:+.2f} to {reasons.bounds.proved_max:+.2f}"
-    lines = [_prose(f"Over all choices of {reasons.things} the prediction goes {span}.", max(20, columns))]
+    lines = [_prose(explanations.reasons().range_sentence(), max(20, columns))]
     if explanations.evidence.units.text is not None:
         sentences = explanations.sentences()
         lines.append("")
-        for label, score in zip(sentences.labels, sentences.scores, strict=True):
-            lines.append(f"{score:+7.4f}  {elide(visible(label).strip(), max(20, columns - 9))}".rstrip())
+        numbers = [explanations.scale.change(score) for score in sentences.scores]
+        room = max(map(len, numbers))
+        for label, number in zip(sentences.labels, numbers, strict=True):
+            lines.append(f"{number:>{room}}  {elide(visible(label).strip(), max(20, columns - room - 2))}".rstrip())
     return "\n".join(lines)
 
 
@@ -281,7 +285,7 @@ def model_card(model: TextClassifier, source: str) -> str:
     lines = [
         f"model        {visible(source)}",
         f"classes      {shown}{more}",
-        f"temperature  {model.temperature:.4g} (divides the logits in probabilities; explanations are of the logits)",
+        f"temperature  {model.temperature:.4g} (divides the logits in probabilities)",
         *(f"{name:<11}  {size:<9,} {SIZES[name]}" for name in SIZES if (size := getattr(w, name)) is not None),
         *(["length       any       number of words: the model has no positions"] if w.T_max is None else []),
         f"parameters   {parameters:,}",

@@ -66,7 +66,7 @@ def test_logits_and_game_agree_with_the_formula(H: int, gated: bool) -> None:
 
 def test_shapley_values_are_those_of_the_network() -> None:
     model = BagClassifier(network())
-    found = model.explain(bag(), "shapley", output=1)["shapley"]
+    found = model.explain(bag(), "shapley", output=1, scale="logit")["shapley"]
     assert np.abs(found.scores - enumeration.shapley(found.evidence.game)).max() < 1e-9
     assert found.base_value == pytest.approx(model.network.bias[1])
 
