@@ -93,7 +93,7 @@ class Method:
     @property
     def on_logits(self) -> bool:
         """Whether the scores are of the logit on every scale, because that is what the model computes inside."""
-        return self.family != "attributions" or self.name == "lime"
+        return self.family != "attributions"
 
     def strength(self, scores: Array) -> Array:
         """How strongly to color each score, in [-1, 1]: relative to the largest; logs between minimum and maximum.
@@ -125,7 +125,7 @@ def _guaranteed(name: str, function: Callable[[Any, float], Array], evidence: Ev
 
 
 def _lime(evidence: Evidence) -> Scored:
-    fit, error = evidence.guaranteed(lambda _, tol: lime_limit(evidence.pooled, tol=tol), "lime")
+    fit, error = evidence.guaranteed(lambda game, tol: lime_limit(game, tol=tol), "lime")
     return Scored(fit.coef, float(fit.intercept), error)
 
 
@@ -135,7 +135,9 @@ def _sampled_lime(evidence: Evidence) -> Scored:
 
 
 def _sampled_shapley(evidence: Evidence) -> Scored:
-    sample = shapley_sample(evidence, evidence.model.samples, seed=evidence.settings.seed)
+    # The sampler fits its control variate to logits, so it gets them with the link to the explained scale.
+    game = evidence.pooled if evidence.model.surrogate is None else evidence
+    sample = shapley_sample(game, evidence.model.samples, seed=evidence.settings.seed, link=evidence.scale.link)
     return Scored(sample.values, evidence.empty_value, None, sample.standard_error, sample.calls)
 
 

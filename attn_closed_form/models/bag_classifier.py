@@ -90,8 +90,8 @@ class BagClassifier(Model):
     >>> bag = rng.normal(size=(7, 5))
     >>> model.predict([bag, bag[:2]]).tolist(), model.predict_logits([bag]).shape, model.predict_proba([bag]).shape
     (['normal', 'normal'], (1, 2), (1, 2))
-    >>> values = model.explain(bag, "shapley", output="tumour")["shapley"].scores
-    >>> bool(np.isclose(values.sum(), model.predict_logits([bag])[0, 1] - network.bias[1]))
+    >>> values = model.explain(bag, "shapley", output="tumour")["shapley"]
+    >>> bool(np.isclose(values.base_value + values.scores.sum(), model.predict_proba([bag])[0, 1]))
     True
     """
 

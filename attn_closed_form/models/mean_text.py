@@ -84,7 +84,7 @@ class MeanPooledText(Model):
            [-1.]])
     >>> explanation = model.explain("A good film", "shapley")["shapley"]
     >>> dict(zip(explanation.labels, explanation.scores.round(3).tolist(), strict=True))
-    {'good': 1.5, 'film': -0.5}
+    {'good': 0.306, 'film': -0.075}
     """
 
     embeddings: NDArray[Any]

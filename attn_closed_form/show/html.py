@@ -188,6 +188,7 @@ def _answer(explanations: Explanations) -> str:
     e = figures.leader(explanations)
     name, _, logit = figures.verdict(explanations).partition(" (")
     parts = [f"<h1>{escape(name)} <small>{escape(logit.rstrip(')'))}</small></h1>{_classes(explanations)}"]
+    parts.append(_explained(explanations))
     note = f"Colored by {escape(e.title)}: orange raises {escape(e.output)}, blue (underlined) lowers it"
     if e.info.kind != "signed":
         note = f"Colored by {escape(e.title)}, which has no sign"
@@ -204,13 +205,13 @@ def _answer(explanations: Explanations) -> str:
 
 
 def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]) -> str:
-    """What is explained, and a body of it; where that is the probability, with a switch to the body of the logit."""
-    logit = on_logits(explanations)
-    shown = [_explained(each) + body(each) for each in (explanations, logit) if each is not None]
-    if len(shown) == 1:
-        return shown[0]
+    """A part of the report; where it is about the probability, with a switch to the same part about the logit."""
+    logit = None if figures.leader(explanations).scale.link is None else on_logits(explanations)
+    if logit is None:
+        return body(explanations)
     switch = '<label class="switch"><input type="checkbox"> Show logits</label>'
-    return f'<div class="scales">{switch}<div class="main">{shown[0]}</div><div class="logit">{shown[1]}</div></div>'
+    parts = f'<div class="main">{body(explanations)}</div><div class="logit">{_explained(logit)}{body(logit)}</div>'
+    return f'<div class="scales">{switch}{parts}</div>'
 
 
 def _explained(explanations: Explanations) -> str:
@@ -448,9 +449,9 @@ def _bag_fragment(explanations: Explanations) -> str:
 
 def _bag_body(explanations: Explanations) -> str:
     name = escape(bag_name(explanations), 80)
-    parts = [f"<h1>{name}</h1>", _classes(explanations), _both_scales(explanations, _bag_scores)]
-    e = figures.leader(explanations)
-    return "".join([*parts, _differences(explanations, e), _facts(explanations)])
+    parts = [f"<h1>{name}</h1>", _classes(explanations), _explained(explanations)]
+    parts += [_both_scales(explanations, _bag_scores), _differences(explanations, figures.leader(explanations))]
+    return "".join([*parts, _facts(explanations)])
 
 
 def _bag_scores(explanations: Explanations) -> str:

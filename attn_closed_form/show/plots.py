@@ -271,7 +271,7 @@ def heat_map(
     >>> model = acf.BagClassifier.from_state_dict(network, layout="xmil", outputs=["normal", "tumor"])
     >>> figure = heat_map(model.explain(bag, ["shapley"], output="tumor"))
     >>> [ax.get_title() for ax in figure.axes[:2]]
-    ['Shapley: tumor +0.06474', 'attention']
+    ['Shapley: tumor 34.9 %', 'attention']
     """
     several = [explanations] if isinstance(explanations, Explanations) else list(explanations)
     if not several:

@@ -391,6 +391,7 @@ def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[st
     row, error = evidence.guaranteed(lambda game, tol: interactions(game, player=player, tol=tol))
     values = [None if j == player else value for j, value in enumerate(row.tolist())]
     answer = {"player": player, "labels": list(evidence.labels), "interactions": values, "error": error}
+    answer["scale"] = evidence.scale.name
     return answer | {"figures": {"partners": plain(figures.partners(evidence, player, row))}}
 
 

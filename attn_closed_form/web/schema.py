@@ -60,11 +60,14 @@ class Question(BaseModel):
     output: int | str | None = Field(None, description="a class or its index, or margin:A,B; default: the prediction")
     tol: float = Field(Settings.tol, description="guaranteed accuracy, relative to max|f|")
     seed: int = Field(Settings.seed, description="seed of the sampled methods")
+    scale: str | None = Field(
+        Settings.scale, description='"probability" or "logit"; default: the probability where its values are exact'
+    )
 
     @property
     def settings(self) -> Settings:
         """The settings of the explanation."""
-        return Settings(self.players, self.absent, self.output, self.tol, self.seed)
+        return Settings(self.players, self.absent, self.output, self.tol, self.seed, self.scale)
 
     @model_validator(mode="after")
     def _check_settings(self) -> Question:
@@ -96,14 +99,17 @@ class ExplainAnswer(BaseModel):
     unknown: list[bool] = Field(description="which players are outside the vocabulary")
     unseen: list[Span] = Field(description="spans beyond what the model reads")
     output: str = Field(description="the class, or the margin of two, that is explained")
-    prediction: float = Field(description="its logit")
-    absent_value: float = Field(description="its logit with every player absent")
+    scale: str = Field(description="what is explained of it: its probability or its logit")
+    scale_note: str = Field(description="the same in a sentence, with the reason where it is the logit")
+    prediction: float = Field(description="its value on that scale")
+    absent_value: float = Field(description="its value with every player absent")
+    logit: float = Field(description="the logit of the prediction, before the temperature")
     logits: list[float]
     probabilities: dict[str, float] | None
     players: str
     absent: str
     methods: dict[str, dict[str, Any]] = Field(
-        description="by name: scores, base_value, label, kind, accuracy, and error, a guaranteed bound or null"
+        description="by name: scores, base_value, label, kind, accuracy, scale, and error, a guaranteed bound or null"
     )
     removal: dict[str, Any] | None = Field(
         description="the removed players, the prediction without them, its change, and the forecasts: for each method "
@@ -125,6 +131,7 @@ class InteractionsAnswer(BaseModel):
     player: int
     labels: list[str]
     interactions: list[float | None]
+    scale: str = Field(description="probability or logit")
     error: float = Field(description="guaranteed bound on the error of each interaction")
     figures: dict[str, Any] = Field(description="what the page draws")
 

@@ -62,15 +62,15 @@ def test_one_bag_to_every_file(folder, tmp_path, capsys):
     expected = scores(folder)
     assert found == expected["shapley"].scores.tolist()
     shown = capsys.readouterr().out
-    assert f"tumour {expected.prediction:+.4f}, probability" in shown
-    assert f"{expected['shapley'].scores.max():+.4g}" in shown and "of the attention is on instances" in shown
+    assert f"tumour {100 * expected.prediction:.1f} %; " in shown and "Explained: the probability of tumour" in shown
+    assert f"{100 * expected['shapley'].scores.max():+.4g}" in shown and "of the attention is on instances" in shown
 
 
 def test_json_is_one_object_with_both_ends(folder, capsys):
     assert main(arguments(folder, "--output", "margin:tumour,normal", "--json", "--top", "3")) == 0
     found = json.loads(capsys.readouterr().out)
     expected = scores(folder, "margin:tumour,normal")["shapley"].scores
-    assert found["output"] == "tumour - normal" and found["instances"] == 12
+    assert found["output"] == "tumour against normal" and found["scale"] == "probability" and found["instances"] == 12
     assert [value for _, value in found["top"]] == sorted(expected[expected > 0], reverse=True)[:3]
     assert [value for _, value in found["bottom"]] == sorted(expected[expected < 0])[:3]
 
@@ -154,7 +154,8 @@ def test_a_folder_resumes(folder, tmp_path, capsys):
     assert "worse: " in printed.err and "3 bags, 3 now" in printed.out and "1 with an error" in printed.out
     rows = bag_rows(out)
     assert list(rows) == ["slide0", "slide1", "worse"]
-    assert float(rows["slide0"]["prediction"]) == pytest.approx(max(scores(folder).evidence.logits))
+    assert float(rows["slide0"]["prediction"]) == pytest.approx(max(scores(folder).probabilities.values()))
+    assert rows["slide0"]["scale"] == "probability"
     assert rows["slide0"]["instances"] == "12" and float(rows["slide0"]["error_bound"]) < 1e-9
     assert rows["worse"]["error"] and not rows["slide0"]["error"]
     assert sorted(path.name for path in out.glob("slide0*")) == ["slide0.csv", "slide0.geojson"]

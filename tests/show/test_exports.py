@@ -22,7 +22,7 @@ def test_a_csv_has_one_row_per_instance_with_all_digits(found, tmp_path):
     write_csv(found, tmp_path / "scores.csv")
     with (tmp_path / "scores.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == ["player", "x", "y", "attention", "shapley", "banzhaf"]
+    assert list(rows[0]) == ["player", "x", "y", "attention", "shapley", "banzhaf", "scale"]
     assert [float(row["shapley"]) for row in rows] == found["shapley"].scores.tolist()
     assert [float(row["attention"]) for row in rows] == found["alpha-mean"].scores.tolist()
     assert [(row["x"], row["y"]) for row in rows[3:5]] == [("1768", "2000"), ("1000", "2256")]
@@ -73,7 +73,8 @@ def test_geojson_has_a_closed_polygon_per_tile(found, tmp_path):
         red, _, blue = properties["color"]
         assert (red > blue) == (score > 0), "orange is for, blue is against"
         measured = properties["measurements"]
-        assert measured["shapley tumour"] == score and measured["banzhaf tumour"] == found["banzhaf"].scores[i]
+        assert measured["shapley the probability of tumour"] == score
+        assert measured["banzhaf the probability of tumour"] == found["banzhaf"].scores[i]
         assert set(measured) == {"shapley tumour", "banzhaf tumour", "attention"}
 
 

@@ -35,7 +35,7 @@ def found():
 def test_pictures_are_the_tiles(found):
     image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
     pictures = re.findall(r"data:image/png;base64,([^\"]+)", report(found))
-    assert len(pictures) == 2
+    assert len(pictures) == 4, "scores and attention, on the probability scale and on that of logits"
     pixels = np.rint(255 * image.imread(io.BytesIO(base64.b64decode(pictures[0])))).astype(int)
     assert pixels.shape == (3, 4, 4)
     strongest = np.unravel_index(np.argmax(found["shapley"].scores), (3, 4))
@@ -49,12 +49,21 @@ def test_the_numbers_are_the_scores(found):
     page = report(found)
     scores, weight = found["shapley"].scores, found["alpha-mean"].scores
     best = int(np.argmax(scores))
-    assert f"{scores[best]:+#.4g}" in page and f"{weight[best]:.2%}" in page
+    assert f"{100 * scores[best]:+#.4g}" in page and f"{weight[best]:.2%}" in page
     against = sum(weight[scores < 0]) / sum(weight)
     assert f"{against:.1%} of the attention" in page
     up, down = scores[scores > 0], scores[scores < 0]
-    assert f"{up.sum():+.4f} from the {up.size} instances that support it and {down.sum():+.4f} from the" in page
-    assert "slide 7" in page and "the logit of tumour" in page and f"{found.prediction:+.4f}" in page
+    assert f"{100 * up.sum():+.1f} points from the {up.size} instances that support it" in page
+    assert f"{100 * down.sum():+.1f} points from the" in page
+    assert "slide 7" in page and "the probability of tumour" in page and f"gets {100 * found.prediction:.1f} %:" in page
+
+
+def test_the_logit_is_one_switch_away(found):
+    page, logit = report(found), bag_model().explain(slide(), "shapley", output="tumour", scale="logit")
+    probability, logits = page.split('<div class="logit">')
+    assert "Show logits" in probability and "Explained: the logit of tumour" not in probability
+    assert "Explained: the logit of tumour" in logits and f"gets {logit.prediction:+.4f}:" in logits
+    assert f"{logit['shapley'].scores.max():+#.4g}" in logits
 
 
 def test_a_bag_without_coordinates_has_tables_but_no_map():

@@ -1,7 +1,7 @@
 // The page: what the person does, what is asked of the server, and when. The text travels to this server alone; the
 // link keeps it after the #, which browsers send to nobody.
 
-import { drawFigure, drawNumbers, drawStrip, fixed } from "./words.js";
+import { change, drawFigure, drawNumbers, drawStrip, level, unitOf } from "./words.js";
 import { drawClasses, drawForecasts, drawPairs, drawPlane, drawWaterfall, drawWhy } from "./figures.js";
 
 const at = (id) => document.getElementById(id);
@@ -11,7 +11,7 @@ const RETRY = 1500; // ms between tries when the server does not answer
 const QUIET = 700; // ms until a screen reader hears the result
 const NO_ANSWER = "No answer from the server. This page asks again until it is back.";
 
-const state = { players: null, absent: null, output: null, removed: new Set(), chosen: null, answer: null };
+const state = { players: null, absent: null, output: null, scale: null, removed: new Set(), chosen: null, answer: null };
 let about = null; // the model, its example, the limits and the table of methods
 
 // One question at a time to each address: a new one ends the one before it, and none waits for ever.
@@ -41,10 +41,15 @@ function later(what, delay, action) {
 
 // What the server is asked about: as much of the text as it takes, which is far more than a model reads.
 function question() {
-  const { players, absent, output } = state;
+  const { players, absent, output, scale } = state;
   const most = about.limits.characters;
   const text = Array.from(at("text").value.slice(0, 2 * most)).slice(0, most).join("");
-  return { text, players, absent, output };
+  return { text, players, absent, output, scale };
+}
+
+// The same question about what is shown, which may be behind the text box.
+function shown({ text, players, absent, output, scale }) {
+  return { text, players, absent, output, scale: scale === "logit" ? scale : null };
 }
 
 // While a question is under way the newest text waits, so that fast typing neither floods the server nor starves.
@@ -113,7 +118,11 @@ function show() {
   at("results").hidden = false;
   at("prediction").textContent = answer.figures.headline;
   at("prediction").dataset.value = answer.prediction;
-  at("moved").textContent = answer.removal ? `→ ${fixed(answer.removal.prediction)} without ${without(answer)}` : "";
+  at("moved").textContent = answer.removal ? `→ ${level(answer.removal.prediction, unitOf(answer))} without ${without(answer)}` : "";
+  at("explained").textContent = answer.figures.scale;
+  // The logit is always there to choose; the probability was there if it is shown, or was left for the logit.
+  at("scale").hidden = answer.scale === "logit" && state.scale !== "logit";
+  for (const radio of at("scale").querySelectorAll("input")) radio.checked = radio.value === answer.scale;
   at("restore").hidden = !removed.size;
   drawStrip(at("strip"), answer, removed);
   drawForecasts(at("forecasts"), answer);
@@ -135,10 +144,11 @@ function without(answer) {
 }
 
 function spoken(answer) {
-  if (!answer.removal) return `Prediction ${fixed(answer.prediction)}.`;
-  const { change, prediction, forecasts } = answer.removal;
-  const words = forecasts.slice(0, 3).map(({ title, change }) => `${title} said ${fixed(change)}`).join(", ");
-  return `Without ${without(answer)} the prediction is ${fixed(prediction)}, a change of ${fixed(change)}. ${words}.`;
+  const unit = unitOf(answer);
+  if (!answer.removal) return `Prediction ${level(answer.prediction, unit)}.`;
+  const { change: moved, prediction, forecasts } = answer.removal;
+  const said = forecasts.slice(0, 3).map(({ title, scale, change: said }) => `${title} said ${change(said, unitOf(answer, scale))}`);
+  return `Without ${without(answer)} the prediction is ${level(prediction, unit)}, a change of ${change(moved, unit)}. ${said.join(", ")}.`;
 }
 
 function fillChoice() {
@@ -159,11 +169,10 @@ async function updateReplacement() {
   const points = Array.from(answer.text);
   const spans = [...answer.spans[Number(at("replaced").value)]].sort((a, b) => b[0] - a[0]);
   for (const [from, to] of spans) points.splice(from, to - from, replacement);
-  const { players, absent, output } = answer;
   try {
-    const other = await ask("/api/explain?what-if", { text: points.join(""), players, absent, output, methods: ["leave-one-out"] });
-    const change = other.prediction - answer.prediction;
-    at("replaced-change").textContent = `${other.figures.headline}, a change of ${fixed(change)}`;
+    const other = await ask("/api/explain?what-if", { ...shown(answer), text: points.join(""), methods: ["leave-one-out"] });
+    const moved = change(other.prediction - answer.prediction, unitOf(answer));
+    at("replaced-change").textContent = `${other.figures.headline}, a change of ${moved}`;
     at("replaced-change").dataset.value = other.prediction;
   } catch (error) {
     if (error.name !== "AbortError") at("replaced-change").textContent = error.message;
@@ -173,11 +182,10 @@ async function updateReplacement() {
 async function updateWhy() {
   const { answer } = state;
   if (!answer) return;
-  const { text, players, absent, output } = answer;
   try {
-    const why = await ask("/api/why", { text, players, absent, output });
+    const why = await ask("/api/why", shown(answer));
     if (state.answer !== answer) return;
-    drawWhy(at("reasons"), at("sentences"), why);
+    drawWhy(at("reasons"), at("sentences"), why, unitOf(answer));
     at("why").hidden = false;
   } catch (error) {
     if (error.name !== "AbortError") at("why").hidden = true;
@@ -187,10 +195,9 @@ async function updateWhy() {
 async function updatePairs() {
   const { answer } = state;
   if (!answer) return;
-  const { text, players, absent, output } = answer; // not the text box, which may be further already
   try {
-    const pairs = await ask("/api/interactions", { text, players, absent, output, player: Number(at("chosen").value) });
-    if (state.answer === answer) drawPairs(at("pairs"), pairs.figures.partners);
+    const pairs = await ask("/api/interactions", { ...shown(answer), player: Number(at("chosen").value) });
+    if (state.answer === answer) drawPairs(at("pairs"), pairs.figures.partners, unitOf(answer));
   } catch (error) {
     if (error.name !== "AbortError") at("pairs").replaceChildren();
   }
@@ -215,11 +222,12 @@ function forgetPlayers() {
 }
 
 function rememberInLink() {
-  const { text, players, absent, output } = question();
+  const { text, players, absent, output, scale } = question();
   const parts = new URLSearchParams({ text });
   if (players !== about.players[0]) parts.set("players", players);
   if (absent !== about.absent[0]) parts.set("absent", absent);
   if (output !== null) parts.set("output", output);
+  if (scale !== null) parts.set("scale", scale);
   at("link").href = `#${parts}`;
   try {
     history.replaceState(null, "", `#${parts}`);
@@ -235,8 +243,9 @@ function readLink() {
   state.players = among(parts.get("players"), about.players);
   state.absent = among(parts.get("absent"), about.absent);
   state.output = about.outputs.includes(parts.get("output")) ? parts.get("output") : null;
+  state.scale = parts.get("scale") === "logit" ? "logit" : null;
   at("output").value = state.output ?? "";
-  for (const radio of document.querySelectorAll("input[type=radio]")) radio.checked = state[radio.name] === radio.value;
+  for (const radio of document.querySelectorAll("#players input, #absent input")) radio.checked = state[radio.name] === radio.value;
   forgetPlayers();
   update();
 }
@@ -293,6 +302,7 @@ async function begin() {
   at("output").replaceChildren(new Option("the predicted class", ""), ...about.outputs.map((name) => new Option(name, name)));
   at("output-label").hidden = about.outputs.length < 2;
   radios(at("players"), "players", about.players);
+  radios(at("scale"), "scale", ["probability", "logit"]);
   radios(at("absent"), "absent", about.absent, { unk: "becomes [UNK]", deleted: "is deleted" });
   listen();
   readLink();
@@ -320,6 +330,11 @@ function listen() {
       update();
     });
   }
+  // The probability is what is explained without a wish, where its values are exact.
+  at("scale").addEventListener("change", (event) => {
+    state.scale = event.target.value === "logit" ? "logit" : null;
+    update();
+  });
   at("output").addEventListener("change", () => {
     state.output = at("output").value || null;
     update();

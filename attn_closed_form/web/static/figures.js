@@ -1,7 +1,7 @@
 // The waterfall, the SLALOM plane, the classes, the forecasts and the interactions: SVG and tables from DOM methods
 // alone. The server computes places, orders, sums and ticks; unit coordinates become dots here, y downwards.
 
-import { digits, element, elide, fixed } from "./words.js";
+import { change, digits, element, elide, titled, unitOf } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 function svg(tag, attributes = {}, ...children) {
@@ -47,20 +47,21 @@ function bar(value, most, did) {
 }
 
 // What each method forecast for the removal, what happened, and the difference.
-export function drawForecasts(place, { removal, figures }) {
+export function drawForecasts(place, answer) {
+  const { removal, figures } = answer;
   place.hidden = !removal;
   if (!removal) return place.replaceChildren();
   const head = element("tr", {}, element("th", { scope: "col", textContent: "Method" }));
   for (const title of ["said", "did", "off by"]) head.append(element("th", { scope: "col", className: "r", textContent: title }));
   head.append(element("th", { scope: "col", className: "bar", textContent: "said, and what happened (dashed)" }));
-  const rows = removal.forecasts.map(({ method, title, change, error }) => {
+  const rows = removal.forecasts.map(({ method, title, scale, change: said, did, error, largest }) => {
     const row = element("tr", { className: method === figures.leader ? "main" : "" }, element("th", { scope: "row", textContent: title }));
-    for (const [column, number] of [["said", change], ["did", removal.change], ["off", error]]) {
-      const cell = element("td", { className: "r", textContent: fixed(number) });
+    for (const [column, number] of [["said", said], ["did", did], ["off", error]]) {
+      const cell = element("td", { className: "r", textContent: change(number, unitOf(answer, scale)) });
       cell.dataset.column = column;
       row.append(cell);
     }
-    row.append(element("td", { className: "bar" }, bar(change, removal.largest, removal.change)));
+    row.append(element("td", { className: "bar" }, bar(said, largest, did)));
     row.dataset.method = method;
     return row;
   });
@@ -68,12 +69,12 @@ export function drawForecasts(place, { removal, figures }) {
 }
 
 // The strongest interactions of one word.
-export function drawPairs(place, partners) {
+export function drawPairs(place, partners, unit) {
   if (!partners.length) return place.replaceChildren(element("p", { className: "note", textContent: "There is no other word." }));
-  const head = element("tr", {}, element("th", { scope: "col", textContent: "with" }), element("th", { scope: "col", className: "r", textContent: "interaction" }), element("th", { scope: "col" }));
+  const head = element("tr", {}, element("th", { scope: "col", textContent: "with" }), element("th", { scope: "col", className: "r", textContent: titled("interaction", unit) }), element("th", { scope: "col" }));
   const largest = Math.abs(partners[0].value);
   const rows = partners.map(({ player, name, value }) => {
-    const row = element("tr", {}, element("th", { scope: "row", textContent: elide(name, 40) }), element("td", { className: "r", textContent: digits(value) }), element("td", {}, bar(value, largest)));
+    const row = element("tr", {}, element("th", { scope: "row", textContent: elide(name, 40) }), element("td", { className: "r", textContent: digits(value, true, unit) }), element("td", {}, bar(value, largest)));
     row.dataset.player = player;
     return row;
   });
@@ -96,7 +97,7 @@ export function drawWaterfall(place, answer) {
   if (!steps) return place.replaceChildren();
   const left = 130, width = 366, row = 21, height = row * steps.length + 4;
   const x = (unit) => left + unit * width;
-  const label = `How the words add up from ${fixed(steps[0].end)} to ${fixed(steps.at(-1).end)}`;
+  const label = `How the words add up from ${steps[0].text} to ${steps.at(-1).text}`;
   const picture = svg("svg", { viewBox: `0 0 560 ${height}`, role: "img", "aria-label": label });
   picture.append(svg("path", { class: "axis", d: `M${x(steps[0].left)} 0V${height}` }));
   steps.forEach((step, i) => {
@@ -104,17 +105,17 @@ export function drawWaterfall(place, answer) {
     if (!step.players) picture.append(svg("path", { class: "end", d: `M${a} ${y - 1}v${row - 4}` }));
     else picture.append(svg("rect", { x: a, y, width: Math.max(b - a, 1), height: row - 6, class: step.shown >= 0 ? "for" : "against" }));
     picture.append(svg("text", { x: left - 8, y: y + 12, "text-anchor": "end" }, elide(step.label, 20)));
-    picture.append(svg("text", { x: b + 6, y: y + 12 }, fixed(step.shown)));
+    picture.append(svg("text", { x: b + 6, y: y + 12 }, step.text.replace("-", "−")));
   });
   place.replaceChildren(picture);
 }
 
 // Certified reasons in plain English, and what each sentence of the text contributes.
-export function drawWhy(reasons, sentences, why) {
+export function drawWhy(reasons, sentences, why, unit) {
   reasons.replaceChildren(...why.reasons.sentences.map((text) => element("li", { textContent: text })));
   const scores = why.sentences?.scores ?? [];
   const rows = scores.map((score, i) =>
-    element("tr", {}, element("td", { className: "r", textContent: fixed(score) }), element("td", { textContent: elide(why.sentences.labels[i], 160), dir: "auto" })),
+    element("tr", {}, element("td", { className: "r", textContent: change(score, unit) }), element("td", { textContent: elide(why.sentences.labels[i], 160), dir: "auto" })),
   );
   const caption = element("caption", { textContent: "What each sentence contributes (Owen values)" });
   sentences.replaceChildren(...(rows.length > 1 ? [element("table", { className: "plain" }, caption, element("tbody", {}, ...rows))] : []));

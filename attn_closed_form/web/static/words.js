@@ -14,11 +14,20 @@ export function element(name, properties = {}, ...children) {
 
 const minus = (text) => text.replace("-", "−");
 const plus = (x) => (x > 0 ? "+" : "");
-// Four decimals for predictions and their changes; three digits for scores, which live on many scales.
-// A difference that is rounding alone is shown as zero, without a sign.
-export const fixed = (x) => (Math.abs(x) < 5e-5 ? "0.0000" : plus(x) + minus(x.toFixed(4)));
-export function digits(x, signed = true) {
-  const size = Math.abs(x);
+// How numbers are written on a scale, as the server says it: what they are multiplied by, what follows a value and a
+// change, and the decimals of both. Scores in tables have three digits, because they live on many scales.
+export const unitOf = (answer, scale = answer.scale) => answer.figures.units[scale];
+function fixed(x, unit, follows, signed) {
+  const number = unit.factor * x, zero = Math.abs(number) < 0.5 * 10 ** -unit.decimals;
+  // A difference that is rounding alone is shown as zero, without a sign.
+  return (zero ? (0).toFixed(unit.decimals) : (signed ? plus(x) : "") + minus(number.toFixed(unit.decimals))) + follows;
+}
+export const level = (x, unit) => fixed(x, unit, unit.level, !unit.level);
+export const change = (x, unit) => fixed(x, unit, unit.change, true);
+export const titled = (title, unit) => (unit.change ? `${title} (${unit.change.trim()})` : title);
+const PLAIN = { factor: 1 };
+export function digits(score, signed = true, unit = PLAIN) {
+  const x = unit.factor * score, size = Math.abs(x);
   const shown = size !== 0 && (size < 1e-3 || size >= 1e5) ? x.toExponential(1) : String(Number(x.toPrecision(3)));
   return (signed ? plus(x) : "") + minus(shown);
 }
@@ -50,7 +59,8 @@ export function drawStrip(strip, answer, removed) {
     const player = Number(button.dataset.player);
     button.className = classes(text, text, player, removed);
     button.setAttribute("aria-pressed", String(removed.has(player)));
-    button.title = `${method.label} ${digits(method.scores[player])}` + (text.unknown[player] ? ", not in the vocabulary" : "");
+    const unit = unitOf(answer, method.scale);
+    button.title = `${method.label} ${digits(method.scores[player], true, unit)}${unit.change}` + (text.unknown[player] ? ", not in the vocabulary" : "");
   }
 }
 
@@ -64,6 +74,8 @@ export function drawFigure(body, answer, removed) {
   body.replaceChildren(...rows);
 }
 
+const written = (method, player, answer) => digits(method.scores[player], method.kind !== "unsigned", unitOf(answer, method.scale));
+
 function methodRow(row, answer, removed) {
   const { text } = answer.figures, cell = element("td", { dir: "auto" });
   const methods = row.methods.map((name) => answer.methods[name]);
@@ -73,7 +85,7 @@ function methodRow(row, answer, removed) {
       continue;
     }
     const word = element("i", { textContent: elide(literal(piece.text), 60), className: classes(text, row, piece.player, removed) });
-    word.title = methods.map((method) => digits(method.scores[piece.player], method.kind !== "unsigned")).join(", ");
+    word.title = methods.map((method) => written(method, piece.player, answer)).join(", ");
     word.dataset.player = piece.player;
     cell.append(word);
   }
@@ -86,11 +98,11 @@ function methodRow(row, answer, removed) {
 export function drawNumbers(place, answer) {
   const methods = Object.entries(answer.methods);
   const head = element("tr", {}, element("th", { scope: "col", textContent: "Word" }));
-  for (const [, method] of methods) head.append(element("th", { scope: "col", className: "r", textContent: method.label }));
+  for (const [, method] of methods) head.append(element("th", { scope: "col", className: "r", textContent: titled(method.label, unitOf(answer, method.scale)) }));
   const rows = answer.figures.strongest.map((player) => {
     const row = element("tr", {}, element("th", { scope: "row", textContent: elide(answer.figures.names[player], 40) }));
     for (const [key, method] of methods) {
-      const cell = element("td", { className: "r", textContent: digits(method.scores[player], method.kind !== "unsigned") });
+      const cell = element("td", { className: "r", textContent: written(method, player, answer) });
       cell.dataset.method = key;
       row.append(cell);
     }
