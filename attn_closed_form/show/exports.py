@@ -94,8 +94,8 @@ def write_geojson(
     measured = {}
     for name, e in explanations.items():
         if name != ATTENTION:
-            of = output if e.scale.link is None else e.scale.of_output(output)
-            measured[f"{name} {of}"] = tile_scores(e).tolist()
+            of = "" if e.scale.link is None else f"{e.scale.name} of "
+            measured[f"{name} {of}{output}"] = tile_scores(e).tolist()
     weight = attention(explanations)
     if weight is not None:
         measured["attention"] = weight.tolist()

@@ -73,9 +73,9 @@ def test_geojson_has_a_closed_polygon_per_tile(found, tmp_path):
         red, _, blue = properties["color"]
         assert (red > blue) == (score > 0), "orange is for, blue is against"
         measured = properties["measurements"]
-        assert measured["shapley the probability of tumour"] == score
-        assert measured["banzhaf the probability of tumour"] == found["banzhaf"].scores[i]
-        assert set(measured) == {"shapley tumour", "banzhaf tumour", "attention"}
+        assert measured["shapley probability of tumour"] == score
+        assert measured["banzhaf probability of tumour"] == found["banzhaf"].scores[i]
+        assert set(measured) == {"shapley probability of tumour", "banzhaf probability of tumour", "attention"}
 
 
 def test_geojson_turns_micrometers_into_pixels(tmp_path):

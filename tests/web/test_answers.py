@@ -12,8 +12,16 @@ from attn_closed_form.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.models.classifier import pooled_game, random_weights
 from attn_closed_form.models.mean_text import VocabularyReader
 from attn_closed_form.models.text import Vocabulary
-from attn_closed_form.web.app import example_text, make_app
-from attn_closed_form.web.schema import ExplainAnswer, InteractionsAnswer, WhyAnswer
+from attn_closed_form.web.app import example_text, explain_answer, interactions_answer, make_app, why_answer
+from attn_closed_form.web.schema import (
+    ExplainAnswer,
+    ExplainQuestion,
+    InteractionsAnswer,
+    InteractionsQuestion,
+    Question,
+    WhyAnswer,
+)
+from tests.texts import model_for
 from tests.tolerances import QUADRATURE, assert_algebraic
 from tests.web_client import MODEL, TEXT, post, raw, send
 
@@ -156,3 +164,22 @@ def test_the_shipped_model_answers():
     got = post({"text": "A wonderful film, but the ending is terrible."}, app=make_app(load_demo_model(), "shipped"))
     scores = dict(zip(got.json()["labels"], got.json()["methods"]["shapley"]["scores"], strict=True))
     assert scores["terrible"] < 0 < scores["wonderful"]
+
+
+def test_the_scale_is_a_field_of_questions_and_answers():
+    model = model_for("a fine dull film", K=1)
+    question = {"text": "a fine film"}
+    answers = {scale: explain_answer(model, ExplainQuestion(**question, scale=scale)) for scale in (None, "logit")}
+    assert answers[None]["scale"] == "probability" and answers["logit"]["scale"] == "logit"
+    assert answers[None]["logit"] == answers["logit"]["prediction"]
+    assert answers[None]["prediction"] == pytest.approx(answers[None]["probabilities"][answers[None]["output"]])
+    assert set(answers[None]["figures"]["units"]) == {"logit", "probability"}
+    assert {method["scale"] for method in answers[None]["methods"].values()} == {"logit", "probability"}
+    why = {scale: why_answer(model, Question(**question, scale=scale)) for scale in (None, "logit")}
+    assert "%" in why[None]["reasons"]["sentences"][0] and "%" not in why["logit"]["reasons"]["sentences"][0]
+    assert (why[None]["sentences"]["scale"], why["logit"]["sentences"]["scale"]) == ("probability", "logit")
+    pairs = interactions_answer(model, InteractionsQuestion(**question, player=0))
+    linked = model.explain("a fine film", "shapley")["shapley"].interactions()
+    assert pairs["scale"] == "probability" and pairs["interactions"][1] == pytest.approx(linked[0, 1], abs=1e-9)
+    refused = post({"text": TEXT, "scale": "odds"})
+    assert refused.status_code == 422 and refused.json()["field"] == "scale"

@@ -129,7 +129,7 @@ def test_the_model_is_described():
 def test_the_documentation_lists_every_address_and_field():
     api = send("GET", "/openapi.json").json()
     assert sorted(api["paths"]) == ["/api/explain", "/api/interactions", "/api/model", "/api/why", "/health"]
-    given = {"text": "fine", "players": "words", "absent": "unk", "output": 1, "tol": 1e-6, "seed": 1}
+    given = {"text": "fine", "players": "words", "absent": "unk", "output": 1, "tol": 1e-6, "seed": 1, "scale": "logit"}
     given |= {"methods": ["lime"], "removed": [0], "player": 0}
     for path in ("/api/explain", "/api/interactions", "/api/why"):
         operation = api["paths"][path]["post"]

@@ -13,6 +13,7 @@ from attn_closed_form import TextClassifier
 from attn_closed_form.models.classifier import random_weights
 from attn_closed_form.models.text import Vocabulary
 from tests.patience import PATIENCE
+from tests.texts import model_for
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-secret-of-24-characters"
@@ -56,6 +57,11 @@ def number(shown):
     return float(shown.replace("−", "-").split()[0])
 
 
+def factor(answer, scale=None):
+    """What a number is multiplied by on a page that shows this scale: 100 for a probability, in per cent."""
+    return answer["figures"]["units"][scale or answer["scale"]]["factor"]
+
+
 def word(page, text):
     return page.locator("#strip button").get_by_text(text, exact=True).first
 
@@ -80,7 +86,8 @@ def check_table(page, answer):
             (answer["text"][start:end], player) for start, end, player in occurrences
         ]
         for _, player, title, marks in words:
-            score, level = method["scores"][player], drawn[names]["levels"][player]
+            score = factor(answer, method["scale"]) * method["scores"][player]
+            level = drawn[names]["levels"][player]
             assert number(title.split(",")[0]) == pytest.approx(score, rel=0.05 if abs(score) < 1e-3 else 0.006)
             sign = "u" if method["kind"] != "signed" else "p" if level > 0 else "n"
             assert (f"{sign}{abs(level)}" in marks.split()) == (level != 0)
@@ -103,7 +110,8 @@ def test_typing_changes_the_table_to_what_the_api_says(page, address):
     )
     assert len(cells) == 5 * len(answer["methods"])
     for player, name, shown in cells:
-        assert number(shown) == pytest.approx(answer["methods"][name]["scores"][int(player)], rel=0.05)
+        method = answer["methods"][name]
+        assert number(shown) == pytest.approx(factor(answer, method["scale"]) * method["scores"][int(player)], rel=0.05)
     circles = page.locator("#plane circle")
     assert circles.count() == 5
 
@@ -115,10 +123,12 @@ def check_forecasts(page, answer):
     assert rows.count() == len(forecasts)
     for row in rows.all():
         forecast = forecasts[row.get_attribute("data-method")]
-        for column, expected in (("said", forecast["change"]), ("did", removal["change"]), ("off", forecast["error"])):
+        times = factor(answer, forecast["scale"])
+        for column, expected in (("said", forecast["change"]), ("did", forecast["did"]), ("off", forecast["error"])):
             shown = number(row.locator(f"[data-column={column}]").inner_text())
-            assert shown == pytest.approx(expected, abs=5.1e-5)
-    assert number(page.inner_text("#moved").removeprefix("→ ")) == pytest.approx(removal["prediction"], abs=5.1e-5)
+            assert shown == pytest.approx(times * expected, abs=5.1e-5 if times == 1 else 0.051)
+    moved = number(page.inner_text("#moved").removeprefix("→ "))
+    assert moved / factor(answer) == pytest.approx(removal["prediction"], abs=5.1e-4)
 
 
 def test_clicking_a_word_removes_it_and_clicking_again_restores_it(page, address):
@@ -211,6 +221,7 @@ def test_interactions_of_a_chosen_word(page, address):
         )
         for row in page.locator("#pairs tbody tr").all():
             expected = answer["interactions"][int(row.get_attribute("data-player"))]
+            expected *= 100 if answer["scale"] == "probability" else 1
             assert number(row.locator("td").first.inner_text()) == pytest.approx(expected, rel=0.05)
 
 
@@ -355,6 +366,41 @@ def test_a_replacement_says_its_exact_change(page, address):
     page.wait_for_function("() => document.getElementById('replaced-change').textContent.includes('a change of')")
     other = api(address, text=TEXT.replace("wonderful", "dull"))["prediction"]
     assert number(page.get_attribute("#replaced-change", "data-value")) == pytest.approx(other, abs=1e-6)
+
+
+@pytest.fixture
+def one_head(tmp_path):
+    """The address of a server with a model of one head, whose probabilities are explained."""
+    path = tmp_path / "one-head.npz"
+    model_for(TEXT, K=1, score_scale=3.0).save(path)
+    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0", "--model", str(path)]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    yield next(part for part in server.stdout.readline().split() if part.startswith("http"))
+    server.terminate()
+    server.communicate(timeout=20)
+
+
+def test_the_logit_is_one_switch_away(browser, one_head):
+    page, address = browser.new_page(), one_head
+    page.goto(address)
+    write(page, TEXT)
+    assert "Explained: the probability of" in page.inner_text("#explained")
+    answer = api(address, text=TEXT)
+    check_table(page, answer)
+    steps = page.locator("#waterfall text").all_text_contents()
+    assert steps[1] == answer["figures"]["waterfall"][0]["text"] and steps[1].endswith(" %") and "points" in steps[3]
+    word(page, "mess").click()
+    wait(page, TEXT, removed=[4])
+    check_forecasts(page, api(address, text=TEXT, removed=[4]))
+    assert "%" in page.inner_text("#moved")
+    page.wait_for_selector("#reasons li >> text=%")
+    page.check("input[value=logit]")
+    page.wait_for_function("() => document.getElementById('explained').textContent.includes('the logit of')")
+    check_forecasts(page, api(address, text=TEXT, removed=[4], scale="logit"))
+    assert "scale=logit" in page.url and "points" not in page.text_content("#waterfall")
+    page.check("input[value=probability]")
+    page.wait_for_function("() => document.getElementById('explained').textContent.includes('the probability of')")
+    page.close()
 
 
 def test_hebrew_runs_from_right_to_left(page):
