@@ -57,7 +57,7 @@ class Evidence(Remembers):
     @cached_property
     def pooled(self) -> PooledGame:
         """The game of the players, whose values are logits."""
-        return self.model.game(self.units, self.settings)
+        return self.model.pooled_game(self.units, self.settings)
 
     @property
     def scale(self) -> ExplainedScale:

@@ -99,7 +99,7 @@ class Settings:
             if self.scale == "probability":
                 raise ValueError(f"scale: expected 'logit', got 'probability'; {obstacle}")
             return replace(resolved, scale=replace(LOGIT, note=obstacle))
-        heads = model.heads(units, margin)
+        heads = model.pooled_game(units, replace(resolved, coefficients=margin)).H
         if heads > 1 and self.scale is None:
             note = f"exact probabilities need one head, and this output has {heads}"
             return replace(resolved, scale=replace(LOGIT, note=note))

@@ -245,9 +245,10 @@ class Model:
         players, names = units.players(settings.players)
         return self.pooled(units).game(settings.coefficients, players, names, settings.absent == "deleted")
 
-    def heads(self, units: Units, coefficients: Sequence[float]) -> int:
-        """How many heads a combination of the outputs needs."""
-        return len(self.pooled(units).heads(coefficients)[0])
+    def pooled_game(self, units: Units, settings: Resolved) -> PooledGame:
+        """`game`, computed once per input for settings that differ in nothing that it depends on."""
+        key = ("game", settings.players, settings.absent, settings.coefficients, settings.rest, settings.seed)
+        return units.cached(key, lambda: self.game(units, settings))
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
         """The output of the model itself for coalitions (n, d) of the players, (n,)."""

@@ -380,7 +380,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start", extra: str = "")
 
 
 def _waterfall(e: Explanation) -> str:
-    row, left, wide, steps = 20, 150, 380, figures.waterfall(e)
+    row, left, wide, steps = 20, 150, 350, figures.waterfall(e)
     height = row * len(steps) + 6
     body = [f'<path class="a" d="M{left + wide * steps[0].left:.1f} 0V{height}"/>']
     for i, step in enumerate(steps):

@@ -131,7 +131,7 @@ class TestFromAttention:
     def test_the_bias_is_the_empty_bag(self) -> None:
         s, v = random_bag(6, 2)
         model = BagClassifier.from_attention(s, v, pooled(s, v), bias=[0.5, -0.25])
-        found = model.explain(model.bag, "shapley", output=1)
+        found = model.explain(model.bag, "shapley", output=1, scale="logit")
         assert found["shapley"].base_value == -0.25
         assert np.isclose(found["shapley"].scores.sum(), model.predict_logits([model.bag])[0][1] + 0.25)
 

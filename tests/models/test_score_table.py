@@ -58,7 +58,7 @@ def test_groups_outputs_and_replacements():
         "v_absent_yes": np.ones(6),
     }
     model = ScoreTable(outputs=("no", "yes"), bias=(0.5, -0.5), s_background=0.3, v_background=(1.0, 2.0))
-    found = model.explain(raw, "shapley", players="groups", output="margin:yes,no")
+    found = model.explain(raw, "shapley", players="groups", output="margin:yes,no", scale="logit")
     assert found["shapley"].labels == ("a", "b", "c") and found["shapley"].spans[0] == ((0, 1), (4, 5))
     value = np.asarray(raw["v_yes"]) - np.asarray(raw["v_no"])
     game = PooledGame.from_scores(raw["s"], value, raw["s_absent"], np.ones(6), 0.3, 1.0, bias=-1.0)

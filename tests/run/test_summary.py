@@ -17,6 +17,7 @@ from attn_closed_form.run.runner import Progress, run  # noqa: E402
 from attn_closed_form.run.summary import plot_words, summarize  # noqa: E402
 from attn_closed_form.run.task import RunError, Task  # noqa: E402
 from tests.run.corpora import WORDS, read, run_all, texts, write  # noqa: E402
+from tests.texts import model_for  # noqa: E402
 
 
 def test_the_commands(tmp_path, capsys):
@@ -100,11 +101,13 @@ def test_a_summary_adds_up_class_by_class(tmp_path, players):
 def test_the_chart_draws_what_it_is_ordered_by(tmp_path, by):
     pytest.importorskip("matplotlib").use("Agg")
     run_all(write(tmp_path / "in.parquet", texts(30)), tmp_path / "out")
-    words = summarize(tmp_path / "out").top("positive", 8, by=by)
-    figure = plot_words({"positive": words}, tmp_path / "words.png", "shapley", by)
+    summary = summarize(tmp_path / "out")
+    words = summary.top("positive", 8, by=by)
+    figure = plot_words(summary, {"positive": words}, tmp_path / "words.png", by)
     (ax,) = figure.axes
     lengths = [bar.get_width() for bar in sorted(ax.patches, key=lambda bar: -bar.get_y())]
-    assert lengths == [getattr(word, by) for word in words]
+    factor = summary.scale("positive").unit["factor"]
+    assert lengths == [factor * getattr(word, by) for word in words]
     assert [label.get_text().split()[0] for label in ax.get_yticklabels()] == [word.word for word in words]
     assert np.all(np.diff(np.abs(lengths)) <= 0)
 
@@ -131,3 +134,45 @@ def test_progress_tells_rows_rate_time_and_errors(capsys):
     assert lines[1] == "120 of 1,000 documents (12 %), 2 per second, 7 min 20 s left, 3 with an error"
     assert rate == 10 and lines[-1].startswith("460 of 1,000 documents (46 %), 10 per second, 55 s left")
     assert len(lines) == 7
+
+
+def test_columns_and_summary_say_the_scale(tmp_path, capsys):
+    model = model_for(" ".join(WORDS), K=1)
+    model.save(tmp_path / "model.npz")
+    source = write(tmp_path / "in.parquet", texts(12))
+    for scale in ("probability", "logit"):
+        out = tmp_path / scale
+        task = Task(
+            model=str(tmp_path / "model.npz"), methods=("shapley", "slalom-value"), settings=Settings(scale=scale)
+        )
+        run_all(source, out, task)
+        rows = read(out).to_pylist()
+        assert {row["scale"] for row in rows} == {scale}
+        for row in rows:
+            assert row["shapley_base"] + sum(row["shapley"]) == pytest.approx(row["prediction"], abs=1e-9)
+            chance = row["probability"]
+            assert row["prediction"] == pytest.approx(
+                chance if scale == "probability" else np.log(chance / (1 - chance))
+            )
+        summary = summarize(out)
+        assert {each.name for each in summary.scales} == {scale}
+        assert {each.name for each in summarize(out, "slalom-value").scales} == {"logit"}
+        word = summary.top(summary.outputs[0], 1)[0]
+        assert main(["corpus", "summary", str(out)]) == 0
+        printed = capsys.readouterr().out
+        assert f"{scale} explained in" in printed and ("in percentage points" in printed) == (scale == "probability")
+        assert f"{(100 if scale == 'probability' else 1) * word.total:+.2f}" in printed
+        assert main(["corpus", "summary", str(out), "--json"]) == 0
+        assert {each["scale"] for each in json.loads(capsys.readouterr().out)["outputs"]} == {scale}
+
+
+def test_rows_on_another_scale_are_apart(tmp_path):
+    for scale, name in (("probability", "part-000000.parquet"), ("logit", "part-000001.parquet")):
+        outputs, labels = pa.array(["yes", "no"]), pa.array([["a"], ["b"]])
+        columns = {"labels": labels, "shapley": pa.array([[0.5], [0.25]]), "shapley_base": [0.0, 0.0]}
+        columns |= {"shapley_error": [0.0, 0.0], "output": outputs, "scale": [scale, scale]}
+        pa.parquet.write_table(pa.table({**columns, "error": pa.array([None, None], pa.string())}), tmp_path / name)
+    summary = summarize(tmp_path)
+    assert summary.outputs == ("yes", "no", "yes (logit)", "no (logit)")
+    assert [scale.name for scale in summary.scales] == ["probability", "probability", "logit", "logit"]
+    assert summary.top("yes")[0].total == summary.top("yes (logit)")[0].total == 0.5

@@ -95,7 +95,7 @@ export function drawClasses(place, answer) {
 export function drawWaterfall(place, answer) {
   const steps = answer.figures.waterfall;
   if (!steps) return place.replaceChildren();
-  const left = 130, width = 366, row = 21, height = row * steps.length + 4;
+  const left = 130, width = 340, row = 21, height = row * steps.length + 4;
   const x = (unit) => left + unit * width;
   const label = `How the words add up from ${steps[0].text} to ${steps.at(-1).text}`;
   const picture = svg("svg", { viewBox: `0 0 560 ${height}`, role: "img", "aria-label": label });
