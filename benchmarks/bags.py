@@ -145,8 +145,8 @@ def run(cases: Iterator[Case]) -> tuple[dict[str, list[dict[str, float]]], dict[
     for case in cases:
         logit = float(case.model.predict_logits([case.bag])[0, 0])
         towards = int(logit > 0)
-        explained = case.model.explain(Bag(case.bag), list(METHODS.values()), output=towards)
-        game = explained.evidence.game
+        explained = case.model.explain(Bag(case.bag), list(METHODS.values()), output=towards, scale="logit")
+        game = explained.evidence.pooled
         seconds = min(_seconds(lambda game=game: shapley(game)) for _ in range(3))  # type: ignore[misc]
         scores = {name: explained[method].scores for name, method in METHODS.items()}
         scores["gradient x input"] = gradient_times_input(case, 1.0 if towards else -1.0)

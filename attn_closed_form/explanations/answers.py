@@ -62,12 +62,15 @@ class Reasons:
             level = self._level(self.threshold)
             return [f"The prediction is {level}, on neither side, so there is no reason for a side."]
         upper = self.sufficient.prediction < self.sufficient.threshold
-        values = self.scale.of([self.sufficient.worst, self.contrastive.after]).tolist()
-        shown = zip((self.sufficient, self.contrastive), values, strict=True)
+        certified = self.scale.of([self.sufficient.worst, self.contrastive.after]).tolist()
+        worst, after = (self.scale.bound(value, upper) for value in certified)
         sides = self.sides
         if self.scale.link is not None and self.threshold != self.scale.threshold:
             sides = f"below {self._level(self.threshold)}", f"above {self._level(self.threshold)}"
-        return [reason.sentence(None, self.things, sides, self.scale.bound(x, upper)) for reason, x in shown]
+        return [
+            self.sufficient.sentence(None, self.things, sides, worst),
+            self.contrastive.sentence(None, self.things, sides, after),
+        ]
 
     def _level(self, value: float) -> str:
         return f"{value:g}" if self.scale.link is None else self.scale.level(value)

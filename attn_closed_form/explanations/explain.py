@@ -61,18 +61,17 @@ def for_output(explanations: Explanations, output: str) -> Explanations:
     return evidence.cached(("output", output), lambda: explain_units(evidence.model, evidence.units, methods, settings))
 
 
-def on_logits(explanations: Explanations) -> Explanations | None:
-    """The same question on the logit scale, by the methods that depend on the scale; None if it is that already."""
-    evidence = explanations.evidence
-    settings = evidence.settings.logit
+def on_logits(explanations: Explanations, method: str) -> Explanations | None:
+    """The same question on the logit scale, by one method; None if it is that already."""
+    evidence, settings = explanations.evidence, explanations.evidence.settings.logit
     if settings is None:
         return None
 
     def compute() -> Explanations:
         logit = Evidence(evidence.model, evidence.units, settings, evidence.logits)
-        return explain_evidence(logit, [e.info for e in explanations.values() if not e.info.on_logits])
+        return explain_evidence(logit, as_methods(method))
 
-    return evidence.cached("logits", compute)
+    return evidence.cached(("logits", method), compute)
 
 
 def explain_units(

@@ -200,10 +200,11 @@ METHODS: dict[str, Method] = {
                "layer-wise relevance propagation (Achtibat et al. 2024); the share of [CLS] is lost, so sums are less",
                partial(_inside, "lrp")),
         Method("lime", "LIME", "attributions", "signed", "guaranteed", "game",
-               "what LIME with 5000 samples converges to when absent words become [UNK] in place (lime's bow=False)",
+               "what LIME with 5000 samples converges to: with the package's own defaults if the model has one head and "
+               "no positions, else with absent words as [UNK] in place (its bow=False), and on logits",
                _lime, forecasts=True),
         Method("lime-sampled", "LIME (sampled)", "attributions", "signed", "sampled", "model",
-               "LIME with random samples as the lime package draws them (bow=False), 5000 or the model's budget",
+               "LIME with random samples as the lime package draws them, 5000 or the model's budget",
                _sampled_lime, forecasts=True),
         Method("shapley", "Shapley", "attributions", "signed", "guaranteed", "game",
                "exact Shapley value: mean change over all orders of adding the players",

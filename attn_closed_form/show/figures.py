@@ -123,8 +123,10 @@ def verdict(explanations: Explanations) -> str:
     """What the model predicts: the most probable class, its probability, and what is explained where that is another.
 
     >>> from attn_closed_form import load_demo_model
-    >>> verdict(load_demo_model().explain("A fine film", "loo"))
-    'positive, 69 % (logit +0.6696)'
+    >>> verdict(load_demo_model().explain("A fine film", "loo")), verdict(
+    ...     load_demo_model().explain("A fine film", "loo", scale="logit")
+    ... )
+    ('positive, 69 %', 'positive, 69 % (logit +0.6696)')
     """
     chances, output, scale = explanations.probabilities, explanations.output, explanations.scale
     if chances is None:
@@ -179,8 +181,8 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Step, ...]:
 
     >>> from attn_closed_form import load_demo_model
     >>> steps = waterfall(load_demo_model().explain("A fine film", "shapley")["shapley"], top=1)
-    >>> [(step.label, round(step.shown, 2)) for step in steps]
-    [('nothing present', -0.04), ('fine', 0.66), ('2 others', 0.04), ('positive', 0.67)]
+    >>> [(step.label, step.text) for step in steps]
+    [('nothing present', '48.9 %'), ('fine', '+19.0 points'), ('2 others', '+1.2 points'), ('positive', '69.1 %')]
     """
     order = np.argsort(-np.abs(e.scores), kind="stable")
     named = order[: top if len(order) > top + 1 else len(order)]
@@ -463,7 +465,7 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
     >>> from attn_closed_form import load_demo_model
     >>> figures = figures_of(load_demo_model().explain("A fine film", ["shapley", "banzhaf"]))
     >>> figures["headline"], figures["leader"], figures["names"][figures["strongest"][0]]
-    ('positive, 69 % (logit +0.6696)', 'shapley', 'fine')
+    ('positive, 69 %', 'shapley', 'fine')
     """
     lead = leader(explanations) if explanations else None
     return {

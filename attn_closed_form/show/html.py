@@ -206,7 +206,8 @@ def _answer(explanations: Explanations) -> str:
 
 def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]) -> str:
     """A part of the report; where it is about the probability, with a switch to the same part about the logit."""
-    logit = None if figures.leader(explanations).scale.link is None else on_logits(explanations)
+    e = figures.leader(explanations)
+    logit = None if e.scale.link is None else on_logits(explanations, e.method)
     if logit is None:
         return body(explanations)
     switch = '<label class="switch"><input type="checkbox"> Show logits</label>'

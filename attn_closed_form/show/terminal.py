@@ -46,17 +46,17 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     >>> from attn_closed_form import load_demo_model
     >>> explanations = load_demo_model().explain("A fine film", "shapley")
     >>> print("\n\n".join(answer(explanations, columns=60).split("\n\n")[:3]))
-    positive, 66 %
+    positive, 69 %
     Explained: the probability of positive, in percentage
     points.
     <BLANKLINE>
     A fine++++ film
     <BLANKLINE>
-    nothing present  -0.0375
-    fine             +0.6630  ++++++++++++++++++++++++++++++++
-    film             +0.0438  ++
-    a                +0.0003
-    positive         +0.6696
+    nothing present        48.9 %
+    fine             +19.0 points  +++++++++++++++++++++++++++
+    film              +1.2 points  ++
+    a                  0.0 points
+    positive               69.1 %
     """
     e, fit = leader(explanations), explanations.evidence.fit
     explained = _prose(explanations.scale.sentence(explanations.output), columns)

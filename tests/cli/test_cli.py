@@ -68,7 +68,7 @@ def test_explain_prints_one_row_per_method(capsys):
     assert err == "" and "\x1b" not in out
     found = acf.explain(acf.load_demo_model(), REVIEW)
     assert out.startswith(verdict(found) + "\n")
-    assert f"(logit {found['shapley'].prediction:+.4f})" in out
+    assert found.scale.sentence(found.output) in out and found.scale.level(found.prediction) in out
     assert "LIME" not in out and "exact to" in out
     assert main(["explain", REVIEW, "--compare"]) == 0
     out = capsys.readouterr().out
@@ -316,7 +316,8 @@ def test_one_text_is_read_once_played_once_and_each_method_runs_once(monkeypatch
         monkeypatch.setitem(acf.METHODS, name, dataclasses.replace(method, score=score))
     files = ["--html", str(tmp_path / "r.html"), "--plot", str(tmp_path / "f.png"), "--figure", "lime"]
     assert main(["explain", REVIEW, *files]) == 0
-    assert counts == Counter(["read", "logits", "game of words", "game of positions", *DEFAULT_METHODS])
+    # The report has the Shapley values of the logit, too, from the same game.
+    assert counts == Counter(["read", "logits", "game of words", "game of positions", *DEFAULT_METHODS, "shapley"])
 
 
 def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):

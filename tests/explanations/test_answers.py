@@ -46,7 +46,11 @@ def test_reasons_of_the_shipped_model_hold_on_random_coalitions(found):
 
 
 def test_the_threshold_is_passed_on(found):
-    assert found.reasons(threshold=-1.0).sufficient.threshold == -1.0
+    assert found.reasons(threshold=0.3).sufficient.threshold == pytest.approx(
+        load_demo_model().temperature * np.log(0.3 / 0.7)
+    )
+    logit = load_demo_model().explain(REVIEW, "shapley", scale="logit")
+    assert logit.reasons(threshold=-1.0).sufficient.threshold == -1.0
 
 
 def test_several_classes_compare_with_the_strongest_other():
@@ -123,8 +127,8 @@ def test_terminal(found, capsys):
 
 def test_labels_with_control_characters_are_made_visible():
     found = load_demo_model().explain("fine \x1b[31m film", "shapley")
-    evil = replace(found.evidence.game, labels=tuple(f"\x1b{label}" for label in found.evidence.game.labels))
-    found.evidence.__dict__["game"] = evil
+    evil = replace(found.evidence.pooled, labels=tuple(f"\x1b{label}" for label in found.evidence.labels))
+    found.evidence.__dict__["pooled"] = evil
     assert "\x1b" not in reasons_text(found)
 
 

@@ -71,8 +71,8 @@ def test_two_logits_are_the_logistic_function_of_their_difference():
     assert found.prediction == pytest.approx(model.predict_proba([bag])[0, 1])
     logit = model.explain(bag, ["shapley"], output="tumour", scale="logit")
     assert logit.evidence.settings.coefficients == (0.0, 1.0), "the logit of a class is explained as it stands"
-    assert on_logits(found)["shapley"].scores.tolist() == logit["shapley"].scores.tolist()
-    assert on_logits(logit) is None
+    assert on_logits(found, "shapley")["shapley"].scores.tolist() == logit["shapley"].scores.tolist()
+    assert on_logits(logit, "shapley") is None
 
 
 def test_an_explicit_margin_is_one_class_against_another():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import METHODS, explain, load_demo_model
+from attn_closed_form.models.scale import percent
 from attn_closed_form.show import figures
 from attn_closed_form.show.figures import (
     LETTER,
@@ -25,6 +26,7 @@ from attn_closed_form.show.figures import (
     removal,
     slalom_plane,
     strongest_players,
+    verdict,
     waterfall,
 )
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
@@ -189,4 +191,6 @@ def test_the_verdict_is_the_most_probable_class():
     found = load_demo_model().explain("A dull and terrible film", "shapley", output="positive")
     headline = figures_of(found)["headline"]
     chance = found.probabilities["negative"]
-    assert headline == f"negative, {100 * chance:.0f} % (logit of positive {found.prediction:+.4f})"
+    assert headline == f"negative, {percent(chance, 0)} (positive {percent(found.prediction)})"
+    logit = load_demo_model().explain("A dull and terrible film", "shapley", output="positive", scale="logit")
+    assert verdict(logit) == f"negative, {percent(chance, 0)} (logit of positive {logit.prediction:+.4f})"

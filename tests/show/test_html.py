@@ -14,13 +14,13 @@ from attn_closed_form.show.html import fragment, report
 from attn_closed_form.show.sanitize import visible
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "input"}
 # Our own elements; anything else came out of a text.
 KNOWN = {
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3",
     "blockquote", "dl", "div", "dt", "dd", "section", "p",
     "table", "thead", "tbody", "tr", "th", "td", "i", "small", "svg", "path", "text", "circle", "g", "span", "b",
-    "details", "summary", "ul", "li", "script",
+    "details", "summary", "ul", "li", "script", "label", "input",
 }  # fmt: skip
 
 
