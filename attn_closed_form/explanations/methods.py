@@ -200,7 +200,7 @@ METHODS: dict[str, Method] = {
                "layer-wise relevance propagation (Achtibat et al. 2024); the share of [CLS] is lost, so sums are less",
                partial(_inside, "lrp")),
         Method("lime", "LIME", "attributions", "signed", "guaranteed", "game",
-               "what LIME with 5000 samples converges to: with the package's own defaults if the model has one head and "
+               "what LIME with 5000 samples converges to: with the package's defaults if the model has one head and "
                "no positions, else with absent words as [UNK] in place (its bow=False), and on logits",
                _lime, forecasts=True),
         Method("lime-sampled", "LIME (sampled)", "attributions", "signed", "sampled", "model",

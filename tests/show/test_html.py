@@ -185,7 +185,7 @@ def test_reasons_and_sentences_are_said():
     for sentence in found.reasons().sentences():
         assert sentence in text
     for score in found.sentences().scores:
-        assert f"{score:+.4f}" in text
+        assert found.scale.change(score) in text
 
 
 def test_a_single_sentence_costs_no_owen_values(monkeypatch):
