@@ -14,16 +14,12 @@ minima. f(S) - goal = sum_h r_h with r_h = X_h / D_h, where X_h = N_h - theta_h 
 S and the theta_h add up to the goal (less the bias). Suppose some S has sum_h r_h < 0. Then
 
 1. each r_h is at least rho_h, the head's minimum less theta_h, and so at most rho'_h = -sum of the other heads' rho;
-2. r_h <= rho'_h is linear in S, so the masses D_h of such coalitions lie in an interval [L_h, U_h], from the Lagrange
-   dual of "least D_h subject to that": max over mu >= 0 of min_S (D_h + mu (X_h - rho'_h D_h)), player by player;
-3. (r_h - rho_h) D_h <= (r_h - rho_h) U_h and (rho'_h - r_h) D_h >= (rho'_h - r_h) L_h (McCormick, 1976), that is
+2. r_h <= rho'_h is linear in S, so the mass D_h of such a coalition is at most U_h, the Lagrange dual of "greatest D_h
+   subject to that": min over mu >= 0 of max_S (D_h - mu (X_h - rho'_h D_h)), player by player;
+3. (r_h - rho_h) D_h <= (r_h - rho_h) U_h (McCormick, 1976), that is, r_h >= rho_h + (X_h - rho_h D_h) / U_h, which is
+   linear in S, so the sum over heads is least for each player on its own.
 
-       r_h >= rho_h + (X_h - rho_h D_h) / U_h,          r_h >= rho'_h - (rho'_h D_h - X_h) / L_h:
-
-   both, and every mean of the two, are linear in S, so the sum over heads is least for each player on its own.
-
-If that least sum is not negative, no such S exists. Heads that nearly agree make [L_h, U_h] narrow, and then the mean
-loses little.
+If that least sum is not negative, no such S exists. It loses little where heads nearly agree.
 
 **Rounding.** The proof is the sign of a sum of floating-point terms. Each carries a relative error below
 (750 + d) ulps: 750 for an exponential of at most 745 in absolute value, d for the sum. So theta is accepted only if the
@@ -44,10 +40,8 @@ from ..game.pooled_game import LOG_RANGE_PLAIN, PooledGame
 ULP = float(np.finfo(np.float64).eps)
 # Terms below this share of the largest mass may be lost where masses leave float64; `pool` allows for them.
 LOST = 1e-290
-# Multipliers of the dual, relative to one over the spread of the values; zero is the interval without any condition.
+# Multipliers of the dual, relative to one over the spread of the values; zero is the bound without any condition.
 MU = np.concatenate([[0.0], np.geomspace(3e-2, 1e3, 11)])
-# Weights of the second of McCormick's two lines.
-MIX = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 
 
 def mirrored(game: PooledGame) -> PooledGame:
@@ -258,15 +252,43 @@ def proved_above(
     """
     if bound is None:
         bound = head_minima(game, base[None], movable[None], limit).bound[0]
-    slack = (game.H + 4) * 2.0**-52 * (np.abs(bound).sum() + abs(game.bias) + abs(goal))
+    slack = (game.H + 4) * ULP * (np.abs(bound).sum() + abs(game.bias) + abs(goal))
     missing = goal - game.bias - bound.sum() + slack
     if missing <= 0:
         return True
-    states = _plain_states(game, base, movable)
-    if game.H == 1 or states is None:
+    states = _States.of(game, base, movable)
+    logs = np.stack([states.base, states.flip])
+    top = logs.max(axis=(0, 2), keepdims=True)
+    spread = top - np.where(logs == -np.inf, np.inf, logs).min(axis=(0, 2), keepdims=True)
+    if game.H == 1 or spread.max() > LOG_RANGE_PLAIN:
         return False
     theta = bound + missing / game.H  # the heads' minima with the missing part shared alike
-    return _least_sum(states, theta, bound, limit) >= 0
+    blur = 16 * ULP * float(np.abs(theta).sum() + np.abs(bound).sum())
+    rho = bound - theta - blur
+    highest = np.maximum(rho - rho.sum(), rho) + blur
+    mass = np.exp(logs - top)
+    x = np.stack([states.v_base, states.v_flip]) - theta[:, None]
+    mu = MU[:, None] / np.maximum(np.abs(x[0, :, :-1]).max(axis=1), 1e-300)
+    U = -_least(mass[:, None] * (mu[..., None] * (x - highest[:, None])[:, None] - 1), limit).max(axis=0)
+    if (U <= 0).any():
+        return True
+    terms = mass * (x - rho[:, None]) / U[:, None]
+    size = np.abs(terms).sum(axis=1)
+    return bool(_least(terms.sum(axis=1), limit, size) + rho.sum() >= blur)
+
+
+def _least(terms: Array, limit: int | None, size: Array | None = None) -> Array:
+    """Least sum over the choices of each player between two terms, (2, ..., d+1), less rounding.
+
+    Rounding is relative to the terms, or to `size` where a term is itself a sum with cancellation.
+    """
+    base, flip = terms
+    gain = np.maximum(base - flip, 0.0)
+    if limit is not None:
+        gain = np.where(_largest(gain, limit), gain, 0.0)
+    error = 4 * relative_error(base.shape[-1]) * (np.abs(terms) if size is None else size).sum(axis=(0, -1))
+    least: Array = base.sum(axis=-1) - gain.sum(axis=-1) - error
+    return least
 
 
 def raised(
@@ -278,57 +300,3 @@ def raised(
         fine = proved_above(game, base, movable, middle, bound=bound)
         low, high = (middle, high) if fine else (low, middle)
     return low
-
-
-def _plain_states(game: PooledGame, present: Masks, movable: Masks) -> _States | None:
-    """The states with masses, in units of each head's largest, in place of their logs; None if they leave float64."""
-    states = _States.of(game, present, movable)
-    logs = np.stack([states.base, states.flip])
-    top = logs.max(axis=(0, 2), keepdims=True)
-    if (top - np.where(logs == -np.inf, np.inf, logs).min(axis=(0, 2), keepdims=True)).max() > LOG_RANGE_PLAIN:
-        return None
-    base, flip = np.exp(logs - top)
-    return _States(base, flip, states.v_base, states.v_flip)
-
-
-def _least(base: Array, flip: Array, limit: int | None) -> Array:
-    """Least sum (...) over the choices of each player between two terms (..., d+1), less rounding."""
-    gain = np.maximum(base - flip, 0.0)
-    if limit is not None:
-        gain = np.where(_largest(gain, limit), gain, 0.0)
-    error = 4 * relative_error(base.shape[-1]) * (np.abs(base) + np.abs(flip)).sum(axis=-1)
-    return base.sum(axis=-1) - gain.sum(axis=-1) - error
-
-
-def _masses(states: _States, tau: Array, spread: Array, limit: int | None) -> tuple[Array, Array]:
-    """L and U (H,): enclose the mass of every coalition whose head has a mean of at most tau."""
-    out = []
-    for sign in (1.0, -1.0):
-        mu = MU[:, None, None] / spread[:, None]
-        base = states.base * (sign + mu * (states.v_base - tau[:, None]))
-        flip = states.flip * (sign + mu * (states.v_flip - tau[:, None]))
-        out.append(sign * _least(base, flip, limit).max(axis=0))
-    return np.maximum(out[0], 0.0), out[1]
-
-
-def _least_sum(states: _States, theta: Array, bound: Array, limit: int | None) -> float:
-    """Lower bound of sum_h r_h over the coalitions where it might be negative."""
-    blur = 16 * 2.0**-52 * float(np.abs(theta).sum() + np.abs(bound).sum())
-    low = bound - theta - blur
-    high = np.maximum(-(low.sum() - low), low) + blur
-    spread = np.maximum(np.abs(states.v_base[:, :-1] - theta[:, None]).max(axis=1), 1e-300)
-    L, U = _masses(states, theta + high, spread, limit)
-    if (L > U).any():
-        return 0.0
-    mix = np.where(L > 0, MIX[:, None], 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        over_L = np.where(L > 0, 1 / np.maximum(L, 1e-300), 0.0)
-    on_X = (1 - mix) / U + mix * over_L
-    on_D = -(1 - mix) * low / U - mix * high * over_L
-    constant = (1 - mix) * low + mix * high
-
-    def terms(mass: Array, v: Array) -> Array:
-        return on_X @ (mass * (v - theta[:, None])) + on_D @ mass
-
-    least = _least(terms(states.base, states.v_base), terms(states.flip, states.v_flip), limit)
-    return float((least + constant.sum(axis=1)).max() - blur)

@@ -308,18 +308,6 @@ class Search:
             return None
         return rank < _bisected(0, longest, lambda size: holds(rank < size))
 
-    def prune(self, chosen: Masks, margin: Callable[[Masks], Array]) -> Masks:
-        """Leave out members while the margin stays positive, the one that leaves most of it first."""
-        while chosen.any():
-            members = np.flatnonzero(chosen)
-            masks = np.repeat(chosen[None], members.size, axis=0)
-            masks[np.arange(members.size), members] = False
-            margins = margin(masks)
-            if not margins.max() > 0:
-                break
-            chosen = masks[np.argmax(margins)]
-        return chosen
-
 
 def _bisected(low: int, high: int, holds: Callable[[int], bool]) -> int:
     """The least number above `low` for which `holds` is found true, as it is for `high`."""
@@ -349,13 +337,7 @@ class SufficientSearch(Search):
             if shorter is None:
                 break
             best = shorter
-        lower = self.lower_bound(self.impossible(best), self.size(best))
-        if lower < self.size(best):
-            pruned = self.prune(best, lambda masks: self.worst(masks) - self.theta)
-            if self.size(pruned) < self.size(best):
-                best = pruned
-                lower = max(lower, self.lower_bound(self.impossible(best), self.size(best)))
-        return best, self.guaranteed(best), lower
+        return best, self.guaranteed(best), self.lower_bound(self.impossible(best), self.size(best))
 
     def _by_enumeration(self) -> Smallest:
         """A set suffices if all coalitions that contain it do: one pass over the players collects them."""
@@ -374,24 +356,22 @@ class SufficientSearch(Search):
             self.known[key] = head_minima(self.game, self.all[None], ~chosen[None])
         return self.known[key]
 
-    def worst(self, chosen: Masks, bound: Array | None = None) -> Array:
-        """(n,) proved lower bounds of all coalitions that contain the sets (n, d); `bound` are the heads' if known."""
-        if bound is None:
-            bound = head_minima(self.game, np.ones_like(chosen), ~chosen).bound
-        least = total(self.game, bound)
-        if self.game.can_be_empty:
-            least = np.where(chosen.any(axis=1), least, np.minimum(least, self.game.empty_value))
+    def worst(self, chosen: Masks) -> float:
+        """A proved lower bound of all coalitions that contain the set."""
+        least = float(total(self.game, self.heads(chosen).bound)[0])
+        if self.game.can_be_empty and not chosen.any():
+            return min(least, self.game.empty_value)
         # Everybody is one coalition, whose value is known better than by the sum of the heads.
-        return np.where(chosen.all(axis=1), np.maximum(least, self.prediction - self.error), least)
+        return max(least, self.prediction - self.error) if chosen.all() else least
 
     def suffices(self, chosen: Masks) -> bool:
         """Whether the set is proved to suffice."""
-        bound = self.heads(chosen).bound
-        if self.worst(chosen[None], bound)[0] > self.theta:
+        if self.worst(chosen) > self.theta:
             return True
         if self.game.can_be_empty and not chosen.any() and self.game.empty_value <= self.theta:
             return False
-        return proved_above(self.game, self.all, ~chosen, float(np.nextafter(self.theta, np.inf)), bound=bound[0])
+        above = float(np.nextafter(self.theta, np.inf))
+        return proved_above(self.game, self.all, ~chosen, above, bound=self.heads(chosen).bound[0])
 
     def effects(self, chosen: Masks) -> Array:
         """(H, d) effects of the players at the heads' worst coalitions that contain the set, at the threshold."""
@@ -402,7 +382,7 @@ class SufficientSearch(Search):
     def guaranteed(self, chosen: Masks) -> float:
         """The greatest value that a few bisections prove for every coalition that contains a set that suffices."""
         heads = self.heads(chosen)
-        proved = max(float(self.worst(chosen[None], heads.bound)[0]), float(np.nextafter(self.theta, np.inf)))
+        proved = max(self.worst(chosen), float(np.nextafter(self.theta, np.inf)))
         attained = heads.present[0] | chosen
         if self.game.can_be_empty:
             attained = attained[attained.any(axis=1)]
@@ -456,22 +436,16 @@ class ContrastiveSearch(Search):
             if shorter is None:
                 break
             best, present = shorter, ~shorter
-        lower = self.lower_bound(self.impossible, self.size(best))
-        if best is not None and lower < self.size(best):
-            best = self.prune(best, self.flip_margin)
-        return best, float(self.game.value(low if best is None else ~best)), lower
+        value = float(self.game.value(low if best is None else ~best))
+        return best, value, self.lower_bound(self.impossible, self.size(best))
 
     def _by_enumeration(self) -> Smallest:
         value, error = (numbers[::-1] for numbers in self.enumerated())  # row k: without the players of row k
         return self.smallest_of_all(value, value + error < self.theta, value - error < self.theta, -1.0)
 
-    def flip_margin(self, removed: Masks) -> Array:
-        """(n,) how far the prediction without the sets (n, d) is proved to be below the threshold."""
-        return self.theta - self.error - self.game.value(~removed)
-
     def flips(self, removed: Masks) -> bool:
         """Whether the removal is proved to flip the prediction."""
-        return bool(self.flip_margin(removed[None])[0] > 0)
+        return bool(self.game.value(~removed) < self.theta - self.error)
 
     def _flip_from(self, present: Masks, below: int) -> Masks | None:
         """The shortest removal of fewer than `below` players in the order of the effects at a coalition."""

@@ -123,41 +123,39 @@ def several_heads(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Bounds of a ratio (McCormick)",
-    claim="rho <= X/D <= rho' and L <= D <= U give X/D >= rho + (X - rho D)/U and X/D >= rho' - (rho' D - X)/L",
+    claim="rho <= X/D and D <= U give X/D >= rho + (X - rho D)/U",
     method="exact rational enumeration",
 )
 def ratio_bounds(perturb: float = 0.0) -> Outcome:
-    """With the sharp rho, rho', L, U of each game; both lines touch, so one per cent more must fail."""
+    """With the sharp rho and U of each game; the line touches, so one per cent more must fail."""
     gaps = []
     for head, theta in itertools.product(HEADS, THRESHOLDS):
         points = [head.terms(S, theta) for S in ALL]
-        ratios, masses = [X / D for X, D in points], [D for _, D in points]
-        low, high, L, U = min(ratios), max(ratios), min(masses), max(masses)
-        more = Fraction(str(perturb))
+        low, U = min(X / D for X, D in points), max(D for _, D in points)
         for X, D in points:
-            lines = (low + (X - low * D) / U, high - (high * D - X) / L)
-            gaps += [max(F(0), line + more * abs(line) - X / D) for line in lines]
+            line = low + (X - low * D) / U
+            gaps.append(max(F(0), line + Fraction(str(perturb)) * abs(line) - X / D))
     return Outcome(worst(gaps), INEQUALITY)
 
 
 @statement(
     paper=OURS,
-    ref="Least mass below a value (dual)",
-    claim="max over mu >= 0 of min_S [D + mu (N - tau D)] is at most the least D(S) with f(S) <= tau",
+    ref="Greatest mass below a value (dual)",
+    claim="min over mu >= 0 of max_S [D - mu (N - tau D)] is at least the greatest D(S) with f(S) <= tau",
     method="exact rational enumeration",
 )
 def dual(perturb: float = 0.0) -> Outcome:
-    """Five multipliers beside zero; at the lightest coalition the bound for mu = 0 is sharp."""
+    """Five multipliers beside zero; at the heaviest coalition the bound for mu = 0 is sharp."""
     gaps = []
     for head, tau in itertools.product((REPLACED, DELETED, SECOND), (*THRESHOLDS, F(5))):
         allowed = [head.terms(S)[1] for S in ALL if head.value(S) <= tau]
         if not allowed:
             continue
-        bound = max(
-            min(head.terms(S)[1] + mu * head.terms(S, tau)[0] for S in ALL)
+        bound = min(
+            max(head.terms(S)[1] - mu * head.terms(S, tau)[0] for S in ALL)
             for mu in (F(0), F(1, 8), F(1, 2), F(1), F(3), F(20))
         )
-        gaps.append(max(F(0), one_plus(perturb) * bound - min(allowed)))
+        gaps.append(max(F(0), one_plus(perturb) * max(allowed) - bound))
     return Outcome(worst(gaps), INEQUALITY)
 
 

@@ -1,21 +1,11 @@
-"""The parts of the search for reasons: pruning, the margin for rounding, and where masses leave float64."""
+"""The parts of the search for reasons: the margin for rounding, and where masses leave float64."""
 
 import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
-from attn_closed_form.reasons.minima import _plain_states, _States, head_minima, relative_error
-from attn_closed_form.reasons.reasons import Search
+from attn_closed_form.reasons.minima import _States, head_minima, proved_above, relative_error, total
 from tests.problems import random_game
-
-
-def test_pruning_leaves_out_what_the_margin_allows():
-    game = PooledGame.from_scores([0.0] * 5, [1.0] * 5, s_background=0.0, v_background=0.0)
-    search = Search.of(game, 0.1)
-    worth = np.array([3.0, 2.0, 2.0, 1.0, 0.5])
-    # 8.5 in all, and 4.5 must stay: players 4, 3 and 1 can go, the one that is worth least first.
-    assert search.prune(search.all, lambda masks: masks @ worth - 4.5).tolist() == [True, False, True, False, False]
-    assert search.prune(search.all, lambda masks: masks @ worth - 8.2).tolist() == [True] * 5
 
 
 @pytest.mark.parametrize("reason", [sufficient_reason, contrastive_reason])
@@ -43,11 +33,15 @@ def test_the_margin_of_a_pooled_value_counts_terms_that_cancel():
     assert margin[0, 0] >= 2 * relative_error(3) * size
 
 
-@pytest.mark.parametrize(("s", "fits"), [([0.0, -400.0], False), ([-400.0, -400.0], True), ([400.0, 390.0], True)])
-def test_masses_that_leave_float64_are_not_taken_as_plain_numbers(s, fits):
-    game = PooledGame.from_scores(s, [1.0, 2.0])
-    everybody = np.ones(2, dtype=bool)
-    assert (_plain_states(game, everybody, everybody) is not None) == fits
+@pytest.mark.parametrize(("lightest", "proved"), [(-20.0, True), (-400.0, False)])
+def test_masses_that_leave_float64_are_not_taken_as_plain_numbers(lightest, proved):
+    rng = np.random.default_rng(0)
+    s, v = np.append(rng.normal(size=9), lightest), rng.normal(size=10) + rng.normal(scale=0.1, size=(3, 10))
+    game = PooledGame.from_scores([s] * 3, v, s_background=0.0, v_background=0.0)
+    everybody = np.ones(10, dtype=bool)
+    heads = total(game, head_minima(game, everybody[None], everybody[None]).bound)[0]
+    assert proved_above(game, everybody, everybody, heads - 1e-9)
+    assert proved_above(game, everybody, everybody, heads + 1e-3) == proved
 
 
 @pytest.mark.parametrize("reason", [sufficient_reason, contrastive_reason])
