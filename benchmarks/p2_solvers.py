@@ -35,21 +35,19 @@ class Sgd:
     def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
         """Importances and values after all steps."""
         _refuse_fixed(problem, "Sgd")
-        f, V, C = problem.f, problem.samples.V, problem.f.shape[1]
+        f, V, C = problem.f, problem.V, problem.f.shape[1]
         s, v = np.zeros(V), np.zeros((V, C))
         draws = rng.choice(len(f), size=(self.steps, self.batch_size), p=problem.weight)
         for step, rows in enumerate(draws):
             if step % 100 == 0:
                 report("fit", step, self.steps)
-            batch = problem.samples.take(rows)
-            alpha = batch.alpha(s)
+            alpha = problem.take(rows).alpha(s)
             ds, dv = np.zeros(V), np.zeros((V, C))
             for c in range(C):
-                values = batch.at(v[:, c])
-                F = (alpha * values).sum(axis=1)
+                F = alpha @ v[:, c]
                 r = F - f[rows, c]
-                dv[:, c] = batch.columns(alpha, r)
-                ds += batch.columns(alpha * (values - F[:, None]), r)
+                dv[:, c] = r @ alpha
+                ds += r @ (alpha * (v[:, c] - F[:, None]))
             s = s - self.learning_rate * 2.0 / self.batch_size * ds
             v = v - self.learning_rate * 2.0 / self.batch_size * dv
             if not (np.isfinite(s).all() and np.isfinite(v).all()):
@@ -68,16 +66,16 @@ class Alternation:
     def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
         """Importances and values when the MSE stops falling."""
         _refuse_fixed(problem, "Alternation")
-        samples, f = problem.samples, problem.f
-        s = np.zeros(samples.V)
+        f, V = problem.f, problem.V
+        s = np.zeros(V)
         v, r = problem.values(s)
-        n = samples.counts() * problem.root
+        n = problem.counts * problem.root
         for count in range(self.rounds):
             report("fit", count, self.rounds)
-            G = np.zeros((samples.V, samples.V))
+            G = np.zeros((V, V))
             for c in range(f.shape[1]):
-                E = n * (samples.at(v[:, c]) - f[:, c : c + 1])
-                G += samples.gram(E, E)
+                E = n * (v[:, c] - f[:, c : c + 1])
+                G += E.T @ E
             mass = simplex_least_squares(G)
             s_new = np.log(np.maximum(mass, MASS_FLOOR * mass.max()))
             s_new -= s_new.mean()

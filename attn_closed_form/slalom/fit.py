@@ -29,7 +29,7 @@ from .._arrays import finite
 from .._progress import Report, stages
 from .._types import Array, Ids, Masks, Tokens
 from . import design as designs
-from .least_squares import Optimum, Problem, Samples, Solver
+from .least_squares import Optimum, Problem, Solver, counts
 from .recover import BATCH, BlackBox, ask
 from .slalom import Slalom, as_ids, slalom_linearized
 
@@ -75,41 +75,6 @@ class SlalomFit(NamedTuple):
     converged: bool
     penalty: float
     undetermined: tuple[int, ...]
-
-    def table(self, names: Mapping[int, str] | None = None, output: int = 0) -> str:
-        """Scores of all tokens as text, the heaviest first, with the errors of the fit.
-
-        Parameters
-        ----------
-        names : what to call each id; ids themselves by default
-        output : class whose values are shown
-
-        Examples
-        --------
-        >>> truth = Slalom(ids=[1, 2], s=[-1.0, 1.0], v=[1.0, -1.0])
-        >>> sequences = [np.array([1]), np.array([2]), np.array([1, 2])]
-        >>> print(fit_sequences(truth.predict_many(sequences), sequences, np.ones(3)).table({1: "good"}))
-        token  importance     value
-        2          +1.000    -1.000
-        good       -1.000    +1.000
-        not measured on fresh samples
-        """
-        slalom = self.slalom
-        values, background = slalom._class_values(output)
-        marks = ["?" * (int(i) in self.undetermined) for i in slalom.ids]
-        labels = [str((names or {}).get(int(i), int(i))) + mark for i, mark in zip(slalom.ids, marks, strict=True)]
-        rows = [(labels[j], slalom.s[j], values[j]) for j in np.argsort(-slalom.s, kind="stable")]
-        if slalom.s_background > -np.inf:
-            rows.append(("(background)", slalom.s_background, background))
-        width = max(5, *(len(row[0]) for row in rows))
-        lines = [f"{'token':{width}}  importance     value"]
-        lines += [f"{name:{width}}  {s:+10.3f}  {v:+8.3f}" for name, s, v in rows]
-        if self.undetermined:
-            lines.append("? the samples do not determine this importance, and the value with it")
-        errors = {"with a few tokens deleted": self.fresh_mse, "on subsets of any size": self.fresh_mse_any_size}
-        texts = [f"{np.sqrt(mse):.3g} {where}" for where, mse in errors.items() if not np.isnan(mse)]
-        prefix = "root mean squared error on fresh samples: "
-        return "\n".join([*lines, prefix + ", ".join(texts) if texts else "not measured on fresh samples"])
 
 
 def fit_slalom(
@@ -186,8 +151,8 @@ def fit_slalom(
     document = as_ids("tokens", tokens)
     if document.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
-    counts = {"num_samples": num_samples, "length": length, "max_deletions": max_deletions, "batch_size": batch_size}
-    for name, value in counts.items():
+    numbers = {"num_samples": num_samples, "length": length, "max_deletions": max_deletions, "batch_size": batch_size}
+    for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"{name}: expected an integer >= 1, got {value!r}")
     if design not in designs.DESIGNS:
@@ -344,7 +309,7 @@ def _sequences(document: Ids, kept: Masks, masks: Masks, replacement: int | None
 
 
 def _problem(f: Array, ids: Ids, sequences: list[Ids], weight: Array, fixed: Array | None = None) -> Problem:
-    return Problem(Samples.of(ids, _scored(sequences, ids)), f.reshape(len(f), -1), weight, fixed=fixed)
+    return Problem(counts(ids, _scored(sequences, ids)), f.reshape(len(f), -1), weight, fixed=fixed)
 
 
 def _solve(

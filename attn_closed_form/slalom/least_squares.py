@@ -29,9 +29,6 @@ their nearly parallel v-columns (Gram-Schmidt, token by token), so that the norm
 A model that is a SLALOM is found without a penalty: P2's Eq. 75, sum_j n_ij a_j v_j = f_i sum_j n_ij a_j with masses
 a = e^s, is linear in (a v, a) *jointly*, so that `linear_start` reads the masses off a null vector, and a few hardly
 damped steps from there restore the last digits.
-
-The solver needs only products of tables with one entry per sample and token. `Samples` keeps the tables dense, (n, V);
-`ShortSamples` keeps the L places of each sample, (n, L), which makes SLALOM-eff independent of V.
 """
 
 from __future__ import annotations
@@ -46,8 +43,6 @@ import numpy as np
 from .._progress import Report
 from .._types import Array, Ids, Masks
 
-# Up to this length a sequence is stored as indices, and a sample costs its length squared; else as a row of counts.
-SHORT = 4
 # Trust region: no step moves an importance by more, as e^2 is as far as a linear model of e^s can be believed.
 MAX_STEP = 2.0
 # Relative to mean f^2: an MSE that is rounding and nothing else.
@@ -79,124 +74,28 @@ ROUGH_STEPS, ROUGH_TOL = 20, 1e-3
 EXACT, EXACT_STEPS, EXACT_TOL = 1e6, 20, 0.1
 
 
-class Samples:
-    """Samples as a dense (n, V) table of counts.
-
-    An array of *entries* has one row per sample, and one column per token (here) or per place (`ShortSamples`).
-    """
-
-    def __init__(self, n: Array) -> None:
-        self.n, self.V = n, n.shape[1]
-
-    @classmethod
-    def of(cls, ids: Ids, sequences: Sequence[Ids]) -> Samples:
-        """Samples of sequences whose tokens are all among the sorted `ids`."""
-        lengths = np.array([len(sequence) for sequence in sequences])
-        index = np.searchsorted(ids, np.concatenate(list(sequences)))
-        if lengths.max() <= SHORT and (lengths == lengths[0]).all():
-            return ShortSamples(index.reshape(len(sequences), -1), ids.size)
-        cells = np.repeat(np.arange(len(sequences)), lengths) * ids.size + index
-        counts = np.bincount(cells, minlength=len(sequences) * ids.size)
-        return Samples(counts.reshape(-1, ids.size).astype(np.float64))
-
-    def alpha(self, s: Array) -> Array:
-        """Softmax weights as entries. Rows whose tokens all have tiny masses get a shift of their own."""
-        mass = self.n * np.exp(s - s.max())
-        total = mass.sum(axis=1)
-        if (total < 1e-200).any():
-            shift = np.where(self.n > 0, s, -np.inf).max(axis=1)
-            mass = np.where(self.n > 0, self.n * np.exp(np.minimum(s - shift[:, None], 0.0)), 0.0)
-            total = mass.sum(axis=1)
-        return mass / total[:, None]
-
-    def counts(self) -> Array:
-        """Entries of the counts n_ij."""
-        return self.n
-
-    def at(self, x: Array) -> Array:
-        """(V,) numbers, one per token, at every entry."""
-        return x[None]
-
-    def gram(self, x: Array, y: Array) -> Array:
-        """(V, V) products x^T y of entry arrays."""
-        return x.T @ y
-
-    def columns(self, x: Array, r: Array) -> Array:
-        """(V,) products x^T r with one number per sample, (n,)."""
-        return r @ x
-
-    def rows(self, x: Array, v: Array) -> Array:
-        """(n, C) products of entries with numbers per token, (V, C)."""
-        return x @ v
-
-    def take(self, rows: Ids) -> Samples:
-        """Some of the samples."""
-        return Samples(self.n[rows])
-
-    def with_background(self) -> Samples:
-        """The same samples with one more token, which occurs once in each."""
-        return Samples(np.column_stack([self.n, np.ones(len(self.n))]))
-
-
-class ShortSamples(Samples):
-    """Samples of one short length as (n, L) indices: every product costs n L^2, independent of V."""
-
-    def __init__(self, index: Ids, V: int) -> None:
-        self.index, self.V = index, V
-        # Where each pair of places goes in a flattened (V, V) table.
-        self._pairs = (index[:, :, None] * V + index[:, None, :]).ravel()
-
-    def alpha(self, s: Array) -> Array:
-        """Softmax of each row."""
-        score = s[self.index]
-        mass = np.exp(score - score.max(axis=1, keepdims=True))
-        return mass / mass.sum(axis=1, keepdims=True)
-
-    def counts(self) -> Array:
-        """One per place."""
-        return np.ones(self.index.shape)
-
-    def at(self, x: Array) -> Array:
-        """A gather."""
-        return x[self.index]
-
-    def gram(self, x: Array, y: Array) -> Array:
-        """A scatter of all pairs of places."""
-        products = (x[:, :, None] * y[:, None, :]).ravel()
-        return np.bincount(self._pairs, products, self.V**2).astype(np.float64, copy=False).reshape(self.V, self.V)
-
-    def columns(self, x: Array, r: Array) -> Array:
-        """A scatter."""
-        return np.bincount(self.index.ravel(), (x * r[:, None]).ravel(), self.V).astype(np.float64, copy=False)
-
-    def rows(self, x: Array, v: Array) -> Array:
-        """A gather, and sums over the places."""
-        return np.stack([(x * column[self.index]).sum(axis=1) for column in v.T], axis=1)
-
-    def take(self, rows: Ids) -> ShortSamples:
-        """Rows of the index."""
-        return ShortSamples(self.index[rows], self.V)
-
-    def with_background(self) -> ShortSamples:
-        """One more place."""
-        return ShortSamples(np.column_stack([self.index, np.full(len(self.index), self.V)]), self.V + 1)
+def counts(ids: Ids, sequences: Sequence[Ids]) -> Array:
+    """(n, V) how often each of the sorted `ids` occurs in each sequence, whose tokens are all among them."""
+    rows = np.repeat(np.arange(len(sequences)), [len(sequence) for sequence in sequences])
+    cells = rows * ids.size + np.searchsorted(ids, np.concatenate(list(sequences)))
+    return np.bincount(cells, minlength=len(sequences) * ids.size).reshape(-1, ids.size).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A least-squares problem."""
 
-    samples: Samples
+    counts: Array  # (n, V) of the tokens in each sample
     f: Array  # (n, C) outputs
     weight: Array  # (n,), sum to one
-    background: bool = False  # whether the last token of the samples is the background
+    background: bool = False  # whether the last token is the background
     penalty: float = 0.0
     fixed: Array | None = None  # (V,) importances that must not move
 
     @cached_property
     def V(self) -> int:
         """Number of tokens without the background."""
-        return self.samples.V - self.background
+        return self.counts.shape[1] - self.background
 
     @cached_property
     def root(self) -> Array:
@@ -233,27 +132,37 @@ class Problem:
         spread = self.stiffness * self.V * float(s[: self.V].var())
         return self.mse(r) + self.ridge * float(((v - self.centre) ** 2).sum()) + spread
 
+    def alpha(self, s: Array) -> Array:
+        """(n, V) softmax weights. Rows whose tokens all have tiny masses get a shift of their own."""
+        mass = self.counts * np.exp(s - s.max())
+        total = mass.sum(axis=1)
+        if (total < 1e-200).any():
+            shift = np.where(self.counts > 0, s, -np.inf).max(axis=1)
+            mass = np.where(self.counts > 0, self.counts * np.exp(np.minimum(s - shift[:, None], 0.0)), 0.0)
+            total = mass.sum(axis=1)
+        return mass / total[:, None]
+
     def residuals(self, s: Array, v: Array) -> Array:
         """(n, C) outputs less those of the SLALOM."""
-        return self.f - self.samples.rows(self.samples.alpha(s), v)
+        return self.f - self.alpha(s) @ v
 
     def values(self, s: Array, near: Array | float = 0.0) -> tuple[Array, Array]:
         """Best values (V, C) for given importances, Eq. 74, with the ridge; and their residuals.
 
         Corrections of values that are `near`, two of them, keep all digits at the optimum.
         """
-        samples, alpha = self.samples, self.samples.alpha(s)
+        alpha = self.alpha(s)
         weighted = alpha * self.root
-        H = samples.gram(weighted, weighted)
+        H = weighted.T @ weighted
         scale = _positive_roots(np.diag(H))[:, None]
         H = H / scale / scale.T
         H.flat[:: len(H) + 1] += 1e-13 + self.ridge / scale[:, 0] ** 2
-        v = np.broadcast_to(near, (samples.V, self.f.shape[1]))
-        r = self.f - samples.rows(alpha, v)
+        v = np.broadcast_to(near, (len(H), self.f.shape[1]))
+        r = self.f - alpha @ v
         for _ in range(2):
-            rhs = np.stack([samples.columns(weighted, column) for column in (r * self.root).T], axis=1)
-            change = np.linalg.solve(H, (rhs + self.ridge * (self.centre - v)) / scale) / scale
-            v, r = v + change, r - samples.rows(alpha, change)
+            rhs = weighted.T @ (r * self.root) + self.ridge * (self.centre - v)
+            change = np.linalg.solve(H, rhs / scale) / scale
+            v, r = v + change, r - alpha @ change
         return v, r
 
     def start(self) -> Array:
@@ -264,7 +173,11 @@ class Problem:
     def take(self, rows: Ids) -> Problem:
         """The same for some of the samples."""
         weight = self.weight[rows]
-        return replace(self, samples=self.samples.take(rows), f=self.f[rows], weight=weight / weight.sum())
+        return replace(self, counts=self.counts[rows], f=self.f[rows], weight=weight / weight.sum())
+
+    def with_background(self) -> Problem:
+        """The same with one more token, which occurs once in each sample."""
+        return replace(self, counts=np.column_stack([self.counts, np.ones(len(self.f))]), background=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,24 +214,24 @@ class Solution:
 
 
 def _eliminated(
-    samples: Samples, x: Array, rates: list[Array], r: Array, ridge: float = 0.0, pull: Array | None = None
+    x: Array, rates: list[Array], r: Array, ridge: float = 0.0, pull: Array | None = None
 ) -> tuple[Array, Array]:
     """Normal equations for s alone, v being eliminated: the Schur complement (V, V) and the gradient (V,).
 
     The columns of v are x, those of s are x times the rate of each class, and r (n, C) are the residuals. A ridge on
     the values comes with its `pull` (V, C), the differences of the values from where it draws them.
     """
-    square, ones = x * x, np.ones(len(x))
-    norm = _positive_roots(samples.columns(square, ones))
-    H_vv = samples.gram(x, x) / norm / norm[:, None]
-    H_vv.flat[:: samples.V + 1] += 1e-14 + ridge / norm**2
-    S, g = np.zeros((samples.V, samples.V)), np.zeros(samples.V)
+    square = x * x
+    norm = _positive_roots(square.sum(axis=0))
+    H_vv = x.T @ x / norm / norm[:, None]
+    H_vv.flat[:: len(norm) + 1] += 1e-14 + ridge / norm**2
+    S, g = np.zeros(H_vv.shape), np.zeros(norm.shape)
     for c, rate in enumerate(rates):
-        centre = samples.columns(square * rate, ones) / norm**2  # frees the column of s from that of v
-        y = x * (rate - samples.at(centre))
-        H_vs = samples.gram(x, y) / norm[:, None] - np.diag(ridge * centre / norm)
-        S += samples.gram(y, y) + np.diag(ridge * centre**2) - H_vs.T @ np.linalg.solve(H_vv, H_vs)
-        g += samples.columns(y, r[:, c])
+        centre = (square * rate).sum(axis=0) / norm**2  # frees the column of s from that of v
+        y = x * (rate - centre)
+        H_vs = x.T @ y / norm[:, None] - np.diag(ridge * centre / norm)
+        S += y.T @ y + np.diag(ridge * centre**2) - H_vs.T @ np.linalg.solve(H_vv, H_vs)
+        g += r[:, c] @ y
         if pull is not None:
             g -= ridge * centre * pull[:, c]
     return S, g
@@ -332,10 +245,10 @@ def _positive_roots(squares: Array) -> Array:
 
 def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array]:
     """Hessian (V, V) of half the cost in s alone, with the best v, and minus the gradient (V,)."""
-    samples, tokens, F = problem.samples, slice(0, problem.V), problem.f - r
-    rates = [samples.at(v[:, c]) - F[:, c : c + 1] for c in range(v.shape[1])]
-    x = samples.alpha(s) * problem.root
-    S, g = _eliminated(samples, x, rates, r * problem.root, problem.ridge, problem.centre - v)
+    tokens, F = slice(0, problem.V), problem.f - r
+    rates = [v[:, c] - F[:, c : c + 1] for c in range(v.shape[1])]
+    x = problem.alpha(s) * problem.root
+    S, g = _eliminated(x, rates, r * problem.root, problem.ridge, problem.centre - v)
     S[tokens, tokens] += problem.stiffness * (np.eye(problem.V) - 1.0 / problem.V)
     g[tokens] -= problem.stiffness * (s[tokens] - s[tokens].mean())
     return S, g
@@ -346,8 +259,8 @@ def linear_start(problem: Problem) -> Array:
 
     The smallest singular vector comes from inverse iteration on the normal equations.
     """
-    n = problem.samples.counts() * problem.root
-    S, _ = _eliminated(problem.samples, n, [-column[:, None] for column in problem.f.T], problem.f)
+    n = problem.counts * problem.root
+    S, _ = _eliminated(n, [-column[:, None] for column in problem.f.T], problem.f)
     S = S / (np.abs(np.diag(S)).mean() or 1.0) + 1e-15 * np.eye(len(S))
     a = np.ones(len(S))
     for _ in range(3):
@@ -479,7 +392,7 @@ class Optimum:
         """The exact SLALOM if there is one, else the best penalized fit."""
         families = [problem] if self.background is not True else []
         if self.background is not False:
-            families.append(replace(problem, background=True, samples=problem.samples.with_background()))
+            families.append(problem.with_background())
         if problem.fixed is None:
             for family in families:
                 start = linear_start(family)

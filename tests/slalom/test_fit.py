@@ -17,7 +17,7 @@ from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model
 from attn_closed_form.models.classifier import predict_many, random_weights
 from attn_closed_form.slalom import Optimum, fit_slalom_classes
 from attn_closed_form.slalom.design import any_size, deletions, short_sequences
-from attn_closed_form.slalom.least_squares import Problem, Samples, ShortSamples, linear_start
+from attn_closed_form.slalom.least_squares import Problem, counts, linear_start
 from tests.profiles import at_least
 
 EXACT = 1e-6  # the bar of a fit to a model that is a SLALOM
@@ -160,11 +160,11 @@ def test_importances_stay_within_the_spread_at_a_bounded_optimum(max_spread):
     assert wider.mse <= found.mse * (1 + 1e-9)
     # No single importance can move within the spread and make it better, with the best values for it.
     keep = deletions(6, 400, 5, "balanced", np.random.default_rng(0))
-    samples = Samples(np.stack([(document[:, None] == found.slalom.ids)[row].sum(axis=0) for row in keep]) * 1.0)
+    table = np.stack([(document[:, None] == found.slalom.ids)[row].sum(axis=0) for row in keep]) * 1.0
     f = np.array(box([document[row] for row in keep]))[:, None]
     weight = np.full(400, 1 / 400)
 
-    problem = Problem(samples, f, weight)
+    problem = Problem(table, f, weight)
 
     def mse(s):
         return problem.mse(problem.values(s)[1])
@@ -394,33 +394,22 @@ def test_eff_asks_for_pairs_and_fidel_for_deletions_in_order():
 # --- solvers
 
 
-def test_short_and_long_samples_are_the_same_problem():
-    rng = np.random.default_rng(0)
-    index = rng.integers(6, size=(40, 3))
-    index[:6] = np.arange(6)[:, None]
-    counts = np.stack([np.bincount(row, minlength=6) for row in index]).astype(float)
-    short, long = ShortSamples(index, 6), Samples(counts)
-    s, v, f = rng.normal(size=6), rng.normal(size=(6, 2)), rng.normal(size=(40, 2))
-    weight = np.full(40, 1 / 40)
-    problems = [Problem(samples, f, weight) for samples in (short, long)]
-    np.testing.assert_allclose(*(problem.residuals(s, v) for problem in problems), atol=1e-14)
-    rng = np.random.default_rng(0)
-    ends = [LEAST_SQUARES.solve(problem, lambda *_: None, rng) for problem in problems]
-    assert ends[0].mse == pytest.approx(ends[1].mse, rel=1e-6)
+def test_counts_of_sequences_of_different_lengths():
+    table = counts(np.array([2, 5, 9]), [np.array([5, 5, 2]), np.array([9]), np.array([9, 2, 9, 9])])
+    assert table.tolist() == [[1.0, 2.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 3.0]]
 
 
 def test_the_start_alone_finds_an_exact_slalom():
     truth = toy(3, 9)
     index = short_sequences(9, 40, 2, "balanced", np.random.default_rng(0))
     f = truth.predict_many(list(truth.ids[index]))[:, None]
-    np.testing.assert_allclose(
-        linear_start(Problem(ShortSamples(index, 9), f, np.full(40, 1 / 40))), truth.s, atol=1e-9
-    )
+    problem = Problem(counts(np.arange(9), list(index)), f, np.full(40, 1 / 40))
+    np.testing.assert_allclose(linear_start(problem), truth.s, atol=1e-9)
 
 
-def test_long_samples_whose_masses_underflow():
-    samples = Samples(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]))
-    alpha = samples.alpha(np.array([0.0, -2000.0, -2000.0]))
+def test_samples_whose_masses_underflow():
+    problem = Problem(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), np.zeros((2, 1)), np.full(2, 0.5))
+    alpha = problem.alpha(np.array([0.0, -2000.0, -2000.0]))
     np.testing.assert_allclose(alpha, [[1, 0, 0], [0, 1 / 3, 2 / 3]], atol=1e-15)
 
 

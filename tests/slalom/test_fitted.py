@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model, shapley
-from attn_closed_form.models.classifier import predict_many, random_weights
-from attn_closed_form.slalom import Optimum, SlalomFit
+from attn_closed_form.models.classifier import predict_many
+from attn_closed_form.slalom import Optimum
 from attn_closed_form.slalom.fit import MATTERS, _warn_undetermined
 from benchmarks.p2_solvers import Alternation
 
@@ -152,35 +152,3 @@ def test_the_default_fit_of_the_shipped_model_does_not_warn_of_what_does_not_mat
     with warnings.catch_warnings():
         warnings.simplefilter("error", SlalomWarning)
         fit_slalom(lambda sequences: predict_many(model.weights, sequences)[:, 0], document, num_samples=1500)
-
-
-# --- scores and their errors
-
-
-def test_the_table_has_scores_and_errors():
-    weights = random_weights(seed=0, D=60, T_max=24, K=3)
-    document = np.array([5, 9, 14, 21, 30])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SlalomWarning)
-        fit = fit_slalom(lambda s: predict_many(weights, s)[:, 0], document, num_samples=400)
-    lines = fit._replace(undetermined=(9,)).table({5: "film", 9: "good"}).splitlines()
-    assert lines[0].split() == ["token", "importance", "value"]
-    order = fit.slalom.ids[np.argsort(-fit.slalom.s)]
-    shown = [line.split()[0] for line in lines[1:6]]
-    assert shown == [{5: "film", 9: "good?"}.get(int(i), str(i)) for i in order]
-    j = int(np.argmax(fit.slalom.s))
-    assert lines[1].split()[1:] == [f"{fit.slalom.s[j]:+.3f}", f"{fit.slalom.v[j]:+.3f}"]
-    if fit.slalom.s_background > -np.inf:
-        assert lines[6].startswith("(background)")
-    assert lines[-2].startswith("? the samples do not determine")
-    near, far = np.sqrt(fit.fresh_mse), np.sqrt(fit.fresh_mse_any_size)
-    assert lines[-1].endswith(f"{near:.3g} with a few tokens deleted, {far:.3g} on subsets of any size")
-    assert "any size" not in fit._replace(fresh_mse_any_size=np.nan).table()
-
-
-def test_the_table_of_one_class_and_of_a_background():
-    two = Slalom([1, 2], [1.0, -1.0], [[1.0, 2.0], [3.0, 4.0]], s_background=0.5, v_background=[5.0, 6.0])
-    fit = SlalomFit(two, 0.0, np.nan, np.nan, 3, 3, 1, True, 0.0, ())
-    lines = fit.table(output=1).splitlines()
-    assert [line.split()[-1] for line in lines[1:4]] == ["+2.000", "+4.000", "+6.000"]
-    assert lines[3].split()[0] == "(background)" and lines[4] == "not measured on fresh samples"

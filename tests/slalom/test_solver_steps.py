@@ -5,7 +5,7 @@ import pytest
 
 from attn_closed_form import Slalom
 from attn_closed_form.slalom.design import short_sequences
-from attn_closed_form.slalom.least_squares import START_FLOOR, Problem, ShortSamples, descend, linear_start
+from attn_closed_form.slalom.least_squares import START_FLOOR, Problem, counts, descend, linear_start
 from attn_closed_form.slalom.recover import ask
 
 
@@ -18,7 +18,7 @@ def slalom_samples(seed=3, V=9, n=60):
     # Importances of few digits, to which a constant can be added exactly.
     truth = Slalom(np.arange(V), np.round(rng.normal(size=V) * 1024) / 1024, rng.normal(size=V))
     index = short_sequences(V, n, 2, "balanced", rng)
-    samples = ShortSamples(index, V)
+    samples = counts(np.arange(V), list(index))
     return truth, samples, truth.predict_many(list(index))[:, None], np.full(len(index), 1 / len(index))
 
 
@@ -33,7 +33,7 @@ def test_an_exact_start_is_the_end_wherever_its_zero_is():
 
 def test_nothing_to_fit_is_an_end():
     _, samples, f, weight = slalom_samples()
-    end = descend(Problem(samples, 0 * f, weight), np.zeros(samples.V), 30.0, 3, 1e-8, silent)
+    end = descend(Problem(samples, 0 * f, weight), np.zeros(samples.shape[1]), 30.0, 3, 1e-8, silent)
     assert (end.converged, end.iterations, end.mse) == (True, 0, 0.0)
 
 

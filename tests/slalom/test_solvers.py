@@ -9,7 +9,7 @@ import pytest
 from attn_closed_form import Slalom
 from attn_closed_form.slalom import least_squares as module
 from attn_closed_form.slalom.design import any_size
-from attn_closed_form.slalom.least_squares import FIRST, STRONGER, WEAKER, Optimum, Problem, Samples, _Trial
+from attn_closed_form.slalom.least_squares import FIRST, STRONGER, WEAKER, Optimum, Problem, _Trial
 
 
 def silent(*_):
@@ -19,9 +19,9 @@ def silent(*_):
 def rough(seed=0, n=200, V=6, noise=0.3):
     """A problem that is no SLALOM."""
     rng = np.random.default_rng(seed)
-    samples = Samples(any_size(V, n, rng).astype(float))
-    f = samples.rows(samples.alpha(rng.normal(size=V)), rng.normal(size=(V, 1))) + noise * rng.normal(size=(n, 1))
-    return Problem(samples, f, np.full(n, 1 / n))
+    problem = Problem(any_size(V, n, rng).astype(float), np.zeros((n, 1)), np.full(n, 1 / n))
+    f = problem.alpha(rng.normal(size=V)) @ rng.normal(size=(V, 1)) + noise * rng.normal(size=(n, 1))
+    return replace(problem, f=f)
 
 
 def scripted(monkeypatch, errors, plain=None):
@@ -32,7 +32,9 @@ def scripted(monkeypatch, errors, plain=None):
         tried.append((penalty, family.background, float(s[0])))
         error = plain if not family.background and plain is not None else errors[penalty]
         # The start of the next fit is recognised by its first importance; squares differ by a constant: no doubt.
-        return _Trial(penalty, np.full(family.samples.V, penalty), np.full(held.size, error), np.full(held.size, 1.0))
+        return _Trial(
+            penalty, np.full(family.counts.shape[1], penalty), np.full(held.size, error), np.full(held.size, 1.0)
+        )
 
     monkeypatch.setattr(Optimum, "_try", fake)
     return tried
@@ -44,7 +46,7 @@ def chosen(optimum, families, seed=0):
 
 
 def both_families(problem):
-    return [problem, replace(problem, background=True, samples=problem.samples.with_background())]
+    return [problem, problem.with_background()]
 
 
 def test_weaker_penalties_are_tried_while_they_help(monkeypatch):
@@ -193,7 +195,7 @@ def test_an_exact_slalom_wider_than_the_spread_is_not_returned_as_it_is():
     truth = Slalom(np.arange(5), [3.0, 0.0, -3.0, 1.0, -1.0], [1.0, -1.0, 2.0, 0.0, 0.5])
     masks = any_size(5, 60, np.random.default_rng(0))
     f = truth.predict_many([np.flatnonzero(row) for row in masks])[:, None]
-    problem = Problem(Samples(masks.astype(float)), f, np.full(60, 1 / 60))
+    problem = Problem(masks.astype(float), f, np.full(60, 1 / 60))
     wide, narrow = (Optimum(max_spread=m).solve(problem, silent, np.random.default_rng(0)) for m in (6.1, 5.9))
     assert wide.problem.penalty == 0 and np.ptp(wide.s[:5]) == pytest.approx(6.0)
     assert not wide.problem.background
