@@ -1,20 +1,16 @@
 """Which sequences a SLALOM is fitted on: the samples of P2's Algorithms 1 and 2.
 
 Algorithm 1 (SLALOM-eff) draws n tokens, with replacement, from the distinct tokens of the document; Algorithm 2
-(SLALOM-fidel) deletes up to 5 positions of it. Both are offered as printed, `design="uniform"`, but independent draws
-waste model calls: some repeat each other and some tokens are hardly ever seen (500 pairs of 200 tokens leave one or
-two tokens out). The default, `design="balanced"`, draws from the same populations without replacement, in rounds
-that treat every token alike:
+(SLALOM-fidel) deletes up to 5 positions of it. `design="uniform"` is both as printed. The default, `design="balanced"`,
+draws from the same populations without replacement, in rounds that treat every token alike:
 
 - short sequences: a random circle of the V tokens, and one shift vector per round; one round has every token once in
-  each place. All V^(n-1) rounds together are the whole population. The first round repeats one token n times, which
-  shows its value (P2, Eq. 44); the second joins neighbours of the circle, which links all importances (Eq. 52).
-- deletions: the whole document once (Algorithm 2 repeats it in a sixth of the samples, which says nothing new). One
-  round cuts a random order of the T positions into blocks of k, and deletes a block at a time. Every size k has one
-  round before any has two; then the sizes even out towards Algorithm 2's uniform ones.
+  each place. The first round repeats one token n times, which shows its value (P2, Eq. 44); the second joins neighbours
+  of the circle, which links all importances (Eq. 52).
+- deletions: the whole document once. One round cuts a random order of the T positions into blocks of k, and deletes a
+  block at a time. Every size k has one round before any has two; then the sizes even out.
 
-Subsets of any size (`any_size`) are not P2's: they show what the document's neighborhood cannot, namely what a token
-does when few others are left. Samples that coincide are put to the model once and counted as often as they were drawn.
+Subsets of any size (`any_size`), which are not P2's, show what a token does when few others are left.
 """
 
 from __future__ import annotations

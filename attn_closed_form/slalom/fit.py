@@ -1,17 +1,14 @@
 """Fitting a SLALOM to any black box: SLALOM-eff and SLALOM-fidel (P2, section 5.3 and appendix D).
 
-A black box takes a list of id arrays and returns one output for each, or one per class. SLALOM-eff queries it with
-short sequences of the document's tokens (Algorithm 1), SLALOM-fidel with the document after deletions (Algorithm 2).
-Where this departs from P2:
+SLALOM-eff queries the black box with short sequences of the document's tokens (Algorithm 1), SLALOM-fidel with the
+document after deletions (Algorithm 2). Where this departs from P2:
 
 - both fits end at the optimum of their mean squared error with a penalty and, where it helps, a background
   (`least_squares.py`)
 - SLALOM-fidel also queries subsets of any size, with a small weight: a fit on the neighborhood of the document alone
   can be wrong by any amount elsewhere
-- absent tokens can be replaced instead of deleted, and special tokens of the document can be kept in all samples: as
-  they are always present together, only their sum shows, the background
-- samples are balanced (`design.py`), and no sequence is put to the model twice
-- a tenth of the samples is held out, and the error on them is reported next to the fit
+- absent tokens can be replaced, and special tokens kept in all samples: only their sum shows, the background
+- samples are balanced (`design.py`), no sequence is put to the model twice, and a tenth of the samples is held out
 - several classes share their importances (C.1); the MSE is summed over them. `fit_slalom_classes` gives each its own
 """
 
@@ -25,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import finite
+from .._arrays import finite, whole
 from .._progress import Report, stages
 from .._types import Array, Ids, Masks, Tokens
 from . import design as designs
@@ -104,31 +101,22 @@ def fit_slalom(
     tokens : the document, whose distinct tokens get scores
     kind : "eff" fits short sequences of the document's tokens (SLALOM-eff, Algorithm 1), "fidel" the document with
         tokens deleted (SLALOM-fidel, Algorithm 2)
-    num_samples : b of both algorithms, 5000 in the paper. With "eff" a balanced design has at most |V|^length different
-        samples, and needs about 2 |V| to determine everything
+    num_samples : b of both algorithms, 5000 in the paper; "eff" needs about 2 |V| to determine everything
     length : ("eff") n of Algorithm 1, 2 in the paper
     max_deletions : ("fidel") at most so many tokens are deleted at a time, 5 in the paper; one token always stays
-    any_size : ("fidel") weight of subsets of any size in the mean squared error, from 0 to 1. They are a fifth to half
-        of the samples, or none if it is 0, which is Algorithm 2. Their error is far larger than that of a few
-        deletions, so that a small weight goes a long way; 0.5 is for a SLALOM that is to serve at all sizes
+    any_size : ("fidel") weight of subsets of any size in the mean squared error, from 0, which is Algorithm 2, to 1
     replacement : ("fidel") id of a token, such as [MASK] or [PAD], that takes the place of a deleted one; it then has
         an importance and a value of its own. None deletes
     special : ("fidel") ids in the document that are never deleted, such as [CLS] and [SEP] if f does not add them.
-        Together they are the background of the SLALOM, whose sequences are without them; with `replacement`, which
-        keeps the length, the other tokens take it up
+        Together they are the background; with `replacement`, which keeps the length, the other tokens take it up
     design : "balanced" or "uniform" (independent draws, as printed)
     solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background where all sequences have one
         length, because every token can take a share of it there
     gamma : sum of the importances
     importances : importance of each distinct id, if only the values are to be fitted
     seed : of the samples; a number or a NumPy Generator
-    progress : called with (stage, done, total), stages "model", "penalty" and "fit". None shows a bar after a second
-        if rich is installed and standard error is a terminal; False never does
+    progress : called with (stage, done, total); None shows a bar after a second on a terminal that has rich
     batch_size : the most sequences that one call of f gets
-
-    Returns
-    -------
-    SlalomFit
 
     Examples
     --------
@@ -153,8 +141,7 @@ def fit_slalom(
         raise ValueError("tokens: expected at least one token, got an empty document")
     numbers = {"num_samples": num_samples, "length": length, "max_deletions": max_deletions, "batch_size": batch_size}
     for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name}: expected an integer >= 1, got {value!r}")
+        whole(name, value)
     if design not in designs.DESIGNS:
         raise ValueError(f"design: expected one of {designs.DESIGNS}, got {design!r}")
     if isinstance(any_size, bool) or not 0 <= any_size <= 1:

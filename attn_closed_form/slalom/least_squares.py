@@ -8,18 +8,13 @@ Minimized is the mean squared error of P2's Algorithms 1 and 2, plus a penalty:
 with n_ij the number of times that token j occurs in sample i.
 
 **Why a penalty.** The least-squares SLALOM of a black box that is not one may lie at infinity: the mass e^s of a token
-vanishes while mass times value stays, because removing the token changes the output but hardly the weights of the
-others. The samples then determine the product and not its factors, and the value can be anything. The penalty is 1e-5,
+vanishes while mass times value stays, and the samples determine the product but not its factors. The penalty is 1e-5,
 unless another one is better on held-out samples by more than two standard errors of the difference, or halves the
-error. The search goes to weaker penalties as long as they help, and to stronger ones if they do not: a search that
-comes from strong penalties can be caught where the background holds all the mass. If the fit then has a value further
-than 5 times the range of f from its mean, the penalty is raised until it has none. The result lists the tokens whose
-importance still comes from the penalty rather than from the samples.
+error. It is then raised until no value is further than 5 times the range of f from its mean.
 
-**Why a background.** Special tokens and padding hold mass in every sequence. On a model that pads to 256 positions, a
-background lowers the error on subsets of any size. It is one more token, the last one, which occurs once in every
-sample, and it is kept unless the error on held-out samples without it is at most 2 % larger, weighted like the fit and
-with equal weights. In sequences of one length (SLALOM-eff) it is not needed: every token can take its share.
+**Why a background.** Special tokens and padding hold mass in every sequence. The background is one more token, the last
+one, which occurs once in every sample. It is kept unless the error on held-out samples without it is at most 2 %
+larger, weighted like the fit and with equal weights.
 
 **Solver.** P2 alternates between s and v. As the best v for given s is a linear problem, v is eliminated here (variable
 projection), and Levenberg-Marquardt in s alone (`descend`) follows the long valleys in which a mass vanishes while mass
@@ -400,14 +395,6 @@ class Optimum:
                 if exact.mse <= EXACT * family.floor and np.ptp(exact.s[: family.V]) <= self.max_spread:
                     return exact
         limits = (self.max_spread, self.max_iter, self.tol, report)
-        if self.penalty == 0 and len(families) == 1 and problem.fixed is None:
-            # The MSE alone may have several local minima: the best of several ends.
-            (family,) = families
-            softened = descend(
-                replace(family, penalty=FIRST), family.start(), self.max_spread, self.max_iter, 1e-3, report
-            )
-            starts = (linear_start(family), family.start(), softened.s)
-            return min((descend(family, start, *limits) for start in starts), key=lambda end: end.mse)
         best, start = self._choose(families, report, rng)
         solution = descend(best, start, *limits)
         while self.penalty is None and best.penalty < STRONGEST and not _believable(best, solution):

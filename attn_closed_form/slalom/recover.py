@@ -45,16 +45,11 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
     ids : (V,) distinct ids
     gamma : sum of the importances
 
-    Returns
-    -------
-    Slalom
-
     Raises
     ------
     ValueError
         if all values are equal (importances have no effect then), or if a pair's output does not lie strictly between
-        its tokens' values: then f is not a SLALOM, or one importance is lost in the rounding of the other (a
-        difference above about 36).
+        its tokens' values
 
     Examples
     --------

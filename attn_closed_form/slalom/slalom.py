@@ -5,8 +5,7 @@ Every token has an importance s and a value v (one per class), and a sequence t 
     F(t) = sum_i alpha_i(t) v(t_i),   alpha(t) = softmax(s(t_1), ..., s(t_T))                        (P2, Eq. 4),
 
 with sum s = gamma, because adding a constant to s changes nothing. A token that occurs twice counts twice. A SLALOM is
-a softmax-pooled game (`Slalom.game`), so that its Shapley values, LIME coefficients and interactions are exact and
-fast, which P2 (B.7) calls intractable.
+a softmax-pooled game (`Slalom.game`; docs/theory/slalom.md).
 
 Where this departs from P2:
 
@@ -226,20 +225,15 @@ class Slalom:
 
 
 def slalom_linearized(slalom: Slalom, tokens: Tokens, as_printed: bool = False, output: int = 0) -> Array:
-    """One score per token, from importance and value (P2, section 5.4 and B.7).
+    """One score per token, (T,), from importance and value (P2, section 5.4 and B.7).
 
     Parameters
     ----------
     slalom : Slalom
     tokens : T ids, at least one
     as_printed : False gives the derivative of F by the soft presence of each token at full presence,
-        alpha_i (v_i - F) (Eq. 64), which sums to zero without a background. True gives v_i e^{s_i} (Eq. 65), which the
-        paper holds proportional to it; it is so only if F = 0. e^s overflows to infinity beyond s = 709.
+        alpha_i (v_i - F) (Eq. 64), which sums to zero without a background; True gives v_i e^{s_i} (Eq. 65)
     output : class
-
-    Returns
-    -------
-    (T,) float64
 
     Examples
     --------

@@ -422,11 +422,11 @@ def test_samples_whose_masses_underflow():
     [
         ({"solver": "adam"}, ValueError, "solver: expected a solver such as Optimum"),
         ({"design": "sobol"}, ValueError, "design: expected one of"),
-        ({"num_samples": 0}, ValueError, "num_samples: expected an integer >= 1, got 0"),
-        ({"num_samples": 2.5}, ValueError, "num_samples: expected an integer >= 1, got 2.5"),
+        ({"num_samples": 0}, ValueError, "num_samples: expected an integer of at least 1, got 0"),
+        ({"num_samples": 2.5}, ValueError, "num_samples: expected an integer of at least 1, got 2.5"),
         ({"solver": Optimum}, ValueError, "solver: expected a solver such as Optimum"),
         ({"epochs": 3}, TypeError, "unexpected keyword argument 'epochs'"),
-        ({"batch_size": 0}, ValueError, "batch_size: expected an integer >= 1, got 0"),
+        ({"batch_size": 0}, ValueError, "batch_size: expected an integer of at least 1, got 0"),
         ({"importances": [0.0, 1.0, 2.0]}, TypeError, "importances: expected a mapping"),
         ({"importances": {5: 0.0}}, ValueError, r"importances: expected one for every id .* got none for \[9, 14\]"),
         ({"gamma": np.nan}, ValueError, "gamma: expected finite"),
@@ -450,7 +450,7 @@ def test_bad_documents_and_black_boxes_are_errors(fit):
     with pytest.raises(ValueError, match=r"f: expected \(\d+,\) or \(\d+, C\) outputs, got shape \(\)"):
         fit(lambda sequences: 1.0, [5, 9])
     own = "length" if fit is eff else "max_deletions"
-    with pytest.raises(ValueError, match=f"{own}: expected an integer >= 1, got 0"):
+    with pytest.raises(ValueError, match=f"{own}: expected an integer of at least 1, got 0"):
         fit(attention_model(), [5, 9], **{own: 0})
 
 
