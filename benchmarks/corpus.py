@@ -263,8 +263,10 @@ class Started:
     """`corpus run` in a process of its own."""
 
     def __init__(self, source: Path, out: Path, *options: str) -> None:
-        self.command = [sys.executable, "-m", "attn_closed_form", "corpus", "run", str(source), str(out)]
-        self.command += ["--part-rows", str(FAULT_PART_ROWS), "--workers", str(WORKERS), "--progress", "none"]
+        small = f"import sys; from attn_closed_form.run import plan; plan.PART_ROWS = {FAULT_PART_ROWS}; "
+        small += "from attn_closed_form.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        self.command = [sys.executable, "-c", small, "corpus", "run", str(source), str(out)]
+        self.command += ["--workers", str(WORKERS), "--progress", "none"]
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen([*self.command, *options], start_new_session=True, **quiet)
         while len(list(out.glob("part-*"))) < 4 and self.process.poll() is None:

@@ -48,7 +48,6 @@ RUN_OPTIONS = {
     "--columns NAME[,NAME]": "your columns to keep (default: all but the inputs; '' for none)",
     **MODEL,
     **settings_options(),
-    "--part-rows N": (at_least(1), None, "rows per file (default: several files per worker)"),
     "--max-chars N": (at_least(1), 1_000_000, "longer is an error"),
     **RUN,
 }
@@ -79,21 +78,14 @@ def run(args: argparse.Namespace) -> int:
         max_chars=args.max_chars,
         columns=None if args.columns is None else tuple(name for name in args.columns.split(",") if name),
     )
-    return explain_all(args, task, args.source, args.folder, part_rows=args.part_rows)
+    return explain_all(args, task, args.source, args.folder)
 
 
 class Terminated(BaseException):
     """SIGTERM, which `timeout`, systemd and batch systems send."""
 
 
-def explain_all(
-    args: argparse.Namespace,
-    task: Task,
-    source: str,
-    folder: str,
-    unit: str = "documents",
-    part_rows: int | None = None,
-) -> int:
+def explain_all(args: argparse.Namespace, task: Task, source: str, folder: str, unit: str = "documents") -> int:
     """Explain every input with the options RUN; returns the exit status."""
     from ..run.plan import planned
     from ..run.reporter import Meter, reported
@@ -105,10 +97,7 @@ def explain_all(
     workers = None if args.cluster else args.workers
     plan = meter = None
     try:
-        with (
-            _terminable(),
-            planned(source, folder, task, part_rows, workers=workers, restart=args.restart) as plan,
-        ):
+        with _terminable(), planned(source, folder, task, workers=workers, restart=args.restart) as plan:
             if plan.done and args.progress != "none":
                 print(f"{plan.rows_done:,} of {plan.rows:,} {unit} are there already", file=sys.stderr)
             meter = Meter(plan.rows, plan.rows_done, unit)
@@ -165,6 +154,7 @@ def summary(args: argparse.Namespace) -> int:
     from ..run.summary import plot_words, summarize
 
     check_targets((args.folder,), args, ("plot",))
+
     method = find_method(args.method) if args.method else None
     result = summarize(args.folder, method.name if method else args.method)
     outputs = [args.output] if args.output else list(result.outputs)

@@ -1,8 +1,8 @@
 """The folder of a run: its inputs, its parts, what is done and what is left; one run at a time.
 
 **Inputs** are tables or bags. Workers start in the middle of a table, which Parquet allows and a gzipped CSV file does
-not, so CSV, TSV, JSON Lines and fastText files (`files/tables.py`) are copied once to a Parquet file that lives as long
-as the run. In a folder of bags, every bag is an input of one row, its name, in the column `path`.
+not, so CSV, TSV, JSON Lines and fastText files (`files/tables.py`) are copied once to a Parquet file of text that lives
+as long as the run. In a folder of bags, every bag is an input of one row, its name, in the column `path`.
 
 **Parts** are some rows of one input that become one Parquet file, `part-000000.parquet`. A part is written in the
 folder `_work` and then renamed, so a file that is in its place is whole, and the next run resumes with the others.
@@ -46,28 +46,17 @@ CLUSTER_PARTS = 4_000  # enough to keep a thousand workers busy
 
 @dataclass(frozen=True)
 class Part:
-    """Rows [start, stop) of one input, and the file that they become.
+    """Rows [start, stop) of one input, and the file that they become."""
 
-    Attributes
-    ----------
-    source : the Parquet table that workers read, or a bag
-    folder : where relative paths of bags start from
-    start, stop : its rows
-    first_row : number of `start` in the whole run
-    target, work : the file, and the folder where it is written before it is renamed
-    columns : name in the results -> name in the input, of the user's columns
-    refused : rows that are not to be tried, by their number in the part, and why
-    """
-
-    source: str
-    folder: str
+    source: str  # the Parquet table that workers read, or a bag
+    folder: str  # where relative paths of bags start from
     start: int
     stop: int
-    first_row: int
-    target: str
-    work: str
-    columns: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[int, str] = field(default_factory=dict)
+    first_row: int  # number of `start` in the whole run
+    target: str  # the file
+    work: str  # the folder where it is written before it is renamed
+    columns: Sequence[str] = ()  # the user's columns
+    refused: Mapping[int, str] = field(default_factory=dict)  # rows that are not to be tried, and why
 
     @property
     def rows(self) -> int:
@@ -81,7 +70,7 @@ class Part:
             yield pa.table({"path": [source.name]})
             return
         with _parquet(self.source) as file:
-            names = [name for name in file.schema_arrow.names if name in {column, *self.columns.values()}]
+            names = [name for name in file.schema_arrow.names if name in {column, *self.columns}]
             groups: list[int] = []
             before = skip = 0
             for number in range(file.metadata.num_row_groups):
@@ -112,7 +101,6 @@ def planned(
     source: str | os.PathLike[str],
     folder: str | os.PathLike[str],
     task: Task,
-    part_rows: int | None = None,
     *,
     workers: int | None = None,
     restart: bool = False,
@@ -125,7 +113,6 @@ def planned(
         names), or a folder of bags
     folder : where the parts go; it is made if necessary
     task : what to compute
-    part_rows : rows per part; None takes the number of an earlier run, or one that keeps the workers busy
     workers : number of processes, None for a cluster; it decides the size of the parts
     restart : remove the results of an earlier run first
 
@@ -134,8 +121,6 @@ def planned(
     FileNotFoundError, RunError
         no such input or column, a folder that holds the results of another request, or one that another run works in
     """
-    if part_rows is not None and part_rows < 1:
-        raise ValueError(f"part_rows: expected a positive number, got {part_rows}")
     files = input_files(source)
     folder = Path(folder)
     _check_folder(folder)
@@ -148,7 +133,7 @@ def planned(
                 file.unlink(missing_ok=True)
         work.mkdir()
         try:
-            yield _plan(files, folder, task, part_rows, workers)
+            yield _plan(files, folder, task, workers)
         finally:
             shutil.rmtree(work, ignore_errors=True)
             with suppress(OSError):  # a run that never began leaves no empty folder
@@ -218,42 +203,28 @@ def _fingerprint(file: Path) -> dict[str, str]:
     return {"name": file.name, "contents": contents}
 
 
-def _copy(file: Path, target: Path) -> None:
-    """Copy a table of another format to a Parquet file."""
+def _copy(file: Path, target: Path, column: str) -> None:
+    """Copy a table of another format to a Parquet file of text; structs of scores, the inputs, stay structs."""
     pa = pyarrow()
-    schema = _schema_of(file)
-    texts = [column.name for column in schema if column.type == pa.string()]
-    with replacing(target) as partial, pa.parquet.ParquetWriter(partial, schema) as writer:
-        for rows in _batches(file):
-            for row in rows:  # values of mixed columns become text
-                row.update({name: str(row[name]) for name in texts if row.get(name) is not None})
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-
-
-def _batches(file: Path) -> Iterator[list[dict[str, Any]]]:
-    rows = read_rows(file)
-    while batch := list(islice(rows, BATCH)):
-        yield batch
-
-
-def _schema_of(file: Path) -> Any:
-    """Strings, unless the format has types: JSON's are those of all lines together, or text where they differ."""
-    pa = pyarrow()
-    types: dict[str, Any] = {}
-    for rows in _batches(file):
-        for name in dict.fromkeys(name for row in rows for name in row):
-            try:
-                kinds = [pa.array([row.get(name) for row in rows]).type, *([types[name]] if name in types else [])]
-                schemas = [pa.schema([(name, kind)]) for kind in kinds]
-                types[name] = pa.unify_schemas(schemas, promote_options="permissive").field(name).type
-            except (pa.ArrowInvalid, pa.ArrowTypeError):
-                types[name] = pa.string()
-        if table_format(file) != "jsonl":
-            types = dict.fromkeys(types, pa.string())
-            break
+    header = read_rows(file) if table_format(file) == "jsonl" else islice(read_rows(file), 1)
+    types = dict.fromkeys((name for row in header for name in row), pa.string())
     if not types:
         raise RunError(f"{file}: expected at least one row, got none")
-    return pa.schema(list(types.items()))
+    rows = read_rows(file)
+    batch = list(islice(rows, BATCH))
+    if isinstance(batch[0].get(column), dict):
+        types[column] = pa.array([row.get(column) for row in batch]).type
+    texts = [name for name, kind in types.items() if kind == pa.string()]
+    with replacing(target) as partial, pa.parquet.ParquetWriter(partial, pa.schema(types)) as writer:
+        while batch:
+            for row in batch:
+                row.update({name: _text(row[name]) for name in texts if row.get(name) is not None})
+            writer.write_table(pa.Table.from_pylist(batch, schema=pa.schema(types)))
+            batch = list(islice(rows, BATCH))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _parquet(file: str | os.PathLike[str]) -> Any:
@@ -281,7 +252,7 @@ def _describe(file: Path, column: str) -> tuple[int, Any]:
 # Requests and manifests
 
 
-def _plan(files: list[Path], folder: Path, task: Task, part_rows: int | None, workers: int | None) -> Plan:
+def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> Plan:
     earlier = read_manifest(folder)
     order = {} if earlier is None else {file["name"]: n for n, file in enumerate(earlier["files"])}
     files = sorted(files, key=lambda file: order.get(file.name, len(order)))  # new bags follow those of earlier runs
@@ -294,14 +265,14 @@ def _plan(files: list[Path], folder: Path, task: Task, part_rows: int | None, wo
     def copy_tables(wanted: set[Path]) -> None:
         for file, source in zip(files, sources, strict=True):
             if source in wanted and not source.exists():
-                _copy(file, source)
+                _copy(file, source, task.column)
 
     request = _request(files, task)
     if earlier is None:
         copy_tables(set(sources))
-        manifest = _begin(sources, folder, task, request, part_rows, workers)
+        manifest = _begin(sources, folder, task, request, workers)
     else:
-        manifest = _resumed(folder, earlier, request, part_rows, bags)
+        manifest = _resumed(folder, earlier, request, bags)
     parts = [(part, _is_done(Path(part.target), bags)) for part in _cut(files, sources, folder, manifest)]
     done, missing = ([part for part, is_done in parts if is_done == wanted] for wanted in (True, False))
     copy_tables({Path(part.source) for part in missing})
@@ -342,7 +313,7 @@ def _write_manifest(folder: Path, schema: Any, manifest: Mapping[str, Any]) -> N
 
 
 def _begin(
-    sources: list[Path], folder: Path, task: Task, request: dict[str, Any], part_rows: int | None, workers: int | None
+    sources: list[Path], folder: Path, task: Task, request: dict[str, Any], workers: int | None
 ) -> dict[str, Any]:
     """Read the schemas of all inputs, decide the columns, write the manifest."""
     pa = pyarrow()
@@ -356,24 +327,24 @@ def _begin(
             raise RunError(f"--columns: expected names among {', '.join(merged.names)}, got {name!r}")
     names = [name for name in merged.names if name != task.column or _is_bag(sources[0])]
     results = {"row": pa.int64(), **result_columns(task)}
-    columns = {
-        f"input_{name}" if name in results else name: name for name in (names if task.columns is None else task.columns)
-    }
+    columns = names if task.columns is None else list(task.columns)
+    if clash := [name for name in columns if name in results]:
+        raise RunError(
+            f"column {clash[0]!r}: the results have a column of this name; rename it, or leave it out (--columns)"
+        )
     manifest = {
         **request,
         "files": [{**file, "rows": count} for file, count in zip(request["files"], rows, strict=True)],
         "rows": sum(rows),
-        "part_rows": part_rows or size_of_parts(sum(rows), workers),
+        "part_rows": size_of_parts(sum(rows), workers),
         "columns": columns,
     }
-    types = {new: merged.field(name).type for new, name in columns.items()}
+    types = {name: merged.field(name).type for name in columns}
     _write_manifest(folder, pa.schema({"row": results.pop("row"), **types, **results}), manifest)
     return manifest
 
 
-def _resumed(
-    folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], part_rows: int | None, bags: bool
-) -> dict[str, Any]:
+def _resumed(folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], bags: bool) -> dict[str, Any]:
     """The manifest of an earlier run if the request is the same, with the bags that have come since."""
     before, files = earlier["files"], request["files"]
     differences = []
@@ -387,10 +358,9 @@ def _resumed(
         retried = bags and not _is_done(_target(folder, number), bags)
         if old["name"] == new["name"] and old["contents"] != new["contents"] and not retried:
             differences.append(f"{new['name']} has changed")
-    was = {**earlier["options"], "part-rows": earlier["part_rows"]}
-    for name, value in {**request["options"], "part-rows": part_rows or earlier["part_rows"]}.items():
-        if was.get(name) != value:
-            differences.append(f"--{name} was {_shown(was.get(name))} and is {_shown(value)}")
+    for name, value in request["options"].items():
+        if (was := earlier["options"].get(name)) != value:
+            differences.append(f"--{name} was {_shown(was)} and is {_shown(value)}")
     if differences:
         raise RunError(
             f"{folder}: holds results of another run: {'; '.join(differences)}. "

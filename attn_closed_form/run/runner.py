@@ -41,19 +41,12 @@ POLL = 0.5  # seconds between two looks at whether there are workers
 
 
 class Progress(NamedTuple):
-    """The state of a run, or of one part.
+    """The state of a run, or of one part."""
 
-    Attributes
-    ----------
-    rows, failed : rows that were written, and how many of them have an error
-    lost : workers of this machine that died and were replaced
-    note : a message for the user, such as why rows are given up
-    """
-
-    rows: int = 0
-    failed: int = 0
-    lost: int = 0
-    note: str = ""
+    rows: int = 0  # that were written
+    failed: int = 0  # of these, with an error
+    lost: int = 0  # workers of this machine that died and were replaced
+    note: str = ""  # a message for the user, such as why rows are given up
 
 
 # A part that is finished, and its progress; None is a message without a part.
@@ -89,8 +82,8 @@ def explain_part(task: Task, part: Part) -> Progress:
             ]
             numbers = np.arange(part.first_row + rows, part.first_row + rows + len(outcomes))
             columns = {
-                name: table[column].cast(kind) if column in table.column_names else pa.nulls(len(outcomes), kind)
-                for name, column in part.columns.items()
+                name: table[name].cast(kind) if name in table.column_names else pa.nulls(len(outcomes), kind)
+                for name in part.columns
                 for kind in [schema.field(name).type]
             }
             writer.write_table(result_table(task, schema, {"row": numbers, **columns}, outcomes))

@@ -3,7 +3,7 @@
 | column | contents |
 |---|---|
 | `row` | number of the row in the whole run |
-| the user's columns | unchanged; a user column whose name clashes becomes `input_NAME` |
+| the user's columns | unchanged |
 | `labels`, `spans` | the players, and where each occurs in the text |
 | `output`, `scale`, `prediction` | the class (or margin) that is explained, "probability" or "logit", and its value |
 | `probability`, `probability_CLASS` | of the output, and of every class |

@@ -339,7 +339,6 @@ def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):
         (["transformer", str(tmp_path / "folder"), REVIEW, "--html", config], "--html"),
         ([*train, table], "--out"),
         ([*train, str(tmp_path / "new.npz"), "--metrics", table], "--metrics"),
-        (["corpus", "summary", str(tmp_path / "folder"), "--plot", config], "--plot"),
     ):
         with pytest.raises(SystemExit) as stop:
             main(command)

@@ -2,11 +2,13 @@
 
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from attn_closed_form.run import plan as planning
 from attn_closed_form.run.plan import planned
 from attn_closed_form.run.runner import run
 from attn_closed_form.run.task import Task
@@ -30,10 +32,15 @@ def read(folder):
     return pa.concat_tables([pq.read_table(part) for part in sorted(Path(folder).glob("part-*.parquet"))])
 
 
+def parts_of(rows):
+    """Parts of this many rows, for the tests that want several of them from a few rows."""
+    return mock.patch.multiple(planning, PART_ROWS=rows, CLUSTER_ROWS=rows, LEAST_ROWS=rows)
+
+
 def run_all(source, folder, task=None, part_rows=4, workers=1, cluster=None, **options):
     """Explain everything; returns the last progress, or None if nothing was to do."""
     task = task or Task()
-    with planned(source, folder, task, part_rows, **options) as plan:
+    with parts_of(part_rows), planned(source, folder, task, **options) as plan:
         return [None, *run(task, plan.missing, workers, cluster)][-1]
 
 

@@ -16,7 +16,7 @@ from attn_closed_form.run.plan import planned
 from attn_closed_form.run.runner import Progress, _Dask, run
 from attn_closed_form.run.task import RunError, Task
 from tests.patience import PATIENCE
-from tests.run.corpora import ROOT, part_bytes, read, run_all, texts, wait_for, write
+from tests.run.corpora import ROOT, part_bytes, parts_of, read, run_all, texts, wait_for, write
 from tests.run.models import Killer
 
 pytestmark = pytest.mark.cluster
@@ -91,7 +91,7 @@ def test_a_cluster_grows_loses_a_worker_and_gives_the_same_bits(cluster, tmp_pat
         cluster.add_worker()
 
     threads = [when(lambda: notes, grow), when(parts_in(out, 6), lambda: cluster.workers[0].kill())]
-    with planned(source, out, Task(), 3) as plan:
+    with parts_of(3), planned(source, out, Task()) as plan:
         for last in run(Task(), plan.missing, cluster=cluster.address):
             notes.append(last.note)
     for thread in threads:
@@ -108,7 +108,8 @@ def test_a_lost_scheduler_is_one_line_and_the_run_resumes(cluster, tmp_path, cap
     source = write(tmp_path / "in.parquet", texts(150))
     cluster.add_worker()
     killer = when(parts_in(out, 3), cluster.scheduler.kill)
-    assert main(["corpus", "run", str(source), str(out), "--cluster", cluster.address, "--part-rows", "3"]) == 1
+    with parts_of(3):
+        assert main(["corpus", "run", str(source), str(out), "--cluster", cluster.address]) == 1
     killer.join()
     err = capsys.readouterr().err
     assert f"scheduler {cluster.address}: lost during the run" in err and "the same command resumes" in err

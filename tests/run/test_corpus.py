@@ -17,7 +17,7 @@ from attn_closed_form.run import plan as planning  # noqa: E402
 from attn_closed_form.run.plan import MANIFEST, planned  # noqa: E402
 from attn_closed_form.run.runner import explain_part, run  # noqa: E402
 from attn_closed_form.run.task import RunError, Task  # noqa: E402
-from tests.run.corpora import part_bytes, read, run_all, texts, write  # noqa: E402
+from tests.run.corpora import part_bytes, parts_of, read, run_all, texts, write  # noqa: E402
 from tests.texts import six_heads  # noqa: E402
 
 
@@ -90,12 +90,12 @@ def test_a_folder_of_files_of_several_formats(tmp_path):
     (tmp_path / "in").mkdir()
     for k in range(2):
         write(tmp_path / "in" / f"{k}.parquet", texts(5, seed=k))
-    (tmp_path / "in" / "2.jsonl").write_text("".join(json.dumps({"id": 9, "text": t}) + "\n" for t in texts(5)))
+    (tmp_path / "in" / "2.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts(5)))
     (tmp_path / "in" / "_notes.csv").write_text("not,a,table\n")
     run_all(tmp_path / "in", tmp_path / "out")
     found = read(tmp_path / "out").to_pydict()
     assert found["row"] == list(range(15))
-    assert found["id"] == [*range(5), *range(5), *[9] * 5]
+    assert found["id"] == [*range(5), *range(5), *[None] * 5]
     assert found["error"] == [None] * 15
 
 
@@ -126,31 +126,32 @@ def test_other_formats_give_the_rows_of_parquet(tmp_path, monkeypatch, name, mak
     assert sorted(os.listdir(tmp_path / "out")) == [MANIFEST, *part_bytes(tmp_path / "out")]
 
 
-def test_json_columns_of_mixed_types_become_text(tmp_path, monkeypatch):
+def test_columns_of_json_become_text(tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "BATCH", 2)
     values = [1, 2, 2.5, None, "x", [1]]
-    lines = [json.dumps({"text": "fine", "n": i, "mixed": value}) for i, value in enumerate(values)]
+    lines = [
+        json.dumps({"text": "fine", "mixed": value} | ({"n": i} if i > 3 else {})) for i, value in enumerate(values)
+    ]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     run_all(tmp_path / "in.jsonl", tmp_path / "out")
     found = read(tmp_path / "out").to_pydict()
-    assert found["n"] == list(range(6))
+    assert found["n"] == [None] * 4 + ["4", "5"]
     assert found["mixed"] == ["1", "2", "2.5", None, "x", "[1]"]
 
 
 def test_own_columns_travel_along(tmp_path):
-    table = {"label": ["x", "y"], "text": texts(2), "error": [0.5, None], "tags": [["a"], []], "row": [7, 8]}
+    table = {"label": ["x", "y"], "text": texts(2), "number": [0.5, None], "tags": [["a"], []]}
     pq.write_table(pa.table(table), tmp_path / "in.parquet")
     run_all(tmp_path / "in.parquet", tmp_path / "all")
     found = read(tmp_path / "all")
-    assert found.column_names[:5] == ["row", "label", "input_error", "tags", "input_row"]
-    assert found["input_error"].to_pylist() == [0.5, None]
+    assert found.column_names[:5] == ["row", "label", "number", "tags", "labels"]
+    assert found["number"].to_pylist() == [0.5, None]
     assert found["tags"].to_pylist() == [["a"], []]
-    assert found["input_row"].to_pylist() == [7, 8] and found["row"].to_pylist() == [0, 1]
     run_all(tmp_path / "in.parquet", tmp_path / "some", Task(columns=("text", "label")))
     assert read(tmp_path / "some").column_names[:4] == ["row", "text", "label", "labels"]
     run_all(tmp_path / "in.parquet", tmp_path / "none", Task(columns=()))
     assert read(tmp_path / "none").column_names[:2] == ["row", "labels"]
-    with pytest.raises(RunError, match="--columns: expected names among label, text, error, tags, row, got 'no'"):
+    with pytest.raises(RunError, match="--columns: expected names among label, text, number, tags, got 'no'"):
         run_all(tmp_path / "in.parquet", tmp_path / "wrong", Task(columns=("no",)))
 
 
@@ -237,7 +238,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(tmp_path):
 def test_an_interrupted_run_goes_on(source, tmp_path):
     run_all(source, tmp_path / "whole")
     task = Task()
-    with planned(source, tmp_path / "out", task, 4) as plan:
+    with parts_of(4), planned(source, tmp_path / "out", task) as plan:
         for _ in zip(range(2), run(task, plan.missing), strict=False):
             pass
     before = {part: part.stat().st_mtime_ns for part in (tmp_path / "out").glob("part-*")}
@@ -260,17 +261,18 @@ def test_an_interrupted_run_goes_on(source, tmp_path):
         (lambda folder: {"source": folder / "nothing"}, "expected tables"),
         (lambda folder: {"folder": folder}, "expected a new or empty folder"),
         (lambda folder: {"folder": folder / "text.parquet"}, "expected a folder for the results, got a file"),
-        (lambda folder: {"part_rows": 0}, "part_rows"),
+        (lambda folder: {"source": folder / "clash.csv"}, "column 'error': the results have a column of this name"),
     ],
 )
 def test_what_cannot_start_says_why_and_leaves_nothing(source, tmp_path, change, message):
     (tmp_path / "text.parquet").write_text("not parquet")
     (tmp_path / "empty.csv").write_text("id,text\n")
+    (tmp_path / "clash.csv").write_text("error,text\n1,fine\n")
     (tmp_path / "nothing").mkdir()
-    options = {"source": source, "folder": tmp_path / "out", "task": Task(), "part_rows": 4} | change(tmp_path)
+    options = {"source": source, "folder": tmp_path / "out", "task": Task()} | change(tmp_path)
     with (
         pytest.raises((ValueError, FileNotFoundError), match=message),
-        planned(options["source"], options["folder"], options["task"], options["part_rows"]),
+        planned(options["source"], options["folder"], options["task"]),
     ):
         pass
     assert not (tmp_path / "out").exists()
@@ -283,5 +285,5 @@ def test_bad_settings(option):
 
 
 def test_a_worker_of_another_version_refuses(source, tmp_path):
-    with planned(source, tmp_path / "out", Task(), 4) as plan, pytest.raises(RunError, match=r"was started by 9\.9"):
+    with planned(source, tmp_path / "out", Task()) as plan, pytest.raises(RunError, match=r"was started by 9\.9"):
         explain_part(Task(version="9.9"), plan.missing[0])

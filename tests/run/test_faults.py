@@ -18,11 +18,19 @@ from attn_closed_form.run.plan import MANIFEST, METADATA, planned  # noqa: E402
 from attn_closed_form.run.runner import run  # noqa: E402
 from attn_closed_form.run.task import RunError, Task  # noqa: E402
 from tests.patience import PATIENCE  # noqa: E402
-from tests.run.corpora import ROOT, part_bytes, read, run_all, texts, wait_for, write  # noqa: E402
+from tests.run.corpora import ROOT, part_bytes, parts_of, read, run_all, texts, wait_for, write  # noqa: E402
 from tests.run.models import Killer  # noqa: E402
 
 pytestmark = pytest.mark.cluster
 ROWS, PART_ROWS = 240, 3
+# The command with parts so small that a run has many of them.
+SMALL_PARTS = f"""
+import sys
+from attn_closed_form.cli.main import main
+from attn_closed_form.run import plan
+plan.PART_ROWS = {PART_ROWS}
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +52,8 @@ class Run:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             prepare()
 
-        command = [sys.executable, "-m", "attn_closed_form", "corpus", "run", str(source), str(out)]
-        command += ["--workers", "2", "--part-rows", str(PART_ROWS), "--progress", "plain", *options]
+        command = [sys.executable, "-c", SMALL_PARTS, "corpus", "run", str(source), str(out)]
+        command += ["--workers", "2", "--progress", "plain", *options]
         temporary = out.parent / "temporary"
         temporary.mkdir()
         how["env"] = os.environ | {"TMPDIR": str(temporary)}
@@ -140,7 +148,7 @@ def test_a_row_that_always_kills_its_worker_gets_an_error_and_its_neighbors_do_n
     (tmp_path / "killed").mkdir()
     source = write(tmp_path / "in.parquet", [*texts(6), "poison", "fine", "poison"])
     task = Task(model=Killer("poison", str(tmp_path / "killed")))
-    with planned(source, tmp_path / "out", task, 5) as plan:
+    with parts_of(5), planned(source, tmp_path / "out", task) as plan:
         notes = [last.note for last in run(task, plan.missing, workers=2)]
     assert notes[-1] == "given up because their workers died: rows 6, 8"
     rows = read(tmp_path / "out").to_pylist()
@@ -179,7 +187,7 @@ def test_a_full_disk(whole, tmp_path):
 def test_two_runs_at_once(whole, tmp_path, capsys):
     started = Run(whole[0], tmp_path / "out")
     started.under_way()
-    assert main(["corpus", "run", str(whole[0]), str(tmp_path / "out"), "--part-rows", str(PART_ROWS)]) == 1
+    assert main(["corpus", "run", str(whole[0]), str(tmp_path / "out")]) == 1
     assert "another run is at work in this folder" in capsys.readouterr().err
     assert main(["corpus", "run", str(whole[0]), str(tmp_path / "out"), "--restart"]) == 1
     capsys.readouterr()
@@ -209,7 +217,6 @@ def test_other_options_are_refused_by_name(tmp_path):
     changes = {
         r"--absent was the default and is deleted": {"task": Task(settings=Settings(absent="deleted"))},
         r"--method was shapley and is shapley,leave-one-out": {"task": Task(methods=("shapley", "leave-one-out"))},
-        r"--part-rows was 4 and is 5": {"part_rows": 5},
         r"was made by version 0\.0, this is": {"task": Task(), "forge": True},
         r"the input files are others": {"source": write(tmp_path / "other.parquet", texts(9))},
         r"the model is another one": {"task": Task(model=Killer("x", "y"))},
@@ -219,7 +226,7 @@ def test_other_options_are_refused_by_name(tmp_path):
             change["task"] = Task()
             _forge_version(out / MANIFEST)
         with pytest.raises(RunError, match=message):
-            run_all(change.pop("source", source), out, change.pop("task", None), **{"part_rows": 4, **change})
+            run_all(change.pop("source", source), out, change.pop("task", None), **change)
         if "version" in message:
             run_all(source, out, restart=True)
     with pytest.raises(RunError, match="expected a new or empty folder"):
@@ -235,7 +242,7 @@ def _forge_version(file):
 
 def test_an_input_that_changes_while_the_run_is_at_work(tmp_path):
     source, out = write(tmp_path / "in.parquet", texts(12)), tmp_path / "out"
-    with planned(source, out, Task(), 4) as plan:
+    with parts_of(4), planned(source, out, Task()) as plan:
         steps = run(Task(), plan.missing)
         assert next(steps).rows == 4
         write(source, texts(12, seed=1))
@@ -248,7 +255,7 @@ def test_an_input_that_changes_while_the_run_is_at_work(tmp_path):
 
 def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
     source, out = write(tmp_path / "in.parquet", texts(9)), tmp_path / "out"
-    with planned(source, out, Task(), 4) as plan:
+    with parts_of(4), planned(source, out, Task()) as plan:
         monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
             list(run(Task(), plan.missing))
