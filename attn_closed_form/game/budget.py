@@ -65,7 +65,7 @@ def budget(
     doubt: float = 0.0,
     constants: float = 0.0,
 ) -> Budget:
-    """The accuracy that the parts of a computation must keep.
+    """The accuracy that the parts of a computation must keep; a ToleranceError names the smallest tol that works.
 
     Parameters
     ----------
@@ -74,11 +74,6 @@ def budget(
     amplification : what an error of a mean difference is multiplied by on the way to the caller's result
     plain : whether the computation cannot take products through logarithms, as the recursion over sizes
     doubt, constants : rounding beside that of the engine, as in `Facts`
-
-    Raises
-    ------
-    ToleranceError
-        if float64 cannot keep `tol`; the error names the smallest tol that it can keep
 
     Examples
     --------
@@ -197,8 +192,7 @@ def smallest_text(tol: float) -> str:
 def largest_known_value(game: PooledGame | PoleGame) -> float:
     """A lower bound of max|f| over all coalitions, in units of 2^exponent.
 
-    Values of a few telling coalitions, less a bound on their rounding: d ulps for each of the two sums of a
-    head and one for the base. Found once per game.
+    Values of a few telling coalitions, less a bound on their rounding: d ulps for each sum of a head, one for the base.
     """
     if not isinstance(game, PooledGame):
         return game.linked._scale

@@ -37,20 +37,6 @@ KEPT_ELEMENTS = 1 << 21
 def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     """E[f | s players absent] for s = 0..d, over uniform coalitions: |error| <= tol * max|f| guaranteed. O(L d^2).
 
-    Parameters
-    ----------
-    game : PooledGame
-    tol : relative accuracy; a looser one is faster
-
-    Returns
-    -------
-    (d+1,) float64; entry 0 is f of all players, entry d is f of nobody
-
-    Raises
-    ------
-    ToleranceError
-        if float64 cannot keep `tol` for this game
-
     Examples
     --------
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)

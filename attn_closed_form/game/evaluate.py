@@ -19,13 +19,8 @@ probability that all players are absent but the k players of a k-th difference, 
 alone(d - k).
 
 **Arithmetic.** Up to MATRIX_PLAYERS players the work is done by small matrix products, which are several times as fast
-as broadcasting and too small for any BLAS to start threads for them. Beyond, plain array operations do it. Rounding,
-in ulps: a factor Y is right to 7, and a plain product of d factors to 8 d. Through logarithms the error of a factor 1
-- x is relative to x, so that of the product does not depend on d. A sum over players costs d ulps as a matrix product
-and about 20 as NumPy's pairwise sum, which is taken where the budget asks for precision.
-
-**Sums.** A batch adds up at most MOST_NODES nodes and MOST_TERMS terms one after the other, and batches are added in
-pairs (`sum_in_pairs`), so the rounding of all sums stays below 235 ulps for any number of heads.
+as broadcasting and too small for any BLAS to start threads for them. Beyond, plain array operations do it. The rounding
+of products and sums is step 7 of docs/what-tol-guarantees.md.
 
 **Power series.** Where thousands of players are heavy when present (deletions above all), only small p count, and with
 g = 1 - x, q = p max(g) is small. Every player's factor is Y = 1 - p g, so

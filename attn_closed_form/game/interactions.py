@@ -44,23 +44,16 @@ INDICES = tuple(PAIR_LAWS)
 def interactions(game: Game, index: str = "SII", player: int | None = None, tol: float = 1e-10) -> Array:
     """An interaction index of all pairs, or of one player's pairs, with the index of single players on the diagonal.
 
-    |error| <= tol * max|f| is guaranteed for every number.
-
     Parameters
     ----------
     game : PooledGame
     index : "SII", "BII", "STII", "FSII" or "FBII"; see the module docstring
     player : the row of this player alone, which takes O(L m d) instead of O(L m d^2)
-    tol : relative accuracy
+    tol : |error| <= tol * max|f| for every number
 
     Returns
     -------
     (d, d) float64, symmetric; or (d,), the row of `player`
-
-    Raises
-    ------
-    ToleranceError
-        if float64 cannot keep `tol` for this game
 
     Examples
     --------

@@ -46,22 +46,13 @@ ELEMENTS = 1 << 20
 
 
 def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1e-10) -> Array:
-    """Owen values of a partition of the players, |error| <= tol * max|f| guaranteed.
+    """Owen values (d,) of a partition of the players, |error| <= tol * max|f| guaranteed.
 
     Parameters
     ----------
     game : PooledGame
     groups : a partition of the players such as [[0, 2], [1]], or the group number of each player such as [0, 1, 0]
     tol : relative accuracy; a looser one is faster
-
-    Returns
-    -------
-    (d,) float64; the values of a group's members add up to the Shapley value of the group in `game.merge`
-
-    Raises
-    ------
-    ToleranceError
-        if float64 cannot keep `tol` for this game
 
     Examples
     --------

@@ -6,16 +6,12 @@ one head, with a = e^s, A = a v, b = e^s', B = b v' and the background's mass c0
 
     f(S) = (n0 + sum_{present} A_j + sum_{absent} B_j) / (c0 + sum_{present} a_j + sum_{absent} b_j),
 
-and heads add up. P1's classifier, SLALOM (P2, Eq. 6), attention-pooled multiple-instance learning and attentive
-probes are all of this form.
+and heads add up (docs/theory/pooled-game.md).
 
 **Units.** f is a constant, `base`, plus one mean per head of values that are centred in that head. `base` is an exact
 sum, rounded once, so a large constant costs no digits. Centred values are counted in units of 2^exponent, a division
 without rounding, so that products with masses stay inside float64 for values of any size. Masses stay in the log
 domain until they are divided by the largest mass of their head.
-
-**Merging.** Tokens that are always present or absent together act as one token, with the log-sum-exp of their
-log-masses and the mass-weighted mean of their values. Words are made of positions in this way.
 """
 
 from __future__ import annotations
@@ -189,16 +185,7 @@ class PooledGame:
         return self.s.shape[1]
 
     def value(self, present: ArrayLike) -> Array:
-        """Values of one coalition or of many.
-
-        Parameters
-        ----------
-        present : (..., d) bool, True where a player is present
-
-        Returns
-        -------
-        (...) float64
-        """
+        """Values (...) of coalitions, (..., d) bool, True where a player is present."""
         raw = np.asarray(present)
         if raw.dtype.kind not in "biuf" or raw.ndim == 0 or raw.shape[-1] != self.d:
             raise ValueError(f"present: expected a boolean mask of shape (..., {self.d}), got {raw.dtype} {raw.shape}")
@@ -249,12 +236,9 @@ class PooledGame:
         return present.T, absent.T, background
 
     def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> PooledGame:
-        """Game whose players are groups of this game's players, each present or absent as a whole.
+        """Game whose players are groups of this game's players, a partition such as [[0, 2], [1]].
 
-        Parameters
-        ----------
-        groups : a partition of the players, such as [[0, 2], [1]]
-        labels : names of the groups; by default the label of each group's first member
+        By default a group has the label of its first member.
         """
         members = [list(group) for group in groups]
         if sorted(j for group in members for j in group) != list(range(self.d)) or not all(members):
@@ -330,8 +314,6 @@ class PooledGame:
     def masses(self) -> Masses:
         """Every mass e^s over the largest mass of its head; what is less than about 1e-308 of that becomes 0.
 
-        Examples
-        --------
         >>> from attn_closed_form import PooledGame
         >>> game = PooledGame.from_scores([0.0, 1000.0], [1.0, 3.0], s_background=1000.0, v_background=0.0)
         >>> game.masses.present, game.masses.background

@@ -17,7 +17,7 @@ dp, and `evaluate.py` computes it in O(L m d), L nodes in lambda and m in p, whe
 | Beta Shapley (Kwon and Zou, 2022) | the density of Beta(beta, alpha), proportional to p^(beta-1) (1-p)^(alpha-1) |
 
 Any other weights of sizes go through the recursion over sizes, O(L d^2) (`by_size.py`). What the answers guarantee:
-|error| <= tol * max|f|, the maximum over all coalitions (`docs/what-tol-guarantees.md`).
+`docs/what-tol-guarantees.md`.
 """
 
 from __future__ import annotations
@@ -44,21 +44,7 @@ LARGEST_SUM = 512
 
 
 def shapley(game: Game, tol: float = 1e-10) -> Array:
-    """Shapley values, |error| <= tol * max|f| guaranteed.
-
-    Parameters
-    ----------
-    game : PooledGame
-    tol : relative accuracy; a looser one is faster
-
-    Returns
-    -------
-    (d,) float64
-
-    Raises
-    ------
-    ToleranceError
-        if float64 cannot keep `tol` for this game
+    """Shapley values (d,): |error| <= tol * max|f| is guaranteed, or ToleranceError. A looser `tol` is faster.
 
     Examples
     --------
@@ -91,10 +77,6 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
     p : 0 means that j joins nobody, 1/2 gives Banzhaf values, 1 gives leave-one-out differences
     tol : relative accuracy
 
-    Returns
-    -------
-    (d,) float64
-
     Examples
     --------
     >>> from attn_closed_form import PooledGame
@@ -120,11 +102,7 @@ def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) 
     ----------
     game : PooledGame
     alpha, beta : whole numbers of at least 1, so that the density is a polynomial in p; (1, 1) gives Shapley values
-    tol : relative accuracy; a looser one is faster
-
-    Returns
-    -------
-    (d,) float64
+    tol : relative accuracy
 
     Examples
     --------
@@ -153,10 +131,6 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     game : PooledGame
     weights : (d,) weight of each number s = 0 .. d-1 of others that are present; any sign, any sum
     tol : relative accuracy
-
-    Returns
-    -------
-    (d,) float64
 
     Examples
     --------
