@@ -1,8 +1,4 @@
-"""Progress on standard error, over rich: shown on a terminal that has it, silent everywhere else.
-
-`stages` serves work that reports (stage, done, total) and shows nothing while it is quick. It is made of
-`rich_progress`, which long loops with a display of their own use as well.
-"""
+"""Progress on standard error, over rich: shown on a terminal that has it, silent everywhere else."""
 
 from __future__ import annotations
 
@@ -19,13 +15,7 @@ PATIENCE = 1.0
 
 
 def rich_progress(unit: str | None = None, always: bool = False) -> Any:
-    """A bar of rich's with time and, if `unit` is given, count and rate; None without rich or without a terminal.
-
-    Parameters
-    ----------
-    unit : what is counted, in the plural
-    always : do not ask whether standard error is a terminal
-    """
+    """A bar with time or, if `unit` is given, count and rate; None without rich or (unless `always`) a terminal."""
     if not (always or sys.stderr.isatty()):
         return None
     try:
@@ -52,13 +42,9 @@ def rich_progress(unit: str | None = None, always: bool = False) -> Any:
 def stages(title: str, progress: Report | bool | None = None) -> Iterator[Report]:
     """What work of several stages reports to: the caller's own function, bars that wait a second, or nothing.
 
-    Parameters
-    ----------
-    title : in front of the stages' names
-    progress : a function to call instead; True for bars, False for none, None for bars on a terminal
+    `title` stands before the stages' names; `progress` is a function, True for bars, False for none, None for bars on a
+    terminal.
 
-    Examples
-    --------
     >>> with stages("work", progress=print) as report:
     ...     report("model", 1, 2)
     model 1 2

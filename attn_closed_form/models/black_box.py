@@ -25,16 +25,10 @@ BATCH = 256
 
 @dataclass(frozen=True, eq=False)
 class MeasuredGame(PooledGame):
-    """A pooled game that was found from a black box.
+    """A pooled game that was found from a black box."""
 
-    Attributes
-    ----------
-    deviation : largest difference from the black box on random sub-bags
-    queries : how many sub-bags were asked to find it, without those that measured the deviation
-    """
-
-    deviation: float = float("nan")
-    queries: int = 0
+    deviation: float = float("nan")  # largest difference from the black box on random sub-bags
+    queries: int = 0  # sub-bags that were asked to find it, without those that measured the deviation
 
     def __repr__(self) -> str:
         return f"MeasuredGame(d={self.d}, absent='deleted', deviation={self.deviation:.1e}, queries={self.queries})"

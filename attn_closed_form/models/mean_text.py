@@ -2,9 +2,8 @@
 
 With vectors e of the tokens, f = W mean(e) + b = sum_i (1/n) W e_i + b: every vector has the log-mass 0 and the value
 W e. A word that stands for k vectors (a fastText word and its subwords) has the log-mass log k and the mean of their
-values. So the exact methods for attention hold for fastText, `EmbeddingBag(mode="mean")` with a linear layer, and
-static embeddings under a logistic regression. What is no pooled game: `mode="sum"` (the sum depends on the length; the
-values alone are then the exact answer), a hidden layer or a normalisation after the mean, and word n-grams.
+values. So the exact methods hold for fastText, `EmbeddingBag(mode="mean")` with a linear layer, and static embeddings
+under a logistic regression. A sum, a layer or a normalization after the mean, and word n-grams are not pooled games.
 """
 
 from __future__ import annotations
@@ -43,18 +42,11 @@ Readable = Reader | Mapping[str, int] | Sequence[str] | Any
 
 @dataclass(frozen=True)
 class VocabularyReader:
-    """Reads the words of a text that a vocabulary has.
+    """Reads the words of a text that a vocabulary has."""
 
-    Attributes
-    ----------
-    rows : word -> row of its vector
-    tokenizer : text -> tokens (word, start, end)
-    unknown : row for words outside the vocabulary; None leaves them out
-    """
-
-    rows: Mapping[str, int]
+    rows: Mapping[str, int]  # of the vectors of words
     tokenizer: Callable[[str], Sequence[Token]] = tokenize
-    unknown: int | None = None
+    unknown: int | None = None  # row for words outside the vocabulary; None leaves them out
 
     def __call__(self, text: str) -> list[Piece]:
         """Pieces of a text, one row each."""

@@ -11,11 +11,8 @@ A token is
   one token.
 
 HTML tags, other punctuation and white space separate tokens and are none. A token's form is NFKC, in lower case, with a
-straight apostrophe (ß stays ß); its span always points into the text *as given*, so `text[start:end]` is what the
-reader sees, whatever the normalisation did to the length.
-
-P1 (appendix F) says only "standard tokenization"; whole words are ours: an explanation of word pieces is harder to
-read.
+straight apostrophe (ß stays ß); its span points into the text *as given*. P1 (appendix F) says only "standard
+tokenization"; whole words are ours: an explanation of word pieces is harder to read.
 """
 
 from __future__ import annotations
@@ -165,13 +162,9 @@ class Vocabulary(tuple[str, ...]):
     ) -> Vocabulary:
         """The `size` most frequent words of the texts, [CLS] and [UNK] (ids 0 and 1) included.
 
-        Words seen fewer than `min_count` times are left out. Equal counts go by the alphabet, so that the result
-        does not depend on the order of the texts. With groups, one label per text such as the film that a review is
-        about, a word is counted once a group, so that a name that fills the reviews of one film does not displace a
-        word that all films share.
+        Words seen fewer than `min_count` times are left out; equal counts go by the alphabet. With groups, one label
+        per text such as the film that a review is about, a word is counted once per group.
 
-        Examples
-        --------
         >>> texts = ["bond bond film", "bond bond", "dull film"]
         >>> list(Vocabulary.build(texts, size=3, min_count=1))
         ['[CLS]', '[UNK]', 'bond']

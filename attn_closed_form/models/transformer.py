@@ -3,20 +3,13 @@
 A transformer is not a pooled game, so its game here is a *surrogate*: the SLALOM that `fit_slalom` fits to the
 document with tokens absent (Leemann et al. 2025, Algorithm 2), and its error on held-out samples is reported with every
 score. Methods that need nothing but values of coalitions (`leave-one-out`, `lime-sampled`, `shapley-sampled`) ask the
-transformer itself.
+transformer itself. Players are the words of the tokenizer, each where it stands, or the tokens. An absent token is
+deleted, or the mask token takes its place, or the pad token does and attention passes it over.
 
-Units are the tokens. Players are the words of the tokenizer, each where it stands, or the tokens. An absent token is
-deleted, or the mask token stands in its place, or it is hidden: the pad token stands in its place and attention passes
-it over.
-
-Ids go in as they are and are never decoded and tokenized again, which may change them. The special tokens are those
-that the tokenizer itself puts around a text: they are read off one encoding with and one without them, because
-tokenizers of different versions of transformers share no function for it.
-
-Nothing of the model changes: it is put into evaluation mode, module by module, and back; no gradient is kept. Padding
-is hidden by the attention mask. Decoder-only models take the logits at the last token that is not a pad token, so that
-a model without a pad token in its configuration temporarily gets an id that occurs in no sequence. Where a tokenizer
-pads on the left, which shifts the positions of some models, only sequences of equal length share a batch.
+Ids go in as they are and are never decoded and tokenized again, which may change them. Nothing of the model changes.
+Decoder-only models take the logits at the last token that is not a pad token, so a model without a pad token in its
+configuration temporarily gets an id that occurs in no sequence. Where a tokenizer pads on the left, which shifts the
+positions of some models, only sequences of equal length share a batch.
 """
 
 from __future__ import annotations
@@ -213,10 +206,7 @@ class TransformerClassifier(Model):
         return int(most) - self.frame.size
 
     def __call__(self, sequences: Sequence[Tokens]) -> Array:
-        """Logits (n, C) of n sequences of token ids, without special tokens, which are added here.
-
-        The id -1 hides a token: the pad token stands in its place, and attention passes it over.
-        """
+        """Logits (n, C) of n sequences of token ids without special tokens; the id HIDDEN hides a token."""
         rows = [self.frame.around(ids) for ids in self._checked(sequences)]
         lengths = np.array([row.size for row in rows], dtype=np.intp)
         pads = getattr(self.tokenizer, "padding_side", "right") == "right"

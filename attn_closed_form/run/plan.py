@@ -116,10 +116,6 @@ def planned(
     workers : number of processes, None for a cluster; it decides the size of the parts
     restart : remove the results of an earlier run first
 
-    Raises
-    ------
-    FileNotFoundError, RunError
-        no such input or column, a folder that holds the results of another request, or one that another run works in
     """
     files = input_files(source)
     folder = Path(folder)

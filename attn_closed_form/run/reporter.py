@@ -20,17 +20,8 @@ EVERY = 10.0  # seconds between two lines
 
 
 class Meter:
-    """Rows done of all rows, the current rate, and the remaining time.
+    """Rows done of all rows (`before` by earlier runs), the current rate, and the remaining time.
 
-    Parameters
-    ----------
-    total : rows of the whole run
-    before : rows of earlier runs
-    unit : what a row is, in the plural
-    clock : seconds
-
-    Examples
-    --------
     >>> seconds = iter([0.0, 10.0])
     >>> meter = Meter(3000, before=500, clock=lambda: next(seconds))
     >>> meter.update(Progress(rows=1000, failed=3))
@@ -87,12 +78,9 @@ def show_time(seconds: float) -> str:
 
 @contextmanager
 def reported(meter: Meter, mode: str | None = None) -> Iterator[Callable[[Progress], None]]:
-    """Yield the function that records progress and shows it.
+    """Yield the function that records progress and shows it: as "bar", "plain" or "none".
 
-    Parameters
-    ----------
-    meter : the rows and their rate
-    mode : "bar", "plain" or "none"; None is a bar on a terminal and plain lines elsewhere
+    The mode None is a bar on a terminal and plain lines elsewhere.
     """
     bar = None if mode in ("plain", "none") else rich_progress(meter.unit, always=mode == "bar")
     row = bar and bar.add_task("explaining", total=meter.total, completed=meter.before)

@@ -54,11 +54,9 @@ _Step = tuple[Part | None, Progress]
 
 
 def explain_part(task: Task, part: Part) -> Progress:
-    """Explain the rows of a part and write its file.
+    """Explain the rows of a part, in groups, and write its file, which depends on task and part alone.
 
-    The file depends on task and part alone, so any process may write it, and writing it twice is harmless. One thread
-    computes: the processes are the parallelism, and matrix products with more threads round otherwise. Rows are read,
-    explained and written in groups, so a large part needs no more memory than a small one.
+    One thread computes: the processes are the parallelism, and matrix products with more threads round otherwise.
     """
     try:
         from threadpoolctl import threadpool_limits
@@ -103,13 +101,6 @@ def run(
     workers : processes on this machine; 1 explains in this process
     cluster : address of a Dask scheduler, such as "tcp://10.0.0.5:8786", to use instead
 
-    Raises
-    ------
-    RunError
-        an input that changes during the run, a part that cannot be written, or a scheduler that does not answer
-
-    Notes
-    -----
     Closing the iterator, or any exception in it, ends the workers of this machine at once. A script that uses several
     workers needs the usual `if __name__ == "__main__":`.
     """

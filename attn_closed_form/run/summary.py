@@ -40,28 +40,19 @@ class Word(NamedTuple):
 class Summary:
     """All words of a run with their sums; `top` ranks them.
 
-    Attributes
-    ----------
-    method : whose scores
-    of : rows of the whole run; None where the folder has no manifest
-    failed : rows with an error
-    outputs : the O outputs that were explained. Where some rows of a run were explained on another scale than its first
-        row, their outputs are apart, with the scale behind the name
-    scales : (O,) the scale of each output's scores
-    documents : (O,) rows explained for each output
-    words : (n,) names
-    counts, sums : (n, O) documents and sum of scores
+    Where some rows of a run were explained on another scale than its first row, their outputs are apart, with the scale
+    behind the name.
     """
 
     method: str
-    of: int | None
+    of: int | None  # rows of the whole run; None where the folder has no manifest
     failed: int
-    outputs: tuple[str, ...]
-    scales: tuple[ExplainedScale, ...]
-    documents: NDArray[np.int64]
+    outputs: tuple[str, ...]  # the O outputs that were explained
+    scales: tuple[ExplainedScale, ...]  # (O,) the scale of each output's scores
+    documents: NDArray[np.int64]  # (O,) rows explained for each output
     words: tuple[str, ...]
-    counts: NDArray[np.int64]
-    sums: Array
+    counts: NDArray[np.int64]  # (n, O) documents that have a word
+    sums: Array  # (n, O) of its scores in them
 
     @property
     def rows(self) -> int:

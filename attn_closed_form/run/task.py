@@ -130,15 +130,8 @@ def _opened(model: str | None, options: str) -> Model:
 def explain_input(task: Task, raw: Any, folder: str = ".", target: str | None = None) -> Outcome:
     """Explanations of one input, or the reason why there are none.
 
-    Parameters
-    ----------
-    task : what to compute
-    raw : what the model reads; for a model of bags, a path
-    folder : the folder that relative paths of bags start from
-    target : the folder for the files of a bag (`Task.files`)
+    For a model of bags `raw` is a path relative to `folder`, and the files of a bag (`Task.files`) go to `target`.
 
-    Examples
-    --------
     >>> explain_input(Task(), "A fine film").output
     'positive'
     >>> explain_input(Task(), None)
@@ -191,15 +184,7 @@ def result_columns(task: Task) -> dict[str, Any]:
 
 
 def result_table(task: Task, schema: Any, columns: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Any:
-    """The table of some inputs' results.
-
-    Parameters
-    ----------
-    task : what was computed
-    schema : of the results
-    columns : the numbers of the rows and the user's columns, by their names in the results
-    outcomes : n results of `explain_input`
-    """
+    """The table of the outcomes of some inputs, with the numbers of the rows and the user's `columns`."""
     good = [None if isinstance(outcome, str) else outcome for outcome in outcomes]
     data: dict[str, Any] = {
         **columns,

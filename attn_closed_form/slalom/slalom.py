@@ -17,13 +17,11 @@ Where this departs from P2:
 - Eq. 65: the derivative (Eq. 64) is alpha_i (v_i - F), proportional to v_i e^{s_i} only if F = 0.
   `slalom_linearized` gives the derivative, and the printed score on request.
 - Eq. 71 (values of the classes sum to zero) is a choice of representative, as Eq. 73 does not see what all classes
-  share. We keep the scores as they are, so that F is the model's output; `Slalom.centred` applies Eq. 71. Below
-  Eq. 73 the count of free parameters is then |Y||V| - 1.
+  share. We keep the scores as they are, so that F is the model's output.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -148,19 +146,6 @@ class Slalom:
         if v.ndim == 1:
             return np.add.reduceat(mass * v, starts) / total
         return np.add.reduceat(mass[:, None] * v, starts) / total[:, None]
-
-    def posterior(self, tokens: Tokens) -> Array:
-        """Class probabilities, (C,) by Eq. 73; for v of shape (V,) F is a log-odds, and they are (2,)."""
-        F = self.predict(tokens)
-        return softmax(F if F.ndim else np.array([0.0, float(F)]))
-
-    def centred(self) -> Slalom:
-        """The same probabilities with values that sum to zero over the classes (Eq. 71)."""
-        if self.v.ndim == 1:
-            raise ValueError(f"v: expected several classes, shape ({self.V}, C), got {self.v.shape}")
-        centre = self.v.mean(axis=1, keepdims=True)
-        v_background = np.asarray(self.v_background)
-        return dataclasses.replace(self, v=self.v - centre, v_background=v_background - v_background.mean())
 
     def game(
         self,

@@ -145,20 +145,6 @@ def test_unknown_ids_and_empty_documents_are_errors():
         slalom.predict_many([[3], []])
 
 
-def test_classes_share_importances_and_centring_keeps_the_posterior():
-    slalom = toy(3, C=4)
-    centred = slalom.centred()
-    np.testing.assert_allclose(centred.v.sum(axis=1), 0, atol=ALGEBRA)  # Eq. 71
-    F = slalom.predict(slalom.ids[:3])
-    np.testing.assert_allclose(slalom.posterior(slalom.ids[:3]), np.exp(F) / np.exp(F).sum(), atol=ALGEBRA)  # Eq. 73
-    np.testing.assert_allclose(centred.posterior(slalom.ids[:3]), slalom.posterior(slalom.ids[:3]), atol=ALGEBRA)
-    with pytest.raises(ValueError, match="several classes"):
-        toy(3).centred()
-    two = toy(4)
-    odds = two.posterior(two.ids)
-    assert np.log(odds[1] / odds[0]) == pytest.approx(float(two.predict(two.ids)), abs=ALGEBRA)
-
-
 # --- the game
 
 
@@ -417,21 +403,6 @@ def test_best_slalom_of_a_document_and_its_fidelity():
     twin = {name: np.concatenate([a, a]) for name, a in one.arrays().items() if name in per_head}
     same = slalom_from_weights(dataclasses.replace(one, **twin), [4, 9, 17, 4, 6, 30, 31])
     assert same.r2 == pytest.approx(1, abs=1e-9)
-
-
-def test_centring_changes_no_probability_with_a_background_either():
-    rng = np.random.default_rng(2)
-    slalom = Slalom(
-        ids=[3, 5, 9],
-        s=rng.normal(size=3),
-        v=rng.normal(size=(3, 4)),
-        s_background=0.3,
-        v_background=rng.normal(size=4),
-    )
-    centred = slalom.centred()
-    np.testing.assert_allclose(centred.posterior([5, 3, 5]), slalom.posterior([5, 3, 5]), rtol=1e-12)
-    np.testing.assert_allclose(centred.v.sum(axis=1), 0.0, atol=1e-14)
-    assert np.sum(centred.v_background) == pytest.approx(0.0, abs=1e-14)
 
 
 def test_a_model_with_room_for_one_token_is_read_off():
