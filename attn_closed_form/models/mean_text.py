@@ -145,10 +145,7 @@ class MeanPooledText(Model):
     def from_linear(
         cls, embeddings: NDArray[Any], classifier: Any, reader: Readable, outputs: Sequence[str] | None = None
     ) -> MeanPooledText:
-        """Static embeddings under a fitted linear classifier of scikit-learn (`coef_`, `intercept_`, `classes_`).
-
-        The classifier must have been fitted on plain means of the vectors, not normalised ones.
-        """
+        """Static embeddings under a linear classifier of scikit-learn that was fitted on plain means of the vectors."""
         coef = np.atleast_2d(finite("coef_", classifier.coef_))
         bias = np.broadcast_to(finite("intercept_", classifier.intercept_), (len(coef),))
         names = tuple(map(str, outputs if outputs is not None else getattr(classifier, "classes_", ())))

@@ -207,11 +207,7 @@ class Vocabulary(tuple[str, ...]):
         return [self[i] for i in numbers]
 
     def to_array(self) -> NDArray[np.uint8]:
-        """UTF-8 of the words joined by newlines: how a model file holds a vocabulary.
-
-        >>> Vocabulary.from_array(Vocabulary(["[CLS]", "[UNK]", "é"]).to_array())[2]
-        'é'
-        """
+        """UTF-8 of the words joined by newlines: how a model file holds a vocabulary."""
         return np.frombuffer("\n".join(self).encode("utf-8"), dtype=np.uint8).copy()
 
     @classmethod

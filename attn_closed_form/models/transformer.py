@@ -55,11 +55,7 @@ TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json
 
 @dataclass(frozen=True)
 class Frame:
-    """Ids of the special tokens before and after a text, and the token types of prefix, text and suffix, if any.
-
-    >>> Frame((101,), (102,)).around(np.array([7, 8]))
-    array([101,   7,   8, 102])
-    """
+    """Ids of the special tokens before and after a text, and the token types of prefix, text and suffix, if any."""
 
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
@@ -448,11 +444,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
-    """The sequence classifier and the tokenizer of a folder, as `save_pretrained` writes them.
-
-    Nothing is downloaded, no Python file of the folder is run, and only weights in safetensors are read, because a
-    pickle can run anything.
-    """
+    """The sequence classifier and the tokenizer of a folder, as `save_pretrained` writes them; no code of it is run."""
     path = Path(folder)
     _check_folder(path)
     _package("torch")

@@ -29,13 +29,9 @@ class Bounds:
 
     Attributes
     ----------
-    attained_min, attained_max : float
-        Values of the coalitions `min_present` and `max_present`.
-    proved_min, proved_max : float
-        Certified: no coalition is below `proved_min` or above `proved_max`.
-    min_present, max_present : (d,) bool
-    exact : bool
-        Whether both sides meet, up to rounding. Always the case for one head.
+    attained_min, attained_max : values of the coalitions `min_present` and `max_present`, (d,) bool
+    proved_min, proved_max : certified, no coalition is below `proved_min` or above `proved_max`
+    exact : whether both sides meet, up to rounding; always the case for one head
     """
 
     attained_min: float
@@ -54,9 +50,6 @@ class Bounds:
 
 def bounds(game: PooledGame) -> Bounds:
     """Minimum and maximum of the game over all coalitions, in O(H d) steps.
-
-    With one head both are exact up to rounding. With several, `proved_min` and `proved_max` are certified,
-    `attained_min` and `attained_max` are values of coalitions, and `exact` is true where they meet.
 
     Examples
     --------

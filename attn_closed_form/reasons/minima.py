@@ -84,14 +84,8 @@ class HeadMinima(NamedTuple):
 def head_minima(game: PooledGame, base: Masks, movable: Masks, limit: int | None = None) -> HeadMinima:
     """Minimum of each head over the coalitions that differ from `base` in movable players only.
 
-    Coalitions without any mass are left out; the caller looks at `empty_value`.
-
-    Parameters
-    ----------
-    game : PooledGame
-    base : (n, d) coalitions to start from
-    movable : (n, d) the players that may change sides
-    limit : the largest number of players that may change sides; None for no limit
+    `base` and `movable` are (n, d), and `limit` is the largest number of players that may change sides. Coalitions
+    without any mass are left out; the caller looks at `empty_value`.
     """
     states = _States.of(game, base, movable)
     least = states.least_value()
@@ -243,8 +237,6 @@ def proved_above(
     Coalitions without any mass are left out. False means "not proved", not "false". `bound` (H,) are the heads' minima
     where they are known.
 
-    Examples
-    --------
     >>> game = PooledGame.from_scores([[0.0, 0.0], [0.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]])
     >>> both = np.array([True, True])
     >>> proved_above(game, both, both, 1.9), proved_above(game, both, both, 3.1)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self
 
 import numpy as np
@@ -54,10 +54,8 @@ class Reason:
     Attributes
     ----------
     players : the players of the set, in the order of the game; None if there is no such set or none was found
-    lower_bound : int
-        Certified: no set with fewer players will do. d + 1 means that there is no such set at all.
-    prediction, threshold : float
-        Of the whole game, and what it is compared with.
+    lower_bound : certified, no set with fewer players will do; d + 1 means that there is no such set at all
+    prediction, threshold : of the whole game, and what it is compared with
     d : number of players of the game
     labels : names of the game's players
     """
@@ -108,9 +106,8 @@ class SufficientReason(Reason):
 
     Attributes
     ----------
-    worst : float
-        Certified: every coalition that contains the players has a prediction at least (for one above the threshold) or
-        at most (for one below) this.
+    worst : certified, every coalition that contains the players has a prediction at least (or, below the threshold, at
+        most) this
     """
 
     worst: float
@@ -151,8 +148,7 @@ class ContrastiveReason(Reason):
 
     Attributes
     ----------
-    after : float
-        The prediction without the players; without players, the least (or greatest) that the search met.
+    after : the prediction without the players; without players, the least (or greatest) that the search met
     """
 
     after: float
@@ -183,18 +179,8 @@ class ContrastiveReason(Reason):
 def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientReason:
     """A smallest set of players that keeps the prediction on its side of the threshold without any of the others.
 
-    Every coalition that contains the set is meant: each of the other players may be present or absent. One head: the
-    set is a smallest one. Several: it is proved to suffice, with a lower bound on the size; see the module docstring.
-
-    Parameters
-    ----------
-    game : PooledGame
-    threshold : float
-
-    Raises
-    ------
-    ValueError
-        if the prediction is the threshold itself, up to rounding, and so on neither side
+    One head: the set is a smallest one. Several: it is proved to suffice, with a lower bound on the size. A prediction
+    that is the threshold itself, up to rounding, is on neither side, and a ValueError.
 
     Examples
     --------
@@ -337,7 +323,8 @@ class SufficientSearch(Search):
             if shorter is None:
                 break
             best = shorter
-        return best, self.guaranteed(best), self.lower_bound(self.impossible(best), self.size(best))
+        harm = self.effects(best).sum(axis=0) < 0  # the players that oppose the prediction where the set is present
+        return best, self.guaranteed(best), self.lower_bound(partial(self.impossible, harm), self.size(best))
 
     def _by_enumeration(self) -> Smallest:
         """A set suffices if all coalitions that contain it do: one pass over the players collects them."""
@@ -392,33 +379,13 @@ class SufficientSearch(Search):
         bisections = GUARANTEES if self.game.H > 1 else 0
         return raised(self.game, self.all, ~chosen, heads.bound[0], proved, high, bisections)
 
-    def impossible(self, chosen: Masks) -> Callable[[int], bool]:
-        """A test that proves, for a number K, that no set of at most K players suffices.
-
-        R suffices only if f(M + R) > theta for any fixed coalition M. Two are tried: the players whose effect is
-        negative where the chosen set is present, with and without the chosen set's own.
-        """
-        game, opposite = self.game, mirrored(self.game)
-        harm = self.effects(chosen).sum(axis=0) < 0
-        bases = np.unique(np.stack([harm, harm & ~chosen]), axis=0)
-
-        def test(K: int) -> bool:
-            if K < 0:
-                return True
-            if game.can_be_empty and K == 0 and game.empty_value <= self.theta:
-                return True
-            usable = bases if not game.can_be_empty or K > 0 else bases[bases.any(axis=1)]
-            if not usable.size:
-                return False
-            heads = head_minima(opposite, usable, ~usable, K)
-            if (-total(opposite, heads.bound) <= self.theta).any():
-                return True
-            return any(
-                proved_above(opposite, base, ~base, -self.theta, K, bound)
-                for base, bound in zip(usable, heads.bound, strict=True)
-            )
-
-        return test
+    def impossible(self, base: Masks, K: int) -> bool:
+        """A proof that no set R of at most K players suffices: f(M + R) <= theta, with the coalition M = `base`."""
+        if K < 0:
+            return True
+        if K == 0 and self.game.can_be_empty and (self.game.empty_value <= self.theta or not base.any()):
+            return self.game.empty_value <= self.theta
+        return proved_above(mirrored(self.game), base, ~base, -self.theta, K)
 
 
 class ContrastiveSearch(Search):
@@ -460,7 +427,4 @@ class ContrastiveSearch(Search):
             return True
         if self.game.can_be_empty and self.game.d <= K and self.game.empty_value < self.theta:
             return False
-        heads = head_minima(self.game, self.all[None], self.all[None], K)
-        if total(self.game, heads.bound)[0] >= self.theta:
-            return True
-        return proved_above(self.game, self.all, self.all, self.theta, K, heads.bound[0])
+        return proved_above(self.game, self.all, self.all, self.theta, K)

@@ -115,7 +115,6 @@ def planned(
     task : what to compute
     workers : number of processes, None for a cluster; it decides the size of the parts
     restart : remove the results of an earlier run first
-
     """
     files = input_files(source)
     folder = Path(folder)

@@ -3,14 +3,7 @@
 Dask replaces workers that die and repeats their parts. A part that has cost several workers their lives fails with
 `KilledWorker`; it may be an innocent neighbor of the part that killed them. So blamed parts are set aside until all
 others are done, and then run again with nothing beside them, row by row: the row that kills its worker gets an error,
-and all other rows get their explanations.
-
-Parts are handed out a few thousand at a time, so a run of a million parts never becomes a million futures, and an
-adaptive cluster sees enough waiting work to grow. There is no time limit on a part. When the scheduler is lost, the run
-ends; the parts on disk stay, and the same command resumes.
-
-On a cluster every machine must see the same paths. Every part checks that its worker has the version of this package
-that the run was started with; Dask itself warns about other versions of Python and NumPy.
+and all other rows get their explanations. What users see when something breaks is the table of docs/corpus.md.
 """
 
 from __future__ import annotations
@@ -93,16 +86,13 @@ def explain_part(task: Task, part: Part) -> Progress:
 def run(
     task: Task, parts: Sequence[Part], workers: int = 1, cluster: str | None = None
 ) -> Generator[Progress, None, None]:
-    """Explain parts; yields the progress after every part.
+    """Explain parts; yields the progress after every part. Closing the iterator ends the workers of this machine.
 
     Parameters
     ----------
     task, parts : as from `plan.planned`
     workers : processes on this machine; 1 explains in this process
     cluster : address of a Dask scheduler, such as "tcp://10.0.0.5:8786", to use instead
-
-    Closing the iterator, or any exception in it, ends the workers of this machine at once. A script that uses several
-    workers needs the usual `if __name__ == "__main__":`.
     """
     if workers < 1:
         raise ValueError(f"workers: expected a positive number, got {workers}")

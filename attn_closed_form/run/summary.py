@@ -1,8 +1,7 @@
 """Summaries of a run: the words that matter most for each explained output, and the table of all bags.
 
 Parts are read one at a time; memory grows only with the number of different words. A positive total means that a word
-supports the output in the documents where that output is explained: the predicted class, unless the run was given an
-output.
+supports the output in the documents where that output is explained.
 """
 
 from __future__ import annotations
@@ -64,10 +63,7 @@ class Summary:
         return self.scales[self.outputs.index(output)]
 
     def top(self, output: str, n: int = 20, by: str = "total", least_documents: int = 1) -> list[Word]:
-        """The n strongest words of an output by |total| or |mean|, among those in at least some documents.
-
-        A mean over a single document is hardly informative; `least_documents` excludes such words from a ranking.
-        """
+        """The n strongest words of an output by |total| or |mean|, among those in at least some documents."""
         if by not in ("total", "mean"):
             raise ValueError(f"by: expected 'total' or 'mean', got {by!r}")
         if output not in self.outputs:
@@ -83,10 +79,7 @@ class Summary:
 
 
 def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summary:
-    """Summary of a folder of parts; `method` is one of its methods, by default its first.
-
-    A word that several players of a document share (`players="positions"`) counts once, with the sum of its scores.
-    """
+    """Summary of a folder of parts, by default of its first method; a word counts once per document."""
     pa = pyarrow()
     parts = sorted(Path(folder).glob("part-*.parquet"))
     if not parts:

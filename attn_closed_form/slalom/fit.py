@@ -110,8 +110,7 @@ def fit_slalom(
     special : ("fidel") ids in the document that are never deleted, such as [CLS] and [SEP] if f does not add them.
         Together they are the background; with `replacement`, which keeps the length, the other tokens take it up
     design : "balanced" or "uniform" (independent draws, as printed)
-    solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background where all sequences have one
-        length, because every token can take a share of it there
+    solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background where all lengths are equal
     gamma : sum of the importances
     importances : importance of each distinct id, if only the values are to be fitted
     seed : of the samples; a number or a NumPy Generator
@@ -205,13 +204,9 @@ def fit_slalom(
 
 
 def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[SlalomFit, ...]:
-    """One SLALOM per class, each with importances of its own, from one set of samples.
+    """One SLALOM per class, each with importances of its own, from one set of samples: f returns (n, C) outputs.
 
-    Parameters
-    ----------
-    f : returns (n, C) outputs; every sample is put to it once
-    tokens : the document
-    options : of `fit_slalom`; the seed must be a number, so that every class has the same samples
+    The options are those of `fit_slalom`; the seed must be a number, so that every class has the same samples.
 
     Examples
     --------
@@ -246,13 +241,7 @@ def fit_sequences(
     solver: Solver | None = None,
     seed: int = 0,
 ) -> SlalomFit:
-    """Best SLALOM for given outputs f, (n,) or (n, C), of given sequences with positive weights (n,).
-
-    >>> truth = Slalom(ids=[1, 2], s=[-1.0, 1.0], v=[1.0, -1.0])
-    >>> sequences = [np.array([1]), np.array([2]), np.array([1, 2])]
-    >>> fit_sequences(truth.predict_many(sequences), sequences, np.ones(3)).slalom.s.round(6)
-    array([-1.,  1.])
-    """
+    """Best SLALOM for given outputs f, (n,) or (n, C), of given sequences with positive weights (n,)."""
     ids = np.unique(np.concatenate(list(sequences)))
     shares = np.asarray(weight, dtype=np.float64) / float(np.sum(weight))
     rng = np.random.default_rng(seed)
@@ -265,10 +254,7 @@ def fit_sequences(
 def _deletion_masks(
     free: Ids, num_samples: int, max_deletions: int, share: float, design: str, rng: np.random.Generator
 ) -> tuple[list[Masks], Array]:
-    """Samples to fit, fresh deletions and fresh subsets of any size of the free tokens; the weights of the first.
-
-    The samples to fit are those of Algorithm 2 and, if their share of the weight is positive, subsets of any size.
-    """
+    """Samples to fit, fresh deletions and fresh subsets of any size of the free tokens; the weights of the first."""
     T, num_fresh = free.size, num_samples // FRESH
     fitted = num_samples - num_fresh
     enough = max(ENOUGH * np.unique(free).size, fitted - fitted // 2)

@@ -73,18 +73,10 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
 def recover(
     f: BlackBox, ids: Ids, batch_size: int = BATCH, refine: bool = True, strict: bool = False
 ) -> tuple[Array, Array, int]:
-    """Importances and values of distinct ids (n,) under a function that pools with one softmax.
+    """Importances (n,), values (n,) or (n, C) of distinct ids under one softmax, and the number of queries.
 
-    Parameters
-    ----------
-    refine : query tokens again that 2 n - 1 sequences show too coarsely
-    strict : an output of a pair that is not strictly between those of its tokens is an error. Otherwise nothing is
-        checked, and the caller compares f with the result on other sequences
-
-    Returns
-    -------
-    importances (n,) relative to a reference, values (n,) or (n, C), and the number of queried sequences. Where all
-    values are equal, importances have no effect: they are zero, after n queries
+    With `refine`, tokens that 2 n - 1 sequences show too coarsely are queried again. With `strict`, an output of a pair
+    that is not between those of its tokens is an error. Where all values are equal, importances are zero.
     """
     n = ids.size
     values = ask(f, [ids[i : i + 1] for i in range(n)], batch_size)
