@@ -147,11 +147,7 @@ def batch_sums(
 
 
 def sum_in_pairs(arrays: Iterable[Array], nothing: Array) -> Array:
-    """Sum of new arrays, `nothing` if there are none: n of them are added with log2(n) roundings each, instead of n.
-
-    >>> float(sum_in_pairs((np.array(0.1) for _ in range(10)), np.zeros(())))
-    1.0
-    """
+    """Sum of new arrays, `nothing` if there are none: n of them are added with log2(n) roundings each, instead of n."""
     sums: list[tuple[int, Array]] = []  # numbers of arrays, powers of two that fall, and their sums
     for array in arrays:
         count, total = 1, array
@@ -522,11 +518,7 @@ def series_length(terms: Terms, p: Array) -> int:
 
 
 def count_powers(q: float) -> int:
-    """The smallest J for this q; as large as can be if q is too large.
-
-    >>> count_powers(0.01), count_powers(0.1)
-    (9, 19)
-    """
+    """The smallest J for this q; as large as can be if q is too large."""
     if not q <= LARGEST_Q:
         return 1 << 30
     J = 2

@@ -89,11 +89,7 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
 
 
 def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
-    """A partition of d players as index arrays, from lists of players or from group numbers.
-
-    >>> as_groups([0, 1, 0], 3)
-    [array([0, 2]), array([1])]
-    """
+    """A partition of d players as index arrays, from lists of players or from group numbers."""
     given: list[Any] = list(groups)  # type: ignore[arg-type]
     if given and all(np.ndim(entry) == 0 for entry in given):
         numbers = np.asarray(given)

@@ -161,12 +161,7 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
 
 
 def single_changes(game: Game) -> Array:
-    """f({j}) - f(nobody), (d,): right to a few times d ulps.
-
-    >>> from attn_closed_form import PooledGame
-    >>> single_changes(PooledGame.from_scores(s=[0.0, 5.0], v=[1.0, 3.0], empty_value=2.0))
-    array([-1.,  1.])
-    """
+    """f({j}) - f(nobody), (d,): right to a few times d ulps."""
     out = np.empty(game.d)
     players = np.arange(game.d)
     for start in range(0, game.d, SINGLES):
