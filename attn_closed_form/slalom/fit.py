@@ -7,7 +7,7 @@ document after deletions (Algorithm 2). Where this departs from P2:
   (`least_squares.py`)
 - SLALOM-fidel also queries subsets of any size, with a small weight: a fit on the neighborhood of the document alone
   can be wrong by any amount elsewhere
-- absent tokens can be replaced, and special tokens kept in all samples: only their sum shows, the background
+- absent tokens can be replaced instead of deleted
 - samples are balanced (`design.py`), no sequence is put to the model twice, and a tenth of the samples is held out
 - several classes share their importances (C.1); the MSE is summed over them. `fit_slalom_classes` gives each its own
 """
@@ -15,8 +15,7 @@ document after deletions (Algorithm 2). Where this departs from P2:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -84,7 +83,6 @@ def fit_slalom(
     max_deletions: int = 5,
     any_size: float = 0.0025,
     replacement: int | None = None,
-    special: Collection[int] = (),
     design: str = "balanced",
     solver: Solver | None = None,
     gamma: float = 0.0,
@@ -107,8 +105,6 @@ def fit_slalom(
     any_size : ("fidel") weight of subsets of any size in the mean squared error, from 0, which is Algorithm 2, to 1
     replacement : ("fidel") id of a token, such as [MASK] or [PAD], that takes the place of a deleted one; it then has
         an importance and a value of its own. None deletes
-    special : ("fidel") ids in the document that are never deleted, such as [CLS] and [SEP] if f does not add them.
-        Together they are the background; with `replacement`, which keeps the length, the other tokens take it up
     design : "balanced" or "uniform" (independent draws, as printed)
     solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background where all lengths are equal
     gamma : sum of the importances
@@ -128,10 +124,11 @@ def fit_slalom(
     """
     if kind not in ("eff", "fidel"):
         raise ValueError(f"kind: expected 'eff' or 'fidel', got {kind!r}")
-    if isinstance(special, str) or not isinstance(special, Collection):
-        raise TypeError(f"special: expected a collection of ids, got {special!r}")
-    only_fidel = {"max_deletions": max_deletions != 5, "any_size": any_size != 0.0025}
-    only_fidel |= {"replacement": replacement is not None, "special": len(special) > 0}
+    only_fidel = {
+        "max_deletions": max_deletions != 5,
+        "any_size": any_size != 0.0025,
+        "replacement": replacement is not None,
+    }
     for name, changed in ({"length": length != 2} if kind == "fidel" else only_fidel).items():
         if changed:
             raise ValueError(f"{name}: expected an option of kind={kind!r}, got one of the other kind")
@@ -157,22 +154,14 @@ def fit_slalom(
         groups = [list(ids[fitted]), list(ids[fresh]), []]
         share = np.full(len(fitted), 1 / len(fitted))
     else:
-        kept = np.isin(document, as_ids("special", list(special)))
-        if replacement is not None:
-            if isinstance(replacement, bool) or not isinstance(replacement, int | np.integer):
-                raise ValueError(f"replacement: expected the id of a token or None, got {replacement!r}")
-            if replacement in special:
-                raise ValueError(f"replacement: expected an id that is not special, got {replacement}")
-        if kept.all():
-            raise ValueError("special: expected at least one other token in the document, got special ones alone")
-        if kept.any() and replacement is None:
-            if not isinstance(chosen, Optimum) or chosen.background is False:
-                raise ValueError(f"special: expected a solver with a background, such as Optimum(), got {solver!r}")
-            chosen = replace(chosen, background=True)
-        free = document[~kept]
-        masks, share = _deletion_masks(free, num_samples, max_deletions, any_size, design, rng)
-        groups = [_sequences(document, kept, group, replacement) for group in masks]
-        ids = np.unique(free if replacement is None else np.r_[free, replacement])
+        if isinstance(replacement, bool) or not isinstance(replacement, int | np.integer | None):
+            raise ValueError(f"replacement: expected the id of a token or None, got {replacement!r}")
+        masks, share = _deletion_masks(document, num_samples, max_deletions, any_size, design, rng)
+        if replacement is None:
+            groups = [[document[row] for row in group] for group in masks]
+        else:
+            groups = [list(np.where(group, document, replacement)) for group in masks]
+        ids = np.unique(document if replacement is None else np.r_[document, replacement])
     fixed = None
     if importances is not None:
         if not isinstance(importances, Mapping):
@@ -192,7 +181,7 @@ def fit_slalom(
     def error(rows: Ids) -> float:
         if rows.size == 0:
             return float("nan")
-        r = outputs[rows] - fit.slalom.predict_many(_scored([queries[i] for i in rows], ids))
+        r = outputs[rows] - fit.slalom.predict_many([queries[i] for i in rows])
         return float((r**2).reshape(rows.size, -1).sum(axis=1).mean())
 
     return fit._replace(
@@ -252,12 +241,12 @@ def fit_sequences(
 
 
 def _deletion_masks(
-    free: Ids, num_samples: int, max_deletions: int, share: float, design: str, rng: np.random.Generator
+    document: Ids, num_samples: int, max_deletions: int, share: float, design: str, rng: np.random.Generator
 ) -> tuple[list[Masks], Array]:
-    """Samples to fit, fresh deletions and fresh subsets of any size of the free tokens; the weights of the first."""
-    T, num_fresh = free.size, num_samples // FRESH
+    """Samples to fit, fresh deletions and fresh subsets of any size of the document; the weights of the first."""
+    T, num_fresh = document.size, num_samples // FRESH
     fitted = num_samples - num_fresh
-    enough = max(ENOUGH * np.unique(free).size, fitted - fitted // 2)
+    enough = max(ENOUGH * np.unique(document).size, fitted - fitted // 2)
     num_near = min(enough, fitted - fitted // 5) if share > 0 else fitted
     num_far = fitted - num_near
     near = designs.deletions(T, num_near, max_deletions, design, rng)
@@ -272,17 +261,8 @@ def _deletion_masks(
     return [np.concatenate([near, far])[order], fresh_near, fresh_far], weight[order]
 
 
-def _sequences(document: Ids, kept: Masks, masks: Masks, replacement: int | None) -> list[Ids]:
-    """The document with the special tokens, which are kept, and those of the masks (n, T)."""
-    present = np.ones((len(masks), document.size), dtype=bool)
-    present[:, ~kept] = masks
-    if replacement is None:
-        return [document[row] for row in present]
-    return list(np.where(present, document, replacement))
-
-
 def _problem(f: Array, ids: Ids, sequences: list[Ids], weight: Array, fixed: Array | None = None) -> Problem:
-    return Problem(counts(ids, _scored(sequences, ids)), f.reshape(len(f), -1), weight, fixed=fixed)
+    return Problem(counts(ids, sequences), f.reshape(len(f), -1), weight, fixed=fixed)
 
 
 def _solve(
@@ -302,15 +282,6 @@ def _solve(
         _warn_undetermined(slalom, unsure)
     nan, steps = float("nan"), (solution.iterations, solution.converged)
     return SlalomFit(slalom, solution.mse, nan, nan, 0, n, *steps, solution.problem.penalty, unsure)
-
-
-def _scored(sequences: list[Ids], ids: Ids) -> list[Ids]:
-    """The sequences without tokens that have no scores, such as special ones."""
-    scored = np.isin(np.concatenate(sequences), ids)
-    if scored.all():
-        return sequences
-    ends = np.cumsum([len(sequence) for sequence in sequences])[:-1]
-    return [sequence[mask] for sequence, mask in zip(sequences, np.split(scored, ends), strict=True)]
 
 
 def _warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:

@@ -460,7 +460,6 @@ def test_bad_documents_and_black_boxes_are_errors(fit):
         ("eff", {"max_deletions": 3}),
         ("eff", {"any_size": 0}),
         ("eff", {"replacement": 7}),
-        ("eff", {"special": [5]}),
         ("fidel", {"length": 3}),
     ],
 )

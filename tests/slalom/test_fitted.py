@@ -7,9 +7,7 @@ import pytest
 
 from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model, shapley
 from attn_closed_form.models.classifier import predict_many
-from attn_closed_form.slalom import Optimum
 from attn_closed_form.slalom.fit import MATTERS, _warn_undetermined
-from benchmarks.p2_solvers import Alternation
 
 CLS, SEP, MASK = 101, 102, 103
 
@@ -57,66 +55,24 @@ def test_the_game_of_a_document_with_replaced_tokens():
         truth.game([5, 9, 7], absent=8)
 
 
-# --- special tokens
+@pytest.mark.parametrize("replacement", [1.5, True])
+def test_an_impossible_replacement_is_an_error(replacement):
+    with pytest.raises(ValueError, match=f"replacement: expected the id of a token or None, got {replacement}"):
+        fit_slalom(slalom([5, 9]).predict_many, [5, 9], replacement=replacement)
 
 
-def test_special_tokens_stay_and_are_the_background():
-    document = np.array([CLS, 5, 9, 14, SEP, 21, 30, 9, SEP])
+def test_special_tokens_that_the_black_box_adds_are_the_background():
+    document = np.array([5, 9, 14, 21, 30, 9])
     truth = slalom([5, 9, 14, 21, 30, CLS, SEP], seed=1)
-    f = Recorded(truth.predict_many)
-    found = fit_slalom(f, document, num_samples=600, special=(CLS, SEP))
-    for asked in f.asked:
-        assert [token for token in asked if token > 100] == [CLS, SEP, SEP] and len(asked) > 3
-    assert found.slalom.ids.tolist() == [5, 9, 14, 21, 30]
-    # One [CLS] and two [SEP] are the background: masses add up, and their values are averaged by mass.
-    mass = np.exp(truth.s[truth.index([CLS, SEP, SEP])])
-    shift = truth.s[:5].mean()
-    assert found.slalom.s_background == pytest.approx(np.log(mass.sum()) - shift, abs=1e-6)
-    value = mass @ truth.v[truth.index([CLS, SEP, SEP])] / mass.sum()
+    found = fit_slalom(
+        lambda asked: truth.predict_many([np.r_[CLS, ids, SEP] for ids in asked]), document, num_samples=600
+    )
+    mass = np.exp(truth.s[truth.index([CLS, SEP])])
+    assert found.slalom.s_background == pytest.approx(np.log(mass.sum()) - truth.s[:5].mean(), abs=1e-6)
+    value = mass @ truth.v[truth.index([CLS, SEP])] / mass.sum()
     assert float(found.slalom.v_background) == pytest.approx(value, abs=1e-6)
     np.testing.assert_allclose(found.slalom.v, truth.v[:5], atol=1e-6)
     assert found.fresh_mse < 1e-15 and found.fresh_mse_any_size < 1e-15
-
-
-def test_special_and_replaced_tokens_together():
-    document = np.array([CLS, 5, 9, 14, 21])
-    truth = slalom([5, 9, 14, 21, CLS, MASK], seed=2)
-    f = Recorded(truth.predict_many)
-    found = fit_slalom(f, document, num_samples=400, special=[CLS], replacement=MASK)
-    assert all(asked[0] == CLS and len(asked) == 5 for asked in f.asked)
-    assert found.slalom.ids.tolist() == [5, 9, 14, 21, MASK] and found.fresh_mse < 1e-15
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"replacement": 1.5}, ValueError, "replacement: expected the id of a token or None, got 1.5"),
-        ({"replacement": True}, ValueError, "replacement: expected the id of a token or None, got True"),
-        (
-            {"replacement": CLS, "special": [CLS]},
-            ValueError,
-            "replacement: expected an id that is not special, got 101",
-        ),
-        ({"special": "cls"}, TypeError, "special: expected a collection of ids, got 'cls'"),
-        ({"special": 101}, TypeError, "special: expected a collection of ids, got 101"),
-        ({"special": [5, 9, CLS]}, ValueError, "special: expected at least one other token"),
-        (
-            {"special": [CLS], "solver": Optimum(background=False)},
-            ValueError,
-            "special: expected a solver with a backg",
-        ),
-        ({"special": [CLS], "solver": Alternation()}, ValueError, "special: expected a solver with a background"),
-    ],
-)
-def test_impossible_tokens_are_errors(options, error, message):
-    with pytest.raises(error, match=message):
-        fit_slalom(slalom([5, 9, CLS]).predict_many, [CLS, 5, 9], **options)
-
-
-def test_special_tokens_that_do_not_occur_change_nothing():
-    truth = slalom([5, 9, 14])
-    runs = [fit_slalom(truth.predict_many, [5, 9, 14, 9], special=ids) for ids in ((), (CLS,))]
-    assert (runs[0].slalom.s == runs[1].slalom.s).all() and runs[1].slalom.s_background == -np.inf
 
 
 # --- warnings
