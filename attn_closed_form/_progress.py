@@ -14,27 +14,17 @@ Report = Callable[[str, int, int], None]
 PATIENCE = 1.0
 
 
-def rich_progress(unit: str | None = None, always: bool = False) -> Any:
-    """A bar with time or, if `unit` is given, count and rate; None without rich or (unless `always`) a terminal."""
+def rich_progress(always: bool = False) -> Any:
+    """A bar with counts and times; None without rich or (unless `always`) without a terminal."""
     if not (always or sys.stderr.isatty()):
         return None
     try:
-        from rich import console, progress, text
+        from rich import console, progress
     except ImportError:
         return None
 
-    class Rate(progress.ProgressColumn):
-        def render(self, task: progress.Task) -> text.Text:
-            speed = task.finished_speed or task.speed
-            return text.Text(f"{speed:,.0f} {unit}/s" if speed else "")
-
-    counted = [progress.MofNCompleteColumn(), Rate()] if unit else [progress.TimeElapsedColumn()]
-    columns = [
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        *counted,
-        progress.TimeRemainingColumn(),
-    ]
+    times = (progress.TimeElapsedColumn(), progress.TimeRemainingColumn())
+    columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(), *times)
     return progress.Progress(*columns, console=console.Console(stderr=True), transient=True)
 
 

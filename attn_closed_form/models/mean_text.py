@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,9 +34,8 @@ class Piece(NamedTuple):
 
 
 Reader = Callable[[str], Sequence[Piece]]
-# What `as_reader` makes a reader of: words in the order of their rows, a mapping of words to rows, a function, or a
-# tokenizer of the package `tokenizers`.
-Readable = Reader | Mapping[str, int] | Sequence[str] | Any
+# What `as_reader` makes a reader of: words in the order of their rows, a mapping of words to rows, or a function.
+Readable = Reader | Mapping[str, int] | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -186,17 +184,9 @@ class MeanPooledText(Model):
 
 
 def as_reader(value: Readable) -> Reader:
-    """The reader that a function, a vocabulary or a tokenizer stands for."""
-    if hasattr(value, "encode") and hasattr(value, "token_to_id"):
-        return partial(_tokenizer_pieces, value)
+    """The reader that a function or a vocabulary stands for."""
     if callable(value):
         return value
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
         raise TypeError(f"reader: expected words, a mapping of words to rows or a function, got {type(value).__name__}")
     return VocabularyReader(dict(value) if isinstance(value, Mapping) else {word: i for i, word in enumerate(value)})
-
-
-def _tokenizer_pieces(tokenizer: Any, text: str) -> list[Piece]:
-    encoding = tokenizer.encode(text, add_special_tokens=False)
-    parts = zip(encoding.tokens, encoding.offsets, encoding.ids, strict=True)
-    return [Piece(token, start, end, (row,)) for token, (start, end), row in parts]

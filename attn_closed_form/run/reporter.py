@@ -82,7 +82,7 @@ def reported(meter: Meter, mode: str | None = None) -> Iterator[Callable[[Progre
 
     The mode None is a bar on a terminal and plain lines elsewhere.
     """
-    bar = None if mode in ("plain", "none") else rich_progress(meter.unit, always=mode == "bar")
+    bar = None if mode in ("plain", "none") else rich_progress(always=mode == "bar")
     row = bar and bar.add_task("explaining", total=meter.total, completed=meter.before)
     printed = meter.begin
 

@@ -73,18 +73,6 @@ def test_logistic_regression_on_static_embeddings() -> None:
         assert model.predict([" ".join(words)])[0] == classifier.predict(mean[None])[0]
 
 
-def test_a_tokenizer_reads_the_text() -> None:
-    tokenizers = pytest.importorskip("tokenizers", reason="reads with a tokenizer of the tokenizers package")
-    words = {"[UNK]": 0, "good": 1, "film": 2}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    state = {"embedding.weight": np.diag([5.0, 2.0, 1.0]), "fc.weight": np.ones((2, 3)), "fc.bias": np.zeros(2)}
-    model = MeanPooledText.from_state_dict(state, tokenizer)
-    units = model.read("good bad film")
-    assert units.labels == ("good", "[UNK]", "film") and units.spans == ((0, 4), (5, 8), (9, 13))
-    assert model.predict_logits(["good bad film"]).tolist() == [[8 / 3, 8 / 3]]
-
-
 def test_a_word_for_the_unknown() -> None:
     state = weights()
     rows = {word: row for row, word in enumerate(WORDS)}
