@@ -163,17 +163,6 @@ class PooledGame:
             labels=tuple(map(str, range(d))) if labels is None else tuple(map(str, labels)),
         )
 
-    @classmethod
-    def _of_states(cls, s: Array, v: Array, bias: float, labels: tuple[str, ...]) -> PooledGame:
-        """The game with these states (H, 2d + 1), see `_states`, known to be sound: no copy, no check."""
-        s.flags.writeable = v.flags.writeable = False
-        game: PooledGame = object.__new__(cls)
-        for name, states in (("s", s), ("v", v)):
-            for end, part in zip(("", "_absent", "_background"), game._parts(states), strict=True):
-                game.__dict__[name + end] = part
-        game.__dict__.update(bias=bias, empty_value=0.0, labels=labels, _states=(s, v))
-        return game
-
     @property
     def H(self) -> int:
         """Number of heads."""
