@@ -207,7 +207,7 @@ class Model:
     outputs : class names in the order of the C logits; two names for C = 1, whose logit is the log-odds of the second
     groupings : what may be a player, the default first, such as ("words", "positions")
     absences : what an absent player may become, the default first, such as ("unk", "deleted")
-    temperature : divides the logits in probabilities, and nowhere else
+    temperature : divides the logits in probabilities, explained ones included, and nowhere else
     loss : "softmax", or "sigmoid" where every class has its own probability
     reads : what an input is. A model that reads anything but "a text" takes a string for the path of a file
     surrogate : name of the fit where the game is only fitted to the model, such as "fitted SLALOM"; None for a game

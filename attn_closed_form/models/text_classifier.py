@@ -39,7 +39,7 @@ class TextClassifier(Model):
     weights : AttentionWeights with C outputs
     vocabulary : its D words, with [CLS] and [UNK] at the weights' ids
     outputs : C class names; for C = 1, two names, and the logit is the log-odds of the second
-    temperature : divides the logits in `predict_proba`; explanations are of the logits themselves
+    temperature : divides the logits in `predict_proba`, and in explanations of probabilities
     tokenizer : text -> tokens `(word, start, end)`; `tokenize` by default
     card : facts about the model, kept in its file: metrics, settings of the training, versions
 
