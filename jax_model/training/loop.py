@@ -128,7 +128,6 @@ def fit(
     optimizer: Optimizer,
     *,
     epochs: int = 1,
-    schedule_epochs: int | None = None,
     validate: Callable[[Any], dict[str, float]] | None = None,
     patience: int | None = None,
     mesh: Mesh | None = None,
@@ -146,7 +145,6 @@ def fit(
     params : pytree of arrays
     batches : the arrays of a step, which is counted from 0 over all epochs
     steps : per epoch
-    schedule_epochs : epochs that the learning rate falls over, `epochs` by default
     validate : takes the average, returns what the epoch's record is to hold, a "validation_loss" among it; the epoch of
         the smallest is kept. None keeps the last epoch.
     patience : stop after so many epochs in a row without a smaller validation loss
@@ -161,7 +159,7 @@ def fit(
     True
     """
     state = State.start(params)
-    all_steps = (schedule_epochs or epochs) * steps
+    all_steps = epochs * steps
     settings = json.loads(json.dumps({**(about or {}), "steps": steps, "all_steps": all_steps, **vars(optimizer)}))
     notes: dict[str, Any] = {"about": settings, "history": [], "best": None, "seconds": 0.0, "processor_seconds": 0.0}
     if checkpoint is not None and Path(checkpoint).exists():

@@ -7,8 +7,9 @@ of the weights along the way (EMA), which is what is validated and kept, a stop 
 falls, and a temperature fitted on the held-out texts (`scores.py`). As in the paper, the inner biases stay zero, and
 the positions of a model that has them stay those of Eq. 3, here times `scale`, to be of the embeddings' size.
 
-With `refit` "all", a second model is trained on all texts, for as many epochs as were best. It is the one that is kept,
-with the temperature of the first; the scores on the held-out texts are those of the first.
+With `refit` "all", a second model is trained on all texts, for as many epochs as were best, over which its learning
+rate falls. It is the one that is kept, with the temperature of the first; the scores on the held-out texts are those of
+the first.
 
 `loop.py` has the loop, `command.py` the command line, `estimators.py` the scikit-learn interface.
 """
@@ -158,10 +159,8 @@ class Run(NamedTuple):
             self.start,
             batch,
             batches.steps,
-            # The schedule is that of the longest run, also where the second one has fewer epochs.
             Optimizer(c.learning_rate, c.warmup_steps, c.weight_decay, c.ema),
             epochs=epochs,
-            schedule_epochs=c.epochs,
             validate=validate,
             patience=c.patience + 1,
             mesh=self.mesh,
