@@ -127,7 +127,7 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
 
     >>> config = automatic(["a fine film"] * 100, K=2)
     >>> config.positions, config.T_max, config.batch_size, config.epochs, config.K
-    ('sinusoidal', 32, 4, 60, 2)
+    ('sinusoidal', 32, 4, 40, 2)
     >>> automatic(["a fine film " * 100]).positions
     'none'
     """
