@@ -9,7 +9,7 @@ without a word to the others.
 
 With positions a row has T_max ids, [UNK] at its end. Without, a row is as long as the longest document of the batch,
 rounded up to a power of two so that few shapes are compiled; NOTHING (no token, no mass) fills it up. Documents are not
-sorted by length: short texts have their own classes, and batches of them cost 20 newsgroups 0.7 points of accuracy.
+sorted by length: short texts have their own classes, and sorted batches would mix few of them.
 """
 
 from __future__ import annotations
