@@ -52,6 +52,7 @@ from .laws import Batch, Law, Nodes
 from .links import LinkedGame, PoleGame
 from .pooled_game import PooledGame, times_power
 from .terms import Terms, terms_of
+from .windows import Window, windows_of
 
 # Elements of one working array with nodes p: about what a core's caches hold.
 BATCH_ELEMENTS = 1 << 17
@@ -126,7 +127,11 @@ def evaluate(game: Game, law: Law, statistic: Statistic, tol: float, amplificati
     sums = np.zeros((d,) * statistic.axes)
     if k > d:
         return sums
-    parts = batch_sums(engine, goal, law, statistic.sums, differences=k > 0)
+    windows = windows_of(engine, goal) if statistic is FIRST and isinstance(engine, PooledGame) else None
+    if windows is not None:
+        parts = window_sums(windows, goal, law, d)
+    else:
+        parts = batch_sums(engine, goal, law, statistic.sums, differences=k > 0)
     sums = times_power(sum_in_pairs(parts, sums), engine.exponent)
     if k == 0:
         sums = sums + engine.base * law.alone(0)
@@ -144,6 +149,16 @@ def batch_sums(
     for terms in terms_of(game, goal):
         for batch in law.batches(terms, goal.p_error, differences):
             yield sums(terms, batch, goal.precise).real
+
+
+def window_sums(windows: Iterable[Window], goal: Budget, law: Law, d: int) -> Iterator[Array]:
+    """The sums of Delta_j (d,) of every batch of every window, in units of 2^exponent; see `windows.py`."""
+    for window in windows:
+        for batch in law.batches(window.terms, goal.p_error):
+            mean, first = weighted_sums(window.terms, batch, goal.precise, window.beyond_weights, window.inside_weights)
+            out = np.zeros(d)
+            out[window.inside], out[window.beyond] = first[0], mean[0]
+            yield out
 
 
 def sum_in_pairs(arrays: Iterable[Array], nothing: Array) -> Array:

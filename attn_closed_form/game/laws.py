@@ -142,7 +142,7 @@ class Density:
     def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:
         """Gauss-Legendre on the interval of each term; see the module docstring."""
         size = sum(abs(c) for c, _, _ in self.powers)
-        degree = terms.factor.shape[2] - differences
+        degree = int(np.maximum.reduce(terms.sums.players_heavy + terms.sums.players_light)) - differences
         interval, counts = legendre_count(terms.sums, degree, allowed / size, differences)
         length = interval.last - interval.first
         batches = []

@@ -134,10 +134,11 @@ def _chunks(
 ) -> Iterator[Terms]:
     for start in range(0, lam.size, step):
         part = slice(start, start + step)
-        yield _terms(masses, own[part], lam[part], w[part], total, precise)
+        yield terms_for(masses, own[part], lam[part], w[part], total, precise)
 
 
-def _terms(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, precise: bool) -> Terms:
+def terms_for(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, precise: bool) -> Terms:
+    """The terms of nodes lam with weights w (r,), which belong to pieces `own`, out of `total` terms of the game."""
     weight, n_0 = w * np.exp(-lam * masses.D_0[own]), masses.n_0[own]
     exponent = masses.gap[own]
     exponent *= -lam[:, None]

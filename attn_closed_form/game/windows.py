@@ -1,0 +1,146 @@
+"""Terms of the players that count at one node: what a game of deleted players costs does not grow with their spread.
+
+At a node lam of the rule for 1/D a player with lam a far above 1 is as good as infinitely heavy: no coalition that has
+it adds anything to the term, so its factor is Y = 1 - p and its numerator 0. A player with lam a far below 1 is as good
+as weightless: Y = 1 and numerator 0. In between lies a window of the players in the order of their masses. With n heavy
+players and num, P, X, Z of the players in the window alone (`evaluate.py`), a term of Delta_j is
+
+    (1-p)^n P [ X_j num + Z_j ]     in the window,        -(1-p)^(n-1) P num     beyond it,        0 below it.
+
+**What is left out.** In the mean of one coalition with mass D and numerator N, |N| <= B D, the nodes of the trapezoidal
+rule (`exponential_sums.py`) that belong to the range of D are replaced as follows; the others are nothing beside D
+anyway (`canonical.py`, "Tiers"). lam' = dlam/dt grows with t, and 1 + squeeze = lam'/lam is at most 37 at a node that
+is kept, times the step h at most 10.
+1. *Heavy.* The coalition has a player with lam a >= Theta, so lam D >= Theta, and the term w e^(-lam D) N is dropped.
+   There squeeze <= e^(1/2)/Theta, and lam' e^(-lam D) falls, so all such terms add up to at most their first one and
+   the integral: (1.2 Theta + 1) e^-Theta B, which Theta = 8 + ln(1/eps) makes less than eps B / 40.
+2. *Light.* Of players with D_L = sum of a <= tau/lam, the numerator and the mass are dropped. With |N_L| <= B D_L this
+   moves the term by at most w B D_L (1 + lam D' e^(-lam D')) <= 1.37 w B D_L. Let c_k be the mass of the players up to
+   k in the order of their masses. k is dropped at nodes up to tau/c_k, and at none beyond the last node, 40/least.
+   Weights up to a node Lambda add up to at most Lambda + h lam' <= 11 Lambda, as lam' grows. So all terms together move
+   by at most 15.1 B sum_k a_k min(tau/c_k, 40/least) <= 15.1 tau B (2 + ln(40 R/tau)), since a_k/c_k is at most 1 and
+   ln(c_k/c_(k-1)), and the masses of the range add up to at most R times `least`. tau = eps / (640 (ln R + 80)) makes
+   that less than eps B / 40.
+
+The lambda rule uses 0.83 eps of the 0.9 that it is granted (`docs/what-tol-guarantees.md`, step 5); the windows take
+0.05 of what is left. A term in which some players are infinitely heavy and others weightless is a term like any other,
+so the bounds of `terms.py` and `laws.py` hold for it as they stand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from .._types import Array, Ids
+from .budget import Budget
+from .canonical import Heads, Piece, PieceMasses, head_masses, heads_of, masses_of, pieces_of, ranges_of, scales_of
+from .pooled_game import PooledGame
+from .terms import CHUNK_ELEMENTS, MOST_TERMS, Terms, terms_for
+
+# Fewer players, or a shorter range of masses, and the windows cost more than they save.
+LEAST_PLAYERS, LEAST_RANGE = 256, 48.0
+# Theta and tau of the module docstring.
+HEAVY, LIGHT, LIGHT_RANGE = 8.0, 640.0, 80.0
+
+
+class Window(NamedTuple):
+    """Terms of the players `inside`; those in `beyond` are infinitely heavy, all others weigh nothing."""
+
+    terms: Terms
+    inside: Ids
+    beyond: Ids
+
+    def inside_weights(self, p: Array, weights: Array) -> Array:
+        """The one set of weights of Delta_j for the players in the window: (1-p)^n times those of the law."""
+        return (weights * np.exp(self.beyond.size * np.log1p(-p)))[None]
+
+    def beyond_weights(self, p: Array, weights: Array) -> Array:
+        """The one set of weights of P num for the players beyond it."""
+        return -(weights * np.exp((self.beyond.size - 1) * np.log1p(-p)))[None]
+
+
+def windows_of(game: PooledGame, goal: Budget) -> Iterator[Window] | None:
+    """All terms of a game as windows; None if some players are replaced instead of deleted, or if nothing is saved."""
+    if game.d < LEAST_PLAYERS or not np.isneginf(game.s_absent).all():
+        return None
+    masses = head_masses(game)
+    if not len(masses.D_0):
+        return None
+    ranges = ranges_of(game, masses)
+    if not np.maximum.reduce(ranges.log_range) > LEAST_RANGE:
+        return None
+    return _windows(game, pieces_of(scales_of(game, ranges), goal.eps), goal)
+
+
+def _windows(game: PooledGame, pieces: list[Piece], goal: Budget) -> Iterator[Window]:
+    heads = heads_of(game)
+    total = sum(piece.lam.size for piece in pieces)
+    head, order = -1, np.arange(0)
+    for piece in pieces:
+        if piece.head != head:
+            head, order = piece.head, np.argsort(heads.s[piece.head], kind="stable")
+            ordered = _one_head(heads, head, order)
+        masses = masses_of(ordered, [0], np.array([piece.unit]))
+        first, last = _bounds(masses.gap[0], piece, goal.eps)
+        start, L = 0, piece.lam.size
+        while start < L:
+            size = int(last[start] - first[start])
+            stop = min(L, start + max(1, min(MOST_TERMS, CHUNK_ELEMENTS // size)))
+            # Light players are fewest at the last node, heavy ones at the first.
+            inside, n = slice(int(first[stop - 1]), int(last[start])), game.d - int(last[start])
+            terms = terms_for(
+                _columns(masses, inside),
+                np.zeros(stop - start, dtype=np.intp),
+                piece.lam[start:stop],
+                piece.w[start:stop],
+                total,
+                goal.precise,
+            )
+            yield Window(_with_heavy(terms, n), order[inside], order[inside.stop :])
+            start = stop
+
+
+def _one_head(heads: Heads, h: int, order: Ids) -> Heads:
+    """One head alone, its players in this order."""
+    players = {name: getattr(heads, name)[h : h + 1, order] for name in ("s", "v", "s_absent", "v_absent")}
+    others = {name: getattr(heads, name)[h : h + 1] for name in ("s_background", "v_background", "half_range")}
+    return heads._replace(**players, **others)
+
+
+def _bounds(mass: Array, piece: Piece, eps: float) -> tuple[Ids, Ids]:
+    """The window [first, last) of every node in the ascending masses (d,): at least one player; all without a range."""
+    d, L = mass.size, piece.lam.size
+    if piece.log_range == 0:
+        return np.zeros(L, dtype=np.intp), np.full(L, d)
+    tau = eps / (LIGHT * (piece.log_range + LIGHT_RANGE))
+    with np.errstate(over="ignore"):
+        # A little less than tau, for the rounding of the sums.
+        first = np.searchsorted(np.cumsum(mass), tau * (1 - 1e-9) / piece.lam, side="right")
+        last = np.searchsorted(mass, (HEAVY - math.log(eps)) * (1 + 1e-9) / piece.lam, side="left")
+    first = np.minimum(first, d - 1)
+    return first, np.maximum(last, first + 1)
+
+
+def _columns(masses: PieceMasses, players: slice) -> PieceMasses:
+    return PieceMasses(
+        gap=masses.gap[:, players],
+        lighter=masses.lighter[:, :, players],
+        V=masses.V[:, :, players],
+        D_0=masses.D_0,
+        n_0=masses.n_0,
+        half_range=masses.half_range,
+    )
+
+
+def _with_heavy(terms: Terms, n: int) -> Terms:
+    """The terms with n more players in what a law looks at, whose x is 0."""
+    if not n:
+        return terms
+    sums = terms.sums
+    ones = np.ones_like(sums.largest_change)
+    heavy = sums._replace(heavy=sums.heavy + n, players_heavy=sums.players_heavy + n, largest_change=ones)
+    return terms._replace(sums=heavy)
