@@ -30,6 +30,8 @@ from .models.bag_classifier import BagClassifier
 from .models.black_box import game_from_black_box
 from .models.classifier import AttentionWeights, attention, gradient, predict
 from .models.classifier.predict import TruncationWarning
+from .models.heads import head_games
+from .models.kernel import KernelPredictor
 from .models.mean_text import MeanPooledText
 from .models.score_table import ScoreTable
 from .models.text_classifier import TextClassifier
@@ -46,6 +48,7 @@ __all__ = [
     "BagClassifier",
     "Explanation",
     "Explanations",
+    "KernelPredictor",
     "MeanPooledText",
     "PooledGame",
     "ScoreTable",
@@ -66,6 +69,7 @@ __all__ = [
     "fit_slalom",
     "game_from_black_box",
     "gradient",
+    "head_games",
     "interactions",
     "leave_one_out",
     "lime_limit",

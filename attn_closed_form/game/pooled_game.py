@@ -163,6 +163,43 @@ class PooledGame:
             labels=tuple(map(str, range(d))) if labels is None else tuple(map(str, labels)),
         )
 
+    @classmethod
+    def from_weights(
+        cls,
+        weights: ArrayLike,
+        values: ArrayLike,
+        background_weight: float = 0.0,
+        background_value: float = 0.0,
+        empty_value: float = 0.0,
+        labels: Sequence[str] | None = None,
+    ) -> PooledGame:
+        """Game of a plain weighted mean, sum(w v) / sum(w) over the players that are present.
+
+        Parameters
+        ----------
+        weights, values : (d,) weights above 0 and values of the players; weights need not add up to 1. Where weights
+            underflow, such as those of a narrow kernel, give their logarithms to `from_scores`
+        background_weight, background_value : of what is always present, such as a prior
+        empty_value : the value when everybody is absent and there is no background
+        labels : d names, "0", "1", ... by default
+
+        Examples
+        --------
+        >>> from attn_closed_form import shapley
+        >>> game = PooledGame.from_weights([2.0, 1.0, 1.0], [1.0, 0.0, 4.0])
+        >>> float(game.value([True, True, True])), shapley(game).round(4).tolist()
+        (1.5, [-0.0556, -0.5556, 2.1111])
+        """
+        w = real("weights", weights).astype(np.float64)
+        if w.ndim != 1 or not (np.isfinite(w) & (w > 0)).all():
+            raise ValueError("weights: expected (d,) finite numbers above 0; leave players without weight out")
+        if not 0 <= background_weight < np.inf:
+            raise ValueError(f"background_weight: expected a finite number of at least 0, got {background_weight}")
+        always = {} if background_weight == 0 else {"s_background": math.log(background_weight)}
+        if always:
+            always["v_background"] = background_value
+        return cls.from_scores(np.log(w), values, **always, empty_value=empty_value, labels=labels)
+
     @property
     def H(self) -> int:
         """Number of heads."""

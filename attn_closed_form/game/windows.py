@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -126,14 +127,8 @@ def _bounds(mass: Array, piece: Piece, eps: float) -> tuple[Ids, Ids]:
 
 
 def _columns(masses: PieceMasses, players: slice) -> PieceMasses:
-    return PieceMasses(
-        gap=masses.gap[:, players],
-        lighter=masses.lighter[:, :, players],
-        V=masses.V[:, :, players],
-        D_0=masses.D_0,
-        n_0=masses.n_0,
-        half_range=masses.half_range,
-    )
+    per_player = {name: getattr(masses, name)[..., players] for name in ("gap", "lighter", "V")}
+    return replace(masses, **per_player)
 
 
 def _with_heavy(terms: Terms, n: int) -> Terms:

@@ -1,0 +1,261 @@
+"""Attention heads as games of source positions, with frozen context.
+
+At one query position a head returns a weighted mean of value vectors. Its share of a logit, to first order, is the
+projection of that mean on a direction, such as the logit's gradient at the output of the attention:
+
+    f(S) = sum over sources j in S of e^(s_j) u_j / sum over S of e^(s_j),        u_j = value_j . direction,
+
+s the attention scores. Removing a source renormalizes the attention of the others, as a knock-out in the network does.
+So every head and query is a pooled game. **Frozen context**: scores, values and direction are those of the whole
+prompt. The game says what this head does if sources are knocked out of this head alone; it does not follow what later
+layers make of the change beyond first order, and it is not an explanation of the prompt's tokens.
+
+From the whole prompt the first-order score a (u - mean) of one source, a its attention and mean = f(everyone), is
+nearly as good as the game and costs nothing; the direct contribution a u ignores that the attention is renormalized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._arrays import real, softmax
+from .._types import Array, Masks
+from ..game.pooled_game import PooledGame
+from ..game.values import shapley
+
+# Rows of attention weights add up to 1 within this, which half precision keeps.
+SUM_TO_ONE = 1e-2
+# Where the layers, an attention, its values and its output projection are, in models of Hugging Face's transformers.
+FAMILIES = {
+    "BERT": ("encoder.layer", "attention.self", "attention.self.value", "attention.output.dense"),
+    "GPT-2": ("h", "attn", "attn.c_attn", "attn.c_proj"),
+    "Llama": ("layers", "self_attn", "self_attn.v_proj", "self_attn.o_proj"),
+}
+
+
+class KnockOuts(NamedTuple):
+    """Smallest knock-outs: how many sources (...), -1 where none flips the sign, and which they are (..., n)."""
+
+    size: Any
+    removed: Masks
+
+
+@dataclass(frozen=True, eq=False)
+class HeadGames:
+    """Games of n source positions, one per head and query, with frozen context. Build them with `head_games`.
+
+    Attributes
+    ----------
+    s : (..., n) attention scores; -inf where a query does not see a source
+    u : (..., n) values of the sources along the direction
+    always : (n,) sources that are never removed
+    """
+
+    s: Array
+    u: Array
+    always: Masks
+
+    def game(self, *index: int) -> tuple[PooledGame, Any]:
+        """The game of one head and query, with frozen context, and the (d,) source positions that are its players."""
+        s, u = self.s[index], self.u[index]
+        seen = s > -np.inf
+        players, kept = np.flatnonzero(seen & ~self.always), np.flatnonzero(seen & self.always)
+        if not players.size:
+            raise ValueError(f"games: no source can be removed at {index}")
+        background = {}
+        if kept.size:
+            top = s[kept].max()
+            mass = np.exp(s[kept] - top)
+            background = {"s_background": top + np.log(mass.sum()), "v_background": mass @ u[kept] / mass.sum()}
+        return PooledGame.from_scores(s[players], u[players], labels=list(map(str, players)), **background), players
+
+    @property
+    def attention(self) -> Array:
+        """(..., n) attention."""
+        return softmax(self.s)
+
+    def values(self) -> Array:
+        """(...) outputs f of the heads along the direction, with every source."""
+        return np.asarray((self.attention * self.u).sum(axis=-1))
+
+    def shapley(self, tol: float = 1e-8) -> Array:
+        """(..., n) Shapley values of the sources, with frozen context; 0 for those that are hidden or always there.
+
+        Without sources and background a head returns 0.
+        """
+        out = np.zeros(self.s.shape)
+        for index in np.ndindex(*self.s.shape[:-1]):
+            if ((self.s[index] > -np.inf) & ~self.always).any():
+                game, players = self.game(*index)
+                out[(*index, players)] = shapley(game, tol)
+        return out
+
+    def first_order(self) -> Array:
+        """(..., n) a (u - mean): how much f changes, to first order, by a source that is there; frozen context."""
+        return self.attention * (self.u - self.values()[..., None])
+
+    def knock_out(self, removed: ArrayLike) -> Array:
+        """(...) exact change of f if sources are knocked out, with frozen context; a head without sources returns 0.
+
+        `removed` is a mask (n,) for all games, or one that broadcasts to (..., n).
+        """
+        mask = np.asarray(removed, dtype=bool) & ~self.always
+        s = np.where(mask, -np.inf, self.s)
+        top = s.max(axis=-1, keepdims=True)
+        mass = np.exp(s - np.where(np.isneginf(top), 0.0, top))
+        total = mass.sum(axis=-1)
+        return np.asarray((mass * self.u).sum(axis=-1) / np.where(total > 0, total, 1.0) - self.values())
+
+    def smallest_knock_outs(self, threshold: float | Array = 0.0) -> KnockOuts:
+        """The fewest sources whose removal takes f to the other side of the threshold, with frozen context.
+
+        f > threshold is linear in the sources, so removing the largest a (u - threshold) first is optimal. With the
+        logit as sum of this head's f and the rest, `threshold = -rest` flips the logit's sign. Rounding is not
+        certified here; `contrastive_reason(games.game(head, query)[0], threshold)` does that for one game.
+        """
+        level = np.broadcast_to(threshold, self.s.shape[:-1])[..., None]
+        effect = self.attention * (self.u - level)
+        effect = effect * np.where(effect.sum(axis=-1, keepdims=True) < 0, -1.0, 1.0)
+        free = np.where((self.s > -np.inf) & ~self.always, effect, -np.inf)
+        order = np.argsort(-free, axis=-1, kind="stable")
+        ranked = np.take_along_axis(free, order, axis=-1)
+        left = effect.sum(axis=-1, keepdims=True) - np.cumsum(np.maximum(ranked, 0.0), axis=-1)
+        flips = (left < 0) & (ranked > 0)
+        size = np.where(flips.any(axis=-1), flips.argmax(axis=-1) + 1, -1)
+        removed = np.zeros(self.s.shape, dtype=bool)
+        np.put_along_axis(removed, order, np.arange(self.s.shape[-1]) < size[..., None], axis=-1)
+        return KnockOuts(size[()], removed)
+
+
+def head_games(
+    scores_or_weights: ArrayLike,
+    values: ArrayLike,
+    direction: ArrayLike | None = None,
+    background: Sequence[int] | None = None,
+    weights: bool | None = None,
+) -> HeadGames:
+    """The games of attention heads, with frozen context: players are the source positions.
+
+    Parameters
+    ----------
+    scores_or_weights : (heads, queries, n) attention scores before the softmax (-inf where masked), or weights
+    values : (heads, n, e) value vectors of the sources
+    direction : (e,), (heads, e) or (heads, queries, e), what values are projected on; None if values (heads, n) or
+        (heads, queries, n) are projected already
+    background : positions that are never removed, such as an attention sink
+    weights : whether the first argument has weights; None says so if no entry is negative and rows add up to 1
+
+    Examples
+    --------
+    >>> games = head_games(np.zeros((1, 1, 3)), [[[1.0], [2.0], [6.0]]], [1.0])
+    >>> games.values(), games.knock_out([False, False, True])
+    (array([[3.]]), array([[-1.5]]))
+    >>> games.shapley().round(4).tolist(), games.first_order().round(4).tolist()
+    ([[[-0.5, 0.25, 3.25]]], [[[-0.6667, -0.3333, 1.0]]])
+    """
+    s, v = real("scores_or_weights", scores_or_weights).astype(float), real("values", values).astype(float)
+    if s.ndim != 3 or len(v) != len(s):
+        raise ValueError(f"scores_or_weights: expected (heads, queries, n) with {len(v)} heads, got {s.shape}")
+    if weights is None:
+        weights = bool((s >= 0).all() and (np.abs(s.sum(axis=-1) - 1) < SUM_TO_ONE).all())
+    if weights:
+        with np.errstate(divide="ignore"):
+            s = np.log(s)
+    if direction is not None:
+        along = real("direction", direction).astype(float)
+        along = {1: along[None, None], 2: along[:, None]}.get(along.ndim, along)
+        v = np.einsum("hne,hqe->hqn", v, np.broadcast_to(along, (len(s), *along.shape[-2:])))
+    elif v.ndim == 2:
+        v = v[:, None]
+    always = np.zeros(s.shape[-1], dtype=bool)
+    always[list(background or ())] = True
+    return HeadGames(s, np.array(np.broadcast_to(v, s.shape)), always)
+
+
+def head_games_of_cache(
+    cache: Mapping[str, Any],
+    W_O: Any,
+    layer: int,
+    direction: ArrayLike,
+    batch: int = 0,
+    background: Sequence[int] | None = None,
+) -> HeadGames:
+    """The head games of a layer from TransformerLens' `run_with_cache`, with frozen context.
+
+    Parameters
+    ----------
+    cache : has "blocks.LAYER.attn.hook_attn_scores" (batch, heads, queries, n) and "blocks.LAYER.attn.hook_v"
+    W_O : (heads, d_head, d_model), such as `model.W_O[layer]`
+    direction : (d_model,) or (queries, d_model), in the residual stream
+    """
+    name = f"blocks.{layer}.attn."
+    scores, v = _array(cache[name + "hook_attn_scores"])[batch], _array(cache[name + "hook_v"])[batch]
+    along = np.einsum("hed,qd->hqe", _array(W_O), np.atleast_2d(real("direction", direction)))
+    return head_games(scores, np.repeat(v.swapaxes(0, 1), len(scores) // v.shape[1], axis=0), along, background, False)
+
+
+def head_games_of_layer(
+    model: Any,
+    inputs: Mapping[str, Any],
+    layer: int,
+    target: Callable[[Any], Any],
+    queries: Sequence[int] = (-1,),
+    background: Sequence[int] | None = None,
+) -> HeadGames:
+    """The head games of one layer of a Hugging Face model, with frozen context: BERT, GPT-2, Llama and their like.
+
+    The direction is the gradient of the target at the output of the layer's attention, by forward hooks and one
+    backward pass. The sum over heads of `knock_out` is the first-order change of the target.
+
+    Parameters
+    ----------
+    model : with eager attention (`attn_implementation="eager"`), in evaluation mode
+    inputs : keyword arguments of the model for one input, such as what a tokenizer returns
+    layer : its number
+    target : from the model's outputs to a number, such as `lambda out: out.logits[0, -1, 7]`
+    queries : the positions whose attention is explained
+    """
+    base, W_O = model.base_model, None
+    for layers, attention, value, output in FAMILIES.values():
+        try:
+            block = base.get_submodule(f"{layers}.{layer}")
+            modules = [block.get_submodule(path) for path in (attention, value, output)]
+        except AttributeError:
+            continue
+        W_O = _array(modules[2].weight)  # Linear has (out, in), GPT-2's Conv1D (in, out)
+        W_O = W_O if value.endswith("c_attn") else W_O.T
+    if W_O is None:
+        raise ValueError(f"model: expected a layer {layer} as in {', '.join(FAMILIES)}, got {type(base).__name__}")
+    kept: dict[int, Any] = {}
+    hooks = [
+        module.register_forward_hook(lambda _module, _args, out, i=i: kept.__setitem__(i, out))
+        for i, module in enumerate(modules)
+    ]
+    try:
+        result = target(model(**inputs))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if kept[0][1] is None:
+        raise ValueError("model: expected eager attention; load it with attn_implementation='eager'")
+    import torch
+
+    (gradient,) = torch.autograd.grad(result, kept[2])
+    a, v, g = _array(kept[0][1])[0], _array(kept[1])[0], _array(gradient)[0]
+    heads, inner = len(a), len(W_O)
+    v = v[:, -inner:] if v.shape[1] > inner else v  # GPT-2 projects queries, keys and values at once
+    v = v.reshape(len(v), -1, inner // heads).swapaxes(0, 1)
+    chosen = list(queries)
+    along = np.einsum("hed,qd->hqe", W_O.reshape(heads, -1, W_O.shape[1]), g[chosen])
+    return head_games(a[:, chosen], np.repeat(v, heads // len(v), axis=0), along, background, True)
+
+
+def _array(tensor: Any) -> Array:
+    """A float64 array of a tensor of any precision."""
+    array = tensor.detach().cpu().double().numpy() if hasattr(tensor, "detach") else tensor
+    return np.asarray(array, dtype=np.float64)

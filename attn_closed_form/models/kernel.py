@@ -1,0 +1,320 @@
+"""Kernel predictors: which training examples made this prediction, and what each of them is worth, exactly.
+
+A kernel predictor (Nadaraya-Watson, soft nearest neighbors, matching networks, a nearest-neighbor head on embeddings)
+predicts a weighted mean of its training labels. With the log-weight s_i(x) of training example i at a query x,
+
+    f(x) = ( prior v_0 + sum_i e^(s_i) v_i ) / ( prior + sum_i e^(s_i) ),
+
+v_i the label in regression, or 1 if example i has the class and 0 else. This is a pooled game whose players are the
+training examples, an absent one being deleted: Shapley values of a probability are those of the game itself, those of
+the log-loss and the squared error those of the game sent through a link (`game/links.py`). KNN-Shapley (Jia et al.,
+2019) has an exact and far cheaper answer for hard, unweighted neighbors; for normalized continuous weights Wang et al.
+(2024) give none.
+
+| kernel | log-weight s_i(x) |
+|---|---|
+| "gaussian" | -|x - x_i|^2 / (2 bandwidth^2) |
+| "cosine" | cos(x, x_i) / bandwidth |
+| a function | whatever it returns for arrays (m, D) and (n, D), an (m, n) array, over the bandwidth |
+
+With `k`, only the k examples with the largest weights enter. They are chosen once per query, so that an absent example
+is not replaced by the next one; that game is the predictor with these k examples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._arrays import finite, softmax
+from .._progress import Report, stages
+from .._types import Array, Ids
+from ..game.pooled_game import PooledGame
+from ..game.values import shapley
+from .protocol import Model, Resolved, Units
+from .scores import PooledScores
+
+Kernel = str | Callable[[Array, Array], ArrayLike]
+UTILITIES = ("probability", "log_loss", "squared_error")
+KERNELS = ("gaussian", "cosine")
+TASKS = ("auto", "classification", "regression")
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel(Model):
+    """A fitted kernel predictor as a model whose units are training examples; `KernelPredictor.model_` is one.
+
+    Attributes
+    ----------
+    X : (n, D) training examples
+    rows : (C, n) their values: 1 where an example has the class, or the labels of a regression as the only row
+    empty : (C,) values of the prior, and of a coalition without any example
+    labels : n names of the examples
+    outputs : names of the classes, or ("prediction",)
+    kernel, bandwidth, k, prior : as in `KernelPredictor`
+    """
+
+    X: Array
+    rows: Array
+    empty: Array
+    labels: tuple[str, ...]
+    outputs: tuple[str, ...]
+    kernel: Kernel = "gaussian"
+    bandwidth: float = 1.0
+    k: int | None = None
+    prior: float = 0.0
+
+    reads = "a row of numbers"
+    groupings = ("examples",)
+    absences = ("deleted",)
+
+    def near(self, x: Array) -> tuple[Ids, Array]:
+        """The examples that enter at a query (D,), and their log-weights."""
+        if x.shape != self.X.shape[1:]:
+            raise ValueError(f"x: expected {self.X.shape[1]} numbers, got shape {x.shape}")
+        if callable(self.kernel):
+            s = finite("kernel", self.kernel(x[None], self.X)).reshape(-1) / self.bandwidth
+        elif self.kernel == "cosine":
+            norms = np.linalg.norm(self.X, axis=1) * np.linalg.norm(x)
+            s = (self.X @ x) / np.where(norms > 0, norms, 1.0) / self.bandwidth
+        else:
+            s = np.square(self.X - x).sum(axis=1) / (-2 * self.bandwidth**2)
+        if self.k is None or self.k >= s.size:
+            return np.arange(s.size), s
+        nearest = np.sort(np.argpartition(-s, self.k - 1)[: self.k])
+        return nearest, s[nearest]
+
+    def predict_outputs(self, X: Array) -> Array:
+        """(m, C) probabilities, or predictions, of queries (m, D)."""
+        log_prior = -np.inf if self.prior == 0 else math.log(self.prior)
+        out = np.empty((len(X), len(self.rows)))
+        for i, (nearest, s) in enumerate(map(self.near, X)):
+            out[i] = np.append(self.rows[:, nearest], self.empty[:, None], axis=1) @ softmax(np.append(s, log_prior))
+        return out
+
+    def read(self, raw: Any) -> Units:
+        """One query (D,): its units are the training examples that enter."""
+        nearest, s = self.near(finite("x", raw))
+        names = tuple(self.labels[i] for i in nearest.tolist())
+        return Units(labels=names, groups={"examples": np.arange(nearest.size)}, data=(nearest, s))
+
+    def scores(self, units: Units) -> PooledScores:
+        """The log-weights of the examples and, for each class, whether they have it."""
+        nearest, s = units.data
+        prior = {}
+        if self.prior > 0:
+            prior = {"s_background": np.array([math.log(self.prior)]), "v_background": self.empty}
+        return PooledScores(s[None], self.rows[:, nearest], np.zeros(len(self.rows)), **prior)
+
+    def game(self, units: Units, settings: Resolved) -> PooledGame:
+        """The game of a class probability, or of the prediction."""
+        return self._game(units, np.asarray(settings.coefficients))
+
+    def _game(self, units: Units, coefficients: Array) -> PooledGame:
+        """A coalition without any example has the value of the prior, even if the prior has no weight."""
+        return replace(
+            self.pooled(units).game(coefficients), labels=units.labels, empty_value=coefficients @ self.empty
+        )
+
+    def probabilities(self, logits: Array) -> None:
+        """None: what is explained is a probability or a number itself, not a logit."""
+
+    def values_at(self, x: Array, row: int, target: float, utility: str, tol: float) -> tuple[Ids, Array]:
+        """The examples that enter at one test point, and their Shapley values for its utility."""
+        units = self.read(x)
+        game = self._game(units, np.eye(len(self.rows))[row])
+        if utility == "probability":
+            return units.data[0], shapley(game, tol)
+        if utility == "log_loss":
+            return units.data[0], shapley(game.through("log"), tol)
+        return units.data[0], -shapley(game.through("squared_error", target=target), tol)
+
+
+@dataclass(eq=False)
+class KernelPredictor:
+    """Predict by a weighted mean of training labels, with exact explanations by training examples.
+
+    It follows scikit-learn's conventions, so `cross_val_score`, `GridSearchCV` and `Pipeline` take it.
+
+    Parameters
+    ----------
+    kernel : "gaussian", "cosine", or a function of arrays (m, D) and (n, D) that returns (m, n) log-weights
+    bandwidth : width of the gaussian, or what the cosine or the function is divided by
+    k : use the k nearest examples only; None uses all
+    prior : weight of a background with equal probabilities, or with the mean label; a training example at distance 0
+        has weight 1 under the gaussian kernel. The log-loss needs a prior above 0, so that no probability is 0
+    task : "classification" or "regression"; "auto" means regression for labels of a floating type
+
+    Attributes
+    ----------
+    classes_ : the sorted labels, in classification; the columns of `predict_proba`
+    model_ : KernelModel; what `attn_closed_form.explain` takes
+
+    Examples
+    --------
+    >>> X, y = np.array([[0.0], [1.0], [5.0]]), np.array(["a", "a", "b"])
+    >>> predictor = KernelPredictor(bandwidth=2.0).fit(X, y)
+    >>> predictor.predict([[0.5]]).tolist(), predictor.predict_proba([[0.5]]).round(3).tolist()
+    (['a'], [[0.961, 0.039]])
+    >>> e = predictor.explain([0.5], "shapley")["shapley"]     # of P("a"), which is 1/2 without examples
+    >>> list(zip(e.labels, e.scores.round(3).tolist()))
+    [('0: a', 0.333), ('1: a', 0.333), ('2: b', -0.205)]
+    >>> predictor.data_values([[0.5], [4.0]], ["a", "b"]).round(3).tolist()
+    [0.119, 0.051, 0.447]
+    """
+
+    kernel: Kernel = "gaussian"
+    bandwidth: float = 1.0
+    k: int | None = None
+    prior: float = 0.0
+    task: str = "auto"
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Keep the training examples: X (n, D), y (n,) labels or numbers."""
+        checks = {
+            "kernel": (callable(self.kernel) or self.kernel in KERNELS, "'gaussian', 'cosine' or a function"),
+            "bandwidth": (math.isfinite(self.bandwidth) and self.bandwidth > 0, "a positive number"),
+            "k": (self.k is None or self.k >= 1, "None or at least 1 neighbor"),
+            "prior": (math.isfinite(self.prior) and self.prior >= 0, "a number of at least 0"),
+            "task": (self.task in TASKS, f"one of {', '.join(TASKS)}"),
+        }
+        for name, (fine, expected) in checks.items():
+            if not fine:
+                raise ValueError(f"{name}: expected {expected}, got {getattr(self, name)!r}")
+        examples, labels = finite("X", X), np.asarray(y)
+        if examples.ndim != 2 or not len(examples) or labels.shape != (len(examples),):
+            raise ValueError(f"X, y: expected shapes (n, D) and (n,), got {examples.shape} and {labels.shape}")
+        if self.task == "regression" or (self.task == "auto" and labels.dtype.kind == "f"):
+            self.classes_, outputs, rows = np.zeros(0), ("prediction",), finite("y", labels)[None]
+            empty = rows.mean(axis=1)
+        else:
+            self.classes_, codes = np.unique(labels, return_inverse=True)
+            outputs = tuple(map(str, self.classes_))
+            rows = (codes == np.arange(len(outputs))[:, None]).astype(np.float64)
+            empty = np.full(len(outputs), 1 / len(outputs))
+        names = tuple(f"{i}: {label}" for i, label in enumerate(labels.tolist()))
+        self.n_features_in_ = examples.shape[1]
+        self.model_ = KernelModel(
+            examples, rows, empty, names, outputs, self.kernel, self.bandwidth, self.k, self.prior
+        )
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """(m, classes) probabilities, columns in the order of `classes_`."""
+        if not self._fitted().size:
+            raise ValueError("predict_proba: this predictor was fitted for regression")
+        return self.model_.predict_outputs(finite("X", X))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """(m,) predicted labels, or numbers in regression."""
+        classes, outputs = self._fitted(), self.model_.predict_outputs(finite("X", X))
+        return np.asarray(classes[outputs.argmax(axis=1)] if classes.size else outputs[:, 0])
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Accuracy, or R^2 in regression."""
+        predicted, labels = self.predict(X), np.asarray(y)
+        if self.classes_.size:
+            return float((predicted == labels).mean())
+        return 1 - float(np.square(labels - predicted).sum() / np.square(labels - labels.mean()).sum())
+
+    def explain(self, x: ArrayLike, methods: Any = None, **settings: Any) -> Any:
+        """Explain the prediction for one query (D,) by training examples; see `attn_closed_form.explain`."""
+        self._fitted()
+        return self.model_.explain(x, methods, **settings)
+
+    def data_values(
+        self,
+        X_test: ArrayLike,
+        y_test: ArrayLike,
+        utility: str | None = None,
+        tol: float = 1e-8,
+        n_jobs: int = 1,
+        progress: Report | bool | None = None,
+    ) -> Array:
+        """Shapley values of the training examples for the quality of predictions, summed over test points.
+
+        They add up to the utility with all examples minus that with none.
+
+        Parameters
+        ----------
+        X_test, y_test : (m, D) and (m,) test points with their labels
+        utility : what the training examples earn together at a test point: "probability", that of its label;
+            "log_loss", the logarithm of that probability; "squared_error", minus the squared error (in classification,
+            of that probability against 1). More is better. Default: "probability", in regression "squared_error"
+        tol : guaranteed accuracy at each test point, relative to the largest utility of a coalition
+        n_jobs : processes, as in scikit-learn (by joblib, which comes with it); 1 computes in this process
+        progress : a function of (stage, done, total); True for a bar, False for none, None for one on a terminal
+
+        Returns
+        -------
+        (n,) one value per training example
+        """
+        classes, queries, labels = self._fitted(), finite("X_test", X_test), np.asarray(y_test)
+        if labels.shape != (len(queries),):
+            raise ValueError(f"y_test: expected {len(queries)} labels, one per test point, got shape {labels.shape}")
+        utility = utility or ("probability" if classes.size else "squared_error")
+        if utility not in UTILITIES:
+            raise ValueError(f"utility: expected one of {', '.join(UTILITIES)}, got {utility!r}")
+        if utility != "squared_error" and not classes.size:
+            raise ValueError(f"utility: {utility!r} needs classes; this predictor was fitted for regression")
+        if utility == "log_loss" and self.prior == 0:
+            raise ValueError("utility: the log-loss needs a prior above 0; without one a probability can be 0")
+        rows, targets = np.zeros(len(queries), dtype=int), np.ones(len(queries))
+        if classes.size:
+            rows = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
+            if (unseen := classes[rows] != labels).any():
+                raise ValueError(f"y_test: expected labels that were fitted, got {labels[unseen][0]!r}")
+        else:
+            targets = finite("y_test", labels)
+        total = np.zeros(len(self.model_.X))
+        tasks = ((x, int(r), float(t), utility, tol) for x, r, t in zip(queries, rows, targets, strict=True))
+        with stages("data values", progress) as report:
+            for done, (nearest, values) in enumerate(_parallel(self.model_.values_at, tasks, n_jobs), 1):
+                total[nearest] += values
+                report("test points", done, len(queries))
+        return total
+
+    def _fitted(self) -> NDArray[Any]:
+        """The classes; an error before `fit`."""
+        if not hasattr(self, "model_"):
+            raise ValueError("KernelPredictor: call fit first")
+        return self.classes_
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name."""
+        for name, value in params.items():
+            if name not in self.get_params():
+                raise ValueError(f"{name}: expected parameters among {', '.join(self.get_params())}")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
+
+        kind = {"classification": "classifier", "regression": "regressor"}.get(self.task)
+        return Tags(
+            estimator_type=kind,
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags() if kind == "classifier" else None,
+            regressor_tags=RegressorTags() if kind == "regressor" else None,
+        )
+
+
+def _parallel(
+    function: Callable[..., tuple[Ids, Array]], tasks: Iterator[tuple[Any, ...]], n_jobs: int
+) -> Iterator[tuple[Ids, Array]]:
+    """The results of all tasks, in order."""
+    if n_jobs == 1:
+        return (function(*task) for task in tasks)
+    from joblib import Parallel, delayed
+
+    return iter(Parallel(n_jobs, return_as="generator")(delayed(function)(*task) for task in tasks))
