@@ -30,6 +30,8 @@ from ..game.values import shapley
 
 # Rows of attention weights add up to 1 within this, which half precision keeps.
 SUM_TO_ONE = 1e-2
+# Of a sum of effects, relative to that of their moduli: more than any rounding of so many sources.
+ROUNDING = 1e-12
 # Where the layers, an attention, its values and its output projection are, in models of Hugging Face's transformers.
 FAMILIES = {
     "BERT": ("encoder.layer", "attention.self", "attention.self.value", "attention.output.dense"),
@@ -115,8 +117,8 @@ class HeadGames:
         """The fewest sources whose removal takes f to the other side of the threshold, with frozen context.
 
         f > threshold is linear in the sources, so removing the largest a (u - threshold) first is optimal. With the
-        logit as sum of this head's f and the rest, `threshold = -rest` flips the logit's sign. Rounding is not
-        certified here; `contrastive_reason(games.game(head, query)[0], threshold)` does that for one game.
+        logit as sum of this head's f and the rest, `threshold = -rest` flips the logit's sign. What lies within rounding
+        of the threshold does not count; `contrastive_reason(games.game(head, query)[0], threshold)` certifies one game.
         """
         level = np.broadcast_to(threshold, self.s.shape[:-1])[..., None]
         effect = self.attention * (self.u - level)
@@ -125,7 +127,8 @@ class HeadGames:
         order = np.argsort(-free, axis=-1, kind="stable")
         ranked = np.take_along_axis(free, order, axis=-1)
         left = effect.sum(axis=-1, keepdims=True) - np.cumsum(np.maximum(ranked, 0.0), axis=-1)
-        flips = (left < 0) & (ranked > 0)
+        rounding = ROUNDING * np.abs(effect).sum(axis=-1, keepdims=True)
+        flips = (left < -rounding) & (ranked > 0)
         size = np.where(flips.any(axis=-1), flips.argmax(axis=-1) + 1, -1)
         removed = np.zeros(self.s.shape, dtype=bool)
         np.put_along_axis(removed, order, np.arange(self.s.shape[-1]) < size[..., None], axis=-1)
