@@ -62,6 +62,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "docs/coming-from.md": ("lime", "shap", "torch", "slalom_explanations", "h5py"),
     "docs/tutorials/explain-a-review.md": ("matplotlib",),
     "docs/tutorials/how-lime-converges.md": ("lime", "matplotlib"),
+    "docs/weighted-means.md": ("sklearn", "matplotlib"),
+    "docs/attention-heads.md": ("torch", "transformers"),
     "docs/corpus.md": ("pandas", "pyarrow"),
     "docs/service.md": ("starlette",),
 }

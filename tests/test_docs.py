@@ -1,5 +1,6 @@
 """Every page: its Python runs from the first line to the last, its commands exist, its links lead somewhere."""
 
+import math
 import re
 import shlex
 from pathlib import Path
@@ -59,7 +60,26 @@ def your_transformer(names, out):
 
 
 #: What a page says of its own example, beyond that it runs.
+def weighted_means(names, out):
+    share, loo = names["share"], names["loo"]
+    assert abs(names["pooled"] + 0.714) < 1e-3 and abs(names["tau2"] - 0.309) < 1e-3  # as metafor finds (method "DL")
+    assert abs(share.sum() - names["pooled"]) < 1e-9 < abs(loo.sum() - names["pooled"])
+    assert Path("forest.png").exists() and names["mixture"].d == 4
+    values, predictor, X, y, test = (names[name] for name in ("values", "predictor", "X", "y", "test"))
+    chances = predictor.predict_proba(X[test])[range(len(test)), y[test]]
+    assert abs(values.sum() - sum(math.log(2 * p) for p in chances)) < 1e-3
+
+
+def attention_heads(names, out):
+    games, removed = names["games"], names["removed"]
+    assert games.s.shape == (4, 1, 7) and names["shapley_values"].shape == (4, 1, 7)
+    assert abs(names["shapley_values"].sum() - games.values().sum()) < 1e-7
+    assert games.knock_out(removed).shape == (4, 1)
+
+
 PROMISES = {
+    "docs/weighted-means.md": weighted_means,
+    "docs/attention-heads.md": attention_heads,
     "docs/your-bags.md": your_bags,
     "docs/more-than-shapley.md": more_than_shapley,
     "docs/corpus.md": corpus,

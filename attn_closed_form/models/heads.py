@@ -116,9 +116,9 @@ class HeadGames:
     def smallest_knock_outs(self, threshold: float | Array = 0.0) -> KnockOuts:
         """The fewest sources whose removal takes f to the other side of the threshold, with frozen context.
 
-        f > threshold is linear in the sources, so removing the largest a (u - threshold) first is optimal. With the
-        logit as sum of this head's f and the rest, `threshold = -rest` flips the logit's sign. What lies within rounding
-        of the threshold does not count; `contrastive_reason(games.game(head, query)[0], threshold)` certifies one game.
+        f > threshold is linear in the sources, so removing the largest a (u - threshold) first is optimal. If a
+        logit is this head's f plus the rest, `threshold = -rest` flips its sign. What lies within rounding of the
+        threshold does not count; `contrastive_reason(games.game(head, query)[0], threshold)` certifies one game.
         """
         level = np.broadcast_to(threshold, self.s.shape[:-1])[..., None]
         effect = self.attention * (self.u - level)
