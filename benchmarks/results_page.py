@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .harness import RESULTS
+from .harness import RESULTS, show_seconds
 from .verdicts import verdict_table, verdicts
 
 PAGE = RESULTS.parent / "RESULTS.md"
@@ -42,6 +42,8 @@ def render(folder: Path) -> str:
     parts = [HEAD, "## Verdicts\n", *verdict_table(verdicts(reproductions))]
     parts += ["## The papers' tables and figures\n", *_reproduced(reproductions, folder)]
     parts += ["## How each was run\n", *_runs(reproductions)]
+    if compared := [r for r in others if any("comparison" in row for row in r["rows"])]:
+        parts += ["## Comparisons\n", *_compared(compared)]
     if any(r["bars"] for r in others):
         parts += ["## Promises kept\n", *_bars(others)]
     return "\n".join(parts).rstrip("\n") + "\n"
@@ -65,6 +67,24 @@ def _reproduced(records: list[dict[str, Any]], folder: Path) -> list[str]:
             out.append(f"| {_cell(row['case'])} | {_cell(n)} | {ours} | {paper} | {_cell(row.get('differs', ''))} |")
         out.append("")
     return out
+
+
+def _compared(records: list[dict[str, Any]]) -> list[str]:
+    """One table per comparison: its rows with the columns that they have."""
+    out = []
+    for r in records:
+        for title in dict.fromkeys(row["comparison"] for row in r["rows"]):
+            rows = [row for row in r["rows"] if row["comparison"] == title]
+            columns = [key for key in dict.fromkeys(key for row in rows for key in row) if key != "comparison"]
+            out.append(f"### {title}\n\nFrom `benchmarks.{r['name']}`, {r['machine']['date']}.\n")
+            out.append("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
+            out += ["| " + " | ".join(_compared_cell(key, row.get(key)) for key in columns) + " |" for row in rows]
+            out.append("")
+    return out
+
+
+def _compared_cell(column: str, value: Any) -> str:
+    return show_seconds(value) if "seconds" in column and value is not None else _number(value)
 
 
 def _runs(records: list[dict[str, Any]]) -> list[str]:
