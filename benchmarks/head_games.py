@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from attn_closed_form import head_games
-from attn_closed_form._types import Array
+from attn_closed_form._types import Array, Masks
 from attn_closed_form.models.heads import HeadGames, head_games_of_layer
 
 from .harness import Bar, report
@@ -109,7 +109,7 @@ def train(family: str, steps: int) -> tuple[Any, float]:
     return model, float(right.mean())
 
 
-def knocked_out(family: str, model: Any, ids: Any, layer: int, query: int, removed: Array) -> Array:
+def knocked_out(family: str, model: Any, ids: Any, layer: int, query: int, removed: Masks) -> Array:
     """(k,) margins of one text by the network, with k sets (k, n) of sources masked in one layer at the query."""
     import torch
 
@@ -130,7 +130,7 @@ def knocked_out(family: str, model: Any, ids: Any, layer: int, query: int, remov
     return np.asarray(out, dtype=np.float64)
 
 
-def predictions(games: HeadGames, removed: Array) -> dict[str, Array]:
+def predictions(games: HeadGames, removed: Masks) -> dict[str, Array]:
     """What each score says that removing the sources (k, n) changes, summed over the heads."""
     scores = {
         "Shapley values": games.shapley(),

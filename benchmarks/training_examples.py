@@ -23,6 +23,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,11 @@ SEED = 0
 FLIPPED = 0.1
 NEIGHBORS = (5, 10)
 TOL = 1e-8
+LINKS: dict[str, Callable[[Array], Array]] = {
+    "probability": lambda p: p,
+    "log_loss": lambda p: np.log(p),
+    "squared_error": lambda p: -((p - 1) ** 2),
+}
 PLAYERS, WIDE, NARROW = 50_000, 300.0, 30.0
 
 
@@ -119,10 +125,10 @@ def flipped_labels(name: str, bandwidth: float, tests: int) -> list[dict[str, An
     noisy, wrong = flip(y, SEED)
     predictor = KernelPredictor(bandwidth=bandwidth, prior=1e-3, task="classification").fit(X, noisy)
     methods: dict[str, Callable[[], Array]] = {
-        f"KNN-Shapley, k = {k}": lambda k=k: knn_shapley(X, noisy, X_test, y_test, k) for k in NEIGHBORS
+        f"KNN-Shapley, k = {k}": partial(knn_shapley, X, noisy, X_test, y_test, k) for k in NEIGHBORS
     }
-    for utility in ("probability", "log_loss", "squared_error"):
-        methods[f"exact, {utility}"] = lambda u=utility: predictor.data_values(X_test, y_test, u, 1e-6, progress=False)
+    for utility in LINKS:
+        methods[f"exact, {utility}"] = partial(predictor.data_values, X_test, y_test, utility, 1e-6, progress=False)
     rows = []
     for method, values in methods.items():
         found, seconds = _seconds(values)
@@ -169,10 +175,9 @@ def removal(name: str, bandwidth: float, utility: str, tests: int, share: float 
     rng = np.random.default_rng(SEED)
     if name == "diabetes":
         y, y_test = (y - y.mean()) / y.std(), (y_test - y.mean()) / y.std()
-        wrong = rng.random(len(y)) < FLIPPED
-        y = np.where(wrong, rng.permutation(y), y)
+        y = np.where(rng.random(len(y)) < FLIPPED, rng.permutation(y), y)
     else:
-        y, wrong = flip(y, SEED)
+        y, _ = flip(y, SEED)
     kind = "regression" if name == "diabetes" else "classification"
     make = KernelPredictor(bandwidth=bandwidth, prior=1e-3, task=kind)
     predictor = make.fit(X, y)
@@ -211,7 +216,7 @@ def wide_spread(players: int = PLAYERS) -> list[dict[str, Any]]:
         times, gap = [], 0.0
         for _ in range(5):
             game = PooledGame.from_scores(s, v, empty_value=0.5)
-            phi, seconds = _seconds(lambda game=game: shapley(game, TOL))
+            phi, seconds = _seconds(partial(shapley, game, TOL))
             times.append(seconds)
             gap = abs(phi.sum() - (float(game.value(np.ones(players, dtype=bool))) - 0.5))
         rows.append(
@@ -237,9 +242,8 @@ def pydvl_rows() -> list[dict[str, Any]]:
     X, y, prior = X[:10], y[:10], 0.1
     predictor = KernelPredictor(bandwidth=2.0, prior=prior, task="classification").fit(X, y)
     masses, hits = np.exp([predictor.model_.near(x)[1] for x in X_test]), y == y_test[:, None]
-    links = {"probability": lambda p: p, "log_loss": np.log, "squared_error": lambda p: -((p - 1) ** 2)}
 
-    class Utility(UtilityBase):  # type: ignore[misc]
+    class Utility(UtilityBase):
         def __init__(self, link: Callable[[Array], Array]) -> None:
             self.link = link
 
@@ -249,7 +253,7 @@ def pydvl_rows() -> list[dict[str, Any]]:
             return float(self.link(((masses * hits)[:, chosen].sum(axis=1) + prior / 2) / total).sum())
 
     rows = []
-    for name, link in links.items():
+    for name, link in LINKS.items():
         sampler = DeterministicUniformSampler()
         theirs = ShapleyValuation(Utility(link), sampler, NoStopping(sampler), progress=False).fit(Dataset(X, y)).result
         values = np.empty(len(X))

@@ -177,28 +177,22 @@ class PooledGame:
 
         Parameters
         ----------
-        weights, values : (d,) weights above 0 and values of the players; weights need not add up to 1. Where weights
-            underflow, such as those of a narrow kernel, give their logarithms to `from_scores`
+        weights, values : (d,) weights above 0, which need not add up to 1, and values of the players. Where weights
+            underflow, give their logarithms to `from_scores`
         background_weight, background_value : of what is always present, such as a prior
-        empty_value : the value when everybody is absent and there is no background
-        labels : d names, "0", "1", ... by default
+        empty_value, labels : as in `from_scores`
 
-        Examples
-        --------
         >>> from attn_closed_form import shapley
-        >>> game = PooledGame.from_weights([2.0, 1.0, 1.0], [1.0, 0.0, 4.0])
-        >>> float(game.value([True, True, True])), shapley(game).round(4).tolist()
-        (1.5, [-0.0556, -0.5556, 2.1111])
+        >>> shapley(PooledGame.from_weights([2.0, 1.0, 1.0], [1.0, 0.0, 4.0])).round(4).tolist()
+        [-0.0556, -0.5556, 2.1111]
         """
         w = real("weights", weights).astype(np.float64)
         if w.ndim != 1 or not (np.isfinite(w) & (w > 0)).all():
             raise ValueError("weights: expected (d,) finite numbers above 0; leave players without weight out")
         if not 0 <= background_weight < np.inf:
             raise ValueError(f"background_weight: expected a finite number of at least 0, got {background_weight}")
-        always = {} if background_weight == 0 else {"s_background": math.log(background_weight)}
-        if always:
-            always["v_background"] = background_value
-        return cls.from_scores(np.log(w), values, **always, empty_value=empty_value, labels=labels)
+        always = (math.log(background_weight), background_value) if background_weight else (None, None)
+        return cls.from_scores(np.log(w), values, None, None, *always, empty_value=empty_value, labels=labels)
 
     @property
     def H(self) -> int:

@@ -107,9 +107,8 @@ def _windows(game: PooledGame, pieces: list[Piece], goal: Budget) -> Iterator[Wi
 
 def _one_head(heads: Heads, h: int, order: Ids) -> Heads:
     """One head alone, its players in this order."""
-    players = {name: getattr(heads, name)[h : h + 1, order] for name in ("s", "v", "s_absent", "v_absent")}
-    others = {name: getattr(heads, name)[h : h + 1] for name in ("s_background", "v_background", "half_range")}
-    return heads._replace(**players, **others)
+    arrays = (x[h : h + 1, order] if x.ndim == 2 else x[h : h + 1] for x in heads[:-1])
+    return Heads(*arrays, heads.can_be_empty)
 
 
 def _bounds(mass: Array, piece: Piece, eps: float) -> tuple[Ids, Ids]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,13 +38,6 @@ FAMILIES = {
     "GPT-2": ("h", "attn", "attn.c_attn", "attn.c_proj"),
     "Llama": ("layers", "self_attn", "self_attn.v_proj", "self_attn.o_proj"),
 }
-
-
-class KnockOuts(NamedTuple):
-    """Smallest knock-outs: how many sources (...), -1 where none flips the sign, and which they are (..., n)."""
-
-    size: Any
-    removed: Masks
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +106,10 @@ class HeadGames:
         total = mass.sum(axis=-1)
         return np.asarray((mass * self.u).sum(axis=-1) / np.where(total > 0, total, 1.0) - self.values())
 
-    def smallest_knock_outs(self, threshold: float | Array = 0.0) -> KnockOuts:
+    def smallest_knock_outs(self, threshold: float | Array = 0.0) -> tuple[Any, Masks]:
         """The fewest sources whose removal takes f to the other side of the threshold, with frozen context.
+
+        Returns how many they are (...), -1 where no set will do, and a mask of them (..., n).
 
         f > threshold is linear in the sources, so removing the largest a (u - threshold) first is optimal. If a
         logit is this head's f plus the rest, `threshold = -rest` flips its sign. What lies within rounding of the
@@ -132,7 +127,7 @@ class HeadGames:
         size = np.where(flips.any(axis=-1), flips.argmax(axis=-1) + 1, -1)
         removed = np.zeros(self.s.shape, dtype=bool)
         np.put_along_axis(removed, order, np.arange(self.s.shape[-1]) < size[..., None], axis=-1)
-        return KnockOuts(size[()], removed)
+        return size, removed
 
 
 def head_games(

@@ -1,7 +1,7 @@
 """Kernel predictors: which training examples made this prediction, and what each of them is worth, exactly.
 
-A kernel predictor (Nadaraya-Watson, soft nearest neighbors, matching networks, a nearest-neighbor head on embeddings)
-predicts a weighted mean of its training labels. With the log-weight s_i(x) of training example i at a query x,
+A kernel predictor (Nadaraya-Watson, soft nearest neighbors, a nearest-neighbor head on embeddings) predicts a weighted
+mean of its training labels. With the log-weight s_i(x) of training example i at a query x,
 
     f(x) = ( prior v_0 + sum_i e^(s_i) v_i ) / ( prior + sum_i e^(s_i) ),
 
@@ -24,8 +24,9 @@ is not replaced by the next one; that game is the predictor with these k example
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from itertools import starmap
 from typing import Any, Self
 
 import numpy as np
@@ -51,23 +52,18 @@ class KernelModel(Model):
 
     Attributes
     ----------
-    X : (n, D) training examples
-    rows : (C, n) their values: 1 where an example has the class, or the labels of a regression as the only row
+    X, labels : (n, D) training examples and their names
+    rows : (C, n) values: 1 where an example has the class; in regression the labels, as the only row
     empty : (C,) values of the prior, and of a coalition without any example
-    labels : n names of the examples
-    outputs : names of the classes, or ("prediction",)
-    kernel, bandwidth, k, prior : as in `KernelPredictor`
+    predictor : kernel, bandwidth, k and prior
     """
 
     X: Array
+    labels: tuple[str, ...]
     rows: Array
     empty: Array
-    labels: tuple[str, ...]
     outputs: tuple[str, ...]
-    kernel: Kernel = "gaussian"
-    bandwidth: float = 1.0
-    k: int | None = None
-    prior: float = 0.0
+    predictor: KernelPredictor
 
     reads = "a row of numbers"
     groupings = ("examples",)
@@ -77,21 +73,20 @@ class KernelModel(Model):
         """The examples that enter at a query (D,), and their log-weights."""
         if x.shape != self.X.shape[1:]:
             raise ValueError(f"x: expected {self.X.shape[1]} numbers, got shape {x.shape}")
-        if callable(self.kernel):
-            s = finite("kernel", self.kernel(x[None], self.X)).reshape(-1) / self.bandwidth
-        elif self.kernel == "cosine":
+        kernel, width, k = self.predictor.kernel, self.predictor.bandwidth, self.predictor.k
+        if callable(kernel):
+            s = finite("kernel", kernel(x[None], self.X)).reshape(-1) / width
+        elif kernel == "cosine":
             norms = np.linalg.norm(self.X, axis=1) * np.linalg.norm(x)
-            s = (self.X @ x) / np.where(norms > 0, norms, 1.0) / self.bandwidth
+            s = (self.X @ x) / np.where(norms > 0, norms, 1.0) / width
         else:
-            s = np.square(self.X - x).sum(axis=1) / (-2 * self.bandwidth**2)
-        if self.k is None or self.k >= s.size:
-            return np.arange(s.size), s
-        nearest = np.sort(np.argpartition(-s, self.k - 1)[: self.k])
+            s = np.square(self.X - x).sum(axis=1) / (-2 * width**2)
+        nearest = np.arange(s.size) if k is None or k >= s.size else np.sort(np.argpartition(-s, k - 1)[:k])
         return nearest, s[nearest]
 
     def predict_outputs(self, X: Array) -> Array:
         """(m, C) probabilities, or predictions, of queries (m, D)."""
-        log_prior = -np.inf if self.prior == 0 else math.log(self.prior)
+        log_prior = math.log(self.predictor.prior) if self.predictor.prior else -np.inf
         out = np.empty((len(X), len(self.rows)))
         for i, (nearest, s) in enumerate(map(self.near, X)):
             out[i] = np.append(self.rows[:, nearest], self.empty[:, None], axis=1) @ softmax(np.append(s, log_prior))
@@ -106,10 +101,9 @@ class KernelModel(Model):
     def scores(self, units: Units) -> PooledScores:
         """The log-weights of the examples and, for each class, whether they have it."""
         nearest, s = units.data
-        prior = {}
-        if self.prior > 0:
-            prior = {"s_background": np.array([math.log(self.prior)]), "v_background": self.empty}
-        return PooledScores(s[None], self.rows[:, nearest], np.zeros(len(self.rows)), **prior)
+        scores = PooledScores(s[None], self.rows[:, nearest], np.zeros(len(self.rows)))
+        log_prior = np.log([self.predictor.prior]) if self.predictor.prior else scores.s_background
+        return replace(scores, s_background=log_prior, v_background=self.empty)
 
     def game(self, units: Units, settings: Resolved) -> PooledGame:
         """The game of a class probability, or of the prediction."""
@@ -117,9 +111,8 @@ class KernelModel(Model):
 
     def _game(self, units: Units, coefficients: Array) -> PooledGame:
         """A coalition without any example has the value of the prior, even if the prior has no weight."""
-        return replace(
-            self.pooled(units).game(coefficients), labels=units.labels, empty_value=coefficients @ self.empty
-        )
+        empty = float(coefficients @ self.empty)
+        return replace(self.pooled(units).game(coefficients), labels=units.labels, empty_value=empty)
 
     def probabilities(self, logits: Array) -> None:
         """None: what is explained is a probability or a number itself, not a logit."""
@@ -189,8 +182,10 @@ class KernelPredictor:
         examples, labels = finite("X", X), np.asarray(y)
         if examples.ndim != 2 or not len(examples) or labels.shape != (len(examples),):
             raise ValueError(f"X, y: expected shapes (n, D) and (n,), got {examples.shape} and {labels.shape}")
+        self.classes_: NDArray[Any] = np.zeros(0)
+        outputs: tuple[str, ...] = ("prediction",)
         if self.task == "regression" or (self.task == "auto" and labels.dtype.kind == "f"):
-            self.classes_, outputs, rows = np.zeros(0), ("prediction",), finite("y", labels)[None]
+            rows = finite("y", labels)[None]
             empty = rows.mean(axis=1)
         else:
             self.classes_, codes = np.unique(labels, return_inverse=True)
@@ -199,9 +194,7 @@ class KernelPredictor:
             empty = np.full(len(outputs), 1 / len(outputs))
         names = tuple(f"{i}: {label}" for i, label in enumerate(labels.tolist()))
         self.n_features_in_ = examples.shape[1]
-        self.model_ = KernelModel(
-            examples, rows, empty, names, outputs, self.kernel, self.bandwidth, self.k, self.prior
-        )
+        self.model_ = KernelModel(examples, names, rows, empty, outputs, replace(self))
         return self
 
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -273,8 +266,13 @@ class KernelPredictor:
             targets = finite("y_test", labels)
         total = np.zeros(len(self.model_.X))
         tasks = ((x, int(r), float(t), utility, tol) for x, r, t in zip(queries, rows, targets, strict=True))
+        results = starmap(self.model_.values_at, tasks)
+        if n_jobs != 1:
+            from joblib import Parallel, delayed
+
+            results = Parallel(n_jobs, return_as="generator")(delayed(self.model_.values_at)(*task) for task in tasks)
         with stages("data values", progress) as report:
-            for done, (nearest, values) in enumerate(_parallel(self.model_.values_at, tasks, n_jobs), 1):
+            for done, (nearest, values) in enumerate(results, 1):
                 total[nearest] += values
                 report("test points", done, len(queries))
         return total
@@ -307,14 +305,3 @@ class KernelPredictor:
             classifier_tags=ClassifierTags() if kind == "classifier" else None,
             regressor_tags=RegressorTags() if kind == "regressor" else None,
         )
-
-
-def _parallel(
-    function: Callable[..., tuple[Ids, Array]], tasks: Iterator[tuple[Any, ...]], n_jobs: int
-) -> Iterator[tuple[Ids, Array]]:
-    """The results of all tasks, in order."""
-    if n_jobs == 1:
-        return (function(*task) for task in tasks)
-    from joblib import Parallel, delayed
-
-    return iter(Parallel(n_jobs, return_as="generator")(delayed(function)(*task) for task in tasks))
