@@ -92,16 +92,10 @@ def _windows(game: PooledGame, pieces: list[Piece], goal: Budget) -> Iterator[Wi
             size = int(last[start] - first[start])
             stop = min(L, start + max(1, min(MOST_TERMS, CHUNK_ELEMENTS // size)))
             # Light players are fewest at the last node, heavy ones at the first.
-            inside, n = slice(int(first[stop - 1]), int(last[start])), game.d - int(last[start])
-            terms = terms_for(
-                _columns(masses, inside),
-                np.zeros(stop - start, dtype=np.intp),
-                piece.lam[start:stop],
-                piece.w[start:stop],
-                total,
-                goal.precise,
-            )
-            yield Window(_with_heavy(terms, n), order[inside], order[inside.stop :])
+            inside, part = slice(int(first[stop - 1]), int(last[start])), slice(start, stop)
+            few, own = _columns(masses, inside), np.zeros(stop - start, dtype=np.intp)
+            terms = terms_for(few, own, piece.lam[part], piece.w[part], total, goal.precise)
+            yield Window(_with_heavy(terms, game.d - inside.stop), order[inside], order[inside.stop :])
             start = stop
 
 
@@ -132,9 +126,6 @@ def _columns(masses: PieceMasses, players: slice) -> PieceMasses:
 
 def _with_heavy(terms: Terms, n: int) -> Terms:
     """The terms with n more players in what a law looks at, whose x is 0."""
-    if not n:
-        return terms
-    sums = terms.sums
-    ones = np.ones_like(sums.largest_change)
-    heavy = sums._replace(heavy=sums.heavy + n, players_heavy=sums.players_heavy + n, largest_change=ones)
-    return terms._replace(sums=heavy)
+    sums, most = terms.sums, np.maximum(terms.sums.largest_change, float(n > 0))
+    sums = sums._replace(heavy=sums.heavy + n, players_heavy=sums.players_heavy + n, largest_change=most)
+    return terms._replace(sums=sums)

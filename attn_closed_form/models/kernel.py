@@ -298,10 +298,6 @@ class KernelPredictor:
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
 
-        kind = {"classification": "classifier", "regression": "regressor"}.get(self.task)
-        return Tags(
-            estimator_type=kind,
-            target_tags=TargetTags(required=True),
-            classifier_tags=ClassifierTags() if kind == "classifier" else None,
-            regressor_tags=RegressorTags() if kind == "regressor" else None,
-        )
+        kinds = {"classification": ("classifier", ClassifierTags()), "regression": ("regressor", RegressorTags())}
+        kind, tags = kinds.get(self.task, (None, None))
+        return Tags(kind, TargetTags(required=True), **({f"{kind}_tags": tags} if kind else {}))
