@@ -35,6 +35,8 @@ from .harness import Bar, relative_error, report
 
 SEED = 0
 FLIPPED = 0.1
+# Weight of the prior: the log-loss needs more than 1e-4 of what all examples weigh together.
+PRIOR = 0.1
 NEIGHBORS = (5, 10)
 TOL = 1e-8
 LINKS: dict[str, Callable[[Array], Array]] = {
@@ -123,7 +125,7 @@ def flipped_labels(name: str, bandwidth: float, tests: int) -> list[dict[str, An
     """Question 1 on one data set."""
     X, y, X_test, y_test = split(name, tests)
     noisy, wrong = flip(y, SEED)
-    predictor = KernelPredictor(bandwidth=bandwidth, prior=1e-3, task="classification").fit(X, noisy)
+    predictor = KernelPredictor(bandwidth=bandwidth, prior=PRIOR, task="classification").fit(X, noisy)
     methods: dict[str, Callable[[], Array]] = {
         f"KNN-Shapley, k = {k}": partial(knn_shapley, X, noisy, X_test, y_test, k) for k in NEIGHBORS
     }
@@ -179,7 +181,7 @@ def removal(name: str, bandwidth: float, utility: str, tests: int, share: float 
     else:
         y, _ = flip(y, SEED)
     kind = "regression" if name == "diabetes" else "classification"
-    make = KernelPredictor(bandwidth=bandwidth, prior=1e-3, task=kind)
+    make = KernelPredictor(bandwidth=bandwidth, prior=PRIOR, task=kind)
     predictor = make.fit(X, y)
     asked, held = slice(None, len(X_test) // 2), slice(len(X_test) // 2, None)
     values, seconds = _seconds(

@@ -140,7 +140,8 @@ class KernelPredictor:
     bandwidth : width of the gaussian, or what the cosine or the function is divided by
     k : use the k nearest examples only; None uses all
     prior : weight of a background with equal probabilities, or with the mean label; a training example at distance 0
-        has weight 1 under the gaussian kernel. The log-loss needs a prior above 0, so that no probability is 0
+        has weight 1 under the gaussian kernel. The log-loss needs a prior, of at least 1e-4 of what
+        all examples together weigh at a test point, so that no probability is near 0
     task : "classification" or "regression"; "auto" means regression for labels of a floating type
 
     Attributes
