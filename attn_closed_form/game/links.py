@@ -66,6 +66,8 @@ LARGEST_GROWTH = 60.0
 ROOM = 1e-9
 # Largest ratio of masses for which the exact range is computed; beyond, the range of the values is taken.
 LARGEST_RATIO = 1e4
+# Least width of the range that a ring is made for, relative to that of the values.
+LEAST_RANGE = 0.1
 # Rounding in ulps: of Q_j from masses, values and the pole; of a factor beside that of a plain game; of all else, where
 # a player's own term has 15 ulps, and 20 times as many where its factor nearly cancels (`evaluate.LEAST_FACTOR`).
 EXPONENT, FACTOR, OWN = 12.0, 12.0, 700.0
@@ -326,6 +328,10 @@ class LinkedGame:
             constant = float(LINKS[self.link.name].function(self._values[0][0]))
             poles = Poles(constant, np.zeros(0, dtype=complex), np.zeros(0, dtype=complex), 0.0)
         else:
+            if self.link.name in ("exp", "squared_error"):
+                # A ring that is tiny beside the values sees them all around it; the bound of a wider range holds, too.
+                room = max(0.0, LEAST_RANGE * float(np.ptp(self._values[0])) - (hi - lo)) / 2
+                lo, hi = lo - room, hi + room
             poles = kind.poles(lo, hi, POLE_SHARE * tol * self._scale)
         return PoleGame(self, poles, empty - poles.constant if self.can_be_empty else 0.0)
 

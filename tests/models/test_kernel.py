@@ -206,3 +206,15 @@ def test_plain_weights_are_log_masses():
             PooledGame.from_weights(weights, [1.0, 2.0])
     with pytest.raises(ValueError, match="background_weight"):
         PooledGame.from_weights([1.0], [1.0], background_weight=-1.0)
+
+
+def test_squared_error_where_the_prior_has_nearly_all_of_the_weight():
+    """The prediction hardly moves while labels are far apart: a narrow range beside wide values."""
+    X, y, _, _ = data()
+    predictor = KernelPredictor(bandwidth=0.8, prior=0.2).fit(X, y)
+    query = np.full((1, D), 4.0)
+    w = weights_by_hand(predictor, query[0], X)
+    assert w.sum() < 1e-4
+    f = probability(w, (y == "a").astype(float), 0.2, 1 / 3)
+    values = predictor.data_values(query, ["a"], "squared_error")
+    assert np.abs(values - enumerated(lambda mask: -((f(mask) - 1) ** 2))).max() <= 1e-8
