@@ -191,8 +191,8 @@ class PooledGame:
             raise ValueError("weights: expected (d,) finite numbers above 0; leave players without weight out")
         if not 0 <= background_weight < np.inf:
             raise ValueError(f"background_weight: expected a finite number of at least 0, got {background_weight}")
-        always = (math.log(background_weight), background_value) if background_weight else (None, None)
-        return cls.from_scores(np.log(w), values, None, None, *always, empty_value=empty_value, labels=labels)
+        s_0, v_0 = (math.log(background_weight), background_value) if background_weight else (None, None)
+        return cls.from_scores(np.log(w), values, None, None, s_0, v_0, empty_value=empty_value, labels=labels)
 
     @property
     def H(self) -> int:

@@ -102,7 +102,7 @@ def _windows(game: PooledGame, pieces: list[Piece], goal: Budget) -> Iterator[Wi
 def _one_head(heads: Heads, h: int, order: Ids) -> Heads:
     """One head alone, its players in this order."""
     arrays = (x[h : h + 1, order] if x.ndim == 2 else x[h : h + 1] for x in heads[:-1])
-    return Heads(*arrays, heads.can_be_empty)
+    return Heads._make([*arrays, heads.can_be_empty])
 
 
 def _bounds(mass: Array, piece: Piece, eps: float) -> tuple[Ids, Ids]:
