@@ -36,7 +36,7 @@ from .models.mean_text import MeanPooledText
 from .models.score_table import ScoreTable
 from .models.text_classifier import TextClassifier
 from .models.transformer import TransformerClassifier
-from .reasons import bounds, contrastive_reason, sufficient_reason
+from .reasons import bounds, bounds_by_size, contrastive_reason, sufficient_reason
 from .slalom import Slalom, SlalomWarning, fit_slalom
 
 __version__ = "0.3.0.dev0"
@@ -63,6 +63,7 @@ __all__ = [
     "attention",
     "banzhaf",
     "bounds",
+    "bounds_by_size",
     "contrastive_reason",
     "expected_value_by_size",
     "explain",

@@ -1,6 +1,16 @@
 """Certified reasons: bounds of a prediction, sets of players that suffice, sets whose removal flips it."""
 
 from .bounds import Bounds, bounds
+from .by_size import BoundsBySize, bounds_by_size
 from .reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
 
-__all__ = ["Bounds", "ContrastiveReason", "SufficientReason", "bounds", "contrastive_reason", "sufficient_reason"]
+__all__ = [
+    "Bounds",
+    "BoundsBySize",
+    "ContrastiveReason",
+    "SufficientReason",
+    "bounds",
+    "bounds_by_size",
+    "contrastive_reason",
+    "sufficient_reason",
+]

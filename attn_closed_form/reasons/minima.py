@@ -81,23 +81,30 @@ class HeadMinima(NamedTuple):
     present: Masks
 
 
-def head_minima(game: PooledGame, base: Masks, movable: Masks, limit: int | None = None) -> HeadMinima:
+def head_minima(
+    game: PooledGame, base: Masks, movable: Masks, limit: int | None = None, exactly: bool = False
+) -> HeadMinima:
     """Minimum of each head over the coalitions that differ from `base` in movable players only.
 
-    `base` and `movable` are (n, d), and `limit` is the largest number of players that may change sides. Coalitions
-    without any mass are left out; the caller looks at `empty_value`.
+    `base` and `movable` are (n, d), and `limit` is the largest number of players that may change sides, or with
+    `exactly` the number of players that do, out of all. Coalitions without any mass are left out; the caller looks at
+    `empty_value`.
     """
     states = _States.of(game, base, movable)
     least = states.least_value()
     flipped = np.zeros(states.base.shape, dtype=bool)
     smallest, *_ = states.pool(flipped, np.zeros(least.shape), np.full(least.shape, -np.inf))
+    if exactly:  # then `base` itself is not among the coalitions
+        smallest = np.full(least.shape, np.inf)
     if limit is None and np.isneginf(np.minimum(states.base, states.flip)).all():
         theta = least  # where a head may lose all of its other mass, its least value is its minimum
     else:
-        theta = np.maximum(np.where(np.isinf(smallest), states.v_base[..., :-1].max(axis=-1), smallest), least)
+        theta = np.maximum(
+            np.where(np.isinf(smallest), np.maximum(states.v_base, states.v_flip).max(axis=-1), smallest), least
+        )
     done = np.zeros(theta.shape, dtype=bool)
     while not done.all():
-        candidate, log_slip = states.choose(theta, limit)
+        candidate, log_slip = states.choose(theta, limit, exactly)
         value, excess, margin = states.pool(candidate, theta, log_slip)
         # The last theta is below the minimum by a margin, and its choice may be another one: keep the best.
         better = value < smallest
@@ -144,7 +151,7 @@ class _States:
         base, flip = np.where(self.base == -np.inf, np.inf, self.v_base), self.v_flip
         return np.minimum(base, np.where(self.flip == -np.inf, np.inf, flip)).min(axis=-1)
 
-    def choose(self, theta: Array, limit: int | None) -> tuple[Masks, Array]:
+    def choose(self, theta: Array, limit: int | None, exactly: bool) -> tuple[Masks, Array]:
         """(n, H, d+1) which players change sides to make the sum of terms least.
 
         And (n, H), the log of the most that this sum is off because rounding put one player in another's place.
@@ -157,14 +164,26 @@ class _States:
         if limit is None:
             return better, np.full(theta.shape, -np.inf)
         error = relative_error(0) * (np.abs(x) + np.abs(y))
-        with np.errstate(divide="ignore"):
-            rank = np.where(better, unit + np.log(np.abs(gain)), -np.inf)
-            low, high = (unit + np.log(np.maximum(gain + sign * error, 0)) for sign in (-1, 1))
+        floor = unit.min() - 800.0  # below the logarithm of every gain
+        if (
+            exactly
+        ):  # gains below zero are ranked as well, and the logarithms of both signs are distances from the floor
+            error = error * (1 + (unit.max() - floor) / 100)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            signs = (-1, 0, 1)
+            if exactly:
+                gains = (gain + sign * error for sign in signs)
+                low, rank, high = (np.where(g == 0, 0, np.sign(g) * (unit - floor + np.log(np.abs(g)))) for g in gains)
+                rank[..., -1] = high[..., -1] = -np.inf  # the background stays
+                better = np.True_
+            else:
+                low, _, high = (unit + np.log(np.maximum(gain + sign * error, 0)) for sign in signs)
+                rank = np.where(better, unit + np.log(np.abs(gain)), -np.inf)
             log_error = unit + np.log(error)
         flipped = better & _largest(rank, limit)
         # Every player that was taken though one that was left might rank higher counts with its own error, and with
         # that of the worst one left.
-        left = ~flipped & ((self.base != self.flip) | (self.v_base != self.v_flip))
+        left = ~flipped & (exactly | (self.base != self.flip) | (self.v_base != self.v_flip))
         challenger = np.where(left, high, -np.inf).max(axis=-1, keepdims=True)
         doubtful = flipped & (low < challenger)
         rivals = left & (high > np.where(flipped, low, np.inf).min(axis=-1, keepdims=True))
@@ -248,17 +267,14 @@ def proved_above(
     missing = goal - game.bias - bound.sum() + slack
     if missing <= 0:
         return True
-    states = _States.of(game, base, movable)
-    logs = np.stack([states.base, states.flip])
-    top = logs.max(axis=(0, 2), keepdims=True)
-    spread = top - np.where(logs == -np.inf, np.inf, logs).min(axis=(0, 2), keepdims=True)
-    if game.H == 1 or spread.max() > LOG_RANGE_PLAIN:
+    states = plain_states(game, base, movable)
+    if game.H == 1 or states is None:
         return False
     theta = bound + missing / game.H  # the heads' minima with the missing part shared alike
     blur = 16 * ULP * float(np.abs(theta).sum() + np.abs(bound).sum())
     rho = bound - theta - blur
     highest = np.maximum(rho - rho.sum(), rho) + blur
-    mass = np.exp(logs - top)
+    mass = np.stack([states.base, states.flip])
     x = np.stack([states.v_base, states.v_flip]) - theta[:, None]
     mu = MU[:, None] / np.maximum(np.abs(x[0, :, :-1]).max(axis=1), 1e-300)
     U = -_least(mass[:, None] * (mu[..., None] * (x - highest[:, None])[:, None] - 1), limit).max(axis=0)
@@ -292,3 +308,14 @@ def raised(
         fine = proved_above(game, base, movable, middle, bound=bound)
         low, high = (middle, high) if fine else (low, middle)
     return low
+
+
+def plain_states(game: PooledGame, present: Masks, movable: Masks) -> _States | None:
+    """The states with masses, in units of each head's largest, in place of their logs; None if they leave float64."""
+    states = _States.of(game, present, movable)
+    logs = np.stack([states.base, states.flip])
+    top = logs.max(axis=(0, 2), keepdims=True)
+    if (top - np.where(logs == -np.inf, np.inf, logs).min(axis=(0, 2), keepdims=True)).max() > LOG_RANGE_PLAIN:
+        return None
+    base, flip = np.exp(logs - top)
+    return _States(base, flip, states.v_base, states.v_flip)

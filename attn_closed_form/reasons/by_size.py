@@ -1,0 +1,191 @@
+"""The minimum and the maximum prediction with exactly k players absent, certified: the best that any order could do.
+
+An explanation that removes players one by one reaches one coalition of every size k. No order of deletion can bring the
+prediction below the minimum over all coalitions of that size, and no order of insertion above the maximum.
+
+**One head.** f(S) >= theta is linear in the coalition S. With r_j = a_j (v_j - theta) - b_j (v'_j - theta), what player
+j adds by being present, the sum is least if the k players with the largest r_j are absent, a partial sort. The value of
+that coalition is the next theta (Dinkelbach, 1967), which ends at the minimum in a few steps.
+
+**Several heads.** The sum of the heads' minima is proved; a coalition is found by the same step for the sum over heads
+of r_hj / D_h, which linearizes f at the last coalition. Where one coalition serves all heads both sides meet.
+
+**Rounding** is that of `minima.py`: theta is accepted if the sum exceeds the margin of its terms, and the players whose
+order rounding leaves open count with their errors.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._types import Array, Ids, Masks
+from ..game.pooled_game import PooledGame
+from .minima import head_minima, mirrored, plain_states, relative_error, slopes, total
+
+# Up to this many players every size has its bounds; beyond, so many shares of the players.
+EVERY_SIZE = 5_000
+SHARES = 200
+STEPS = 30
+# Dinkelbach's steps shrink quadratically: below this share of a head's range the next theta is the minimum.
+NEAR = 1e-7
+
+
+class BoundsBySize(NamedTuple):
+    """Minimum and maximum prediction with `absent` players absent, each (n,).
+
+    `attained_min` and `attained_max` are values of coalitions; no coalition of that size is below `proved_min` or
+    above `proved_max`. With one head both are equal up to rounding.
+    """
+
+    absent: Ids
+    attained_min: Array
+    attained_max: Array
+    proved_min: Array
+    proved_max: Array
+
+
+def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsBySize:
+    """Minimum and maximum of the game over all coalitions with exactly k players absent.
+
+    With one head both are exact. With several, the gap between what is attained and what is proved is shown.
+
+    Parameters
+    ----------
+    game : PooledGame
+    absent : numbers of absent players; default: every number 0..d up to 5,000 players, 200 equal steps beyond
+
+    Examples
+    --------
+    >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[3.0, -1.0, 1.0], s_background=0.0, v_background=0.0)
+    >>> found = bounds_by_size(game)
+    >>> found.absent, found.attained_min.round(3), found.attained_max.round(3)
+    (array([0, 1, 2, 3]), array([ 0.75,  0.  , -0.5 ,  0.  ]), array([0.75 , 1.333, 1.5  , 0.   ]))
+    """
+    if absent is None:
+        absent = np.arange(game.d + 1) if game.d <= EVERY_SIZE else np.linspace(0, game.d, SHARES + 1).round()
+    sizes = np.asarray(absent).astype(np.intp)
+    if sizes.ndim != 1 or not ((sizes >= 0) & (sizes <= game.d)).all() or (sizes != np.asarray(absent)).any():
+        raise ValueError(f"absent: expected whole numbers in 0..{game.d}, got {absent}")
+    attained_min, proved_min = _minima(game, sizes)
+    attained_max, proved_max = _minima(mirrored(game), sizes)
+    return BoundsBySize(sizes, attained_min, 0.0 - attained_max, proved_min, 0.0 - proved_max)
+
+
+def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
+    """Attained and proved minimum for each number of absent players."""
+    heads = _Heads(game)
+    attained, proved = np.empty(len(sizes)), np.empty(len(sizes))
+    for i, k in enumerate(sizes.tolist()):
+        if k == game.d and game.can_be_empty:
+            attained[i] = proved[i] = game.empty_value
+            continue
+        bound, present = heads.minima(k)
+        masks = heads.descend(present, k) if game.H > 1 else present
+        attained[i] = game.value(masks).min()
+        proved[i] = min(total(game, bound), attained[i])
+    return attained, proved
+
+
+class _Heads:
+    """The heads of a game, with the last minimum of each, where the search for the next size begins."""
+
+    def __init__(self, game: PooledGame) -> None:
+        self.game = game
+        everybody = np.ones(game.d, dtype=bool)
+        self.states = plain_states(game, everybody, everybody)
+        if self.states is None:
+            return
+        states = self.states
+        self.a, self.b, self.v, self.v_absent = (
+            array[:, :-1] for array in (states.base, states.flip, states.v_base, states.v_flip)
+        )
+        self.deleted = not self.b.any()
+        masses, values = np.hstack([states.base, self.b]), np.hstack([states.v_base, self.v_absent])
+        self.least = np.where(masses > 0, values, np.inf).min(axis=1)
+        self.range = np.where(masses > 0, values, -np.inf).max(axis=1) - self.least
+        self.back, self.v_back = states.base[:, -1], states.v_base[:, -1]
+        mass = self.a.sum(axis=1) + self.back
+        self.theta = ((self.a * self.v).sum(axis=1) + self.back * self.v_back) / mass
+        self.change = np.zeros(game.H)
+
+    def minima(self, k: int) -> tuple[Array, Masks]:
+        """(H,) proved minima of the heads with k players absent, and (H, d) the coalitions that attain them."""
+        everybody = np.ones((1, self.game.d), dtype=bool)
+        if self.states is None:
+            minima = head_minima(self.game, everybody, everybody, k, exactly=True)
+            return minima.bound[0], minima.present[0]
+        bound, present = np.empty(self.game.H), np.empty((self.game.H, self.game.d), dtype=bool)
+        for h in range(self.game.H):
+            bound[h], present[h] = self._minimum(h, k)
+        return bound, present
+
+    def _minimum(self, h: int, k: int) -> tuple[float, Masks]:
+        """Proved minimum of a head with k players absent, and the coalition that attains it."""
+        a, b, v, v_absent, back = self.a[h], self.b[h], self.v[h], self.v_absent[h], self.back[h]
+        theta, best, near = self.theta[h] + self.change[h], np.inf, NEAR * self.range[h]
+        for step in count():
+            x, y = a * (v - theta), b if self.deleted else b * (v_absent - theta)
+            gain = x if self.deleted else x - y
+            absent = _largest(gain, k)
+            always, terms = back * (self.v_back[h] - theta), np.where(absent, y, x)
+            sums, mass = terms.sum() + always, np.where(absent, b, a).sum() + back
+            value = theta + sums / mass
+            if value < best:
+                best, chosen = value, absent
+            margin = 2 * relative_error(self.game.d) * (np.abs(terms).sum() + abs(always))
+            if step < STEPS and near < np.inf and not -near * mass <= sums <= 4 * margin:
+                theta = value
+                continue
+            near = np.inf  # from here on theta only falls, until it is proved
+            if sums >= margin:
+                margin += _slip(gain, relative_error(0) * (np.abs(x) + np.abs(y)), absent)
+            if sums >= margin or theta <= self.least[h]:
+                self.theta[h], self.change[h] = best, best - self.theta[h]
+                return theta, ~chosen
+            theta = max(min(theta + (sums - 1.5 * margin) / mass, np.nextafter(theta, -np.inf)), self.least[h])
+        raise AssertionError("unreachable")
+
+    def _gains(self, present: Masks) -> Array:
+        """(d,) what the presence of each player adds to f, linearized at a coalition."""
+        if self.states is None:
+            return slopes(self.game, present).sum(axis=0)
+        D = np.where(present, self.a, self.b).sum(axis=1) + self.back
+        N = np.where(present, self.a * self.v, self.b * self.v_absent).sum(axis=1) + self.back * self.v_back
+        theta = (N / D)[:, None]
+        return (1 / D) @ (self.a * (self.v - theta) - self.b * (self.v_absent - theta))
+
+    def descend(self, present: Masks, k: int) -> Masks:
+        """Coalitions (n, d) with k players absent: from the best of some, steps that linearize f where they are."""
+        game = self.game
+        mask = present[np.argmin(game.value(present))]
+        value = float(game.value(mask))
+        for _ in range(STEPS):
+            step = ~_largest(self._gains(mask), k)
+            if not (new := float(game.value(step))) < value:
+                break
+            mask, value = step, new
+        return mask[None]
+
+
+def _largest(gain: Array, k: int) -> Masks:
+    """Whether each player is among the k with the largest gains."""
+    if k in (0, gain.size):
+        return np.full(gain.size, k > 0)
+    least = np.partition(gain, gain.size - k)[gain.size - k]
+    chosen = gain > least
+    chosen[np.flatnonzero(gain == least)[: k - np.count_nonzero(chosen)]] = True
+    return chosen
+
+
+def _slip(gain: Array, error: Array, absent: Masks) -> float:
+    """The most that the sum of terms is off because rounding put one player in another's place.
+
+    Whoever is absent though someone present might rank higher counts, and with each of them the worst one present.
+    """
+    low, high = np.where(absent, gain - error, np.inf), np.where(absent, -np.inf, gain + error)
+    doubtful, rivals = low < high.max(), high > low.min()
+    return float(2 * (error[doubtful].sum() + np.count_nonzero(doubtful) * error[rivals].max(initial=0.0)))

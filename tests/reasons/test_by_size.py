@@ -1,0 +1,68 @@
+"""Bounds by number of absent players: one head equals enumeration, several heads enclose it."""
+
+import numpy as np
+import pytest
+
+from attn_closed_form import bounds_by_size, shapley
+from tests import enumeration
+from tests.problems import games, random_game
+
+KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
+# Share of the largest value that a bound may lie outside of the exact one: margins of rounding (`minima.py`).
+SLACK = 1e-11
+
+
+def check(game, found):
+    size = max(np.abs(game.v).max(), np.abs(game.v_absent).max(), np.abs(game.v_background).max()) * game.H
+    slack = SLACK * (size + abs(game.empty_value) + abs(game.bias))
+    f, absent = enumeration.values(game), game.d - enumeration.coalitions(game.d).sum(axis=1)
+    for k, low, high, proved_low, proved_high in zip(*found, strict=True):
+        least, most = f[absent == k].min(), f[absent == k].max()
+        assert proved_low <= least <= low + slack and high - slack <= most <= proved_high
+        if game.H == 1:
+            assert low - least <= slack and most - high <= slack
+            assert least - proved_low <= slack and proved_high - most <= slack
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_300_random_games_by_enumeration(part):
+    for seed in range(50 * part, 50 * part + 50):
+        rng = np.random.default_rng(seed)
+        d, H = int(rng.integers(1, 15 if seed % 10 == 0 else 11)), 1 if seed % 2 else int(rng.integers(2, 5))
+        spread = float(rng.choice([0.1, 5.0, 80.0, 3000.0]))
+        check(
+            game := random_game(seed, d, H, KINDS[seed // 2 % 4], spread, bias=rng.normal(), empty_value=rng.normal()),
+            bounds_by_size(game),
+        )
+
+
+@pytest.mark.parametrize("name", games())
+def test_the_edges_by_enumeration(name):
+    check(game := games()[name], bounds_by_size(game))
+
+
+def test_a_wrong_bound_is_seen():
+    found = bounds_by_size(game := random_game(3, 8, 1, "deleted", 5.0))
+    with pytest.raises(AssertionError):
+        check(game, found._replace(proved_min=found.proved_min + 1e-6))
+    with pytest.raises(AssertionError):
+        check(game, found._replace(attained_max=found.attained_max - 1e-6))
+
+
+def test_no_order_leaves_the_bounds():
+    game = random_game(5, 300, 1, "deleted", 4.0)
+    found = bounds_by_size(game)
+    rank = np.argsort(np.argsort(-shapley(game)))
+    curve = game.value(rank >= np.arange(301)[:, None])
+    assert (found.proved_min <= curve).all() and (curve <= found.proved_max).all()
+
+
+def test_many_players_have_shares_and_sizes_are_checked():
+    game = random_game(1, 6000, 1, "replaced+background", 4.0)
+    found = bounds_by_size(game)
+    assert len(found.absent) == 201 and found.absent[-1] == 6000
+    some = bounds_by_size(game, [30, 3000])
+    assert some.attained_min[0] == pytest.approx(found.attained_min[1], abs=1e-11)
+    for wrong in ([-1], [6001], [0.5]):
+        with pytest.raises(ValueError, match="whole numbers"):
+            bounds_by_size(game, wrong)
