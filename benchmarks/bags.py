@@ -1,11 +1,13 @@
 """Does the exact value of an instance matter? `python -m benchmarks.bags --data WHEEL [--mnist FOLDER]`.
 
-Gated-attention networks are trained on bags, and held-out bags are explained by every method. Three questions:
+Gated-attention networks are trained on bags, and held-out bags are explained by every method. Four questions:
 
 - **Truth** (slides of digits, whose evidence is known): does the score find the tiles that make the label? AU-ROC of
   the tiles for the label against all others, of the tiles against it, and of the first against the second ("sign").
 - **Patch flipping**: the probability of the predicted class as instances leave, highest score first (`drop`, the mean
   fall, high is good) and lowest score first (`loss`, low is good).
+- **Share of the best possible**: the fall of the probability under deletion, and its rise under insertion, over what the
+  best coalitions of every size reach (`bounds_by_size`), with standard errors over the bags.
 - **Time** per bag; permutation sampling of Shapley values gets the time that the exact ones took in the same run.
 
 Data: `presence`, slides that are positive if any tile shows a nine (Ilse et al. 2018, section 4.2); `for and against`,
@@ -25,15 +27,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attn_closed_form import Bag, BagClassifier, PooledGame, shapley
+from attn_closed_form import Bag, BagClassifier, PooledGame, bounds_by_size, shapley
 from attn_closed_form._types import Array
+from attn_closed_form.reasons import BoundsBySize
 from benchmarks.correlations import auroc
 from jax_model import AttentionBagClassifier
 from jax_model.training.bags import bag_logits
 
 from .bag_faithfulness import digit_slides, load_idx
 from .bag_training import FOLDS, folds, load
-from .faithfulness import aopc, class_probability, deletion_curve
+from .faithfulness import aopc, class_probability, deletion_curve, insertion_curve
 from .harness import Row, report
 
 METHODS = {
@@ -42,9 +45,12 @@ METHODS = {
     "leave-one-out": "leave-one-out",
     "Banzhaf, exact": "banzhaf",
     "Shapley, exact": "shapley",
+    "single": "single",
+    "flip-order": "flip-order",
 }
 # Measures, and whether more is better.
 BETTER = {"auroc for": True, "auroc against": True, "auroc sign": True, "drop": True, "loss": False}
+BETTER |= {"deletion, share of the best possible": True, "insertion, share of the best possible": True}
 SEED = 0
 
 
@@ -115,12 +121,17 @@ def permutation_sampling(game: PooledGame, seconds: float, rng: np.random.Genera
     return gain / count, count
 
 
-def measure(case: Case, scores: Array, game: PooledGame, towards: int) -> dict[str, float]:
+def measure(case: Case, scores: Array, limits: BoundsBySize, game: PooledGame, towards: int) -> dict[str, float]:
     """Every measure of one method on one bag; the scores speak for the class `towards`."""
-    found = {
-        "drop": aopc(class_probability(deletion_curve(game, scores), True)),
-        "loss": aopc(class_probability(deletion_curve(game, -scores), True)),
-    }
+
+    def area(curve: Array) -> float:
+        return aopc(class_probability(curve, True))
+
+    found = {"drop": area(deletion_curve(game, scores)), "loss": area(deletion_curve(game, -scores))}
+    # A model with one head attains what is proved.
+    floor, ceiling = area(limits.attained_min), area(limits.attained_max[::-1])
+    found["deletion, share of the best possible"] = found["drop"] / floor
+    found["insertion, share of the best possible"] = area(insertion_curve(game, scores)) / ceiling
     if case.truth is None:
         return found
     truth = case.truth if towards == 1 else -case.truth
@@ -147,6 +158,7 @@ def run(cases: Iterator[Case]) -> tuple[dict[str, list[dict[str, float]]], dict[
         towards = int(logit > 0)
         explained = case.model.explain(Bag(case.bag), list(METHODS.values()), output=towards, scale="logit")
         game = explained.evidence.pooled
+        limits = bounds_by_size(game)
         seconds = min(_seconds(lambda game=game: shapley(game)) for _ in range(3))  # type: ignore[misc]
         scores = {name: explained[method].scores for name, method in METHODS.items()}
         scores["gradient x input"] = gradient_times_input(case, 1.0 if towards else -1.0)
@@ -156,7 +168,7 @@ def run(cases: Iterator[Case]) -> tuple[dict[str, list[dict[str, float]]], dict[
         orders.append(count)
         errors.append(np.abs(scores["Shapley, sampled in equal time"] - exact).max() / np.abs(exact).max())
         for name, values in scores.items():
-            found.setdefault(name, []).append(measure(case, values, game, towards))
+            found.setdefault(name, []).append(measure(case, values, limits, game, towards))
     return found, {"orders": float(np.mean(orders)), "error": float(np.mean(errors))}
 
 
@@ -175,7 +187,10 @@ def summarise(data: str, found: dict[str, list[dict[str, float]]]) -> tuple[list
         for method, values in found.items()
     }
     for method, columns in table.items():
-        rows.append({"data": data, "method": method, **{name: float(np.nanmean(x)) for name, x in columns.items()}})
+        row: Row = {"data": data, "method": method, **{name: float(np.nanmean(x)) for name, x in columns.items()}}
+        for name in (name for name in columns if "share" in name):
+            row[f"{name}, standard error"] = float(columns[name].std(ddof=1) / np.sqrt(len(columns[name])))
+        rows.append(row)
     winners: list[Row] = []
     for name in names:
         sign = 1 if BETTER[name] else -1

@@ -109,7 +109,7 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     >>> print(explanations.reasons().sentences()[1])  # doctest: +ELLIPSIS
     Without this one of 6 words the prediction is negative (...): wonderful. No smaller set does that.
     """
-    game, sides = _directed(evidence)
+    game, sides = directed(evidence)
     sufficient, contrastive, scale = None, None, evidence.scale
     threshold = scale.threshold if threshold is None else float(threshold)
     theta = scale.logit_of(threshold)
@@ -121,7 +121,7 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     return Reasons(game, sufficient, contrastive, sides, evidence.settings.players, threshold, scale)
 
 
-def _directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
+def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
     """The game whose sign is the side of the prediction, and the names of the two sides."""
     outputs, logits, game = evidence.model.outputs, evidence.logits, evidence.pooled
     direction = np.asarray(evidence.settings.coefficients)

@@ -32,11 +32,13 @@ from .._types import Array
 from ..game.sampled import shapley_sample
 from ..game.values import banzhaf, leave_one_out, shapley
 from ..lime.limit import lime_limit
+from ..reasons.minima import slopes
+from .answers import directed
 from .evidence import Evidence, Scored
 
 Kind = Literal["signed", "unsigned", "log"]
 Accuracy = Literal["closed form", "guaranteed", "estimate", "sampled"]
-Family = Literal["attention", "derivatives", "attributions", "slalom"]
+Family = Literal["attention", "derivatives", "attributions", "slalom", "orders"]
 
 
 # What the methods of a family have in common: a title, what their numbers mean, and when not to trust them.
@@ -57,6 +59,11 @@ FAMILIES: dict[Family, tuple[str, str]] = {
     "slalom": (
         "SLALOM",
         "What a player says (value) and how loudly it says it (importance, a logarithm). Neither alone is its effect.",
+    ),
+    "orders": (
+        "Orders of removal",
+        "Which player to remove first to change the call. These numbers rank players; they are not shares of the "
+        "prediction.",
     ),
 }
 
@@ -168,6 +175,21 @@ def _slalom_linear(evidence: Evidence) -> Scored:
     return Scored((alpha * (game.v - f)).sum(axis=0), evidence.logit)
 
 
+def _flip_order(evidence: Evidence) -> Scored:
+    """a_j (v_j - theta) less the same for an absent player, where the thresholds of the heads add up to 0."""
+    game, _ = directed(evidence)
+    means = np.ldexp(game.everyone_means, game.exponent) + game.centre
+    theta = means - (means.sum() + game.bias) / game.H
+    return Scored(slopes(game, np.ones(game.d, dtype=bool), theta).sum(axis=0), evidence.absent_value)
+
+
+def _single(evidence: Evidence) -> Scored:
+    game = evidence.game
+    if evidence.fit is None and game.can_be_empty:
+        return Scored(game.v.sum(axis=0) + game.bias, evidence.absent_value)
+    return Scored(evidence.value(np.eye(evidence.d, dtype=bool)), evidence.empty_value, None, None, evidence.d)
+
+
 _P1 = "Lopardo et al. 2024"
 _P2 = "Leemann et al. 2025"
 
@@ -227,12 +249,20 @@ METHODS: dict[str, Method] = {
         Method("slalom-linear", "SLALOM linear", "slalom", "signed", "closed form", "game",
                f"derivative of the prediction by the player's weight ({_P2}, section 5.4, corrected)",
                _slalom_linear, forecasts=True),
+        Method("flip-order", "Flip order", "orders", "signed", "closed form", "game",
+               "what to remove first: weight times (value - threshold), the order of the contrastive reason",
+               _flip_order),
+        Method("single", "Single", "orders", "signed", "closed form", "model",
+               "the prediction for the player alone, all others absent",
+               _single),
     )
 }
 # fmt: on
 
-# All but what samples: fast enough to follow someone who types.
-DEFAULT_METHODS = tuple(name for name, method in METHODS.items() if method.accuracy != "sampled")
+# All but what samples, which are fast enough to follow someone who types, and but the orders, which are no attributions.
+DEFAULT_METHODS = tuple(
+    name for name, method in METHODS.items() if method.accuracy != "sampled" and method.family != "orders"
+)
 
 
 def find_method(name: str) -> Method | None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attn_closed_form import PooledGame, shapley
+from attn_closed_form import PooledGame, bounds_by_size, shapley
 from benchmarks.bag_training import FOLDS, folds
 from benchmarks.bags import Case, measure, permutation_sampling, summarise
 
@@ -25,13 +25,23 @@ def test_sampled_orders_converge_to_the_shapley_values(game):
 def test_measures_know_the_truth(game):
     truth = np.array([1, 0, 0, -1, 0])
     case = Case(np.zeros((5, 2)), 1, None, None, truth)
-    perfect = measure(case, truth + 0.01 * np.arange(5), game, towards=1)
+    perfect = measure(case, truth + 0.01 * np.arange(5), bounds_by_size(game), game, towards=1)
     assert perfect["auroc for"] == perfect["auroc against"] == perfect["auroc sign"] == 1
-    assert measure(case, -truth.astype(float), game, towards=1)["auroc sign"] == 0
-    assert measure(case, -truth.astype(float), game, towards=0)["auroc sign"] == 1
+    assert measure(case, -truth.astype(float), bounds_by_size(game), game, towards=1)["auroc sign"] == 0
+    assert measure(case, -truth.astype(float), bounds_by_size(game), game, towards=0)["auroc sign"] == 1
     attention = np.array([0.5, 0.1, 0.1, 0.5, 0.1])  # looks at both, and cannot tell them apart
-    blind = measure(case, attention, game, towards=1)
+    blind = measure(case, attention, bounds_by_size(game), game, towards=1)
     assert blind["auroc sign"] == 0.5 and blind["auroc for"] == blind["auroc against"] == 0.875
+
+
+def test_shares_of_the_best_possible(game):
+    case = Case(np.zeros((5, 2)), 1, None, None)
+    limits = bounds_by_size(game)
+    mass = np.exp(game.s[0])
+    order = measure(case, mass * (game.v[0] + game.bias), limits, game, 1)
+    for name in ("deletion, share of the best possible", "insertion, share of the best possible"):
+        assert order[name] <= 1 + 1e-12
+        assert measure(case, np.zeros(5), limits, game, 1)[name] < order[name]
 
 
 def test_folds_spread_the_classes():

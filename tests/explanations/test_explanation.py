@@ -50,8 +50,30 @@ GAME_METHODS = {
 
 
 def test_every_method_is_compared_and_all_but_the_sampled_ones_are_run_by_default():
-    assert {*POSITION_METHODS, *GAME_METHODS, "slalom-value", "slalom-importance", "slalom-linear"} == set(METHODS)
-    assert set(METHODS) - set(DEFAULT_METHODS) == {"lime-sampled", "shapley-sampled"}
+    others = {"slalom-value", "slalom-importance", "slalom-linear", "flip-order", "single"}
+    assert {*POSITION_METHODS, *GAME_METHODS, *others} == set(METHODS)
+    assert set(METHODS) - set(DEFAULT_METHODS) == {"lime-sampled", "shapley-sampled", "flip-order", "single"}
+
+
+@pytest.mark.parametrize("absent", ["unk", "deleted"])
+def test_single_is_the_prediction_for_the_player_alone(absent):
+    e = explain(model_for(REVIEW, C=3), REVIEW, "single", absent=absent, output=2)["single"]
+    assert_algebraic(e.scores, e.game.value(np.eye(e.game.d, dtype=bool)), scale=4.0)
+
+
+def test_flip_order_is_the_order_of_the_contrastive_reason_and_needs_no_player_more():
+    """One head: no set smaller than the first prefix of the order that flips the call does that."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        s, v = rng.normal(size=11), rng.normal(size=11) + 0.8
+        model = acf.BagClassifier.from_attention(s, np.stack([-v, v + 0.3], axis=1), bias=[0.1, 0.4])
+        found = explain(model, model.bag, "flip-order", output=1)
+        reason = found.reasons().contrastive
+        if found.probabilities["1"] <= 0.5 or reason.players is None:
+            continue
+        order = np.argsort(-found["flip-order"].scores)
+        flipped = [found.reasons().game.value(~np.isin(np.arange(11), order[:k])) < 0 for k in range(12)]
+        assert flipped.index(True) == len(reason.players)
 
 
 @pytest.mark.parametrize(
