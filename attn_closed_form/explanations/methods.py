@@ -259,7 +259,7 @@ METHODS: dict[str, Method] = {
 }
 # fmt: on
 
-# All but what samples, which are fast enough to follow someone who types, and but the orders, which are no attributions.
+# Fast enough to follow someone who types, and attributions, which orders are not.
 DEFAULT_METHODS = tuple(
     name for name, method in METHODS.items() if method.accuracy != "sampled" and method.family != "orders"
 )

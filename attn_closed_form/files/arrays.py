@@ -43,7 +43,7 @@ MAX_NAMES, MAX_NAME = 10_000, 500  # arrays of a file, and characters in the nam
 # Where training scripts put the state dict, in the order in which they are tried.
 NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
 # What wrappers put before every name: DataParallel, Lightning, torch.compile, Hugging Face.
-PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "backbone.", "aggregator.", "mil.")
+PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "backbone.", "aggregator.", "mil.", "mil_model.")
 # What Lightning keeps beside a network called `model`: weights of the loss and counters of the metrics.
 TRAINING = ("criterion.", "loss", "metric", "auroc", "accuracy", "train_", "val_", "valid_", "test_")
 

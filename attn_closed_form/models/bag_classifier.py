@@ -7,17 +7,19 @@ what a pooled vector of zeros would give (another choice f0' shifts each of d Sh
 heads that the explained output needs enter its game: one where classes share an attention, two for a margin of
 CLAM-MB.
 
-A state dict holds no activations, no temperature of a softmax and no number of heads. `BagClassifier.check` compares
-the logits of one bag with those of the user's own network and, where they differ, tries what the file may have left
-out; the variant that agrees is the likely cause.
+A state dict holds no activations, no temperature of a softmax and no number of heads: what a layout assumes is said in
+every output until `BagClassifier.check` has compared the logits of several bags with those of the user's own network.
+Where they differ, the check tries what the file may have left out and takes the variant that fits best. A whole bag is
+not enough, because explanations ask for sub-bags: a temperature that depends on the size of the bag agrees on one size.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,21 +30,22 @@ from .._types import Array, Ids
 from ..files.arrays import read_state
 from ..slalom.recover import BlackBox
 from .bag import Bag, as_bag
-from .bag_network import ACTIVATIONS, GRADIENT_SCORES, Attention, BagNetwork, gradient_scores, sigmoid
+from .bag_network import GRADIENT_SCORES, Attention, BagNetwork, gradient_scores, sigmoid
 from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
-from .layouts import LAYOUTS, network_from_state
+from .layouts import LAYOUTS, TRIED, assumptions, network_from_state
 from .protocol import Model, Resolved, Units
 from .scores import PooledScores
 
-# Factors of the temperature of the attention that the self-check tries.
-TEMPERATURES = (0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 100.0)
+# Random sub-bags of each bag that a check asks a callable network for.
+SUB_BAGS = 4
 
 
 @dataclass(frozen=True)
 class BagCheck:
-    """Result of `BagClassifier.check`: the largest |ours - yours| over the logits (C,), and its cause.
+    """Result of `BagClassifier.check`: the largest |ours - yours| over the logits (B, C), and its cause.
 
     The cause is "" where they agree within the tolerance; else what to change, or that nothing tried helps.
+    `options` are the options that make the file agree, where some do.
     """
 
     difference: float
@@ -50,9 +53,18 @@ class BagCheck:
     cause: str
     ours: Array
     yours: Array
+    mended: BagClassifier | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return self.agrees
+
+    @property
+    def model(self) -> BagClassifier:
+        """The checked model: the one that was given, or the variant of its file that agrees; an error if none does."""
+        if self.mended is None:
+            raise ValueError(f"check: the logits differ by {self.difference:.3g}: {self.cause}")
+        return self.mended
 
     def __repr__(self) -> str:
         if self.agrees:
@@ -73,7 +85,9 @@ class BagClassifier(Model):
     layout : which loader made it
     deviation : largest difference from the black box on random sub-bags, where it was made from one
     bag : the bag of scores of a model made by `from_attention`, which explains this bag and its sub-bags
-    other_heads : the same file with another `num_heads`, where the file does not say it
+    reload : the same file with other options, where it came from one
+    assumed : what the file does not hold and was not given, such as "tanh attention, temperature 1"
+    checked : whether logits of the user's own network have agreed; until then `doubts` says what is assumed
 
     Examples
     --------
@@ -101,7 +115,9 @@ class BagClassifier(Model):
     layout: str = "arrays"
     deviation: float | None = None
     bag: Bag | None = None
-    other_heads: Callable[..., BagClassifier] | None = None
+    reload: Callable[..., BagClassifier] | None = None
+    assumed: str = ""
+    checked: bool = False
 
     reads = "a bag"
     groupings = ("instances", "regions")
@@ -117,18 +133,20 @@ class BagClassifier(Model):
         layout: str = "auto",
         outputs: Sequence[str] | None = None,
         temperature: float = 1.0,
+        checked: bool = False,
         **options: Any,
     ) -> BagClassifier:
-        """Classifier of a saved network: a file, or a mapping of names to arrays or torch tensors.
+        """Classifier of a saved network: a file, a mapping of names to arrays or torch tensors, or a torch module.
 
         Parameters
         ----------
-        source : a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, or a state dict
+        source : a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, a state dict, or a module that has one
         layout : "auto" recognises the network by its names and shapes; `layouts.LAYOUTS` has the others
         outputs : names of the classes, in the order of the last layer; ("risk",) for a Cox risk; default: those in the
             file, if it has any, else "0", "1", ...
         options : what a file does not say and the layout takes, such as `activation`, `attention_temperature` or
-            `num_heads`; defaults are those of the network's own code. `check` compares with a logit of your network
+            `num_heads`; defaults are those of the network's own code. `check` compares with logits of your network
+        checked : whether these options are known to be right, so that no output calls them assumed
 
         Raises
         ------
@@ -141,16 +159,15 @@ class BagClassifier(Model):
         >>> shapes = {"linear_layers.0.0": (5, 7), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
         >>> state = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
         >>> BagClassifier.from_state_dict(state, outputs=["normal", "tumour"])
-        BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumour'); the empty bag has the bias)
+        BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumour'); assumed: tanh attention, ReLU embedding, \
+temperature 1 (not checked))
         """
-        state = read_state(source)
-        arrays = state.arrays
+        state = read_state(source.state_dict() if hasattr(source, "state_dict") else source)
         network, layout = network_from_state(state, layout, options)
-        again = None
-        if "num_heads" in LAYOUTS[layout].options:
-            others = {key: value for key, value in options.items() if key != "num_heads"}
-            again = functools.partial(cls.from_state_dict, arrays, layout, outputs, temperature, **others)
-        return cls(network, tuple(outputs or state.outputs), temperature, layout, other_heads=again)
+        names = tuple(outputs or state.outputs)
+        reload = functools.partial(cls.from_state_dict, state.arrays, layout, names, temperature, **options)
+        assumed = assumptions(network, layout, options)
+        return cls(network, names, temperature, layout, reload=reload, assumed=assumed, checked=checked)
 
     @classmethod
     def from_attention(
@@ -225,101 +242,144 @@ class BagClassifier(Model):
         inputs = self.network, units.data.features, self.pooled(units), settings.coefficients
         return units.cached(("gradients", settings.coefficients), lambda: gradient_scores(*inputs))[name]
 
-    def check(self, raw: Any, logits: ArrayLike, tol: float = 1e-4) -> BagCheck:
-        """Compare with the logits that your own network gives for a bag, and find the cause of a difference.
+    @property
+    def doubts(self) -> str:
+        """What the file does not hold and no check has confirmed, for every output; "" if nothing."""
+        return f"assumed: {self.assumed} (not checked)" if self.assumed and not self.checked else ""
 
-        The cause may be an activation, a gate, a temperature, the number of heads, the order of the classes,
-        probabilities in place of logits, scaled features, or none of these.
+    def check(
+        self,
+        bags: Sequence[Any],
+        logits: ArrayLike | Callable[[list[Array]], ArrayLike],
+        tol: float = 1e-4,
+        seed: int = 0,
+    ) -> BagCheck:
+        """Compare with the logits that your own network gives for some bags, and find the cause of a difference.
+
+        The cause may be an activation, a gate, a temperature, an epsilon, the number of heads, the order of the
+        classes, probabilities in place of logits, normalized features, or none of these. The variant that fits best is
+        `BagCheck.model`; after agreement this model is checked.
 
         Parameters
         ----------
-        raw : a bag, best a small one
-        logits : (C,) what your network gives for it, before any softmax or sigmoid
+        bags : at least two bags of different size, each of two instances or more, best small ones
+        logits : (B, C) what your network gives for them, before any softmax or sigmoid; or your network, a function of
+            a list of features (n, D), which is then asked for random sub-bags as well
         tol : largest difference that counts as agreement, relative to the largest |logit|
+        seed : of the sub-bags
 
         Examples
         --------
         >>> rng = np.random.default_rng(0)
         >>> shapes = {"linear_layers.0.0": (5, 7), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
         >>> state = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
-        >>> bag = rng.normal(size=(6, 7))
-        >>> yours = BagClassifier.from_state_dict(state, activation="relu").predict_logits([bag])[0]
-        >>> BagClassifier.from_state_dict(state).check(bag, yours).cause.split(";")[0]
-        "the activation of the attention: load with activation='relu'"
+        >>> bags = [rng.normal(size=(6, 7)), rng.normal(size=(9, 7))]
+        >>> yours = BagClassifier.from_state_dict(state, activation="relu").predict_logits(bags)
+        >>> result = BagClassifier.from_state_dict(state).check(bags, yours)
+        >>> result.cause.split(";")[0], result.options
+        ("load with activation='relu'", {'activation': 'relu'})
+        >>> result.model
+        BagClassifier(xmil: D=7, H=1, outputs=('0', '1'); the empty bag has the bias)
         """
-        bag = as_bag(raw)
-        yours = finite("logits", logits).reshape(-1)
-        ours = self.predict_logits([bag])[0]
+        single = isinstance(bags, Bag | str | os.PathLike) or getattr(bags, "ndim", 0) == 2
+        several = [as_bag(raw) for raw in ([bags] if single else bags)]
+        if callable(logits):
+            rng = np.random.default_rng(seed)
+            sizes = [(bag, rng.integers(2, len(bag), SUB_BAGS)) for bag in several if len(bag) > 2]
+            parts = [bag.subset(rng.permutation(len(bag))[:n]) for bag, lengths in sizes for n in lengths]
+            several += parts
+            logits = logits([bag.features for bag in several])
+        if min(map(len, several)) < 2 or len({len(bag) for bag in several}) < 2:
+            raise ValueError(
+                "bags: expected at least two bags of different size, of two instances or more: one instance says "
+                f"nothing about attention, and one size nothing about sub-bags; got {[len(bag) for bag in several]}"
+            )
+        yours = finite("logits", logits)
+        yours = yours.reshape(len(several), -1) if yours.size % len(several) == 0 else yours
+        ours = self.predict_logits(several)
         if yours.shape != ours.shape:
-            cause = f"the number of classes: the file has {ours.size}, you gave {yours.size}"
+            cause = f"the shape: expected {ours.shape}, one row per bag and one column per class, got {yours.shape}"
             return BagCheck(float("inf"), False, cause, ours, yours)
         limit = tol * max(1e-3, float(np.abs(yours).max()), float(np.abs(ours).max()))
         difference = float(np.abs(ours - yours).max())
-        agrees = difference <= limit
-        return BagCheck(difference, agrees, "" if agrees else _cause(self, bag, ours, yours, limit), ours, yours)
+        if difference <= limit:
+            object.__setattr__(self, "checked", True)
+            return BagCheck(difference, True, "", ours, yours, self)
+        cause, mended, options = _cause(self, several, ours, yours, limit)
+        return BagCheck(difference, False, cause, ours, yours, mended, options)
 
     def __repr__(self) -> str:
         checked = "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
         sizes = f"D={self.network.D}, H={self.network.H}"
-        return f"BagClassifier({self.layout}: {sizes}, outputs={self.outputs}; the empty bag has the bias{checked})"
+        facts = self.doubts or f"the empty bag has the bias{checked}"
+        return f"BagClassifier({self.layout}: {sizes}, outputs={self.outputs}; {facts})"
 
 
-def _cause(model: BagClassifier, bag: Bag, ours: Array, yours: Array, limit: float) -> str:
-    """The first change that makes our logits yours, perhaps with the classes in another order."""
-    b = np.argsort(yours, kind="stable")
-    for cause, logits in _changes(model, bag, ours):
-        if np.abs(logits - yours).max() <= limit:
-            return f"{cause}; then the largest difference is {np.abs(logits - yours).max():.1e}"
-        a = np.argsort(logits, kind="stable")
-        if np.abs(logits[a] - yours[b]).max() <= limit:
-            order = f"the order of the classes: yours are our classes {a[np.argsort(b)].tolist()}"
-            return f"{cause}, and {order}" if cause else order
+def _cause(
+    model: BagClassifier, bags: list[Bag], ours: Array, yours: Array, limit: float
+) -> tuple[str, BagClassifier | None, dict[str, Any]]:
+    """The change that brings our logits nearest to yours, in words; the model with it, and its options."""
+    first = np.argsort([len(bag) for bag in bags], kind="stable")[:2]  # variants are tried on the two smallest bags
+    order = np.argsort(yours[first[0]], kind="stable")
+
+    def fits(logits: Array, rows: Ids) -> tuple[float, Ids]:
+        """The largest difference in some rows, and the order of our classes that makes it."""
+        same, sorted_classes = np.arange(yours.shape[1]), np.argsort(logits[0], kind="stable")[np.argsort(order)]
+        return min(
+            ((float(np.abs(logits[:, classes] - yours[rows]).max()), classes) for classes in (same, sorted_classes)),
+            key=lambda fit: fit[0],
+        )
+
+    everything = np.arange(len(bags))
+    chances = softmax(ours) if ours.shape[1] > 1 else sigmoid(ours)
+    for words, logits in (
+        ("you gave probabilities; give the logits before the softmax or sigmoid", chances),
+        ("the sign: your logits are ours times -1 (the other class of a binary network?)", -ours),
+        ("the bias of the last layer: your logits are without it", ours - model.network.bias),
+        ("", ours),
+    ):
+        difference, classes = fits(logits, everything)
+        if difference <= limit:
+            return " and ".join(filter(None, (words, _order(classes)))), None, {}
+    trials = []
+    for options in _variants(model):
+        try:
+            variant = model.reload(**options)  # type: ignore[misc]  # there are variants of reloaded models only
+            trials.append((fits(variant.predict_logits([bags[i] for i in first]), first)[0], options, variant))
+        except ValueError:  # features that a variant cannot take
+            continue
+    for difference, options, variant in sorted(trials, key=lambda trial: trial[0])[:3]:
+        if difference > limit:
+            break
+        difference, classes = fits(variant.predict_logits(bags), everything)
+        if difference <= limit:
+            told = ", ".join(f"{name}={value!r}" for name, value in options.items())
+            words = f"load with {told}; then the largest difference is {difference:.1e}"
+            mended = None if (classes != np.arange(len(classes))).any() else replace(variant, checked=True)
+            return " and ".join(filter(None, (words, _order(classes)))), mended, options
     return (
         "no activation, gate, temperature, number of heads or order of the classes that was tried explains it; look "
-        "for other weights, other features, or dropout left on"
+        "for other weights, other features, dropout left on, or a network that is not a pooled game",
+        None,
+        {},
     )
 
 
-def _changes(model: BagClassifier, bag: Bag, ours: Array) -> Iterator[tuple[str, Array]]:
-    """Causes and the logits that they would give, the likeliest first."""
-    yield "", ours
-    chances = softmax(ours) if ours.size > 1 else sigmoid(ours)
-    yield "you gave probabilities; give the logits before the softmax or sigmoid", chances
-    yield "the sign: your logits are ours times -1 (the other class of a binary network?)", -ours
-    yield "the bias of the last layer: your logits are without it", ours - model.network.bias
-    for cause, variant, features in _variants(model, bag):
-        yield cause, variant.predict_logits([features])[0]
+def _order(classes: Ids) -> str:
+    if (classes == np.arange(len(classes))).all():
+        return ""
+    return f"the order of the classes: yours are our classes {classes.tolist()}"
 
 
-def _variants(model: BagClassifier, bag: Bag) -> Iterator[tuple[str, BagClassifier, Bag]]:
-    """Networks that the same file could mean, the likeliest first."""
-    network, attention, layers = model.network, model.network.attention, model.network.embed
-
-    def changed(base: BagClassifier, **changes: Any) -> BagClassifier:
-        return replace(base, network=replace(base.network, **changes))
-
-    shallow, embedded = model, bag
-    if layers and network.positions is None:  # most variants differ after the embedding
-        h = np.concatenate([network.embedded(network.inputs(bag.features, rows)) for rows in network.chunks(len(bag))])
-        shallow, embedded = changed(model, embed=()), Bag(h)
-    for option, part in (("activation", "hidden"), ("gate", "gate")):
-        layer = getattr(attention, part)
-        for name in ACTIVATIONS if layer is not None else ():
-            variant = replace(attention, **{part: replace(layer, activation=name)})
-            cause = f"the {option} of the attention: load with {option}={name!r}"
-            yield cause, changed(shallow, attention=variant), embedded
-    for temperature in (factor * attention.temperature for factor in TEMPERATURES):
-        cause = f"the temperature of the attention: load with attention_temperature={temperature:g}"
-        yield cause, changed(shallow, attention=replace(attention, temperature=temperature)), embedded
-    if model.other_heads is not None:
-        width = network.readout.shape[1]
-        for count in (count for count in range(1, width + 1) if width % count == 0):
-            yield f"the number of heads: load with num_heads={count}", model.other_heads(num_heads=count), bag
-    # A last layer without an activation keeps none.
-    end = len(layers) - (len(layers) > 1 and layers[-1].activation == "identity")
-    for name in ACTIVATIONS if layers else ():
-        embed = (*(replace(layer, activation=name) for layer in layers[:end]), *layers[end:])
-        yield f"the activation of the embedding: load with embed_activation={name!r}", changed(model, embed=embed), bag
-    size = np.linalg.norm(np.asarray(bag.features, dtype=np.float64), axis=1, keepdims=True)
-    unit = Bag(bag.features / np.where(size == 0, 1.0, size))
-    yield "the features: your network gets them scaled to length 1", model, unit
+def _variants(model: BagClassifier) -> Iterator[dict[str, Any]]:
+    """Options with which the same file could be another network: one of them changed, or two activations."""
+    names = LAYOUTS[model.layout].options if model.reload is not None else ()
+    width = model.network.readout.shape[1]
+    for name in names:
+        values = TRIED.get(name, ())
+        if name == "num_heads":
+            values = tuple(count for count in range(1, width + 1) if width % count == 0)
+        yield from ({name: value} for value in values)
+    if "last_activation" in names and len(model.network.embed) > 1:
+        for inner, last in itertools.permutations(("relu", "gelu", "tanh", "identity"), 2):
+            yield {"embed_activation": inner, "last_activation": last}

@@ -88,6 +88,30 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
+# What a network may do to each feature vector first, without weights: the epsilon is that of PyTorch's LayerNorm.
+NORMALIZATIONS = ("", "unit", "layer_norm")
+LAYER_NORM_EPS = 1e-5
+
+
+def normalized(x: Array, how: str) -> tuple[Array, Array]:
+    """Rows of length 1 ("unit") or of mean 0 and variance 1 ("layer_norm"), and what they were divided by (n, 1)."""
+    if how == "layer_norm":
+        x = x - x.mean(axis=1, keepdims=True)
+        size = np.sqrt((x * x).mean(axis=1, keepdims=True) + LAYER_NORM_EPS)
+    else:
+        size = np.sqrt((x * x).sum(axis=1, keepdims=True))
+        size = np.where(size == 0, 1.0, size)
+    return x / size, size
+
+
+def normalized_gradient(y: Array, size: Array, g: Array, how: str) -> Array:
+    """The gradient by the rows before `normalized`, from the one by its results y."""
+    if how == "unit":
+        return (g - y * (y * g).sum(axis=1, keepdims=True)) / size
+    g = (g - y * (y * g).mean(axis=1, keepdims=True)) / size
+    return np.asarray(g - g.mean(axis=1, keepdims=True))
+
+
 def _weights(name: str, value: Any, *shape: int | None) -> Array:
     """A finite, read-only float64 copy of the given shape, where None is any length; zeros for no vector."""
     array = np.zeros(shape[0] or 0) if value is None else finite(name, value)
@@ -183,6 +207,7 @@ class BagNetwork:
     value_class, value_head : (R,) class and head of each row of the readout; None: row r is class r of head 0
     embed : layers from the features (length D) to E, in order; none if the features are the embedding
     positions : (N, D) added to the features of instance 0 .. N - 1 (bags then have exactly N instances), or None
+    normalize : "unit" or "layer_norm" scales each feature vector first
 
     Examples
     --------
@@ -201,8 +226,11 @@ class BagNetwork:
     value_head: Ids | None = None
     embed: tuple[Layer, ...] = ()
     positions: Array | None = None
+    normalize: str = ""
 
     def __post_init__(self) -> None:
+        if self.normalize not in NORMALIZATIONS:
+            raise ValueError(f"normalize: expected '', 'unit' or 'layer_norm', got {self.normalize!r}")
         object.__setattr__(self, "bias", _weights("bias", np.reshape(self.bias, -1), None))
         object.__setattr__(self, "embed", tuple(self.embed))
         width = self.D
@@ -269,6 +297,8 @@ class BagNetwork:
         if not np.isfinite(x).all():
             row, column = np.argwhere(~np.isfinite(x))[0]
             raise ValueError(f"features: expected finite numbers, got {x[row, column]} in instance {rows.start + row}")
+        if self.normalize:
+            x = normalized(x, self.normalize)[0]
         return x if self.positions is None else x + self.positions[rows]
 
     def __repr__(self) -> str:
@@ -304,6 +334,8 @@ def gradient_scores(
         for layer, h in zip(network.embed[::-1], inputs[-2::-1], strict=True):
             g = layer.gradient(h, g)
         x = np.asarray(features[part], dtype=np.float64)
+        if network.normalize:
+            g = normalized_gradient(*normalized(x, network.normalize), g, network.normalize)
         for name, score in GRADIENT_SCORES.items():
             results[name][part] = score(x, g)
     return results

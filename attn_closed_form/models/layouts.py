@@ -22,11 +22,56 @@ import numpy as np
 
 from .._types import Array
 from ..files.arrays import Linear, State
-from .bag_network import Attention, BagNetwork, Layer
+from .bag_network import ACTIVATIONS, NORMALIZATIONS, Attention, BagNetwork, Layer
 
 Options = Mapping[str, Any]
-UNGATED: Options = {"activation": "tanh", "embed_activation": "relu", "attention_temperature": 1.0}
+UNGATED: Options = {
+    "activation": "tanh",
+    "embed_activation": "relu",
+    "last_activation": None,
+    "attention_temperature": 1.0,
+    "normalize": "",
+}
 GATED: Options = {"activation": "tanh", "gate": "sigmoid", **UNGATED}
+# What the check tries for an option that a file does not hold; `num_heads` has the divisors of the width.
+TRIED: dict[str, tuple[Any, ...]] = {
+    "activation": tuple(ACTIVATIONS),
+    "gate": tuple(ACTIVATIONS),
+    "embed_activation": tuple(ACTIVATIONS),
+    "last_activation": tuple(ACTIVATIONS),
+    "attention_temperature": (0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 100.0),
+    "normalize": NORMALIZATIONS[1:],
+    "epsilon": (1e-8, 1e-6, 1e-4, 1e-3, 1e-2),
+    "pool_type": ("token", "avg"),
+}
+# What is said of the value of an option that was not given.
+SAID = {
+    "activation": "{} attention",
+    "gate": "{} gate",
+    "embed_activation": "{} embedding",
+    "attention_temperature": "temperature {:g}",
+    "epsilon": "epsilon {:g}",
+    "num_heads": "{} heads",
+    "pool_type": "pooling by {!r}",
+    "metadata_columns": "{} columns of metadata",
+    "attention_gate": "no quantile gate",
+}
+SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {"relu": "ReLU", "silu": "SiLU"}
+
+
+def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
+    """What the file does not hold and the user did not give, as "tanh attention, ReLU embedding, temperature 1"."""
+    attention, entry = network.attention, LAYOUTS[layout]
+    values = {name: value for name, value in entry.options.items() if name not in given and name in SAID}
+    used = {"activation": attention.hidden, "gate": attention.gate, "embed_activation": (network.embed or (None,))[0]}
+    for name in used.keys() & values.keys():
+        layer = used[name]
+        values[name] = None if layer is None else SPELLED.get(layer.activation, layer.activation)
+    if not attention.w.any():
+        values.pop("attention_temperature", None)
+    if not entry.norm:
+        values.pop("epsilon", None)
+    return ", ".join(SAID[name].format(value) for name, value in values.items() if value is not None)
 
 
 class Layout(NamedTuple):
@@ -80,7 +125,7 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
         )
     W, bias = Linear(*(np.concatenate(parts) for parts in zip(*readouts, strict=True)))
     if layout.norm:
-        scale, shift = state.batch_norm(layout.norm, 1e-5)  # PyTorch's default
+        scale, shift = state.batch_norm(layout.norm, options["epsilon"])
         W, bias = W * scale, bias + W @ shift
     chain = [*layers, Linear(W, bias)]
     dropped = options.get("metadata_columns", 0)  # columns in front of the features that the network drops
@@ -88,15 +133,25 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     *layers, (W, bias) = chain
     embed = tuple(Layer(*layer, last if layer is layers[-1] else inner) for layer in layers)
     attention = _attention(state, layout, options, W.shape[1])
+    more: dict[str, Any] = {"embed": embed, "normalize": options["normalize"]}
     if len(readouts) == len(attention.w) == 1:
-        return BagNetwork(attention, W, bias, embed=embed)
+        return BagNetwork(attention, W, bias, **more)
+    if len(readouts) == 1 and W.shape[1] == len(attention.w) * _width(embed, attention):
+        # AttentionDeepMIL with several branches: their means stand side by side in front of the last layer.
+        H, C = len(attention.w), len(W)
+        rows = W.reshape(C, H, -1).transpose(1, 0, 2).reshape(H * C, -1)
+        return BagNetwork(attention, rows, bias, np.tile(np.arange(C), H), np.repeat(np.arange(H), C), **more)
     if not len(readouts) == len(attention.w) == len(bias):
         raise ValueError(
             f"{state.source}: expected one attention branch, or one last layer of one output per branch, got "
             f"{len(attention.w)} branches and {len(readouts)} layers of {len(bias)} outputs"
         )
     branches = np.arange(len(readouts))
-    return BagNetwork(attention, W, bias, branches, branches, embed)
+    return BagNetwork(attention, W, bias, branches, branches, **more)
+
+
+def _width(embed: tuple[Layer, ...], attention: Attention) -> int:
+    return len(embed[-1].W) if embed else attention.E
 
 
 def _attention(state: State, layout: Layout, options: Options, E: int) -> Attention:
@@ -235,24 +290,24 @@ LAYOUTS: dict[str, Layout] = {
     # marugoto's MILModel and slideflow's Attention_MIL, which also has one linear layer `attention`. slideflow's
     # attention_gate above 0 drops the instances below a quantile of the bag's scores, and the file does not hold it.
     "marugoto": Layout(
-        embed=r"encoder\.0",
+        embed=r"encoder\.\d+",
         attention=(("attention",), _PLAIN),
         readout=r"head\.3",
-        options={**UNGATED, "attention_gate": 0.0},
+        options={**UNGATED, "attention_gate": 0.0, "epsilon": 1e-5},  # PyTorch's default
         leave=("_neg_inf",),
         norm="head.1",
     ),
     # torchmil's ABMIL and CLAM_SB (Franblueee/torchmil), whose lazy layers are wrapped in a module. A feature extractor
     # of linear layers is the embedding; with extracted=True the features come out of it, and it may be anything.
     "torchmil": Layout(
-        embed=r"feat_ext\.\d+",
+        embed=r"feat_ext(?:\.\d+)?",
         bare=True,
         attention=(
             (r"pool\.fc1(?:\.module)?", r"pool\.fc_gated(?:\.module)?", r"pool\.fc2"),
             (r"pool\.fc1(?:\.module)?", r"pool\.fc2"),
         ),
         readout=r"classifier(?:\.module)?",
-        options={**GATED, "last_activation": None, "extracted": False},
+        options={**GATED, "extracted": False},
         leave=("inst_classifiers.", "inst_loss_fn."),
     ),
     # owkin's ABMIL and MeanPool (owkin/HistoSSLscaling). Their first three columns are metadata (level, x, y), which
@@ -265,14 +320,24 @@ LAYOUTS: dict[str, Layout] = {
         options={**GATED, "embed_activation": "sigmoid", "metadata_columns": 3},
         last_activation="identity",
     ),
-    # MIL_BASELINE's AB_MIL and GATE_AB_MIL (lingxitong/MIL_BASELINE): the gated form has ReLU where others have tanh.
+    # MIL_BASELINE's AB_MIL, GATE_AB_MIL, ADD_MIL (lingxitong/MIL_BASELINE): the gated form has ReLU where others have
+    # tanh. ADD_MIL pools the logits of the instances, which is the same as pooling their embeddings.
     "mil_baseline": Layout(
         embed=r"feature\.0",
         attention=(_CLAM_NETWORK, _PLAIN),
-        readout=r"classifier\.0",
+        readout=r"(?:instance_)?classifier\.0",
         options={**GATED, "activation": None},
         gated_activation="relu",
     ),
+    # MIL_BASELINE's AEM_MIL.
+    "mil_baseline_aem": Layout(
+        embed=r"feature\.0",
+        attention=((r"attention\.attention_V\.0", r"attention\.attention_U\.0", r"attention\.attention_weights"),),
+        readout=r"classifier\.0",
+        options=GATED,
+    ),
+    # MIL_BASELINE's MEAN_MIL: the mean of the logits of the instances.
+    "mil_baseline_mean": Layout(embed=r"head\.0", attention=((),), readout="classifier"),
     # AttentionDeepMIL (Ilse, Tomczak, Welling 2018). Features are what enters feature_extractor_part2: the flattened
     # output of the convolutions. The logit is what comes before the sigmoid.
     "abmil": Layout(

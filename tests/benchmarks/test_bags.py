@@ -57,7 +57,7 @@ def test_winners_are_the_best_and_those_within_two_standard_errors():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=50)
     columns = {"good": 1 + noise, "as good": 1 + noise + 0.5 * rng.normal(size=50), "random": noise - 3}
-    found = {name: [{"drop": x, "loss": -x} for x in values] for name, values in columns.items()}
+    found = {name: [{"drop": x, "loss": -x, "best drop": 9.0} for x in values] for name, values in columns.items()}
     rows, winners = summarise("digits", found)
     assert {row["method"] for row in rows} == set(columns) and [row["measure"] for row in winners] == ["drop", "loss"]
     for row in winners:

@@ -149,11 +149,16 @@ def state(seed: int = 0) -> dict[str, Any]:
     return {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
 
 
+BAGS = [bag(6), bag(9, seed=6), bag(4, seed=7)]
+
+
 class TestCheck:
     def test_agreement(self) -> None:
         model = BagClassifier.from_state_dict(state())
-        found = model.check(bag(), model.predict_logits([bag()])[0] * (1 + 1e-6))
+        assert "assumed: tanh attention, sigmoid gate, ReLU embedding, temperature 1 (not checked)" in repr(model)
+        found = model.check(BAGS, model.predict_logits(BAGS) * (1 + 1e-6))
         assert found and found.agrees and found.cause == "" and 0 < found.difference < 1e-4
+        assert found.model is model and model.doubts == "" and "assumed" not in repr(model)
 
     @pytest.mark.parametrize(
         "options",
@@ -163,41 +168,97 @@ class TestCheck:
             {"gate": "identity"},
             {"attention_temperature": 0.5},
             {"embed_activation": "gelu"},
+            {"normalize": "unit"},
+            {"normalize": "layer_norm"},
         ],
     )
     def test_finds_what_the_file_does_not_say(self, options: dict[str, Any]) -> None:
-        yours = BagClassifier.from_state_dict(state(), **options).predict_logits([bag()])[0]
-        found = BagClassifier.from_state_dict(state()).check(bag(), yours)
-        assert not found.agrees
-        for name, value in options.items():
-            told = f"{name}={value!r}" if isinstance(value, str) else f"{name}={value:g}"
-            assert told in found.cause, found
+        yours = BagClassifier.from_state_dict(state(), **options).predict_logits(BAGS)
+        model = BagClassifier.from_state_dict(state())
+        found = model.check(BAGS, yours)
+        assert not found.agrees and found.options == options and model.doubts
+        assert all(f"{name}={value!r}" in found.cause for name, value in options.items())
+        assert np.allclose(found.model.predict_logits(BAGS), yours, atol=1e-12) and found.model.doubts == ""
+
+    def test_finds_the_last_activation_and_the_epsilon(self) -> None:
+        rng = np.random.default_rng(1)
+        torchmil = {"feat_ext.0": (E, D), "feat_ext.2": (E, E), "pool.fc1": (K, E), "pool.fc2": (1, K)}
+        weights = {f"{name}.weight": rng.normal(size=shape) for name, shape in torchmil.items()}
+        weights["classifier.weight"] = rng.normal(size=(1, E))
+        for options in ({"last_activation": "identity"}, {"embed_activation": "relu", "last_activation": "gelu"}):
+            yours = BagClassifier.from_state_dict(weights, **options).predict_logits(BAGS)
+            mended = BagClassifier.from_state_dict(weights).check(BAGS, yours).model
+            assert np.allclose(mended.predict_logits(BAGS), yours, atol=1e-12)
+        marugoto = {"encoder.0": (E, D), "attention.0": (K, E), "attention.2": (1, K), "head.3": (2, E)}
+        weights = {f"{name}.weight": rng.normal(size=shape) for name, shape in marugoto.items()}
+        weights |= {"head.1.running_mean": rng.normal(size=E), "head.1.running_var": 0.01 + rng.random(E) / 50}
+        yours = BagClassifier.from_state_dict(weights, epsilon=1e-3).predict_logits(BAGS)
+        assert BagClassifier.from_state_dict(weights).check(BAGS, yours).options == {"epsilon": 1e-3}
+
+    def test_takes_the_best_fit_not_the_first(self) -> None:
+        """Weak attention: several activations are within the tolerance, and one is right."""
+        weak = {name: array * (1e-3 if "attention_c" in name else 1.0) for name, array in state().items()}
+        yours = BagClassifier.from_state_dict(weak, activation="relu").predict_logits(BAGS)
+        for tol in (1e-9, 1e-5):
+            found = BagClassifier.from_state_dict(weak).check(BAGS, yours, tol=tol)
+            assert found.agrees or found.options == {"activation": "relu"}
+
+    def test_one_instance_and_one_size_are_refused(self) -> None:
+        model = BagClassifier.from_state_dict(state())
+        for bags in ([bag(1), bag(4)], [bag(4), bag(4, seed=6)], [bag(4)], bag(4)):
+            several = [bags] if isinstance(bags, Bag) else bags
+            with pytest.raises(ValueError, match="two bags of different size"):
+                model.check(bags, model.predict_logits(several))
+
+    def test_a_temperature_that_depends_on_the_size_is_refused(self) -> None:
+        """The root of n in the softmax is not a pooled game: one bag would agree with some temperature."""
+
+        def yours(several: list[Any]) -> Any:
+            models = (BagClassifier.from_state_dict(state(), attention_temperature=len(x) ** 0.5) for x in several)
+            return [model.predict_logits([x])[0] for model, x in zip(models, several, strict=True)]
+
+        for found in (
+            BagClassifier.from_state_dict(state()).check(BAGS, yours([each.features for each in BAGS])),
+            BagClassifier.from_state_dict(state()).check([bag(9)], yours),  # asked for sub-bags
+        ):
+            assert not found and "not a pooled game" in found.cause
+            with pytest.raises(ValueError, match="the logits differ by"):
+                _ = found.model
+
+    def test_a_network_is_asked_for_sub_bags(self) -> None:
+        sizes = []
+        model = BagClassifier.from_state_dict(state())
+
+        def yours(several: list[Any]) -> Any:
+            sizes.extend(map(len, several))
+            return model.predict_logits(several)
+
+        assert model.check(bag(9), yours) and len(set(sizes)) > 1 and min(sizes) >= 2
 
     def test_finds_the_order_of_classes(self) -> None:
         model = BagClassifier.from_state_dict(state())
-        found = model.check(bag(), model.predict_logits([bag()])[0][[2, 0, 1]])
-        assert "the order of the classes: yours are our classes [2, 0, 1]" in found.cause
+        found = model.check(BAGS, model.predict_logits(BAGS)[:, [2, 0, 1]])
+        assert "the order of the classes: yours are our classes [2, 0, 1]" in found.cause and found.mended is None
 
     def test_finds_probabilities_sign_bias_and_count(self) -> None:
         model = BagClassifier.from_state_dict({**state(), "classifiers.bias": np.array([1.0, 2.0, -1.0])})
-        logits = model.predict_logits([bag()])[0]
-        assert "you gave probabilities" in model.check(bag(), model.predict_proba([bag()])[0]).cause
-        assert "the sign" in model.check(bag(), -logits).cause
-        assert "without it" in model.check(bag(), logits - [1, 2, -1]).cause
-        assert "the file has 3, you gave 2" in model.check(bag(), logits[:2]).cause
-        unit = bag().features / np.linalg.norm(bag().features, axis=1, keepdims=True)
-        assert "scaled to length 1" in model.check(bag(), model.predict_logits([unit])[0]).cause
+        logits = model.predict_logits(BAGS)
+        assert "you gave probabilities" in model.check(BAGS, model.predict_proba(BAGS)).cause
+        assert "the sign" in model.check(BAGS, -logits).cause
+        assert "without it" in model.check(BAGS, logits - [1, 2, -1]).cause
+        assert "expected (3, 3)" in model.check(BAGS, logits[:, :2]).cause
 
     def test_finds_the_number_of_heads(self) -> None:
         rng = np.random.default_rng(0)
         probe = {"k.weight": (12, 12), "v.weight": (12, 12), "linear.weight": (3, 12), "cls_token": (1, 1, 12)}
         weights = {name: rng.normal(size=shape) for name, shape in probe.items()}
-        x = rng.normal(size=(6, 12))
-        yours = BagClassifier.from_state_dict(weights, num_heads=4).predict_logits([x])[0]
-        assert "num_heads=4" in BagClassifier.from_state_dict(weights).check(x, yours).cause
+        x = [rng.normal(size=(n, 12)) for n in (6, 8)]
+        yours = BagClassifier.from_state_dict(weights, num_heads=4).predict_logits(x)
+        assert "12 heads" in BagClassifier.from_state_dict(weights).doubts
+        assert BagClassifier.from_state_dict(weights).check(x, yours).options == {"num_heads": 4}
 
     def test_admits_that_it_does_not_know(self) -> None:
-        found = BagClassifier.from_state_dict(state()).check(bag(), [1.0, 2.0, 30.0])
+        found = BagClassifier.from_state_dict(state()).check(BAGS, np.arange(9.0).reshape(3, 3))
         assert "no activation" in found.cause and "differs by" in repr(found)
 
 

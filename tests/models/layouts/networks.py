@@ -298,6 +298,16 @@ CASES: dict[str, Callable[[], Case]] = {
     "abmil-gated": lambda: Case("abmil", Abmil(gated=True)),
     "mil-baseline": lambda: Case("mil_baseline", MilBaseline(gated=False)),
     "mil-baseline-gated": lambda: Case("mil_baseline", MilBaseline(gated=True)),
+    "abmil-branches": lambda: Case("abmil", branched()),
+    "add-mil": lambda: Case("mil_baseline", add_mil()),
+    "aem-mil": lambda: Case("mil_baseline_aem", aem_mil()),
+    "mean-mil": lambda: Case("mil_baseline_mean", mean_mil()),
+    "torchmil-linear": lambda: Case("torchmil", torchmil_with(nn.Linear(D, E)), {"embed_activation": "identity"}),
+    "torchmil-norm": lambda: Case(
+        "torchmil",
+        torchmil_with(nn.LayerNorm(D, elementwise_affine=False), nn.Linear(D, E), nn.ReLU()),
+        {"normalize": "layer_norm"},
+    ),
     "clam-sb": lambda: Case("clam", Clam(gate=True, dropout=False, multiple=False)),
     "clam-sb-dropout": lambda: Case("clam", Clam(gate=True, dropout=True, multiple=False)),
     "clam-sb-parallel": lambda: Case("clam", Clam(gate=True, dropout=True, multiple=False, parallel=True)),
@@ -337,6 +347,71 @@ CASES: dict[str, Callable[[], Case]] = {
     "timm-first-of-latents": lambda: Case("timm", TimmPool(latents=2), {"num_heads": 3, "pool_type": "token"}, 12),
     "timm-no-query-layer": lambda: Case("timm", TimmPool(q_proj=False), {"num_heads": 3}, 12),
 }
+
+
+class Parts(nn.Module):
+    """A network of named layers: embedding, V, U (perhaps), w, and a linear last layer, in any order of pooling."""
+
+    def __init__(self, embed: str, V: str, U: str, w: str, last: str, **layers: Any) -> None:
+        super().__init__()
+        self.names = embed, V, U, w, last
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+
+    def part(self, name: str) -> Any:
+        return self.get_submodule(name)
+
+    def forward(self, x: Any) -> Any:
+        embed, V, U, w, last = self.names
+        h = self.part(embed)(x) if embed else x
+        if not w:
+            return self.part(last)(h).mean(dim=0)
+        hidden = self.part(V)(h) * (self.part(U)(h) if U else 1.0)
+        pooled = torch.softmax(self.part(w)(hidden).T, dim=1) @ h
+        return self.part(last)(pooled.reshape(-1))
+
+
+def add_mil() -> Any:
+    flat = nn.Sequential(nn.Linear(E, K), nn.Tanh(), nn.Linear(K, 1))
+    network = Parts("feature", "hidden", "", "out", "instance_classifier",
+                    feature=nn.Sequential(nn.Linear(D, E), nn.ReLU()), attention=flat,
+                    instance_classifier=nn.Sequential(nn.Linear(E, C)))  # fmt: skip
+    network.part = lambda name: {"hidden": flat[:2], "out": flat[2]}.get(name) or network.get_submodule(name)
+    return network
+
+
+def aem_mil() -> Any:
+    attention = nn.Module()
+    attention.attention_V = nn.Sequential(nn.Linear(E, K), nn.Tanh())
+    attention.attention_U = nn.Sequential(nn.Linear(E, K), nn.Sigmoid())
+    attention.attention_weights = nn.Linear(K, 1)
+    start = "attention.attention_"
+    return Parts("feature", f"{start}V", f"{start}U", f"{start}weights", "classifier",
+                 feature=nn.Sequential(nn.Linear(D, E), nn.ReLU()), attention=attention,
+                 classifier=nn.Sequential(nn.Linear(E, C)))  # fmt: skip
+
+
+def mean_mil() -> Any:
+    head = nn.Sequential(nn.Linear(D, E), nn.ReLU())
+    return Parts("head", "", "", "", "classifier", head=head, classifier=nn.Linear(E, C))
+
+
+def branched() -> Any:
+    """AttentionDeepMIL with two attention branches."""
+    return Parts("feature_extractor_part2", "attention_V", "attention_U", "attention_w", "classifier",
+                 feature_extractor_part2=nn.Sequential(nn.Linear(D, E), nn.ReLU()),
+                 attention_V=nn.Sequential(nn.Linear(E, K), nn.Tanh()),
+                 attention_U=nn.Sequential(nn.Linear(E, K), nn.Sigmoid()),
+                 attention_w=nn.Linear(K, 2), classifier=nn.Sequential(nn.Linear(2 * E, 1)))  # fmt: skip
+
+
+def torchmil_with(*feat_ext: Any) -> Any:
+    pool = nn.Module()
+    pool.fc1, pool.fc2 = nn.Linear(E, K), nn.Linear(K, 1)
+    network = Parts("feat_ext", "V", "", "pool.fc2", "classifier", pool=pool, classifier=nn.Linear(E, 1),
+                    feat_ext=nn.Sequential(*feat_ext) if len(feat_ext) > 1 else feat_ext[0])  # fmt: skip
+    network.part = lambda name: (lambda h: torch.tanh(pool.fc1(h))) if name == "V" else network.get_submodule(name)
+    return network
 
 
 def case(name: str, seed: int = 0) -> Case:
