@@ -9,6 +9,7 @@ command, write it as a constant in capitals and name it in COMMANDS.
 COMMANDS = {
     "explain": ("explain", "explain the prediction for a text"),
     "bag": ("bag", "explain a bag (such as a slide) of an attention-pooling network"),
+    "roles": ("bag", "propose what the layers of a network of your own are, for `bag --rename`"),
     "transformer": ("explain", "explain a transformer of a local folder"),
     "corpus": ("corpus", "explain every row of a table; summarize the result"),
     "serve": ("serve", "a local page that explains as you type"),

@@ -21,8 +21,8 @@ def list_methods(args: argparse.Namespace) -> int:
         print(json.dumps(table, ensure_ascii=True))
     else:
         print(methods_table())
-        sampled = [name for name in methods.METHODS if name not in methods.DEFAULT_METHODS]
-        print(f"\nNot in the default set, because they sample: {', '.join(sampled)}.")
+        others = [name for name in methods.METHODS if name not in methods.DEFAULT_METHODS]
+        print(f"\nNot in the default set, because they sample or only rank: {', '.join(others)}.")
     return 0
 
 

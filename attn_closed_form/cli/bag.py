@@ -10,11 +10,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..explanations.explain import explain, explain_outputs
 from ..explanations.explanation import Explanations
 from ..explanations.settings import Settings
+from ..files.arrays import read_state
+from ..files.atomic import replacing
 from ..files.bags import load_bag
-from ..models.bag_classifier import BagClassifier
+from ..files.tables import read_rows
+from ..models.bag_classifier import BagClassifier, variants
+from ..models.roles import proposals
 from ..show.exports import KINDS, row, write_geojson
 from ..show.figures import leader
 from ..show.maps import columns, strongest, titled, written
@@ -47,7 +53,70 @@ def _settings(args: argparse.Namespace) -> Settings:
 def _model_options(args: argparse.Namespace) -> dict[str, Any]:
     """What the options tell about the network, as keyword arguments of `BagClassifier.from_state_dict`."""
     classes = [name.strip() for name in args.classes.split(",")] if args.classes else None
-    return {"layout": args.layout, "outputs": classes, **dict(args.set)}
+    options: dict[str, Any] = {"layout": args.layout, "outputs": classes, **dict(args.set)}
+    if args.rename:
+        options["roles"] = _read_roles(args.rename)
+    if args.check:
+        options |= _checked(args.model, options, args.check)
+    return options
+
+
+def _read_roles(path: str) -> dict[str, Any]:
+    try:
+        roles = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: expected a JSON object of roles and layers ({error})") from None
+    if not isinstance(roles, dict):
+        raise ValueError(f"{path}: expected a JSON object of roles and layers, got {type(roles).__name__}")
+    return roles
+
+
+def _checked(model: str, options: dict[str, Any], path: str) -> dict[str, Any]:
+    """The options with which a file agrees with the logits of a table of bags; an error if none do."""
+    rows = list(read_rows(path))
+    if not rows or "bag" not in rows[0] or len(rows[0]) < 2:
+        raise ValueError(f"{path}: expected a column 'bag' with files and one column of logits per class")
+    try:
+        logits = [[float(value) for name, value in row.items() if name != "bag"] for row in rows]
+    except ValueError:
+        raise ValueError(f"{path}: expected numbers in every column but 'bag'") from None
+    bags = [load_bag(Path(path).parent / str(row["bag"])) for row in rows]
+    result = BagClassifier.from_state_dict(model, **options).check(bags, logits)
+    result.model  # noqa: B018  # an error where nothing explains the difference
+    print(f"checked on {len(bags)} bags: {result.cause or f'difference {result.difference:.1e}'}", file=sys.stderr)
+    return {**result.options, "checked": True}
+
+
+def propose(args: argparse.Namespace) -> int:
+    """List the arrays of a file, propose what they are, and compare with logits of one bag if there are some."""
+    state = read_state(args.model)
+    for name, array in state.arrays.items():
+        print(f"{visible(name):<50} {tuple(array.shape)}")
+    several = proposals(state)
+    if not several:
+        raise ValueError(f"{args.model}: no layers whose shapes fit together as embedding, attention and classifier")
+    if args.logits:
+        bag, yours = load_bag(args.bag), np.array([float(number) for number in args.logits.split(",")])
+        trials = []
+        for roles in several:
+            model = BagClassifier.from_state_dict(state.arrays, roles=roles)
+            for options in ({}, *variants(model)) if bag.features.shape[1] == model.network.D else ():
+                logits = model.reload(**options).predict_logits([bag])[0]  # type: ignore[misc]  # it came from a file
+                if logits.shape == yours.shape:
+                    full = {**roles, "options": options} if options else roles
+                    trials.append((float(np.abs(logits - yours).max()), full))
+        if not trials:
+            raise ValueError(f"{args.bag}: expected features and logits of sizes that the layers have")
+        difference, best = min(trials, key=lambda trial: trial[0])
+        several = [best, *(roles for roles in several if roles != best)]
+        print(f"\nlargest difference from your logits: {difference:.2g}", file=sys.stderr)
+    print(f"\n{json.dumps(several[0])}")
+    for roles in several[1 : args.top]:
+        print(f"or {json.dumps(roles)}")
+    if args.out:
+        with replacing(args.out) as partial:
+            partial.write_text(json.dumps(several[0], indent=1) + "\n", encoding="utf-8")
+    return 0
 
 
 def _option(text: str) -> list[tuple[str, Any]]:
@@ -105,6 +174,8 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
         f"{output} {scale.level(explanations.prediction)}{chance}; {scale.level(facts['empty_bag'])} for the empty bag"
     )
     print(scale.sentence(output))
+    if facts["assumed"]:
+        print(visible(facts["assumed"]))
     for title, players in (("for", best), ("against", worst)):
         print(f"\n{leading.info.label}, strongest {title} {output}:")
         for j in players:
@@ -161,6 +232,8 @@ OPTIONS = {
     "the network": {
         "--layout NAME": (None, "auto", "layout of the state dict"),
         "--classes A,B": "names of the classes, in the order of the last layer",
+        "--rename FILE": "JSON of which layers are embed, V, U, w and classifier, as `roles` writes it",
+        "--check FILE": "table with a column `bag` (files) and the logits of your network: at least two sizes of bags",
         "--set NAME=VALUE...": (_option, [], "what the file does not say; repeatable (default: nothing)"),
     },
     "what to explain": {
@@ -188,4 +261,15 @@ BAG = Command(
     OPTIONS,
     lambda args: explain_folder(args) if os.path.isdir(args.bag) else explain_one(args),
     EXAMPLES,
+)
+ROLES = Command(
+    "List the arrays of a state dict with names of your own, and propose which layers are what, for `bag --rename`.",
+    {
+        "model MODEL": OPTIONS["model MODEL"],
+        "[bag] BAG": "a bag to compare with --logits",
+        "--logits X,Y": "what your network gives for BAG; the proposal that fits best comes first",
+        "--top N": (at_least(1), 3, "proposals to print"),
+        "--out FILE": "write the first proposal as JSON",
+    },
+    propose,
 )

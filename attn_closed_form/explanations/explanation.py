@@ -214,6 +214,7 @@ def shared_dict(evidence: Evidence) -> dict[str, Any]:
         "players": settings.players,
         "absent": settings.absent,
         **({} if evidence.fit is None else {"surrogate": evidence.fit.to_dict()}),
+        **({"assumed": evidence.model.doubts} if evidence.model.doubts else {}),
     }
     return plain(shared)
 

@@ -34,6 +34,7 @@ from .bag_network import GRADIENT_SCORES, Attention, BagNetwork, gradient_scores
 from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
 from .layouts import LAYOUTS, TRIED, assumptions, network_from_state
 from .protocol import Model, Resolved, Units
+from .roles import renamed
 from .scores import PooledScores
 
 # Random sub-bags of each bag that a check asks a callable network for.
@@ -134,6 +135,7 @@ class BagClassifier(Model):
         outputs: Sequence[str] | None = None,
         temperature: float = 1.0,
         checked: bool = False,
+        roles: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> BagClassifier:
         """Classifier of a saved network: a file, a mapping of names to arrays or torch tensors, or a torch module.
@@ -146,6 +148,8 @@ class BagClassifier(Model):
             file, if it has any, else "0", "1", ...
         options : what a file does not say and the layout takes, such as `activation`, `attention_temperature` or
             `num_heads`; defaults are those of the network's own code. `check` compares with logits of your network
+        roles : for names of your own: which layers are `embed`, `V`, `U`, `w` and `classifier` (`models/roles.py`), and
+            perhaps `options`, a mapping of options
         checked : whether these options are known to be right, so that no output calls them assumed
 
         Raises
@@ -163,6 +167,9 @@ class BagClassifier(Model):
 temperature 1 (not checked))
         """
         state = read_state(source.state_dict() if hasattr(source, "state_dict") else source)
+        if roles is not None:
+            options = {**roles.get("options", {}), **options}
+            state, layout = renamed(state, {role: name for role, name in roles.items() if role != "options"}), "roles"
         network, layout = network_from_state(state, layout, options)
         names = tuple(outputs or state.outputs)
         reload = functools.partial(cls.from_state_dict, state.arrays, layout, names, temperature, **options)
@@ -342,7 +349,7 @@ def _cause(
         if difference <= limit:
             return " and ".join(filter(None, (words, _order(classes)))), None, {}
     trials = []
-    for options in _variants(model):
+    for options in variants(model):
         try:
             variant = model.reload(**options)  # type: ignore[misc]  # there are variants of reloaded models only
             trials.append((fits(variant.predict_logits([bags[i] for i in first]), first)[0], options, variant))
@@ -371,7 +378,7 @@ def _order(classes: Ids) -> str:
     return f"the order of the classes: yours are our classes {classes.tolist()}"
 
 
-def _variants(model: BagClassifier) -> Iterator[dict[str, Any]]:
+def variants(model: BagClassifier) -> Iterator[dict[str, Any]]:
     """Options with which the same file could be another network: one of them changed, or two activations."""
     names = LAYOUTS[model.layout].options if model.reload is not None else ()
     width = model.network.readout.shape[1]

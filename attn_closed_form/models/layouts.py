@@ -358,6 +358,14 @@ LAYOUTS: dict[str, Layout] = {
         leave=_ENCODER,
         build=_build_timm,
     ),
+    # Names of the user's own, which `roles.py` has replaced by these.
+    "roles": Layout(
+        embed=r"roles\.embed\.\d+",
+        bare=True,
+        attention=tuple(tuple(rf"roles\.{part}" for part in parts) for parts in ("VUw", "Vw", "w", "")),
+        readout=r"roles\.classifier(?:\.\d+)?",
+        options=GATED,
+    ),
     # Only by layout="mean", because a linear layer alone could follow any pooling. For texts see `MeanPooledText`.
     "mean": Layout(options={}, build=_build_mean),
 }

@@ -213,6 +213,7 @@ class Model:
     surrogate : name of the fit where the game is only fitted to the model, such as "fitted SLALOM"; None for a game
         that is the model itself
     samples : coalitions that a method which samples may ask for
+    doubts : what was assumed about the model and not checked, which every output says; "" if nothing
     """
 
     outputs: tuple[str, ...]
@@ -222,6 +223,7 @@ class Model:
     loss: str = "softmax"
     reads: str = "a text"
     surrogate: str | None = None
+    doubts: str = ""
     samples: int = 5000  # as many as the lime package samples by default
 
     def read(self, raw: Any) -> Units:

@@ -41,7 +41,7 @@ from ..show.exports import row as bag_row
 
 MAX_CHARS = 1_000_000
 MOST_CLASSES = 100  # with a column of their own
-BAG_COLUMNS = ("instances", "empty_bag", "method", "error_bound", "attention_against", "rank_correlation")
+BAG_COLUMNS = ("instances", "empty_bag", "method", "error_bound", "attention_against", "rank_correlation", "assumed")
 
 # The explanations of an input, or the reason why it has none.
 Outcome = Explanations | str
@@ -177,7 +177,7 @@ def result_columns(task: Task) -> dict[str, Any]:
     }
     types |= {"unseen": pa.int32(), "error": text}
     if model.reads == "a bag":
-        types |= {**dict.fromkeys(BAG_COLUMNS, number), "instances": pa.int32(), "method": text}
+        types |= {**dict.fromkeys(BAG_COLUMNS, number), "instances": pa.int32(), "method": text, "assumed": text}
     for name in task.methods:
         types |= {name: pa.list_(number), f"{name}_base": number, f"{name}_error": number}
     return types

@@ -38,6 +38,8 @@ def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     table = _with_scale(explanations)
     names = [f"'{name}" if FORMULA.match(name) else name for name in map(visible, table["player"])]
     cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
+    if doubts := explanations.evidence.model.doubts:
+        table["assumed"], cells = doubts, [*cells, [doubts] * len(names)]
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t" if Path(path).suffix == ".tsv" else ",", lineterminator="\n")
         writer.writerow(table)
@@ -113,7 +115,7 @@ def write_geojson(
                 f'"properties": {{"objectType": "detection", "color": {shade}, "classification": {sides[score >= 0]}, '
                 f'"measurements": {{{values}}}}}}}'
             )
-        stream.write("\n]}\n")
+        stream.write(f'\n], "assumed": {json.dumps(explanations.evidence.model.doubts or None)}}}\n')
 
 
 def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: str | None = None) -> None:
@@ -172,6 +174,7 @@ def row(explanations: Explanations) -> dict[str, Any]:
         "error_bound": e.error,
         "attention_against": None if gap is None else gap.attention_against,
         "rank_correlation": None if gap is None else gap.correlation,
+        "assumed": evidence.model.doubts or None,
     }
 
 

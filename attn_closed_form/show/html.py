@@ -21,8 +21,10 @@ from importlib.resources import files
 import numpy as np
 
 from .._types import Ids
+from ..explanations.answers import removal_share
 from ..explanations.explain import for_output, on_logits
 from ..explanations.explanation import Explanation, Explanations
+from ..explanations.methods import METHODS
 from ..files.atomic import replacing
 from ..models.sentences import sentence_numbers
 from . import figures
@@ -445,7 +447,12 @@ def _bag_fragment(explanations: Explanations) -> str:
     level, evidence = e.scale.level, explanations.evidence
     title = f"{e.output} {level(e.prediction)}, {level(evidence.absent_value)} for the empty bag"
     title += f". {evidence.scale.sentence(e.output)}"
-    return f'<style>{_static("bag.css")}</style><div class="acf"><p>{escape(title)}</p>{body}</div>'
+    return f'<style>{_static("bag.css")}</style><div class="acf"><p>{escape(title)}</p>{_doubts(explanations)}{body}</div>'
+
+
+def _doubts(explanations: Explanations) -> str:
+    doubts = explanations.evidence.model.doubts
+    return f'<p class="note"><b>{escape(doubts, LONGEST_REASON)}</b></p>' if doubts else ""
 
 
 def _bag_body(explanations: Explanations) -> str:
@@ -468,7 +475,23 @@ def _bag_scores(explanations: Explanations) -> str:
             f"{change(down.sum())} from the {down.size:,} that oppose it."
         )
     maps = "" if evidence.units.coords is None else _maps(explanations, e)
-    return f'<p class="verdict">{escape(told)}</p>{maps}{_strongest(explanations, e)}'
+    return f'<p class="verdict">{escape(told)}</p>{_doubts(explanations)}{maps}{_strongest(explanations, e)}{_removal(explanations)}'
+
+
+def _removal(explanations: Explanations) -> str:
+    """What each order of removal reaches of the best possible, and the smallest set that flips the call."""
+    evidence, name = explanations.evidence, "flip-order"
+    scores = {e.title: e.scores for e in explanations.values()}
+    if (scored := METHODS[name].score(evidence)) is not None:
+        scores.setdefault(METHODS[name].label, scored.scores)
+    shares = ((title, [f"{removal_share(evidence, each):.1%}"]) for title, each in scores.items())
+    flip = explanations.reasons().sentences()[-1]
+    note = (
+        "When instances leave, highest score first: the mean fall of the output, as a share of what is proved possible "
+        "for any order. Shapley values divide a prediction fairly; the flip order tells what to remove first."
+    )
+    body = f"{_table(['', 'share of the best possible'], shares)}<p>{escape(flip, LONGEST_REASON)}</p>"
+    return _section("Removing instances", note, body, "h2")
 
 
 def _maps(explanations: Explanations, e: Explanation) -> str:

@@ -285,6 +285,8 @@ def heat_map(
     for ax, drawn in zip(_grid(figure, len(maps)), maps, strict=True):
         _draw_map(ax, drawn, under)
     figure.suptitle(*_plain([bag_name(several[0], "")], 60), fontsize=11)
+    if doubts := several[0].evidence.model.doubts:
+        figure.supxlabel(*_plain([doubts], 200), fontsize=7)
     if path is not None:
         with replacing(path) as partial:
             figure.savefig(partial, dpi=dpi)

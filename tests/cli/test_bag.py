@@ -225,3 +225,65 @@ def test_a_folder_says_what_is_wrong_with_it(folder, tmp_path, capsys):
         assert stop.value.code == 2 and message in capsys.readouterr().err
     assert main([*base, str(folder / "slides"), "--out", str(tmp_path / "o"), "--files", "csv,gif"]) == 1
     assert "files: expected kinds among map, csv" in capsys.readouterr().err
+
+
+def test_assumptions_are_printed_until_a_check_has_passed(folder, tmp_path, capsys):
+    """A network with relu where the layout assumes tanh: mended by the check, refused where nothing explains it."""
+    files = [folder / "slides" / f"slide{i}.npz" for i in range(2)]
+    model = BagClassifier.from_state_dict(folder / "model.npz", "xmil", activation="relu")
+    logits = model.predict_logits([load_bag(file) for file in files])
+    table = tmp_path / "logits.csv"
+
+    def write(numbers):
+        lines = [f"{file},{','.join(map(repr, row))}" for file, row in zip(files, numbers.tolist(), strict=True)]
+        table.write_text("\n".join(["bag,normal,tumour", *lines]), encoding="utf-8")
+
+    assert main(arguments(folder, "--json")) == 0
+    assumed = json.loads(capsys.readouterr().out)["assumed"]
+    assert assumed == "assumed: tanh attention, temperature 1 (not checked)"
+    csv_file, report = tmp_path / "x.csv", tmp_path / "x.html"
+    assert main(arguments(folder, "--csv", str(csv_file), "--report", str(report))) == 0
+    assert assumed in capsys.readouterr().out
+    assert assumed in csv_file.read_text(encoding="utf-8") and assumed in report.read_text(encoding="utf-8")
+    write(logits)
+    assert main(arguments(folder, "--json", "--output", "tumour", "--check", str(table))) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["assumed"] is None and "activation='relu'" in captured.err
+    assert json.loads(captured.out)["prediction"] == pytest.approx(logits[0, 1])
+    write(logits * [[1.0], [3.0]])
+    assert main(arguments(folder, "--check", str(table))) == 1
+    assert "the logits differ by" in capsys.readouterr().err
+
+
+def test_a_network_with_names_of_its_own(folder, tmp_path, capsys):
+    """From a file with five names of its own to scores: one proposal, one short JSON, one command."""
+    torch = pytest.importorskip("torch", reason="the network is built in torch")
+    nn, bag = torch.nn, load_bag(folder / "slides" / "slide0.npz")
+    torch.manual_seed(0)
+
+    class Mine(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.squeeze, self.look, self.valve = nn.Linear(5, 7), nn.Linear(7, 3), nn.Linear(7, 3)
+            self.rank, self.verdict = nn.Linear(3, 1), nn.Linear(7, 2)
+
+        def forward(self, x):
+            h = torch.relu(self.squeeze(x))
+            s = self.rank(torch.tanh(self.look(h)) * torch.sigmoid(self.valve(h)))
+            return self.verdict((torch.softmax(s, dim=0) * h).sum(dim=0))
+
+    network = Mine().double()
+    logits = network(torch.from_numpy(np.array(bag.features, dtype=np.float64))).detach().numpy()
+    torch.save(network.state_dict(), tmp_path / "mine.pt")
+    slide_file, roles = str(folder / "slides" / "slide0.npz"), str(tmp_path / "roles.json")
+    given = f"--logits={logits[0]!r},{logits[1]!r}".replace("np.float64(", "").replace(")", "")
+    assert main(["roles", str(tmp_path / "mine.pt"), slide_file, given, "--out", roles]) == 0
+    named = json.loads((tmp_path / "roles.json").read_text(encoding="utf-8"))
+    assert {role: named[role] for role in ("V", "U", "w")} == {"V": "look", "U": "valve", "w": "rank"}
+    capsys.readouterr()
+    assert main(["bag", str(tmp_path / "mine.pt"), slide_file, "--rename", roles, "--output", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["prediction"] == pytest.approx(logits[1], abs=1e-12)
+    module = BagClassifier.from_state_dict(network, roles=named)
+    assert np.allclose(module.predict_logits([bag])[0], logits, atol=1e-12)
+    with pytest.raises(ValueError, match="no layer 'other'"):
+        BagClassifier.from_state_dict(network, roles={"w": "other", "classifier": "verdict"})
