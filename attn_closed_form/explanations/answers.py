@@ -160,8 +160,8 @@ def removal_share(evidence: Evidence, scores: Array) -> float:
     sizes = np.unique(np.linspace(0, game.d, SIZES + 1).round()).astype(np.intp)[1:]
     rank = np.argsort(np.argsort(-scores, kind="stable"), kind="stable")
     falls = evidence.prediction - np.array([game.value(rank >= k) for k in sizes])
-    limits = evidence.cached("limits", lambda: bounds_by_size(game, sizes))
-    best = float((evidence.prediction - limits.proved_min).mean())
+    limits = evidence.cached("limits", lambda: bounds_by_size(evidence.pooled, sizes))
+    best = float((evidence.prediction - evidence.scale.of(limits.proved_min)).mean())
     return float(falls.mean() / best) if best > 0 else 1.0
 
 

@@ -184,9 +184,9 @@ def _flip_order(evidence: Evidence) -> Scored:
 
 
 def _single(evidence: Evidence) -> Scored:
-    game = evidence.game
+    game = evidence.pooled
     if evidence.fit is None and game.can_be_empty:
-        return Scored(game.v.sum(axis=0) + game.bias, evidence.absent_value)
+        return Scored(evidence.scale.of(game.v.sum(axis=0) + game.bias), evidence.absent_value)
     return Scored(evidence.value(np.eye(evidence.d, dtype=bool)), evidence.empty_value, None, None, evidence.d)
 
 

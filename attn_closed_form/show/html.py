@@ -447,7 +447,8 @@ def _bag_fragment(explanations: Explanations) -> str:
     level, evidence = e.scale.level, explanations.evidence
     title = f"{e.output} {level(e.prediction)}, {level(evidence.absent_value)} for the empty bag"
     title += f". {evidence.scale.sentence(e.output)}"
-    return f'<style>{_static("bag.css")}</style><div class="acf"><p>{escape(title)}</p>{_doubts(explanations)}{body}</div>'
+    top = f"<p>{escape(title)}</p>{_doubts(explanations)}"
+    return f'<style>{_static("bag.css")}</style><div class="acf">{top}{body}</div>'
 
 
 def _doubts(explanations: Explanations) -> str:
@@ -475,7 +476,8 @@ def _bag_scores(explanations: Explanations) -> str:
             f"{change(down.sum())} from the {down.size:,} that oppose it."
         )
     maps = "" if evidence.units.coords is None else _maps(explanations, e)
-    return f'<p class="verdict">{escape(told)}</p>{_doubts(explanations)}{maps}{_strongest(explanations, e)}{_removal(explanations)}'
+    verdict = f'<p class="verdict">{escape(told)}</p>{_doubts(explanations)}'
+    return f"{verdict}{maps}{_strongest(explanations, e)}{_removal(explanations)}"
 
 
 def _removal(explanations: Explanations) -> str:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import math
 import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
-from attn_closed_form import Bag, BagClassifier, Settings
+from attn_closed_form import Bag, BagClassifier, Settings, shapley
 from attn_closed_form.models.bag_network import Attention, BagNetwork, Layer
 from tests import enumeration
 
@@ -333,3 +334,16 @@ def test_a_pooling_that_was_saved_alone_is_read() -> None:
     assert np.allclose(BagClassifier.from_state_dict(pool, num_heads=1).predict_logits([x])[0], expected)
     with pytest.raises(ValueError, match=r"does not know: norm\.weight \(4,\)"):
         BagClassifier.from_state_dict({**pool, "norm.weight": np.ones(4)}, num_heads=1)
+
+
+def test_the_exponential_of_a_risk_has_exact_shapley_values() -> None:
+    """A survival network: one output without a probability, whose hazard ratio is exp(risk)."""
+    model = BagClassifier(network(C=1), outputs=("risk",))
+    found = model.explain(bag(), "shapley")
+    assert found.probabilities is None and found.output == "risk"
+    f, masks = np.exp(enumeration.values(found.game).astype(float)), enumeration.coalitions(N)
+    weights = [1 / (N * math.comb(N - 1, k)) for k in range(N)]
+    exact = [
+        sum(weights[int(m.sum())] * (f[k | 1 << j] - f[k]) for k, m in enumerate(masks) if not m[j]) for j in range(N)
+    ]
+    assert np.abs(shapley(found.game.through("exp")) - exact).max() < 1e-8

@@ -22,7 +22,8 @@ def test_a_csv_has_one_row_per_instance_with_all_digits(found, tmp_path):
     write_csv(found, tmp_path / "scores.csv")
     with (tmp_path / "scores.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == ["player", "x", "y", "attention", "shapley", "banzhaf", "scale"]
+    assert list(rows[0]) == ["player", "x", "y", "attention", "shapley", "banzhaf", "scale", "assumed"]
+    assert {row["assumed"] for row in rows} == {found.evidence.model.doubts}
     assert [float(row["shapley"]) for row in rows] == found["shapley"].scores.tolist()
     assert [float(row["attention"]) for row in rows] == found["alpha-mean"].scores.tolist()
     assert [(row["x"], row["y"]) for row in rows[3:5]] == [("1768", "2000"), ("1000", "2256")]
