@@ -188,11 +188,15 @@ def summarise(data: str, found: dict[str, list[dict[str, float]]]) -> tuple[list
         for method, values in found.items()
     }
     for method, columns in table.items():
-        best = float(np.mean([each["best drop"] for each in found[method]]))
-        row: Row = {"data": data, "method": method, **{name: float(np.nanmean(x)) for name, x in columns.items()}}
+        best_drop = float(np.mean([each["best drop"] for each in found[method]]))
+        row: dict[str, Any] = {
+            "data": data,
+            "method": method,
+            **{name: float(np.nanmean(x)) for name, x in columns.items()},
+        }
         for name in (name for name in columns if "share" in name):
             row[f"{name}, standard error"] = float(columns[name].std(ddof=1) / np.sqrt(len(columns[name])))
-        rows.append({**row, "best possible drop": best})
+        rows.append({**row, "best possible drop": best_drop})
     winners: list[Row] = []
     for name in names:
         sign = 1 if BETTER[name] else -1

@@ -27,7 +27,8 @@ def your_bags() -> dict[str, Any]:
     torch.save({"embedding.weight": torch.eye(3), "fc.weight": torch.ones(1, 3)}, "bag_of_words.pt")
     theirs = BagClassifier.from_state_dict("model.pt", outputs=["normal", "tumour"])
     return {
-        "my_network_logits": theirs.predict_logits([features])[0],
+        "bags": [features, features[:5]],
+        "my_logits": theirs.predict_logits([features, features[:5]]),
         "raw_attention": theirs.scores(theirs.read(features)).s[0],
         "instance_logits": np.array([theirs.predict_logits([features[i : i + 1]])[0] for i in range(11)]),
         "logits_of_sub_bags": lambda bags: [theirs.predict_logits([features[bag]])[0] for bag in bags],
