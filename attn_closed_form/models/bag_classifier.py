@@ -250,7 +250,7 @@ temperature 1 (not checked))
         return units.cached(("gradients", settings.coefficients), lambda: gradient_scores(*inputs))[name]
 
     @property
-    def doubts(self) -> str:  # type: ignore[override]  # which nobody writes
+    def doubts(self) -> str:  # type: ignore[override]
         """What the file does not hold and no check has confirmed, for every output; "" if nothing."""
         return f"assumed: {self.assumed} (not checked)" if self.assumed and not self.checked else ""
 
