@@ -246,7 +246,7 @@ def test_assumptions_are_printed_until_a_check_has_passed(folder, tmp_path, caps
     assert assumed in capsys.readouterr().out
     assert assumed in csv_file.read_text(encoding="utf-8") and assumed in report.read_text(encoding="utf-8")
     write(logits)
-    assert main(arguments(folder, "--json", "--output", "tumour", "--check", str(table))) == 0
+    assert main(arguments(folder, "--json", "--output", "tumour", "--scale", "logit", "--check", str(table))) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["assumed"] is None and "activation='relu'" in captured.err
     assert json.loads(captured.out)["prediction"] == pytest.approx(logits[0, 1])
@@ -281,7 +281,23 @@ def test_a_network_with_names_of_its_own(folder, tmp_path, capsys):
     named = json.loads((tmp_path / "roles.json").read_text(encoding="utf-8"))
     assert {role: named[role] for role in ("V", "U", "w")} == {"V": "look", "U": "valve", "w": "rank"}
     capsys.readouterr()
-    assert main(["bag", str(tmp_path / "mine.pt"), slide_file, "--rename", roles, "--output", "1", "--json"]) == 0
+    assert (
+        main(
+            [
+                "bag",
+                str(tmp_path / "mine.pt"),
+                slide_file,
+                "--rename",
+                roles,
+                "--output",
+                "1",
+                "--json",
+                "--scale",
+                "logit",
+            ]
+        )
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["prediction"] == pytest.approx(logits[1], abs=1e-12)
     module = BagClassifier.from_state_dict(network, roles=named)
     assert np.allclose(module.predict_logits([bag])[0], logits, atol=1e-12)
