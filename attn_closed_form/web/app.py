@@ -22,6 +22,7 @@ import numpy as np
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import __version__
@@ -37,9 +38,22 @@ from ..show import figures
 from ..show.html import words_css
 from ..show.sanitize import elide, visible
 from . import schema
-from .schema import ERRORS, MAX_BYTES, MAX_CHARACTERS, ExplainQuestion, InteractionsQuestion, Question, Refusal
+from .schema import (
+    ERRORS,
+    MAX_BYTES,
+    MAX_CHARACTERS,
+    MAX_SAMPLED,
+    MAX_TOKENS,
+    ExplainQuestion,
+    InteractionsQuestion,
+    Question,
+    Refusal,
+)
 
 THREADS = 8  # that compute at the same time
+LARGE = (
+    2_000  # characters: longer texts, and questions that sample, are computed one at a time, which bounds the memory
+)
 COOKIE = "attn_closed_form_token"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")  # names that can only mean this machine
 FILES = {
@@ -73,12 +87,14 @@ class Limits:
     ----------
     queue : answers that are computed or wait for a thread; further requests get a 503
     seconds : time for an answer, waiting included (504)
-    body_seconds : time for the body of a request to arrive (408)
+    body_seconds : time for the body of a request to arrive (408), and for a client to take an answer
+    bodies : requests whose bodies are still arriving; one more, and the oldest of them gets a 408
     """
 
     queue: int = 64
     seconds: float = 30.0
     body_seconds: float = 10.0
+    bodies: int = 128
 
 
 def make_app(
@@ -116,11 +132,14 @@ def make_app(
             explain_answer(model, ExplainQuestion.model_validate({"text": about["example"]}))
         yield
 
+    one_at_a_time = anyio.CapacityLimiter(1)
+
     async def compute(answer: Callable[[Model, Any], dict[str, Any]], question: Question) -> Response:
+        limiter = one_at_a_time if len(question.text) > LARGE or question.samples else None
         try:
             with anyio.fail_after(limits.seconds):
                 body = await anyio.to_thread.run_sync(
-                    lambda: json_bytes(answer(model, question)), abandon_on_cancel=True
+                    lambda: json_bytes(answer(model, question)), abandon_on_cancel=True, limiter=limiter
                 )
         except TimeoutError:
             raise Refusal(504, f"expected an answer within {limits.seconds:g} seconds; try a shorter text") from None
@@ -208,12 +227,14 @@ class Guard:
 
     They need a known Host (Starlette's TrustedHostMiddleware refuses IPv6 addresses before 1.7), the token, and a body
     that is JSON, small and complete in time. A request counts toward the limit only after its body has arrived, so that
-    half-sent requests block nobody.
+    half-sent requests block nobody; their number is limited at the cost of the oldest. A client that does not take its
+    answer is given up, so that it does not count for longer than the answer takes.
     """
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...], token: str | None, limits: Limits) -> None:
         self.app, self.hosts, self.token, self.limits = app, hosts, token, limits
         self.running = 0
+        self.unread: dict[anyio.CancelScope, None] = {}  # of bodies, oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -222,7 +243,10 @@ class Guard:
             if message["type"] == "http.response.start":
                 extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
                 message = {**message, "headers": [*message["headers"], *extra]}
-            await send(message)
+            with anyio.move_on_after(self.limits.body_seconds) as scope:
+                return await send(message)
+            if scope.cancelled_caught:
+                raise ClientDisconnect
 
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
@@ -249,6 +273,8 @@ class Guard:
         self.running += counts
         try:
             await self.app(scope, replay, respond)
+        except ClientDisconnect:  # there is nobody to answer
+            pass
         finally:
             self.running -= counts
 
@@ -273,20 +299,26 @@ class Guard:
             # This also keeps other sites out: a browser asks before it sends this type across origins, and is refused.
             raise Refusal(415, f"Content-Type: expected application/json, got {media[:40] or 'none'}")
         stated = request.headers.get("content-length", "")
-        size, body = int(stated[:12]) if stated.isdigit() else 0, b""
-        try:
-            with anyio.fail_after(self.limits.body_seconds):
+        size, body = int(stated[:12]) if stated.isdigit() else 0, bytearray()
+        with anyio.move_on_after(self.limits.body_seconds) as scope:
+            if len(self.unread) >= self.limits.bodies:
+                oldest = next(iter(self.unread))
+                del self.unread[oldest]
+                oldest.cancel()
+            self.unread[scope] = None
+            try:
                 while size <= MAX_BYTES:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
                         raise Refusal(400, "body: expected all of it, but the client disconnected")
                     body += message.get("body", b"")
                     if not message.get("more_body", False):
-                        return {"type": "http.request", "body": body, "more_body": False}
+                        return {"type": "http.request", "body": bytes(body), "more_body": False}
                     size = max(size, len(body))
-        except TimeoutError:
-            raise Refusal(408, f"body: expected within {self.limits.body_seconds:g} seconds") from None
-        raise Refusal(413, f"body: expected at most {MAX_BYTES:,} bytes, got at least {size:,}")
+            finally:
+                self.unread.pop(scope, None)
+            raise Refusal(413, f"body: expected at most {MAX_BYTES:,} bytes, got at least {size:,}")
+        raise Refusal(408, f"body: expected within {self.limits.body_seconds:g} seconds, or sooner on a busy server")
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -367,7 +399,11 @@ def explain_answer(model: Model, question: ExplainQuestion) -> dict[str, Any]:
 
 def _explanations(model: Model, question: Question, methods: tuple[Method, ...] = ()) -> Explanations:
     try:
-        return explain_units(model, model.read(question.text), methods, question.settings)
+        units = model.read(question.text)
+        limit, purpose = (MAX_SAMPLED, " for methods that sample") if question.samples else (MAX_TOKENS, "")
+        if (n := len(units.labels)) > limit:
+            raise Refusal(413, f"text: expected at most {limit:,} tokens{purpose}, got {n:,}", "text")
+        return explain_units(model, units, methods, question.settings)
     except (ValueError, TypeError) as error:
         raise Refusal(422, str(error), str(error).partition(":")[0]) from None
 

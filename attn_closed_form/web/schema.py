@@ -16,13 +16,17 @@ from ..show.sanitize import elide
 
 MAX_BYTES = 128 * 1024  # of a body; a text of MAX_CHARACTERS fits unless it consists of escapes
 MAX_CHARACTERS = 20_000  # of a text
+# Memory grows with the square of the tokens: LIME's limit of 4,400 takes 300 MB, and a sample of 3,000 takes 2 GB.
+MAX_TOKENS = 2_000
+MAX_SAMPLED = 400  # tokens, where a method samples
 
 #: Statuses other than 200, with their meaning.
 ERRORS = {
     400: "The body is not a JSON object, or the Host header is not one that the server answers to.",
     401: "The server has a token, and the request does not carry it.",
     408: "The body did not arrive in time.",
-    413: f"The body has more than {MAX_BYTES:,} bytes, or the text has more than {MAX_CHARACTERS:,} characters.",
+    413: f"The body has more than {MAX_BYTES:,} bytes, or the text more than {MAX_CHARACTERS:,} characters or "
+    f"{MAX_TOKENS:,} tokens ({MAX_SAMPLED} for methods that sample).",
     415: "The Content-Type is not application/json.",
     422: "A field is missing, unknown or has a wrong value; `field` is its name.",
     503: "The server is computing as many answers as it may; try again after a second.",
@@ -69,6 +73,11 @@ class Question(BaseModel):
         """The settings of the explanation."""
         return Settings(self.players, self.absent, self.output, self.tol, self.seed, self.scale)
 
+    @property
+    def samples(self) -> bool:
+        """Whether a method that samples is asked for."""
+        return False
+
     @model_validator(mode="after")
     def _check_settings(self) -> Question:
         _ = self.settings
@@ -82,6 +91,11 @@ class ExplainQuestion(Question):
         None, description=f'"all" or names among {", ".join(METHODS)}; default: all methods that do not sample'
     )
     removed: list[Player] = Field([], description="players to remove: indices, or spans [start, end] of an occurrence")
+
+    @property
+    def samples(self) -> bool:
+        """Whether a method that samples is asked for."""
+        return any(method.accuracy == "sampled" for method in as_methods(self.methods))
 
 
 class InteractionsQuestion(Question):

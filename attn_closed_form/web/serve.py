@@ -81,6 +81,7 @@ def serve(
         server_header=False,
         proxy_headers=False,
         ws="none",
+        http="h11",  # which bounds the headers of a request by 16 KB; the faster parsers do not
         timeout_graceful_shutdown=GRACE,
     )
     print("ended", file=sys.stderr)

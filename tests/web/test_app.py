@@ -12,7 +12,7 @@ from attn_closed_form.models.text import Vocabulary
 from attn_closed_form.show.figures import AGAINST, FOR, UNSIGNED
 from attn_closed_form.web import app as web_app
 from attn_closed_form.web.app import COOKIE, FILES, Limits, make_app
-from attn_closed_form.web.schema import MAX_BYTES, MAX_CHARACTERS
+from attn_closed_form.web.schema import MAX_BYTES, MAX_CHARACTERS, MAX_SAMPLED, MAX_TOKENS
 from tests.patience import PATIENCE
 from tests.web_client import APP, MODEL, WORDS, post, send, send_async
 
@@ -228,6 +228,66 @@ def test_half_sent_requests_block_nobody():
     meanwhile, late = asyncio.run(scene())
     assert meanwhile.status_code == 200
     assert {got.status_code for got in late} <= {200, 503} and late[0].status_code == 200
+
+
+def test_too_many_half_sent_bodies_cost_the_oldest():
+    app = make_app(MODEL, "busy", limits=Limits(bodies=2, body_seconds=PATIENCE))
+
+    async def scene():
+        release = asyncio.Event()
+
+        async def half():
+            yield b'{"text"'
+            await release.wait()
+            yield b': "fine"}'
+
+        async def begin():
+            headers = {"content-type": "application/json"}
+            task = asyncio.create_task(send_async(app, "POST", "/api/explain", content=half(), headers=headers))
+            await asyncio.sleep(0.05)
+            return task
+
+        stuck = [await begin() for _ in range(4)]
+        early = [task.done() for task in stuck]
+        release.set()
+        return early, [(await task).status_code for task in stuck]
+
+    assert asyncio.run(scene()) == ([True, True, False, False], [408, 408, 200, 200])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "options", "limit"),
+    [
+        (MAX_TOKENS + 1, {}, "2,000 tokens,"),
+        (MAX_SAMPLED + 1, {"methods": "all"}, "400 tokens for methods that sample,"),
+    ],
+)
+def test_texts_with_too_many_tokens_are_refused(tokens, options, limit):
+    model = TextClassifier(random_weights(seed=3, D=len(WORDS), T_max=MAX_TOKENS + 9, C=2), Vocabulary(WORDS))
+    app = make_app(model, "long")
+    got = post({"text": "fine " * tokens, **options}, app=app)
+    assert got.status_code == 413 and got.json()["field"] == "text"
+    assert got.json()["error"] == f"text: expected at most {limit} got {tokens:,}"
+    assert post({"text": "fine " * (tokens - 1), **options}, app=app).status_code == 200
+
+
+def test_a_client_that_does_not_take_its_answer_is_given_up():
+    app = make_app(MODEL, "patient", limits=Limits(queue=1, body_seconds=0.05))
+    body = b'{"text": "fine", "methods": ["shapley"]}'
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/api/explain", "query_string": b"", "headers": headers}
+
+    async def receive():
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def never(message):
+        await asyncio.Event().wait()
+
+    async def scene():
+        await asyncio.wait_for(app(scope, receive, never), PATIENCE)
+        return await send_async(app, "POST", "/api/explain", json={"text": "fine"})
+
+    assert asyncio.run(scene()).status_code == 200
 
 
 TOKEN = "a-secret-of-24-characters"
