@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .exponential_sums import EPS_MIN
-from .pooled_game import PooledGame
+from .pooled_game import PooledGame, ToleranceError
 
 if TYPE_CHECKING:
     from .links import LinkedGame, PoleGame
@@ -40,10 +40,6 @@ LARGE = 2.0**900
 POLE_SHARE = 1 / 16
 # Loosest relative error of 1/D that is asked for.
 EPS_LOOSE = 0.01
-
-
-class ToleranceError(ValueError):
-    """The requested accuracy cannot be guaranteed in floating point."""
 
 
 class Budget(NamedTuple):

@@ -27,7 +27,7 @@ from .._types import Array
 from .budget import Budget, budget
 from .evaluate import Game, sum_in_pairs
 from .links import PoleGame
-from .pooled_game import PooledGame
+from .pooled_game import PooledGame, finite
 from .terms import Terms, terms_of
 
 # Elements of the forward states that the backward pass keeps, for one block of nodes lam: 32 MB.
@@ -46,7 +46,9 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     engine = game.within(tol)
     goal = budget(engine, tol, plain=True)
     means = ((terms.weight @ _last(_forward(*_factors(terms)))).real for terms in terms_of(engine, goal))
-    out = engine.base + np.ldexp(sum_in_pairs(means, np.zeros(game.d + 1)), engine.exponent)
+    in_units = sum_in_pairs(means, np.zeros(game.d + 1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        out = finite(engine.base + np.ldexp(in_units, engine.exponent))
     out[[0, -1]] = game.value([[True] * game.d, [False] * game.d])
     return out
 

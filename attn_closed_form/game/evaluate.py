@@ -50,7 +50,7 @@ from .._types import Array, Ids
 from .budget import ULP, Budget, budget
 from .laws import Batch, Law, Nodes
 from .links import LinkedGame, PoleGame
-from .pooled_game import PooledGame, times_power
+from .pooled_game import PooledGame, finite, times_power
 from .terms import Terms, terms_of
 from .windows import Window, windows_of
 
@@ -132,10 +132,14 @@ def evaluate(game: Game, law: Law, statistic: Statistic, tol: float, amplificati
         parts = window_sums(windows, goal, law, d)
     else:
         parts = batch_sums(engine, goal, law, statistic.sums, differences=k > 0)
-    sums = times_power(sum_in_pairs(parts, sums), engine.exponent)
-    if k == 0:
-        sums = sums + engine.base * law.alone(0)
-    return sums + (-1) ** k * engine.empty_excess * law.alone(d - k) if engine.can_be_empty else sums
+    sums = sum_in_pairs(parts, sums)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = times_power(sums, engine.exponent)
+        if k == 0:
+            sums = sums + engine.base * law.alone(0)
+        if engine.can_be_empty:
+            sums = sums + (-1) ** k * engine.empty_excess * law.alone(d - k)
+    return finite(sums)
 
 
 def batch_sums(

@@ -35,6 +35,7 @@ from .._types import Array, Ids
 from .budget import PRECISE, budget
 from .evaluate import Game, first_differences, sum_in_pairs
 from .laws import UNIFORM, legendre_rule
+from .pooled_game import finite
 from .terms import Terms, term_sums, terms_of
 
 # Rounding of a step of the product over groups, in ulps.
@@ -81,7 +82,9 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
             out[group] = sum_in_pairs(parts, np.zeros(group.size)).real
         return out
 
-    total = np.ldexp(sum_in_pairs(map(sums, terms_of(engine, goal)), np.zeros(game.d)), engine.exponent)
+    in_units = sum_in_pairs(map(sums, terms_of(engine, goal)), np.zeros(game.d))
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = finite(np.ldexp(in_units, engine.exponent))
     # The probability of coming first: of M groups, then of the members of the group.
     first = np.concatenate([np.full(group.size, 1 / (M * group.size)) for group in members])
     total[order] -= engine.empty_excess * first

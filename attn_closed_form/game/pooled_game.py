@@ -43,6 +43,10 @@ LOG_MASS_MAX = 650.0
 NEAR = 16.0
 
 
+class ToleranceError(ValueError):
+    """The requested accuracy cannot be guaranteed in floating point."""
+
+
 class Masses(NamedTuple):
     """Masses as plain numbers, in units of the largest of each head: present, absent (H, d), background (H,)."""
 
@@ -113,7 +117,11 @@ class PooledGame:
                 f"head {int(np.argmin(empty))} has; expected all heads alike"
             )
         for name in ("s", "v", "s_absent", "v_absent", "s_background", "v_background"):
-            getattr(self, name).flags.writeable = False
+            array = getattr(self, name)
+            if array.flags.writeable:  # the caller's arrays stay as they are, and later changes to them do not matter
+                array = array.copy()
+                array.flags.writeable = False
+                object.__setattr__(self, name, array)
 
     @classmethod
     def from_scores(
@@ -241,7 +249,7 @@ class PooledGame:
                 with np.errstate(invalid="ignore"):
                     total += num / (mass.sum(axis=1) + base)
         with np.errstate(over="ignore"):
-            out = self.base + np.ldexp(total, self.exponent)
+            out = finite(self.base + np.ldexp(total, self.exponent), nan=self.can_be_empty)
         if self.can_be_empty:
             out[~mask.any(axis=1)] = self.empty_value
         return out
@@ -370,12 +378,12 @@ class PooledGame:
     @cached_property
     def base(self) -> float:
         """The bias and the heads' centres, summed exactly and rounded once: f is this plus the heads' centred means."""
-        return math.fsum([self.bias, *self.centre.tolist()])
+        return _exact_sum([self.bias, *self.centre.tolist()])
 
     @cached_property
     def empty_excess(self) -> float:
         """`empty_value` minus `base`, summed exactly, where nobody has no mass; 0 elsewhere."""
-        return math.fsum([self.empty_value, -self.bias, *(-self.centre).tolist()]) if self.can_be_empty else 0.0
+        return _exact_sum([self.empty_value, -self.bias, *(-self.centre).tolist()]) if self.can_be_empty else 0.0
 
     @cached_property
     def everyone_means(self) -> Array:
@@ -463,6 +471,23 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
     # Rounding must not push the mean outside the values, or a constant model would seem to vary.
     least, most = np.minimum.reduceat(v, starts, axis=-1), np.maximum.reduceat(v, starts, axis=-1)
     return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
+
+
+def finite(x: Array, nan: bool = False) -> Array:
+    """X itself; a ToleranceError if a number left float64. `nan` lets 0/0 pass, where the caller puts a value later."""
+    if np.isinf(x).any() or (not nan and np.isnan(x).any()):
+        raise ToleranceError("the result leaves float64: a number is above 1.8e308; divide the values by a constant")
+    return x
+
+
+def _exact_sum(terms: list[float]) -> float:
+    """The sum, rounded once; a sum that leaves float64 on the way is taken in units of 2^16."""
+    try:
+        return math.fsum(terms)
+    except OverflowError:
+        with np.errstate(over="ignore"):
+            total = np.ldexp(np.asarray(math.fsum(math.ldexp(x, -16) for x in terms)), 16)
+        return float(finite(total))
 
 
 def times_power(x: Array, exponent: int) -> Array:

@@ -34,6 +34,7 @@ from .by_size import centred_moments
 from .evaluate import FIRST, Game, evaluate
 from .laws import UNIFORM, Density, Point
 from .links import LinkedGame
+from .pooled_game import finite
 
 # Beside a mass of 1, what the others hold must be at least this for their mean to have all of its digits.
 LEAST_MASS = 1e-200
@@ -157,7 +158,8 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     engine = game.within(tol / amplification)
     goal = budget(engine, tol, amplification, plain=True)
     mean, present = centred_moments(engine, np.stack([joined + before, before]), goal)
-    return size * (np.ldexp(present - mean[1], engine.exponent) - before[-1] * engine.empty_excess)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return finite(size * (np.ldexp(present - mean[1], engine.exponent) - before[-1] * engine.empty_excess))
 
 
 def single_changes(game: Game) -> Array:
@@ -196,7 +198,7 @@ def leave_one_out(game: Game) -> Array:
         without = np.ones((alone.size, game.d), dtype=bool)
         without[np.arange(alone.size), alone] = False
         out[alone] = game.value(np.ones(game.d, dtype=bool)) - game.value(without)
-    return out
+    return finite(out)
 
 
 def _others(x: Array) -> Array:

@@ -45,6 +45,7 @@ from numpy.typing import NDArray
 
 from .._types import Array
 from ..game.budget import ULP
+from ..game.pooled_game import finite
 from .kernel import LARGEST_EXPONENT, LOG_BITS, WIDE, Settings, log_kernel, relative_kernel
 
 # Ulps of the largest |f| less its constant: of f(everyone), of the regression's own weights and sums, and of w.
@@ -97,7 +98,9 @@ class Regression(NamedTuple):
         coef = -((individual - middle) / self.individual_denominator + slope)
         known = moments.known
         excess = known.above + moments.mean / self.total + (1 - self.absent_share) * self.k * slope
-        return np.ldexp(coef, known.exponent), float(known.base + np.ldexp(excess, known.exponent))
+        with np.errstate(over="ignore", invalid="ignore"):
+            coef, intercept = np.ldexp(coef, known.exponent), known.base + np.ldexp(excess, known.exponent)
+        return finite(coef), float(finite(intercept))
 
     def value_factor(self, weights: Array | None = None) -> float:
         """What an error of every coalition's f' is multiplied by, at most, in a coefficient or the intercept.

@@ -2,15 +2,30 @@
 
 import itertools
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_closed_form import PooledGame, TruncationWarning, predict
+from attn_closed_form import (
+    PooledGame,
+    ToleranceError,
+    TruncationWarning,
+    banzhaf,
+    expected_value_by_size,
+    interactions,
+    leave_one_out,
+    lime_limit,
+    predict,
+    semivalue,
+    shapley,
+)
 from attn_closed_form.game import merge_tokens
 from attn_closed_form.game import pooled_game as game
+from attn_closed_form.game.owen import owen
+from attn_closed_form.game.sampled import shapley_sample
 from attn_closed_form.models.classifier import pooled_game
 from attn_closed_form.models.classifier.predict import scores
 from tests.comparisons import magnitudes
@@ -239,3 +254,42 @@ def test_what_is_no_number_is_an_error(value, message):
             PooledGame.from_scores(**scores)
     with pytest.raises(ValueError, match=r"^bias: "):
         PooledGame.from_scores([0.0], [1.0], bias=True)
+
+
+OVERFLOWING = {
+    "values": lambda game: game.value([[True]]),
+    "shapley": shapley,
+    "banzhaf": banzhaf,
+    "leave-one-out": leave_one_out,
+    "interactions": interactions,
+    "by size": expected_value_by_size,
+    "owen": lambda game: owen(game, [0]),
+    "semivalue": lambda game: semivalue(game, [1.0]),
+    "lime": lime_limit,
+    "sampled": lambda game: shapley_sample(game, 10, seed=0),
+}
+
+
+@pytest.mark.parametrize("function", OVERFLOWING)
+@pytest.mark.parametrize(("value", "background"), [(1e305, 0.0), (-1e305, 0.0), (1e305, -1e305)])
+def test_results_that_leave_float64_are_errors_and_never_inf(function, value, background):
+    s, v = np.full((10_000, 1), 3.0), np.full((10_000, 1), value)
+    game = PooledGame.from_scores(s, v, s_background=0.0, v_background=background)
+    with pytest.raises(ToleranceError, match="leaves float64"):
+        OVERFLOWING[function](game)
+    half = PooledGame.from_scores(s[:300], v[:300], s_background=0.0, v_background=background)
+    result = OVERFLOWING[function](half)
+    assert np.isfinite(getattr(result, "coef", getattr(result, "values", result))).all()
+
+
+def test_the_arrays_of_the_caller_stay_writable_and_apart():
+    game = PooledGame.from_scores([0.0, 1.0], [1.0, 3.0], s_background=0.0, v_background=0.0)
+    names = ("s", "v", "s_absent", "v_absent", "s_background", "v_background")
+    arrays = {name: getattr(game, name).copy() for name in names}
+    built = replace(game, **arrays)
+    before = built.value([True, True])
+    for array in arrays.values():
+        array[...] = 7.0
+    assert built.value([True, True]) == before and not any(getattr(built, name).flags.writeable for name in names)
+    with pytest.raises(ValueError, match="read-only"):
+        built.v[0, 0] = 1.0
