@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .exponential_sums import EPS_MIN
-from .pooled_game import PooledGame, ToleranceError
+from .pooled_game import PooledGame
+from .pooled_game import ToleranceError as ToleranceError
 
 if TYPE_CHECKING:
     from .links import LinkedGame, PoleGame

@@ -53,7 +53,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._types import Array
 from .budget import POLE_SHARE, ULP, ToleranceError, _probes
-from .pooled_game import PooledGame, times_power
+from .pooled_game import PooledGame, finite, times_power
 
 Complex = NDArray[np.complexfloating[Any, Any]]
 
@@ -270,8 +270,7 @@ class LinkedGame:
 
     def value(self, present: ArrayLike) -> Array:
         """Values g(f) of one coalition or of many: a mask (..., d) of present players to (...)."""
-        values: Array = self.link(self.game.value(present))
-        return values
+        return finite(self.link(self.game.value(present)))
 
     def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> LinkedGame:
         """The game whose players are groups of this game's players, see `PooledGame.merge`."""

@@ -182,8 +182,7 @@ def leave_one_out(game: Game) -> Array:
     """
     if isinstance(game, LinkedGame):
         everyone = game.game.value(np.ones(game.d, dtype=bool))
-        changes: Array = game.link(everyone) - game.link(everyone - leave_one_out(game.game))
-        return changes
+        return finite(finite(game.link(everyone)) - finite(game.link(everyone - leave_one_out(game.game))))
     v, v_absent, v_background = game._centred
     a, b, c0 = game.masses
     n0 = (c0 * v_background)[:, None]

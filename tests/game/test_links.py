@@ -265,3 +265,10 @@ def test_several_heads_are_sent_to_the_sampled_way():
     with pytest.raises(ValueError, match="need one head, and this game has 2; `shapley_sample` estimates them"):
         game.through("sigmoid")
     assert isinstance(random_game(0, 3, "deleted").through("sigmoid"), LinkedGame)
+
+
+@pytest.mark.parametrize("function", [shapley, leave_one_out, lambda game: game.value([[True, True]])])
+def test_values_that_leave_float64_are_errors(function):
+    game = PooledGame.from_scores([0.0, 1.0], [1000.0, 800.0], s_background=0.0, v_background=1.0)
+    with pytest.raises(ToleranceError), np.errstate(all="ignore"):
+        function(game.through("squared_error", scale=1e200))
