@@ -485,3 +485,11 @@ def test_an_interrupt_is_status_130(monkeypatch):
 
     monkeypatch.setattr("attn_closed_form.cli.explain.explain", interrupted)
     assert main(["explain", "film"]) == 130
+
+
+def test_a_report_is_written_through_a_symbolic_link(tmp_path):
+    target, link = tmp_path / "target.html", tmp_path / "link.html"
+    target.write_text("old", encoding="utf-8")
+    link.symlink_to(target)
+    assert main(["explain", REVIEW, "--html", str(link), "--method", "leave-one-out"]) == 0
+    assert link.is_symlink() and target.read_text(encoding="utf-8").startswith("<!doctype html>")
