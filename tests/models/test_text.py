@@ -9,7 +9,7 @@ from attn_closed_form import TextClassifier, load_demo_model, load_model, save_m
 from attn_closed_form.files.arrays import read_arrays, write_arrays
 from attn_closed_form.files.open_model import load_weights, save_weights
 from attn_closed_form.models.classifier import random_weights
-from attn_closed_form.models.text import Vocabulary, tokenize
+from attn_closed_form.models.text import Vocabulary, excerpt, tokenize
 
 WORDS = ["[CLS]", "[UNK]", "don't", "café", "10/10", "!", "映画", "straße"]
 
@@ -124,6 +124,8 @@ def test_build_counts_and_breaks_ties_by_the_alphabet():
     assert list(Vocabulary.build(texts, size=9, min_count=2)) == ["[CLS]", "[UNK]", "c", "b"]
     assert list(Vocabulary.build(texts, size=9, min_count=1))[2:] == ["c", "b", "a", "once"]
     assert Vocabulary.build(texts) == Vocabulary.build(reversed(texts))
+    assert list(Vocabulary.build(texts))[2:] == ["c", "b"]
+    assert list(Vocabulary.build(["a b c d e f"], size=7, min_count=1))[2:] == ["a", "b", "c", "d", "e"]
     with pytest.raises(ValueError, match="size: expected an integer of at least 2"):
         Vocabulary.build(texts, size=1)
 
@@ -144,6 +146,25 @@ def test_damaged_vocabulary_arrays():
         Vocabulary.from_array(np.array([0xFF, 0xFE], dtype=np.uint8))
     with pytest.raises(ValueError, match="expected a uint8 array"):
         Vocabulary.from_array(np.zeros(3))
+    with pytest.raises(ValueError, match="expected a uint8 array"):
+        Vocabulary.from_array(np.frombuffer(b"[CLS]\n[UNK]", dtype=np.uint8)[None])
+
+
+@pytest.mark.parametrize("wrong", [-1, 3, 4])
+def test_decode_refuses_ids_of_no_word(wrong):
+    vocabulary = Vocabulary(["[CLS]", "[UNK]", "fine"])
+    assert vocabulary.decode([2, 0]) == ["fine", "[CLS]"]
+    with pytest.raises(ValueError, match=rf"ids: expected ids in 0\.\.2, got {wrong}"):
+        vocabulary.decode([2, wrong])
+
+
+def test_errors_show_the_beginning_of_a_text():
+    assert (excerpt(""), excerpt(" \n")) == ("an empty text", "only white space")
+    assert excerpt("a" * 40) == repr("a" * 40) and excerpt("a" * 41) == repr("a" * 40 + "…")
+
+
+def test_the_first_combining_mark_does_not_cut_a_word():
+    assert [token.word for token in tokenize("жx\u0300y")] == ["жx\u0300y"]
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])

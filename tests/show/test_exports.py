@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag
-from attn_closed_form.show.exports import columns, write_csv, write_geojson, write_h5, write_parquet
+from attn_closed_form.show.exports import columns, row, write_csv, write_geojson, write_h5, write_parquet
 from attn_closed_form.show.figures import AGAINST, FOR
 from attn_closed_form.show.maps import disagreement, strongest
 from tests.bags import bag_model, slide
@@ -125,6 +125,9 @@ def test_attention_against_counts_the_attention_on_negative_scores(found):
     expected = sum(w for w, score in zip(weight, scores, strict=True) if score < 0) / sum(weight)
     gap = disagreement(found)
     assert gap.attention_against == pytest.approx(expected)
+    assert (row(found)["attention_against"], row(found)["rank_correlation"]) == (gap.attention_against, gap.correlation)
+    alone = bag_model().explain(slide(), ["shapley"], output="tumour")
+    assert (disagreement(alone) is None) == (row(alone)["attention_against"] is None)
     stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
     assert gap.correlation == pytest.approx(stats.spearmanr(weight, scores).statistic)
     assert gap.magnitude_correlation == pytest.approx(stats.spearmanr(weight, np.abs(scores)).statistic)

@@ -1,6 +1,7 @@
 """Explanations as objects of shap, lime and shapiq, checked with the packages themselves."""
 
 import importlib.util
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -65,6 +66,9 @@ def test_lime_holds_the_numbers_and_draws_them(pyplot):
     assert [abs(score) for _, score in listed] == sorted(np.abs(e.scores), reverse=True)
     assert other.as_map()[1][0][1] == -other.as_map()[0][0][1]
     assert other.predicted_value == e.prediction and other.min_value <= e.prediction <= other.max_value
+    assert other.intercept == {1: e.base_value, 0: -e.base_value}
+    ends = [e.base_value + sum(score for score in e.scores if score * sign > 0) for sign in (-1, 1)]
+    assert (other.min_value, other.max_value) == pytest.approx((min(*ends, e.prediction), max(*ends, e.prediction)))
     figure = other.as_pyplot_figure()
     widths = [bar.get_width() for bar in figure.axes[0].patches]
     assert sorted(widths) == sorted(e.scores)
@@ -101,6 +105,8 @@ def test_shapiq_agrees_with_its_own_exact_computer(absent):
         theirs, ours = exact(index, order=order), e.to_shapiq(order)
         assert ours.index == index and ours.n_players == d and not ours.estimated
         assert ours.baseline_value == e.base_value
+        assert set(ours.interaction_lookup) == {S for k in range(order + 1) for S in combinations(range(d), k)}
+        assert (ours.min_order, ours.max_order) == (0, order)
         for players in theirs.interaction_lookup:
             if players:
                 assert ours[players] == pytest.approx(theirs[players], abs=1e-9), players
