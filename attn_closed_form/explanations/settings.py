@@ -122,6 +122,8 @@ def probability_margin(model: Model, coefficients: tuple[float, ...]) -> tuple[t
         return None, f"the {model.surrogate} is fitted to the logit"
     if len(model.outputs) == 1 and model.loss != "sigmoid":
         return None, f"{model.outputs[0]!r} has no probability"
+    if model.probabilities(np.zeros(C)) is None and model.loss != "sigmoid":
+        return None, "the outputs of this model are explained as they are, without a logistic function"
     if C == 1:
         return coefficients, ""
     if model.loss == "sigmoid":

@@ -188,7 +188,7 @@ def plan_batch(
 def sums_of(batch: GameBatch, goals: Goals, chunk: int | None) -> TermSums:
     """What the core's bound needs of all rows of the n games that have a budget, one game after the other."""
     table = np.asarray(each_game(row_sums, batch, (goals.lam, goals.w), chunk=chunk))[goals.kept].astype(np.float64)
-    names = [name for name in TermSums._fields if name != "share"]
+    names = [name for name in TermSums._fields if name not in ("share", "turn")]
     return TermSums(**dict(zip(names, table.transpose(1, 0, 2, 3).reshape(len(names), -1), strict=True)), share=1.0)
 
 
