@@ -37,9 +37,13 @@ def page(browser, address):
     context.close()
 
 
-def wait(page, text, players="words", absent="unk", removed=()):
+def wait(page, text, players="words", absent=None, removed=()):
+    """Until the page shows the answer for this; without `absent`, for whatever the model's own absence is."""
     page.wait_for_function(
-        "expected => document.body.dataset.ready === JSON.stringify(expected)",
+        """([text, players, absent, removed]) => {
+            const ready = JSON.parse(document.body.dataset.ready || "null");
+            return ready && JSON.stringify(ready) === JSON.stringify([text, players, absent || ready[2], removed]);
+        }""",
         arg=[text, players, absent, list(removed)],
     )
 
