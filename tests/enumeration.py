@@ -25,6 +25,8 @@ def values(game, masks=None):
         x = LD(game.link.scale) * (values(game.game, masks) - LD(game.link.target))
         links = {"sigmoid": lambda x: 1 / (1 + np.exp(-x)), "log": np.log, "exp": np.exp, "squared_error": np.square}
         return links[game.link.name](x)
+    if not hasattr(game, "s"):  # any function of coalitions
+        return game.value(masks)
     f = np.full(len(masks), LD(game.bias))
     for h in range(game.H):
         s = np.where(masks, game.s[h], game.s_absent[h]).astype(LD)

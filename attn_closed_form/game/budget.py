@@ -7,7 +7,8 @@ difference Delta_j, or of a sum of them with weights that add up to 1 in modulus
     + p_error              the rule in p
     + OUTPUT max|f|        the last few additions.
 
-`budget` halves tol between the first two. rho is derived in `docs/what-tol-guarantees.md`: a product of d factors as
+`budget` gives the rule in p a quarter of tol, because a few more nodes make up for a small part, and the first line
+the rest. rho is derived in `docs/what-tol-guarantees.md`: a product of d factors as
 it stands costs FACTOR ulps per factor; through logarithms, where an error is relative to the logarithm, it costs
 PRECISE ulps whatever d is. The plain product is faster and is taken where it is good enough.
 
@@ -39,6 +40,8 @@ OUTPUT = 8 * ULP
 LARGE = 2.0**900
 # Part of `tol` that the approximation of a link by poles may take for one mean: two of them make a difference.
 POLE_SHARE = 1 / 16
+# Part of `tol` that the rule in p may take.
+P_SHARE = 1 / 4
 # Loosest relative error of 1/D that is asked for.
 EPS_LOOSE = 0.01
 
@@ -148,10 +151,10 @@ def budget_of(
             f"the smallest possible tol is {smallest_text(smallest)}"
         )
     part = (tol * left - output) * scale / amplification
-    total = part / (4 * spread)
+    total = part * (1 - P_SHARE) / (2 * spread)
     precise = not plain and least + every > total / 4
     rounding = least if precise else least + every
-    return Budget(min(EPS_LOOSE, total - rounding), part / 2, scale, spread, precise, amplification)
+    return Budget(min(EPS_LOOSE, total - rounding), part * P_SHARE, scale, spread, precise, amplification)
 
 
 def guaranteed_error(game: PooledGame | LinkedGame, tol: float) -> float:
@@ -164,7 +167,7 @@ def guaranteed_error(game: PooledGame | LinkedGame, tol: float) -> float:
 
 def _tol_needed(spread: float, scale: float, amplification: float, output: float, error: float) -> float:
     """A tol that can be kept: what `budget` needs and a little more."""
-    return (output + amplification * 4 * spread * error / scale) * (1 + 1e-9) if scale else math.inf
+    return (output + amplification * 2 / (1 - P_SHARE) * spread * error / scale) * (1 + 1e-9) if scale else math.inf
 
 
 def smallest_text(tol: float) -> str:

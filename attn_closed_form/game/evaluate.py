@@ -328,6 +328,8 @@ def weighted_sums(
     `for_mean` and `for_first` make a and b sets of weights of the batch's nodes and weights: (a, m, r) and (b, m, r).
     """
     terms = terms.pick(batch.terms)
+    if batch.tilt is not None:
+        terms = terms.tilted(batch.tilt)
     batch = batch._replace(terms=slice(None))
     J = series_length(terms, batch.p)
     if J:

@@ -56,11 +56,15 @@ FIXED_BITS = 160
 
 
 class Batch(NamedTuple):
-    """Terms (indices into a chunk) with m nodes p and weights each, both (m, r), or (m, 1) if all have the same."""
+    """Terms (indices into a chunk) with m nodes p and weights each, both (m, r), or (m, 1) if all have the same.
+
+    With a `tilt` t (r,) the nodes are for terms whose x is divided by t (`Terms.tilted`).
+    """
 
     terms: Ids | slice
     p: Array
     weights: Array
+    tilt: Array | None = None
 
 
 class Nodes(Protocol):

@@ -52,7 +52,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._types import Array
-from .budget import POLE_SHARE, ULP, ToleranceError, _probes
+from .budget import FACTOR as PLAIN_FACTOR
+from .budget import POLE_SHARE, PRECISE, ULP, ToleranceError, _probes
 from .pooled_game import PooledGame, finite, times_power
 
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -69,8 +70,12 @@ LARGEST_RATIO = 1e4
 # Least width of the range that a ring is made for, relative to that of the values.
 LEAST_RANGE = 0.1
 # Rounding in ulps: of Q_j from masses, values and the pole; of a factor beside that of a plain game; of all else, where
-# a player's own term has 15 ulps, and 20 times as many where its factor nearly cancels (`evaluate.LEAST_FACTOR`).
-EXPONENT, FACTOR, OWN = 12.0, 12.0, 700.0
+# a player's own term has 15 ulps, and 20 times as many where its factor nearly cancels (`evaluate.LEAST_FACTOR`). A
+# factor has 9 ulps of a complex exponential, 3 of its mixture, 2.3 of a complex product and 2.9 of the numerator's sum,
+# together less than 18, of which 10 are those of a plain game.
+EXPONENT, FACTOR, OWN = 12.0, 8.0, 700.0
+# What sums of moduli over the nodes of a short sum are at most, relative to the integral (`proved_moduli`).
+MODULI = 1.1
 
 
 class Poles(NamedTuple):
@@ -402,7 +407,8 @@ class PoleGame:
     def doubt(self) -> float:
         """Rounding beside that of a plain game, relative to the sum of `half_range`.
 
-        Moduli of e^(-lam w) add up to 1/cos(theta) times 1/|w|, and lam |w| times that to 1/cos(theta)^2. An exponent
+        Moduli of e^(-lam w) add up to 1/cos(theta) times 1/|w|, and lam |w| times that to 1/cos(theta)^2, both times
+        MODULI at most. An exponent
         is right to EXPONENT ulps of the sum of |Q_j| over the players of a coalition, which is at most its mass times
         the largest |v - z|, and of the |Q_j| of their other states, which are at most `ratio` times as large: the other
         state is the one with the smaller real part. Masses and values have 42 ulps of the values' spread and the
@@ -419,7 +425,12 @@ class PoleGame:
         each += EXPONENT * (1 + ratio) * hull.furthest / (self.sectors.nearest * cos**2)
         slope = LINKS[self.linked.link.name].slope(*self.linked.range)
         moved = slope * (rounding + 42 * ULP * float(values.max() - values.min()))
-        return (ULP * float((self.half_range * each).sum()) + moved) / total
+        return (MODULI * ULP * float((self.half_range * each).sum()) + moved) / total
+
+    @property
+    def rounding(self) -> float:
+        """Relative error of one complex term at a node, beside that of its exponent twice as large as it can be."""
+        return 2 * ULP * ((PLAIN_FACTOR + FACTOR + EXPONENT) * self.d + PRECISE + OWN)
 
 
 class Sectors(NamedTuple):

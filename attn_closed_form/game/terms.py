@@ -19,9 +19,15 @@ own terms, so there it may be replaced by max_k |x_k - y_k| [ ... ] + 2 max_k (x
 smaller where no player dominates. E_p[f 1{j present}] = p E_p[f | j present] is at most (1 + c)/2 M.
 
 **Poles** (`links.py`). A linked game has complex terms, one per pole and node lam: x = e^(-lam Q) with the Q of the
-state whose real part is larger, relative to the other state, and masses in the place of masses times values. All
-moduli |x|, |y| are at most 1, so |Y_k| <= 1 on [0, 1] and, as Y_k is linear in p, at most 1 + u |x_k - y_k| at a
-distance u from it. On the ellipse u is half the length of the interval times sinh(theta).
+state whose real part is larger, relative to the other state, and masses in the place of masses times values. One of x
+and y is 1, so Y = 1 - p g or 1 - (1 - p) g with g = 1 - x or 1 - y, and |Y|^2 = 1 + h with h = -2 Re(p g) + |p g|^2, or
+the same with 1 - p. By concavity of the logarithm a product of all |Y_k| is at most (1 + H/d)^(d/2), H the sum of all
+h. A player that is left out takes away h >= -1, and h >= -2 |p| |g|: H is replaced by H + 3 min(1, 2 b max|g|); fewer
+factors only make the bound smaller, as n log(1 + H/n) grows with n. On the ellipse, p = m + c cosh(theta + i phi), H is
+k_0 + k_1 cos(phi) + k_2 sin(phi) + k_3 cos(phi)^2, and the last three terms are at most (by Lagrange's duality, for any
+nu > 0)
+
+    nu + k_3 + k_1^2 / (4 nu) + k_2^2 / (4 (nu + k_3)).
 """
 
 from __future__ import annotations
@@ -56,6 +62,15 @@ MOST_TERMS = 128
 THETA = np.geomspace(0.02, 4.0, 16)
 COSH = np.cosh(THETA)
 TINY = np.finfo(float).tiny
+# Players that are left out of a product at most: two in I_ij, and the player of the numerator.
+LEFT_OUT = 3
+
+
+class Turn(NamedTuple):
+    """Sums over the players for complex terms, (2, r): those that are heavy when present, then those that are light."""
+
+    first: Array  # sum of g, complex
+    second: Array  # sum of |g|^2
 
 
 class TermSums(NamedTuple):
@@ -71,7 +86,7 @@ class TermSums(NamedTuple):
     largest_change: Array  # largest |x - y| of a player
     largest_player: Array  # largest x |A| + y |B| of a player
     share: float  # part of all terms that these are: of an allowed error they may make this part
-    turn: Array | None = None  # sum of |x - y| over all players, for complex terms; the others are then of moduli
+    turn: Turn | None = None  # for complex terms; the other sums are then of moduli
 
 
 class Terms(NamedTuple):
@@ -96,6 +111,20 @@ class Terms(NamedTuple):
             return self
         less = None if self.less is None else self.less[which]
         return self._replace(less=less, **{name: getattr(self, name)[which] for name in PER_TERM})
+
+    def tilted(self, t: Array) -> Terms:
+        """Complex terms with x / t, t (r,), in the place of x; their sums stay as they are."""
+        factor, T = self.factor.copy(), self.T.copy()
+        factor[:, 0] /= t[:, None]
+        T[:, 0] /= t[:, None]
+        difference = factor[:, 0] - factor[:, 1]
+        return self._replace(
+            factor=factor,
+            T=T,
+            S=self.S / t[:, None],
+            difference=difference,
+            largest_change=np.maximum.reduce(np.abs(difference), axis=1),
+        )
 
 
 # The arrays of `Terms` with one entry per term.
@@ -204,7 +233,8 @@ def term_sums(
     r, _, d = factor.shape
     turn = None
     if np.iscomplexobj(factor):
-        turn = np.add.reduce(np.abs(factor[:, 0] - factor[:, 1]), axis=1)
+        change = 1 - factor
+        turn = Turn(np.add.reduce(change, axis=2).T, np.add.reduce(change.real**2 + change.imag**2, axis=2).T)
         weight, factor = np.abs(weight), np.abs(factor)
     each = np.abs(T[:, 0])
     each += np.abs(T[:, 1])
@@ -242,7 +272,8 @@ def log_bound(sums: TermSums, interval: Interval = WHOLE, differences: bool = Fa
     middle = (interval.first + interval.last)[:, None] / 2
     reach = (interval.last - interval.first)[:, None] / 2 * np.cosh(theta)
     left, right = middle - reach, middle + reach
-    mass = np.maximum(right, 1 - left) * sums.players[:, None]
+    furthest = np.maximum(right, 1 - left)
+    mass = furthest * sums.players[:, None]
     mass += sums.background[:, None]
     if differences:
         mass *= sums.largest_change[:, None]
@@ -250,8 +281,11 @@ def log_bound(sums: TermSums, interval: Interval = WHOLE, differences: bool = Fa
     mass *= sums.weight[:, None]
     growth = np.log(np.maximum(mass, TINY, out=mass), out=mass)
     if sums.turn is not None:
-        d = sums.players_heavy + sums.players_light
-        return growth + _log_product(d, sums.turn, (interval.last - interval.first)[:, None] / 2 * np.sinh(theta))
+        left_out = LEFT_OUT * np.minimum(1.0, 2 * furthest * sums.largest_change[:, None])
+        half = (interval.last - interval.first)[:, None] / 2
+        H = _largest_on_ellipse(sums.turn, middle, half, theta) + left_out
+        d = (sums.players_heavy + sums.players_light)[:, None]
+        return growth + d / 2 * np.log1p(np.maximum(H / d, -1 + TINY))
     growth += _log_product(sums.players_heavy, sums.heavy, -left)
     if sums.light.any():
         growth += _log_product(sums.players_light, sums.light, right - 1)
@@ -261,3 +295,18 @@ def log_bound(sums: TermSums, interval: Interval = WHOLE, differences: bool = Fa
 def _log_product(n: Array, total: Array, reach: Array) -> Array:
     """Log of the largest product of any of the |Y_k| of a group, its ellipses reaching beyond [0, 1] by `reach`."""
     return n[:, None] * np.log1p(np.maximum(reach, 0.0) * (total / np.maximum(n, 1.0))[:, None])
+
+
+def _largest_on_ellipse(turn: Turn, m: Array, c: Array, theta: Array) -> Array:
+    """A bound of H of the module docstring on the ellipses `theta` (n,) with centres m and half lengths c (r, 1)."""
+    (G1, G2), (M1, M2) = turn.first[:, :, None], turn.second[:, :, None]
+    a, b = c * np.cosh(theta), c * np.sinh(theta)
+    k_0 = m * m * M1 + (1 - m) ** 2 * M2 - 2 * (m * G1.real + (1 - m) * G2.real) + b * b * (M1 + M2)
+    k_1 = (2 * a) * (m * M1 - (1 - m) * M2 - G1.real + G2.real)
+    k_2 = (2 * b) * (G1.imag - G2.imag)
+    k_3 = c * c * (M1 + M2)
+    one, other = k_1 * k_1 / 4, k_2 * k_2 / 4
+    nu = np.sqrt(one + other) + TINY
+    for _ in range(3):  # towards the best nu
+        nu = np.sqrt(one + other * (nu / (nu + k_3)) ** 2) + TINY
+    return k_0 + nu + k_3 + one / nu + other / (nu + k_3)

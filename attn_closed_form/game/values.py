@@ -173,7 +173,7 @@ def single_changes(game: Game) -> Array:
 
 
 def leave_one_out(game: Game) -> Array:
-    """f(all) - f(all but j), (d,): right to a few times d ulps, O(d).
+    """The change f(all) - f(all but j) for each player, (d,), in O(d); accurate to a few times d ulps.
 
     >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0])

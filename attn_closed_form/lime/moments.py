@@ -10,8 +10,8 @@
    no rule keeps the digits.
 
 **Errors.** A coefficient is E[psi f'] with a known function psi, so a relative error eps of 1/D, and the rounding of
-the sums, are multiplied by `Regression.value_factor` or `rounding_factor`; `budget` gives them half of `tol`. The rule
-in p has the other half, and its errors of different moments share nothing (`moment_factor`). For the rules in p the
+the sums, are multiplied by `Regression.value_factor` or `rounding_factor`; `budget` gives them most of `tol`. The rule
+in p has the rest, and its errors of different moments share nothing (`moment_factor`). For the rules in p the
 sums of moduli that the rounding is relative to are those of the rules' weights, which are positive or nearly so.
 f(everyone), which the intercept begins with and f' is relative to, and the regression itself have rounding of their
 own, `Regression.doubt`; that of an `empty_value` far from all values is relative to it, `Regression.nobody_factor`.
@@ -42,8 +42,8 @@ from .rules import GROUPS, MIXED_SIGNS, NoRuleError, SizeRule, TiltedTerm, ladde
 
 # Players from which the recursion over sizes says how long it will take, and its time for a term and a pair of players.
 WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
-# Deleted players from which making a rule for each term costs less than long rules for all.
-TILTED_FROM = 1000
+# Deleted players from which making a rule for each term costs less than long rules for all; for complex terms.
+TILTED_FROM, TURNED_FROM = 1000, 120
 # Elements (terms times players times nodes) that take as long as one more call of the engine.
 GROUP_ELEMENTS = 6_000
 # Weight of everyone, in units of pi(1), beyond which no rule in p can have the digits that a narrow kernel needs.
@@ -91,7 +91,7 @@ def moments_by_rule(linked: Game, fit: Regression, settings: Settings, tol: floa
     game = linked.within(2 * tol / rule_factor(fit, settings))
     goal = _rule_budget(game, fit, settings, tol)
     allowed = goal.p_error * goal.amplification / fit.moment_factor()
-    law = KernelLaw(game.d, settings.kernel_width)
+    law = KernelLaw(game.d, settings.kernel_width, game.rounding if isinstance(game, PoleGame) else 0.0)
     parts = batch_sums(game, goal._replace(p_error=allowed), law, partial(rule_sums, fit.absent_share))
     known = known_of(game)
     sums = np.ldexp(sum_in_pairs(parts, np.zeros(2 + game.d)), game.exponent - known.exponent)
@@ -185,6 +185,7 @@ class KernelLaw:
 
     d: int
     width: float
+    rounding: float = 0.0  # relative error of a complex term at a node
 
     def batches(self, terms: Terms, allowed: float, differences: bool = False) -> list[Batch]:
         """Every term with the shortest rule good enough for E_p[f], E_p[f Z_j] and Delta_j; NoRuleError without one."""
@@ -192,7 +193,7 @@ class KernelLaw:
         real = largest_on_reals(terms)
         shared, tilted = partial(self._shared, log_bound(terms.sums), real, each), partial(self._tilted, terms, each)
         makers = [partial(shared, GROUPS), tilted]
-        if self.d >= TILTED_FROM:
+        if self.d >= (TILTED_FROM if terms.sums.turn is None else TURNED_FROM):
             makers = [partial(shared, GROUPS[:1]), tilted, partial(shared, GROUPS[1:])]
         batches: list[Batch] = []
         left = np.flatnonzero(_sizes(self.d, self.width)[1] * real > each)
@@ -232,34 +233,42 @@ class KernelLaw:
 
     def _tilted(self, terms: Terms, allowed: float, which: Ids) -> tuple[list[Batch], NDArray[np.bool_]]:
         """Batches of the terms for which a rule can be made, one for each, and which of them they are."""
-        if terms.masses.some_light or terms.sums.turn is not None:
+        if terms.masses.some_light:
             return [], np.zeros(which.size, dtype=bool)
         q = _sizes(self.d, self.width)[0]
-        rules = [tilted_rule(q, tilted_term(terms, i), allowed) for i in which.tolist()]
+        tilts = [tilted_term(terms, i) for i in which.tolist()]
+        rules = [tilted_rule(q, tilt, allowed, self.rounding) for tilt in tilts]
         done = np.array([rule is not None for rule in rules])
-        by_count: dict[int, list[tuple[int, Array, Array]]] = {}
-        for i, rule in zip(which.tolist(), rules, strict=True):
+        by_count: dict[int, list[tuple[int, complex, Array, Array]]] = {}
+        for i, tilt, rule in zip(which.tolist(), tilts, rules, strict=True):
             if rule is not None:
-                by_count.setdefault(rule.p.size, []).append((i, rule.p, rule.weights * np.exp(rule.log_factor)))
-        groups = [zip(*group, strict=True) for group in by_count.values()]
-        batches = [Batch(np.array(i), np.stack(p, axis=1), np.stack(weights, axis=1)) for i, p, weights in groups]
+                t = tilt.t if rule.p[-1] > 0 else 1.0
+                by_count.setdefault(rule.p.size, []).append((i, t, rule.p, rule.weights * np.exp(rule.log_factor)))
+        batches = []
+        for group in by_count.values():
+            own, means, p, weights = zip(*group, strict=True)
+            divisor = np.array(means) if terms.sums.turn is not None else None
+            batches.append(Batch(np.array(own), np.stack(p, axis=1), np.stack(weights, axis=1), divisor))
         return batches, done
 
 
 def tilted_term(terms: Terms, i: int) -> TiltedTerm:
     """What a tilted rule needs of a term."""
-    E, piece, weight = terms.factor[i, 0], int(terms.own[i]), float(terms.weight[i])
-    t, B = float(E.mean()), float(terms.masses.half_range[piece])
+    E, piece, weight = terms.factor[i, 0], int(terms.own[i]), abs(complex(terms.weight[i]))
+    # The numerators of a complex term are masses alone.
+    B = float(terms.masses.half_range[piece]) if terms.sums.turn is None else 1.0
+    t = E.mean().item()
     absent = float(np.abs(terms.masses.V[piece, 1]).sum()) / B
-    relative = E / t if t > 0 else E
+    relative = E / t if t else E
     return TiltedTerm(
         t=t,
-        S=float(((relative - 1) ** 2).sum()) * (1 + 1e-9),
-        largest=float(relative.max()),
+        S=float((np.abs(relative - 1) ** 2).sum()) * (1 + 1e-9),
+        largest=float(np.abs(relative).max()),
         background=weight * float(terms.sums.background[i]) / B,
         light=weight * absent,
         heavy=weight * max(0.0, float(terms.sums.players[i]) / B - absent),
         B=B,
+        decay=float(np.abs(E).mean()),
     )
 
 

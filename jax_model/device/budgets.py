@@ -77,7 +77,7 @@ class Summary(NamedTuple):
     constants: Any
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def _summary(batch: GameBatch) -> Summary:
     heads = jax.vmap(heads_of)(batch)
     players, top = jnp.arange(batch.s.shape[-1]), jnp.maximum(batch.s, batch.s_absent).max(axis=-1, keepdims=True)
@@ -189,7 +189,8 @@ def sums_of(batch: GameBatch, goals: Goals, chunk: int | None) -> TermSums:
     """What the core's bound needs of all rows of the n games that have a budget, one game after the other."""
     table = np.asarray(each_game(row_sums, batch, (goals.lam, goals.w), chunk=chunk))[goals.kept].astype(np.float64)
     names = [name for name in TermSums._fields if name not in ("share", "turn")]
-    return TermSums(**dict(zip(names, table.transpose(1, 0, 2, 3).reshape(len(names), -1), strict=True)), share=1.0)
+    columns = table.transpose(1, 0, 2, 3).reshape(len(names), -1)
+    return TermSums._make([*columns, 1.0, None])
 
 
 class Group(NamedTuple):

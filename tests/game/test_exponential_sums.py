@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from attn_closed_form.game.exponential_sums import EPS_MIN, lambda_rule, lambda_segments, short_sums
+from attn_closed_form.game.exponential_sums import EPS_MIN, lambda_rule, lambda_segments, short_sector_sums, short_sums
 
 pytest.importorskip("flint")
 
-from proofs_check.exponential_sums import proved_bound
+from proofs_check.exponential_sums import proved_bound, proved_moduli, proved_sector_bound
 
 LOG_RANGES, TABLE = short_sums()
 
@@ -102,3 +102,37 @@ def test_lambda_rule_refuses_impossible_eps(eps):
 def test_lambda_rule_refuses_bad_range(log_range):
     with pytest.raises(ValueError, match="log_range"):
         lambda_rule(log_range, 1e-10)
+
+
+# --- sums for sectors ----------------------------------------------------------------------------------------------
+
+ANGLES, SECTOR_RANGES, SECTORS = short_sector_sums()
+
+
+def slow(*arguments):
+    """A case that `-m "not slow"` leaves out."""
+    return pytest.param(*arguments, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("angle", "every"), [*((a, 12) for a in ANGLES), *(slow(a, 1) for a in ANGLES)])
+def test_every_bound_of_a_sector_is_proved(angle, every):
+    """And the sums of moduli, which rounding is relative to, are at most a tenth above those of the integral.
+
+    All bounds take minutes; every twelfth one, another one for each angle, takes seconds.
+    """
+    entries = [(L, *entry) for L in SECTOR_RANGES for entry in SECTORS.get((angle, L), ())]
+    for log_range, bound, lam, w in entries[ANGLES.index(angle) % every :: every]:
+        assert (lam > 0).all() and (w > 0).all() and w.sum() < 100
+        # Nothing is left of a lighter tier's nodes at a heavier one.
+        assert lam.min() * np.exp(log_range) * np.cos(angle) > 1e-3
+        assert proved_sector_bound(lam.tolist(), w.tolist(), log_range, angle, bound) <= bound
+        assert proved_moduli(lam.tolist(), w.tolist(), log_range, angle) <= 1.1
+
+
+def test_the_proof_of_a_sector_can_fail():
+    angle, log_range = ANGLES[4], SECTOR_RANGES[3]
+    bound, lam, w = SECTORS[angle, log_range][4]
+    assert proved_sector_bound(lam, w * (1 + 2 * bound), log_range, angle, bound) > bound
+    assert proved_sector_bound(lam, w, log_range, angle + 0.1, bound) > bound
+    assert proved_sector_bound(lam[:-1], w[:-1], log_range, angle, bound) > bound
+    assert proved_moduli(lam, 1.2 * w, log_range, angle) > 1.1

@@ -33,7 +33,7 @@ def test_what_is_left_out_cannot_matter(kind):
     game = random_game(5, 600, 1, kind, 8.0)
     log_allowed = np.log(1e-12)
     cut = 0
-    for terms in terms_of(game, budget(game, 1e-8)):
+    for terms in terms_of(game, budget(game, 1e-10)):
         sums = terms.sums
         first, last = relevant_interval(sums, log_allowed)
         for p in np.linspace(1e-6, 1 - 1e-6, 41):
