@@ -29,14 +29,14 @@ import numpy as np
 
 from attn_closed_form import Bag, BagClassifier, PooledGame, bounds_by_size, shapley
 from attn_closed_form._types import Array
-from attn_closed_form.reasons import BoundsBySize
+from attn_closed_form.reasons import BoundsBySize, removal_curves
 from benchmarks.correlations import auroc
 from jax_model import AttentionBagClassifier
 from jax_model.training.bags import bag_logits
 
 from .bag_faithfulness import digit_slides, load_idx
 from .bag_training import FOLDS, folds, load
-from .faithfulness import aopc, class_probability, deletion_curve, insertion_curve
+from .faithfulness import aopc, class_probability, deletion_curve
 from .harness import Row, report
 
 METHODS = {
@@ -122,17 +122,16 @@ def permutation_sampling(game: PooledGame, seconds: float, rng: np.random.Genera
 
 
 def measure(case: Case, scores: Array, limits: BoundsBySize, game: PooledGame, towards: int) -> dict[str, float]:
-    """Every measure of one method on one bag; the scores speak for the class `towards`."""
+    """Every measure of one method on one bag; high scores support the class `towards`."""
 
     def area(curve: Array) -> float:
         return aopc(class_probability(curve, True))
 
+    curves = removal_curves(game, scores, scale=lambda f: class_probability(f, True), bounds=limits)
     found = {"drop": area(deletion_curve(game, scores)), "loss": area(deletion_curve(game, -scores))}
-    # What a model with one head attains is what is proved.
-    best, ceiling = area(limits.attained_min), area(limits.attained_max[::-1])
-    found["best drop"] = best
-    found["deletion, share of the best possible"] = found["drop"] / best
-    found["insertion, share of the best possible"] = area(insertion_curve(game, scores)) / ceiling
+    found["best drop"] = area(limits.attained_min)
+    found["deletion, share of the best possible"] = curves.deletion_share
+    found["insertion, share of the best possible"] = curves.insertion_share
     if case.truth is None:
         return found
     truth = case.truth if towards == 1 else -case.truth
@@ -195,7 +194,8 @@ def summarise(data: str, found: dict[str, list[dict[str, float]]]) -> tuple[list
             **{name: float(np.nanmean(x)) for name, x in columns.items()},
         }
         for name in (name for name in columns if "share" in name):
-            row[f"{name}, standard error"] = float(columns[name].std(ddof=1) / np.sqrt(len(columns[name])))
+            known = columns[name][~np.isnan(columns[name])]
+            row[f"{name}, standard error"] = float(known.std(ddof=1) / np.sqrt(len(known)))
         rows.append({**row, "best possible drop": best_drop})
     winners: list[Row] = []
     for name in names:

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attn_closed_form._types import Array, Ids, Tokens
-from attn_closed_form.game.pooled_game import LOG_RANGE_PLAIN, PooledGame
+from attn_closed_form.game.pooled_game import PooledGame
+from attn_closed_form.reasons.curves import descending, values_along
 from attn_closed_form.slalom.recover import BlackBox
 from attn_closed_form.slalom.slalom import Slalom, as_ids
 
@@ -76,9 +77,9 @@ def deletion_curve(model: PooledGame | Value, scores: ArrayLike) -> Array:
     >>> deletion_curve(game, [0.1, 0.7]).round(3)
     array([1.333, 0.5  , 0.   ])
     """
-    order = _order(model, scores)
+    order = descending(scores, model.d if isinstance(model, PooledGame) else np.size(scores))
     if isinstance(model, PooledGame):
-        return _nested(model, order)
+        return values_along(model, order)
     return _ask(model, ~np.tri(order.size + 1, order.size, -1, dtype=bool), order)
 
 
@@ -95,51 +96,16 @@ def insertion_curve(model: PooledGame | Value, scores: ArrayLike) -> Array:
     >>> insertion_curve(game, [0.1, 0.7]).round(3)
     array([0.   , 1.5  , 1.333])
     """
-    order = _order(model, scores)
+    order = descending(scores, model.d if isinstance(model, PooledGame) else np.size(scores))
     if isinstance(model, PooledGame):
-        return _nested(model, order[::-1])[::-1]
+        return values_along(model, order[::-1])[::-1]
     return _ask(model, np.tri(order.size + 1, order.size, -1, dtype=bool), order)
-
-
-def _order(model: PooledGame | Value, scores: ArrayLike) -> Ids:
-    x = np.asarray(scores, dtype=np.float64)
-    d = model.d if isinstance(model, PooledGame) else x.size
-    if x.shape != (d,) or d == 0:
-        raise ValueError(f"scores: expected shape ({d},), one per token and at least one, got {x.shape}")
-    if np.isnan(x).any():
-        raise ValueError("scores: expected numbers, got NaN")
-    return np.argsort(-x, kind="stable")
 
 
 def _ask(value: Value, steps: Masks, order: Ids) -> Array:
     masks = np.empty_like(steps)
     masks[:, order] = steps
     return np.asarray(value(masks), dtype=np.float64)
-
-
-def _nested(game: PooledGame, order: Ids) -> Array:
-    """Values of a game as players leave in this order, (d+1,), from running sums of masses."""
-    masses = [game.s, game.s_absent, game.s_background[:, None]]
-    top = np.max(np.concatenate(masses, axis=1), axis=1, keepdims=True)
-    if np.max([np.where(np.isneginf(m), 0.0, top - m).max() for m in masses]) > LOG_RANGE_PLAIN:
-        masks = np.empty((game.d + 1, game.d), dtype=bool)
-        masks[:, order] = ~np.tri(game.d + 1, game.d, -1, dtype=bool)
-        return game.value(masks)
-    a, b, c0 = (np.exp(m - top) for m in masses)
-    zero = np.zeros((game.H, 1))
-
-    def sums(present: Array, absent: Array, background: Array) -> Array:
-        # Who is still there is summed from the end, not by subtraction: nothing cancels when the largest has left.
-        stay = np.concatenate([np.cumsum(present[:, order[::-1]], axis=1)[:, ::-1], zero], axis=1)
-        gone = np.concatenate([zero, np.cumsum(absent[:, order], axis=1)], axis=1)
-        return stay + gone + background
-
-    with np.errstate(invalid="ignore"):
-        heads = sums(a * game.v, b * game.v_absent, c0 * game.v_background[:, None]) / sums(a, b, c0)
-    out = heads.sum(axis=0) + game.bias
-    if game.can_be_empty:
-        out[-1] = game.empty_value
-    return out
 
 
 def aopc(curve: ArrayLike, full: float | None = None, at: Sequence[float] | None = None) -> float:

@@ -2,15 +2,18 @@
 
 from .bounds import Bounds, bounds
 from .by_size import BoundsBySize, bounds_by_size
+from .curves import RemovalCurves, removal_curves
 from .reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
 
 __all__ = [
     "Bounds",
     "BoundsBySize",
     "ContrastiveReason",
+    "RemovalCurves",
     "SufficientReason",
     "bounds",
     "bounds_by_size",
     "contrastive_reason",
+    "removal_curves",
     "sufficient_reason",
 ]

@@ -76,7 +76,7 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
 
 
 def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
-    """Attained and proved minimum for each number of absent players."""
+    """Attained and certified minimum for each number of absent players."""
     heads = _Heads(game)
     attained, proved = np.empty(len(sizes)), np.empty(len(sizes))
     for i, k in enumerate(sizes.tolist()):
@@ -84,18 +84,19 @@ def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
             attained[i] = proved[i] = game.empty_value
             continue
         bound, present = heads.minima(k)
-        masks = heads.descend(present, k) if game.H > 1 else present
-        attained[i] = game.value(masks).min()
+        mask = heads.descend(present, k) if game.H > 1 else present[0]
+        attained[i] = game.value(mask)
         proved[i] = min(total(game, bound), attained[i])
     return attained, proved
 
 
 class _Heads:
-    """The heads of a game, with the last minimum of each, where the search for the next size begins."""
+    """The heads of a game, with the minimum of the last size, where the search for the next one starts."""
 
     def __init__(self, game: PooledGame) -> None:
         self.game = game
         everybody = np.ones(game.d, dtype=bool)
+        self.last = everybody
         self.states = plain_states(game, everybody, everybody)
         if self.states is None:
             return
@@ -108,12 +109,13 @@ class _Heads:
         self.least = np.where(masses > 0, values, np.inf).min(axis=1)
         self.range = np.where(masses > 0, values, -np.inf).max(axis=1) - self.least
         self.back, self.v_back = states.base[:, -1], states.v_base[:, -1]
-        mass = self.a.sum(axis=1) + self.back
-        self.theta = ((self.a * self.v).sum(axis=1) + self.back * self.v_back) / mass
+        self.av, self.bv = self.a * self.v, self.b * self.v_absent
+        self.added = (self.av, self.a) if self.deleted else (self.av - self.bv, self.a - self.b)
+        self.theta = (self.av.sum(axis=1) + self.back * self.v_back) / (self.a.sum(axis=1) + self.back)
         self.change = np.zeros(game.H)
 
     def minima(self, k: int) -> tuple[Array, Masks]:
-        """(H,) proved minima of the heads with k players absent, and (H, d) the coalitions that attain them."""
+        """(H,) certified minima of the heads with k players absent, and (H, d) the coalitions that attain them."""
         everybody = np.ones((1, self.game.d), dtype=bool)
         if self.states is None:
             minima = head_minima(self.game, everybody, everybody, k, exactly=True)
@@ -124,7 +126,7 @@ class _Heads:
         return bound, present
 
     def _minimum(self, h: int, k: int) -> tuple[float, Masks]:
-        """Proved minimum of a head with k players absent, and the coalition that attains it."""
+        """Certified minimum of a head with k players absent, and the coalition that attains it."""
         a, b, v, v_absent, back = self.a[h], self.b[h], self.v[h], self.v_absent[h], self.back[h]
         theta, best, near = self.theta[h] + self.change[h], np.inf, NEAR * self.range[h]
         for step in count():
@@ -140,7 +142,7 @@ class _Heads:
             if step < STEPS and near < np.inf and not -near * mass <= sums <= 4 * margin:
                 theta = value
                 continue
-            near = np.inf  # from here on theta only falls, until it is proved
+            near = np.inf  # from here on theta only falls, until it is certified
             if sums >= margin:
                 margin += _slip(gain, relative_error(0) * (np.abs(x) + np.abs(y)), absent)
             if sums >= margin or theta <= self.least[h]:
@@ -149,26 +151,35 @@ class _Heads:
             theta = max(min(theta + (sums - 1.5 * margin) / mass, np.nextafter(theta, -np.inf)), self.least[h])
         raise AssertionError("unreachable")
 
-    def _gains(self, present: Masks) -> Array:
-        """(d,) what the presence of each player adds to f, linearized at a coalition."""
-        if self.states is None:
-            return slopes(self.game, present).sum(axis=0)
-        D = np.where(present, self.a, self.b).sum(axis=1) + self.back
-        N = np.where(present, self.a * self.v, self.b * self.v_absent).sum(axis=1) + self.back * self.v_back
-        theta = (N / D)[:, None]
-        return (1 / D) @ (self.a * (self.v - theta) - self.b * (self.v_absent - theta))
+    def descend(self, starts: Masks, k: int) -> Masks:
+        """(d,) coalition with k players absent: from the best start, steps that linearize f at the last coalition.
 
-    def descend(self, present: Masks, k: int) -> Masks:
-        """Coalitions (n, d) with k players absent: from the best of some, steps that linearize f where they are."""
-        game = self.game
-        mask = present[np.argmin(game.value(present))]
-        value = float(game.value(mask))
-        for _ in range(STEPS):
-            step = ~_largest(self._gains(mask), k)
-            if not (new := float(game.value(step))) < value:
+        The starts (n, d) are the coalitions of the heads; a step from the coalition of the last size is one more.
+        """
+        values, gains = zip(*map(self._linearized, (*starts, self.last)), strict=True)
+        best = int(np.argmin(values[:-1]))
+        mask, value, gain = starts[best], values[best], gains[best]
+        for step in (~_largest(gains[-1], k), *(None,) * STEPS):
+            candidate = ~_largest(gain, k) if step is None else step
+            new, slope = self._linearized(candidate)
+            if new < value:
+                mask, value, gain = candidate, new, slope
+            elif step is None:
                 break
-            mask, value = step, new
-        return mask[None]
+        self.last = mask
+        return mask
+
+    def _linearized(self, present: Masks) -> tuple[float, Array]:
+        """The value of a coalition less the bias, and (d,) what the presence of each player adds to f near it."""
+        if self.states is None:
+            return float(self.game.value(present)), slopes(self.game, present).sum(axis=0)
+        there = present.astype(np.float64)
+        N, D = self.av @ there + self.back * self.v_back, self.a @ there + self.back
+        if not self.deleted:
+            absent = 1 - there
+            N, D = N + self.bv @ absent, D + self.b @ absent
+        theta = N / D
+        return float(theta.sum()), (1 / D) @ self.added[0] - (theta / D) @ self.added[1]
 
 
 def _largest(gain: Array, k: int) -> Masks:

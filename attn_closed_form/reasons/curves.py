@@ -1,0 +1,215 @@
+"""Deletion and insertion curves of an order of the players, next to the certified minimum and maximum of every size.
+
+An explanation ranks the players. Its **deletion curve** is the prediction as players leave, highest score first; its
+**insertion curve** is the prediction as players arrive in an empty input, highest score first. Both are usually judged
+by the area between curve and starting value (Samek et al., 2017; Petsiuk et al., 2018), which has no absolute scale.
+`bounds_by_size` supplies one: no order falls below the minimum of any size or rises above the maximum. An order
+therefore has a **share of the best possible**, at most 1.
+
+All curves come from running sums of masses in O(d log d), without calls of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._types import Array, Ids
+from ..game.pooled_game import LOG_RANGE_PLAIN, PooledGame
+from .by_size import EVERY_SIZE, BoundsBySize, bounds_by_size
+from .minima import slopes
+
+# Changes of the prediction below this are rounding.
+LEAST_CHANGE = 1e-9
+
+
+class RemovalCurves(NamedTuple):
+    """What an order of the players reaches, by the number of absent players.
+
+    Attributes
+    ----------
+    absent : (n,) numbers of absent players, ascending
+    deletion : (n,) prediction without the players with the highest scores
+    insertion : (n,) prediction without the players with the lowest scores
+    bounds : minimum and maximum prediction over all coalitions of the same sizes
+    whole, empty : prediction of the grand coalition and of the empty one
+    players : number of players
+    """
+
+    absent: Ids
+    deletion: Array
+    insertion: Array
+    bounds: BoundsBySize
+    whole: float
+    empty: float
+    players: int
+
+    @property
+    def deletion_share(self) -> float:
+        """Mean fall of the prediction under deletion, divided by the largest fall that is not excluded.
+
+        With one head the divisor is attained, and this is the share of the best possible. With several heads it is a
+        lower bound of that share. NaN if no coalition has a lower prediction on average.
+        """
+        some = self.absent > 0
+        return _ratio(self.whole - self.deletion[some], self.whole - self.bounds.proved_min[some])
+
+    @property
+    def insertion_share(self) -> float:
+        """Mean rise of the prediction under insertion, divided by the largest rise that is not excluded."""
+        some = self.absent < self.players
+        return _ratio(self.insertion[some] - self.empty, self.bounds.proved_max[some] - self.empty)
+
+
+def _ratio(change: Array, best: Array) -> float:
+    """The mean change as a share of the best one; NaN if that is nothing but rounding."""
+    largest = float(best.mean()) if best.size else 0.0
+    return float(change.mean()) / largest if largest > LEAST_CHANGE else float("nan")
+
+
+def removal_curves(
+    game: PooledGame,
+    scores: ArrayLike,
+    absent: ArrayLike | None = None,
+    scale: Callable[[Any], Array] = np.asarray,
+    bounds: BoundsBySize | None = None,
+) -> RemovalCurves:
+    """Deletion and insertion curve of an order of the players, with the certified bounds of every size.
+
+    Parameters
+    ----------
+    game : PooledGame of d players
+    scores : (d,) the explanation; of players with equal scores the first counts as higher
+    absent : numbers of absent players, by default those of `bounds_by_size`
+    scale : an increasing function of the prediction, such as the logistic function; by default the prediction itself
+    bounds : result of `bounds_by_size(game, absent)`, if it is known
+
+    Returns
+    -------
+    RemovalCurves
+
+    Examples
+    --------
+    >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[3.0, -1.0, 1.0], s_background=0.0, v_background=0.0)
+    >>> curves = removal_curves(game, scores=[0.5, -0.5, 0.1])
+    >>> curves.deletion.round(2), curves.bounds.attained_min.round(2)
+    (array([ 0.75,  0.  , -0.5 ,  0.  ]), array([ 0.75,  0.  , -0.5 ,  0.  ]))
+    >>> round(curves.deletion_share, 6)
+    1.0
+    """
+    order = descending(scores, game.d)
+    limits = bounds_by_size(game, absent) if bounds is None else bounds
+    sizes = limits.absent
+    falling, rising = (scale(values_along(game, players, sizes)) for players in (order, order[::-1]))
+    scaled = BoundsBySize(sizes, *(scale(side) for side in limits[1:]))
+    whole, empty = (float(scale(game.value(np.full(game.d, present)))) for present in (True, False))
+    return RemovalCurves(sizes, falling, rising, scaled, whole, empty, game.d)
+
+
+def descending(scores: ArrayLike, d: int) -> Ids:
+    """(d,) the players by descending score, checked."""
+    x = np.asarray(scores, dtype=np.float64)
+    if x.shape != (d,) or d == 0:
+        raise ValueError(f"scores: expected shape ({d},), one per player and at least one, got {x.shape}")
+    if np.isnan(x).any():
+        raise ValueError("scores: expected numbers, got NaN")
+    return np.argsort(-x, kind="stable")
+
+
+def values_along(game: PooledGame, order: Ids, absent: Ids | None = None) -> Array:
+    """(n,) values of a game as its players leave in this order, for the given numbers of absent players or for 0..d.
+
+    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> values_along(game, np.array([1, 0])).round(3)
+    array([1.333, 0.5  , 0.   ])
+    """
+    sizes = np.arange(game.d + 1) if absent is None else absent
+    masses = _plain_masses(game)
+    if masses is None:
+        rank = np.argsort(order)
+        return np.array([float(game.value(rank >= k)) for k in sizes.tolist()])
+    a, b, c0 = masses
+
+    def sums(present: Array, absent: Array, background: Array) -> Array:
+        # Present players are summed from the end, not by subtraction: nothing cancels when the largest has left.
+        zero = np.zeros((game.H, 1))
+        stay = np.concatenate([np.cumsum(present[:, order[::-1]], axis=1)[:, ::-1], zero], axis=1)
+        gone = np.concatenate([zero, np.cumsum(absent[:, order], axis=1)], axis=1)
+        return (stay + gone)[:, sizes] + background
+
+    with np.errstate(invalid="ignore"):
+        heads = sums(a * game.v, b * game.v_absent, c0 * game.v_background[:, None]) / sums(a, b, c0)
+    values: Array = heads.sum(axis=0) + game.bias
+    if game.can_be_empty:
+        values[sizes == game.d] = game.empty_value
+    return values
+
+
+def _plain_masses(game: PooledGame) -> list[Array] | None:
+    """Masses of present players, absent players and the background, in units of each head's largest.
+
+    None if they leave float64.
+    """
+    logs = [game.s, game.s_absent, game.s_background[:, None]]
+    top = np.max(np.concatenate(logs, axis=1), axis=1, keepdims=True)
+    if np.max([np.where(np.isneginf(s), 0.0, top - s).max() for s in logs]) > LOG_RANGE_PLAIN:
+        return None
+    return [np.exp(s - top) for s in logs]
+
+
+def flip_order(
+    game: PooledGame, threshold: float = 0.0, scale: Callable[[Any], Array] = np.asarray, candidates: int = 32
+) -> Array:
+    """(d,) scores whose order lowers the prediction nearly as fast as any: weight times (value - theta).
+
+    With r_j = a_j (v_j - theta) - b_j (v'_j - theta), removing the players with the largest r_j takes the prediction
+    below theta with as few players as possible (one head). With theta at the threshold, the first players of this order
+    are thus a smallest set whose removal changes the call: they come first. Smaller and larger sets have a theta of
+    their own, so no single theta is the best for all sizes. Of `candidates` values between the prediction and the
+    lowest value of a player, the one with the largest mean fall on the `scale` orders the set that changes the call,
+    and another one orders the players after it.
+
+    Where the call changes, the scores of that set are positive and all others are at most 0.
+
+    >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[4.0, 1.0, -2.0], s_background=0.0, v_background=0.0)
+    >>> flip_order(game).round(3)
+    array([ 1.  ,  0.  , -0.75])
+    """
+    everybody = np.ones(game.d, dtype=bool)
+    means = np.ldexp(game.everyone_means, game.exponent) + game.centre
+
+    def scores(theta: float) -> Array:
+        # The thresholds of the heads differ from the heads' values by equal parts and add up to theta.
+        return slopes(game, everybody, means - (means.sum() + game.bias - theta) / game.H).sum(axis=0)
+
+    start = scores(threshold)
+    if game.d > EVERY_SIZE and _plain_masses(game) is None:
+        return start  # curves of so many players need plain masses
+    order = descending(start, game.d)
+    curve = values_along(game, order)
+    crossing = int(np.argmax(curve < threshold))  # 0 if the order never crosses the threshold
+    first = np.zeros(game.d, dtype=bool)
+    first[order[:crossing]] = True
+    parts = slice(0, crossing), slice(crossing, None)
+    best = [(float(scale(curve[part]).sum()), start) for part in parts]
+    lowest = min(float(curve.min()), float(game.v.min(axis=1).sum() + game.bias))
+    above = np.linspace(curve[0], curve.min(), candidates // 2)
+    below = np.linspace(curve.min(), lowest, candidates // 2)
+    for theta in np.concatenate([above, below]):
+        each = scores(float(theta))
+        ranked = np.lexsort((-each, ~first))
+        curve = scale(values_along(game, ranked))
+        best = [min(old, (float(curve[part].sum()), each), key=_area) for old, part in zip(best, parts, strict=True)]
+    (_, inside), (_, outside) = best
+    if not crossing:
+        return outside
+    inside = inside + max(0.0, start[first].min() - inside[first].min())
+    outside = outside - max(0.0, outside[~first].max(initial=0.0))
+    return np.where(first, inside, outside)
+
+
+def _area(part: tuple[float, Array]) -> float:
+    return part[0]
