@@ -20,7 +20,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,8 +37,25 @@ from .protocol import Model, Resolved, Units
 from .roles import renamed
 from .scores import PooledScores
 
-# Random sub-bags of each bag that a check asks a callable network for.
+# Random sub-bags of each bag on which a check evaluates a callable network.
 SUB_BAGS = 4
+
+
+class Head(NamedTuple):
+    """What the outputs of a network are: the loss of `Model`, the names of a single output, and a description."""
+
+    loss: str
+    names: tuple[str, ...]
+    description: str
+
+
+HEADS = {
+    "classes": Head("softmax", (), "one class of several, or the second of two from a single logit"),
+    "labels": Head("sigmoid", ("label",), "several labels at once, each with its own probability"),
+    "ordinal": Head("sigmoid", (), "cumulative logits of ordered grades: the probability of more than each grade"),
+    "regression": Head("identity", ("value",), "numbers, explained as they are"),
+    "survival": Head("exp", ("risk",), "log-risk of a Cox model, explained as the risk exp(f)"),
+}
 
 
 @dataclass(frozen=True)
@@ -80,8 +97,9 @@ class BagClassifier(Model):
     Attributes
     ----------
     network : BagNetwork
-    outputs : names of the C classes; two names where C = 1 (the logit is the log-odds of the second), or ("risk",)
-        for an output without a probability, such as a Cox risk
+    outputs : names of the C classes; two names where C = 1 (the logit is the log-odds of the second), or one name for
+        an output without a probability, such as ("age",)
+    loss : what the outputs are, see `Model`; the entries of `HEADS` have one each
     temperature : divides the logits in probabilities only
     layout : which loader made it
     deviation : largest difference from the black box on random sub-bags, where it was made from one
@@ -119,6 +137,7 @@ class BagClassifier(Model):
     reload: Callable[..., BagClassifier] | None = None
     assumed: str = ""
     checked: bool = False
+    loss: str = "softmax"
 
     reads = "a bag"
     groupings = ("instances", "regions")
@@ -126,6 +145,8 @@ class BagClassifier(Model):
 
     def __post_init__(self) -> None:
         self.name_outputs(self.network.C)
+        if self.loss == "softmax" and len(self.outputs) == 1:
+            object.__setattr__(self, "loss", "identity")
 
     @classmethod
     def from_state_dict(
@@ -136,6 +157,7 @@ class BagClassifier(Model):
         temperature: float = 1.0,
         checked: bool = False,
         roles: Mapping[str, Any] | None = None,
+        head: str = "classes",
         **options: Any,
     ) -> BagClassifier:
         """Classifier of a saved network: a file, a mapping of names to arrays or torch tensors, or a torch module.
@@ -144,8 +166,10 @@ class BagClassifier(Model):
         ----------
         source : a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, a state dict, or a module that has one
         layout : "auto" recognises the network by its names and shapes; `layouts.LAYOUTS` has the others
-        outputs : names of the classes, in the order of the last layer; ("risk",) for a Cox risk; default: those in the
-            file, if it has any, else "0", "1", ...
+        outputs : names of the classes, in the order of the last layer; by default those in the file, or "0", "1", ...
+            Of ordered grades, either all grades or one name per output
+        head : what the outputs are: "classes", "labels" (each with its own probability), "ordinal" (cumulative logits),
+            "regression" (explained as they are) or "survival" (log-risks, explained as risks); see `HEADS`
         options : what a file does not say and the layout takes, such as `activation`, `attention_temperature` or
             `num_heads`; defaults are those of the network's own code. `check` compares with logits of your network
         roles : for names of your own: which layers are `embed`, `V`, `U`, `w` and `classifier` (`models/roles.py`), and
@@ -171,10 +195,17 @@ temperature 1 (not checked))
             options = {**roles.get("options", {}), **options}
             state, layout = renamed(state, {role: name for role, name in roles.items() if role != "options"}), "roles"
         network, layout = network_from_state(state, layout, options)
-        names = tuple(outputs or state.outputs)
-        reload = functools.partial(cls.from_state_dict, state.arrays, layout, names, temperature, **options)
+        if head not in HEADS:
+            raise ValueError(f"head: expected one of {', '.join(HEADS)}, got {head!r}")
+        loss, default, _ = HEADS[head]
+        names = tuple(outputs or state.outputs) or (default if network.C == 1 else ())
+        reload = functools.partial(cls.from_state_dict, state.arrays, layout, names, temperature, head=head, **options)
+        if head == "ordinal" and len(names) == network.C + 1:
+            names = tuple(f"above {grade}" for grade in names[:-1])
+        if head != "classes" and names and len(names) != network.C:
+            raise ValueError(f"outputs: expected {network.C} names for head {head!r}, got {len(names)}: {names}")
         assumed = assumptions(network, layout, options)
-        return cls(network, names, temperature, layout, reload=reload, assumed=assumed, checked=checked)
+        return cls(network, names, temperature, layout, reload=reload, assumed=assumed, checked=checked, loss=loss)
 
     @classmethod
     def from_attention(

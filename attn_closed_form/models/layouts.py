@@ -16,6 +16,7 @@ and nothing but linear layers after it. `REFUSALS` names known networks that are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ SAID = {
     "pool_type": "pooling by {!r}",
     "metadata_columns": "{} columns of metadata",
     "attention_gate": "no quantile gate",
+    "organ": "the text of organ {}",
 }
 SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {"relu": "ReLU", "silu": "SiLU"}
 
@@ -243,6 +245,36 @@ def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
     return _probe(latent, Linear(W[:D], b[:D]), Linear(W[D:], b[D:]), out, options["num_heads"], None, positions)
 
 
+def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
+    """CLAM with one branch, and a text about the organ whose embedding is added to the pooled vector.
+
+    The sum is linear in the pooled vector, so the text changes the bias alone: b + W relu(T e + t).
+    """
+    network = _build(state, LAYOUTS["clam"]._replace(leave=layout.leave), options)
+    T, t = state.linear("text_to_vision.0")
+    texts, organ = state.array("organ_embedding", 2), options["organ"]
+    if not 0 <= organ < len(texts):
+        raise ValueError(f"organ: expected the number of an organ in 0..{len(texts) - 1}, got {organ}")
+    text = np.maximum(T @ texts[organ] + t, 0.0)
+    return replace(network, bias=network.bias + network.readout @ text)
+
+
+def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
+    """One learned query, keys and values from one layer, and a linear head: V-JEPA's probe without a complete block."""
+    query = state.keys(r"(?:.*\.)?query_tokens")[0]
+    start = query.removesuffix("query_tokens") + "cross_attention_block."
+    Q, a = state.linear(f"{start}q")
+    W, b = state.linear(f"{start}kv")
+    out, D = state.layer("linear|head|classifier"), len(W) // 2
+    if f"{start}proj.weight" in state.arrays:
+        P, p = state.linear(f"{start}proj")
+        out = Linear(out.W @ P, out.b + out.W @ p)
+    queries = _rows(state.array(query)) @ Q.T + a
+    if len(queries) != 1:
+        raise ValueError(f"{query}: expected one query, got {len(queries)}; each has an output of its own")
+    return _probe(queries, Linear(W[:D], b[:D]), Linear(W[D:], b[D:]), out, options["num_heads"])
+
+
 def _build_mean(state: State, layout: Layout, options: Options) -> BagNetwork:
     """One linear layer of any name, on the mean of the instances."""
     if "weight" in state.arrays:  # a linear layer saved alone has no name
@@ -266,6 +298,14 @@ LAYOUTS: dict[str, Layout] = {
         readout=r"classifiers(?:\.\d+)?",
         options=GATED,
         leave=_INSTANCES,
+    ),
+    # CHIEF (hms-dbmi/CHIEF) with its `organ_embedding`: CLAM's single branch and a text. The queues of its contrastive
+    # training and `att_head` play no part in the logits.
+    "chief": Layout(
+        marks=(r"text_to_vision\.0\.weight", "organ_embedding", r"classifiers\.weight"),
+        options={**GATED, "organ": 0},
+        leave=(*_INSTANCES, "att_head.", "pos_mem", "neg_mem", "hard_neg_mem"),
+        build=_build_chief,
     ),
     # MIL-Lab's ABMIL and CLAM, and FEATHER, which is the former (mahmoodlab/MIL-Lab).
     "mil_lab": Layout(
@@ -358,6 +398,12 @@ LAYOUTS: dict[str, Layout] = {
         leave=_ENCODER,
         build=_build_timm,
     ),
+    # V-JEPA's attentive probe (facebookresearch/jepa) without a complete block.
+    "vjepa": Layout(
+        marks=(r"(?:.*\.)?query_tokens", r"(?:.*\.)?cross_attention_block\.kv\.weight"),
+        options={"num_heads": 12},
+        build=_build_vjepa,
+    ),
     # Names of the user's own, which `roles.py` has replaced by these.
     "roles": Layout(
         embed=r"roles\.embed\.\d+",
@@ -388,6 +434,16 @@ REFUSALS = (
     (r"(.*\.)?(dimReduction|attCls|UClassifier)\..*", "DTFD-MIL", "it pools random groups of instances twice"),
     (r"chowder.*|score_model\..*|.*extreme.*", "Chowder", "it keeps the extreme scores, not a softmax mean"),
     (r"(.*\.)?(post_attn|pooled_mlp|condensing_layer|image_pooler)\..*", "TRIDENT's slide encoder", _AFTER),
+    (
+        r"(.*\.)?cross_attention_block\.(xattn|mlp|norm\d)\..*",
+        "V-JEPA's attentive probe with a complete block",
+        _AFTER,
+    ),
+    (
+        r"(.*\.)?attnpool\.(positional_embedding|[qkvc]_proj\.weight)",
+        "CLIP's AttentionPool2d",
+        "its query is the mean of the instances that are present",
+    ),
     (r"attention_nn\..*", "DeepRC", "it keeps the tenth of the instances with most attention before it pools"),
     (r"(.*\.)?(gcn|gnn|gat|graph_?conv)s?\d*\..*", "a graph network", _DEPENDENT),
 )
@@ -428,6 +484,8 @@ def _recognize(state: State) -> str:
         return all(map(state.keys, layout.marks)) if layout.marks else any(groups)
 
     names = [name for name, entry in LAYOUTS.items() if fits(entry)]
+    if "chief" in names:  # which has all the names of CLAM as well
+        return "chief"
     if len(names) > 1:
         names = [name for name in names if state.layers(LAYOUTS[name].embed)]
     # The encoder in front of timm's pooling is not part of it, so that it is not refused as a transformer.

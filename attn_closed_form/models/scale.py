@@ -23,7 +23,9 @@ from .._types import Array
 from ..game.links import Link, LinkedGame
 from ..game.pooled_game import PooledGame
 
-SCALES = ("probability", "logit")
+SCALES = ("probability", "risk", "logit")
+# What an output is called before any link, by the loss of its model: a regression has no logit.
+PLAIN = {"identity": "value", "exp": "log-risk"}
 # Most decimals of a percentage that is close to 0 or 100.
 MOST_DECIMALS = 6
 
@@ -34,7 +36,7 @@ class ExplainedScale:
 
     Attributes
     ----------
-    name : "probability" or "logit"
+    name : "probability"; "risk", the exponential of a log-risk; or without a link "logit", "log-risk" or "value"
     temperature : divides the logit in a probability
     note : why it is the logit, where the probability has no exact game; empty if there is nothing to say
     exact : whether the exact methods have a game on this scale
@@ -48,6 +50,9 @@ class ExplainedScale:
     ('94.2 %', '-23.1 points', '99.996 %')
     >>> LOGIT.level(2.75), LOGIT.change(-0.5, "+.2f")
     ('+2.7500', '-0.50')
+    >>> risk = ExplainedScale("risk")
+    >>> risk.level(1.25), risk.change(-0.5), risk.sentence("risk")
+    ('1.2500', '-0.5000', 'Explained: the risk.')
     """
 
     name: str
@@ -58,17 +63,23 @@ class ExplainedScale:
     @cached_property
     def link(self) -> Link | None:
         """The function from the logit to this scale; None for the logit itself."""
-        return Link("sigmoid", 1 / self.temperature) if self.name == "probability" else None
+        links = {"probability": Link("sigmoid", 1 / self.temperature), "risk": Link("exp")}
+        return links.get(self.name)
+
+    @property
+    def in_percent(self) -> bool:
+        """Whether values are written as percentages and changes as percentage points."""
+        return self.name == "probability"
 
     @property
     def threshold(self) -> float:
-        """The value between the two sides: 50 %, or a logit of 0."""
-        return 0.0 if self.link is None else 0.5
+        """The value between the two sides: 50 %, a relative risk of 1, or a logit of 0."""
+        return float(self.of(0.0))
 
     @property
     def unit(self) -> dict[str, Any]:
         """How to write numbers: what to multiply by, what follows a value and a change, and the decimals."""
-        if self.link is None:
+        if not self.in_percent:
             return {"factor": 1, "level": "", "change": "", "decimals": 4}
         return {"factor": 100, "level": " %", "change": " points", "decimals": 1}
 
@@ -81,6 +92,10 @@ class ExplainedScale:
         """The logit of a value on this scale."""
         if self.link is None:
             return float(value)
+        if not self.in_percent:
+            if not value > 0:
+                raise ValueError(f"threshold: expected a risk above 0, got {value!r}")
+            return math.log(value)
         if not 0 < value < 1:
             raise ValueError(f"threshold: expected a probability between 0 and 1, got {value!r}")
         return self.temperature * (math.log(value) - math.log1p(-value))
@@ -90,20 +105,27 @@ class ExplainedScale:
         return game if self.link is None else LinkedGame(game, self.link)
 
     def level(self, value: float, spec: str = "+.4f") -> str:
-        """A value of the prediction, such as "94.2 %"; a logit by the format `spec`."""
-        return format(value, spec) if self.link is None else percent(value)
+        """A value of the prediction, such as "94.2 %"; a logit by the format `spec`, a risk without its sign."""
+        if self.in_percent:
+            return percent(value)
+        return format(value, spec if self.link is None else spec.removeprefix("+"))
 
-    def change(self, value: float, spec: str = "+.4f") -> str:
-        """A score or a change of the prediction, such as "+23.1 points"; a logit by the format `spec`."""
-        if self.link is None:
-            return format(value, spec)
-        return f"{100 * value:+.1f} points" if abs(value) >= 5e-4 else "0.0 points"
+    def change(self, value: float, spec: str = "+.4f", error: float | None = None) -> str:
+        """A score or a change of the prediction, such as "+23.1 points"; a logit by the format `spec`.
+
+        With a standard error, "+23.1 ± 0.4 points".
+        """
+        if not self.in_percent:
+            return format(value, spec) + ("" if error is None else f" ± {error:{spec.removeprefix('+')}}")
+        number = f"{100 * value:+.1f}" if abs(value) >= 5e-4 else "0.0"
+        return f"{number}{'' if error is None else f' ± {100 * error:.1f}'} points"
 
     def bound(self, value: float, upper: bool) -> str:
-        """A certified bound: a percentage is rounded to the safe side, so that what is written holds as well."""
+        """A certified bound: probabilities and risks are rounded to the safe side, so that what is written holds."""
         if self.link is None:
             return f"{value:+.2f}"
-        return percent((math.ceil if upper else math.floor)(1000 * value) / 1000)
+        safe = (math.ceil if upper else math.floor)(1000 * value) / 1000
+        return percent(safe) if self.in_percent else f"{safe:.3f}"
 
     def digits(self, value: float, spec: str) -> str:
         """A score in the unit of the scale, for a column whose title has the unit."""
@@ -115,15 +137,16 @@ class ExplainedScale:
 
     def titled(self, title: str) -> str:
         """The title of a column of scores, with the unit."""
-        return title if self.link is None else f"{title} (points)"
+        return f"{title} (points)" if self.in_percent else title
 
     def of_output(self, output: str) -> str:
-        """What is explained, such as "the probability of positive"."""
-        return f"the {self.name} of {output}"
+        """What is explained, such as "the probability of positive", "the risk" or "the value of age"."""
+        named = self.name.split("-")[-1] == output
+        return f"the {self.name}" if named else f"the {self.name} of {output}"
 
     def sentence(self, output: str) -> str:
         """What is explained, and why it is not the probability where one might expect it."""
-        points = "" if self.link is None else ", in percentage points"
+        points = ", in percentage points" if self.in_percent else ""
         return f"Explained: {self.of_output(output)}{points}{f'; {self.note}' if self.note else ''}."
 
 

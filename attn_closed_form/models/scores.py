@@ -117,15 +117,19 @@ class PooledScores:
             return s[heads], mixture @ v[rows]
 
         present, background = chosen(self.s, self.v), chosen(self.s_background, self.v_background)
-        shape = present[0].shape
-        absent = np.full(shape, -np.inf), np.zeros(shape)
-        if self.s_absent is not None and self.v_absent is not None and not deleted:
-            absent = chosen(self.s_absent, self.v_absent)
-        d = shape[1] if groups is None else int(groups.max()) + 1
-        if groups is not None and d < shape[1]:
+        h, n = present[0].shape
+        d = n if groups is None else int(groups.max()) + 1
+        merged = groups is not None and d < n
+        if groups is not None and merged:
             order = np.argsort(groups, kind="stable")
             starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-            present, absent = (merge_runs(s[:, order], v[:, order], starts) for s, v in (present, absent))
+            present = merge_runs(present[0][:, order], present[1][:, order], starts)
+        if deleted or self.s_absent is None or self.v_absent is None:
+            absent = np.full((h, d), -np.inf), np.zeros((h, d))
+        else:
+            absent = chosen(self.s_absent, self.v_absent)
+            if merged:
+                absent = merge_runs(absent[0][:, order], absent[1][:, order], starts)
         bias = float(np.dot(coefficients, self.bias))
         names = tuple(map(str, range(d) if labels is None else labels))
         return PooledGame(*present, *absent, *background, bias, bias, names)

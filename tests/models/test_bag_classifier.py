@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag, BagClassifier, Settings, shapley
-from attn_closed_form.models.bag_network import Attention, BagNetwork, Layer
+from attn_closed_form.models.bag_network import ACTIVATIONS, Attention, BagNetwork, Layer
 from tests import enumeration
 
 D, E, K, N = 7, 5, 3, 6
@@ -347,3 +347,30 @@ def test_the_exponential_of_a_risk_has_exact_shapley_values() -> None:
         sum(weights[int(m.sum())] * (f[k | 1 << j] - f[k]) for k, m in enumerate(masks) if not m[j]) for j in range(N)
     ]
     assert np.abs(shapley(found.game.through("exp")) - exact).max() < 1e-8
+
+
+def phi(x: float) -> float:
+    return 0.5 * (1 + math.erf(x / math.sqrt(2)))
+
+
+# The formulas of PyTorch's documentation, for one number.
+FORMULAS: dict[str, Any] = {
+    "identity": lambda x: x,
+    "tanh": math.tanh,
+    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "relu": lambda x: max(x, 0.0),
+    "gelu": lambda x: x * phi(x),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + math.exp(-x)),
+    "elu": lambda x: x if x > 0 else math.exp(x) - 1,
+    "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * (math.exp(x) - 1)),
+    "leaky_relu": lambda x: x if x > 0 else 0.01 * x,
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_their_formulas_and_slopes_are_differences(name: str) -> None:
+    value, slope = ACTIVATIONS[name]
+    x, step = np.linspace(-3.01, 3.02, 41), 1e-5
+    np.testing.assert_allclose(value(x), [FORMULAS[name](each) for each in x], rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(slope(x), (value(x + step) - value(x - step)) / (2 * step), rtol=0, atol=1e-8)

@@ -293,7 +293,47 @@ class TimmPool(nn.Module):
         return self.head(self.attn_pool(x, mask))
 
 
+class Chief(Clam):
+    """CHIEF: CLAM's single branch whose pooled vector gets the embedding of a text about the organ."""
+
+    def __init__(self, organ: int) -> None:
+        super().__init__(gate=True, dropout=True, multiple=False)
+        self.organ = organ
+        self.text_to_vision = nn.Sequential(nn.Linear(13, E), nn.ReLU(), nn.Dropout(0.25))
+        self.att_head = nn.Linear(E, 1)
+        self.register_buffer("organ_embedding", torch.randn(4, 13))
+
+    def forward(self, x: Any) -> Any:
+        h = self.attention_net[:-1](x)
+        pooled = torch.softmax(self.attention_net[-1](h).T, dim=1) @ h
+        return self.classifiers(pooled + self.text_to_vision(self.organ_embedding[self.organ]))[0]
+
+
+class VJepa(nn.Module):
+    """V-JEPA's attentive probe of 3 heads, without a complete block."""
+
+    def __init__(self, width: int = 12, heads: int = 3) -> None:
+        super().__init__()
+        self.heads = heads
+        self.pooler = nn.Module()
+        self.pooler.query_tokens = nn.Parameter(torch.randn(1, 1, width))
+        self.pooler.cross_attention_block = nn.Module()
+        self.pooler.cross_attention_block.q = nn.Linear(width, width)
+        self.pooler.cross_attention_block.kv = nn.Linear(width, 2 * width)
+        self.linear = nn.Linear(width, C)
+
+    def forward(self, x: Any) -> Any:
+        block = self.pooler.cross_attention_block
+        key, value = block.kv(x).chunk(2, dim=-1)
+        split = lambda t: t.reshape(len(t), self.heads, -1).transpose(0, 1)  # noqa: E731
+        query = split(block.q(self.pooler.query_tokens[0]))
+        out = nn.functional.scaled_dot_product_attention(query, split(key), split(value))
+        return self.linear(out.reshape(-1))
+
+
 CASES: dict[str, Callable[[], Case]] = {
+    "chief": lambda: Case("chief", Chief(organ=2), {"organ": 2}),
+    "vjepa": lambda: Case("vjepa", VJepa(), {"num_heads": 3}, 12),
     "abmil": lambda: Case("abmil", Abmil(gated=False)),
     "abmil-gated": lambda: Case("abmil", Abmil(gated=True)),
     "mil-baseline": lambda: Case("mil_baseline", MilBaseline(gated=False)),

@@ -166,3 +166,24 @@ def test_real_checkpoints(name: str, layout: str, witness: Any) -> None:
         np.array_equal(load_torch(path).get("model_state_dict", load_torch(path))[k], v) for k, v in state.items()
     )
     assert_agrees(model, witness(state), features(model.network.D, n=14))
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        (["pooler.query_tokens", "pooler.cross_attention_block.xattn.kv.weight", "linear.weight"], "not linear"),
+        (["visual.attnpool.q_proj.weight", "visual.attnpool.positional_embedding"], "mean of the instances"),
+    ],
+)
+def test_probes_that_are_not_pooled_games_are_refused_with_the_reason(keys: list[str], why: str) -> None:
+    with pytest.raises(ValueError, match=f"not a pooled game.*{why}"):
+        BagClassifier.from_state_dict({key: np.ones((3, 3)) for key in keys})
+
+
+def test_the_organ_of_chief_shifts_the_bias_and_is_said() -> None:
+    state = networks.case("chief").network.state_dict()
+    models = [BagClassifier.from_state_dict(state, **options) for options in ({}, {"organ": 2})]
+    assert "the text of organ 0" in models[0].doubts and "organ" not in models[1].doubts
+    assert np.abs(models[0].network.bias - models[1].network.bias).max() > 1e-3
+    with pytest.raises(ValueError, match="organ"):
+        BagClassifier.from_state_dict(state, organ=4)
