@@ -24,6 +24,7 @@ EXAMPLES = """\
 examples:
   attn-closed-form corpus run reviews.parquet out/ --column review
   attn-closed-form corpus run reviews.csv.gz out/ --columns id,label --method shapley,lime --workers 8
+  attn-closed-form corpus run reviews.csv out --format xlsx                   # and out.xlsx, one row per word
   attn-closed-form corpus run folder/ out/ --cluster tcp://10.0.0.5:8786      # a Dask cluster that sees the same paths
   attn-closed-form corpus summary out/                                        # the words that matter most
   attn-closed-form corpus summary out/ --by mean --least 50 --plot words.png
@@ -49,6 +50,9 @@ RUN_OPTIONS = {
     **MODEL,
     **settings_options(),
     "--max-chars N": (at_least(1), 1_000_000, "longer is an error"),
+    "--format parquet|csv|xlsx|jsonl": "also write all results to one file beside OUT, such as OUT.csv",
+    "--form long|wide": "of that file: one row per word, or per input (default: long for csv and xlsx, else wide)",
+    "--separator CHARACTER": (None, ",", "of csv"),
     **RUN,
 }
 SUMMARY_OPTIONS = {
@@ -58,6 +62,7 @@ SUMMARY_OPTIONS = {
     "--top N": (at_least(1), 20, "how many words"),
     "--by total|mean": (None, "total", "order by"),
     "--least N": (at_least(1), 1, "words in at least N documents"),
+    "--side supports|opposes": "only words that raise the output, or that lower it (default: both)",
     "--json": "machine-readable",
     "--plot FILE": "write a bar chart (needs matplotlib)",
 }
@@ -67,8 +72,14 @@ def run(args: argparse.Namespace) -> int:
     """Explain every row; status 1 if no row at all could be explained, 130 and 143 if it was stopped."""
     from ..files.bags import SUFFIXES
     from ..run.plan import input_files
+    from ..run.table import write_results
     from ..run.task import Task
 
+    if len(args.separator) != 1:
+        raise argparse.ArgumentTypeError(f"--separator: expected one character, got {args.separator!r}")
+    table = None if args.format is None else Path(args.folder).absolute().with_suffix(f".{args.format}")
+    if table is not None and same_file(str(table), args.source):
+        raise argparse.ArgumentTypeError(f"--format: {table} is the input; choose another OUT")
     bags = input_files(args.source)[0].suffix.lower() in SUFFIXES
     task = Task(
         column=args.column or ("path" if bags else "text"),
@@ -78,7 +89,11 @@ def run(args: argparse.Namespace) -> int:
         max_chars=args.max_chars,
         columns=None if args.columns is None else tuple(name for name in args.columns.split(",") if name),
     )
-    return explain_all(args, task, args.source, args.folder)
+    status = explain_all(args, task, args.source, args.folder)
+    if table is not None and status in (0, 1):
+        write_results(args.folder, table, args.form, args.separator)
+        print(f"{table}: written")
+    return status
 
 
 class Terminated(BaseException):
@@ -158,7 +173,7 @@ def summary(args: argparse.Namespace) -> int:
     method = find_method(args.method) if args.method else None
     result = summarize(args.folder, method.name if method else args.method)
     outputs = [args.output] if args.output else list(result.outputs)
-    words = {output: result.top(output, args.top, args.by, args.least) for output in outputs}
+    words = {output: result.top(output, args.top, args.by, args.least, args.side) for output in outputs}
     if args.plot:
         plot_words(result, words, args.plot, args.by)
     documents = dict(zip(result.outputs, result.documents.tolist(), strict=True))
@@ -182,7 +197,7 @@ def summary(args: argparse.Namespace) -> int:
         names = [visible(word.word) for word in ranked]
         width = max([4, *map(len, names)])
         scale = result.scale(output)
-        unit = ", in percentage points" if scale.link else ""
+        unit = ", in percentage points" if scale.in_percent else ""
         print(f"\n{visible(output)}: {scale.name} explained in {documents[output]:,} documents{unit}")
         print(f"{'word':<{width}} {'documents':>9} {'total':>11} {'mean':>9}")
         for name, word in zip(names, ranked, strict=True):

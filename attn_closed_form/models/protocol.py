@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +19,7 @@ import numpy as np
 from .._arrays import plain, softmax
 from .._types import Array, Ids, Masks, Span
 from ..game.pooled_game import PooledGame
-from .scale import LOGIT, ExplainedScale
+from .scale import LOGIT, PLAIN, ExplainedScale
 from .scores import PooledScores
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 # Up to so many tokens are absent in the samples around the text (Leemann et al. 2025, Algorithm 2).
 FEW = 5
+# Grades of a fit: the minimum share of the variation on held-out samples that a good and a fair fit explain.
+GOOD, FAIR = 0.9, 0.5
 
 
 class Remembers:
@@ -123,9 +125,9 @@ class Units(Remembers):
 class Resolved:
     """Settings with every choice made: what `Model.game` and `Model.inside` get.
 
-    `f = coefficients @ logits` is what is explained, and `output` its name; with `rest`, minus the log-sum-exp of the
-    logits of all other classes. `scale` says whether it is explained as it stands or as a probability; then `logit` has
-    the settings of the same question without the scale.
+    `f = coefficients @ logits` is what is explained, and `output` its name. With `rest`, f is the log-odds of one class
+    against all others together, times the temperature. `scale` is the scale on which f is explained; if that is the
+    probability, `logit` has the settings of the same question on the logit scale.
     """
 
     players: str
@@ -145,25 +147,26 @@ class Resolved:
         >>> float(odds.explained(np.log([0.5, 0.25, 0.25])).round(12))
         0.0
         """
-        coefficients = np.asarray(self.coefficients)
+        coefficients, temperature = np.asarray(self.coefficients), self.scale.temperature
         total = np.asarray(logits) @ coefficients
         if not self.rest:
             return total
-        return np.asarray(total - np.logaddexp.reduce(np.where(coefficients != 0, -np.inf, logits), axis=-1))
+        others = np.where(coefficients != 0, -np.inf, np.asarray(logits) / temperature)
+        return np.asarray(total - temperature * np.logaddexp.reduce(others, axis=-1))
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """How well a surrogate stands for the model, measured on samples that were not fitted.
+    """How well a surrogate matches the model on held-out samples.
 
     Attributes
     ----------
     name : of the surrogate
     error, spread : root mean squared error with up to five tokens absent, and the standard deviation of the model's
-        output there; an error as large as the spread means that the surrogate knows nothing
+        output there; with an error as large as the spread the surrogate is no better than a constant
     error_any_size, spread_any_size : the same with any number of tokens absent
     at_text : the model's output for the text minus the surrogate's
-    model_calls : sequences that the model was asked for the fit
+    model_calls : sequences that the model evaluated for the fit
     undetermined : tokens whose importance the samples do not determine
     """
 
@@ -176,13 +179,37 @@ class FitReport:
     model_calls: int
     undetermined: tuple[str, ...] = ()
 
+    @property
+    def explained(self) -> float:
+        """The share of the model's variation with few tokens absent that the fit explains on held-out samples."""
+        return _explained_share(self.error, self.spread)
+
+    @property
+    def grade(self) -> str:
+        """One of "good", "fair" and "poor". A fit that is poor with any number of tokens absent is at most "fair"."""
+        if self.explained < FAIR:
+            return "poor"
+        elsewhere = _explained_share(self.error_any_size, self.spread_any_size)
+        return "good" if self.explained >= GOOD and elsewhere >= FAIR else "fair"
+
+    def verdict(self) -> str:
+        """One line: whether to trust the scores of the fit, and the one number that decides it.
+
+        >>> FitReport("fitted SLALOM", 0.1, 0.5, 1.0, 2.0, 0.0, 500).verdict()
+        'good fit: the fitted SLALOM explains 96 % of the variation near the text on held-out samples'
+        """
+        warning = "; do not trust its scores" if self.grade == "poor" else ""
+        share = f"{100 * self.explained:.0f} % of the variation near the text on held-out samples"
+        return f"{self.grade} fit: the {self.name} explains {share}{warning}"
+
     def sentences(self) -> list[str]:
-        """What a reader must know, in plain English."""
+        """The verdict, and the numbers behind it, in plain English."""
         sentences = [
-            f"Scores are those of the {self.name}, not of the model itself. On fresh samples it is off by "
-            f"{self.error:.2g} with up to {FEW} tokens absent (the model varies by {self.spread:.2g} there) and by "
-            f"{self.error_any_size:.2g} with any number absent (varies by {self.spread_any_size:.2g}); for the text "
-            f"itself by {abs(self.at_text):.2g}. {self.model_calls:,} model calls."
+            f"{self.verdict().capitalize().replace('slalom', 'SLALOM')}. The SLALOM scores are those of the "
+            f"{self.name}, not of the model itself. On held-out samples it is off by {self.error:.2g} with up to {FEW} "
+            f"tokens absent (the model varies by {self.spread:.2g} there) and by {self.error_any_size:.2g} with any "
+            f"number absent (varies by {self.spread_any_size:.2g}); for the text itself by {abs(self.at_text):.2g}. "
+            f"{self.model_calls:,} model calls."
         ]
         if self.undetermined:
             shown = ", ".join(self.undetermined[:5]) + (" and others" if len(self.undetermined) > 5 else "")
@@ -193,7 +220,13 @@ class FitReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what was not measured is None."""
-        return {name: None if value != value else plain(value) for name, value in asdict(self).items()}
+        numbers = {**asdict(self), "explained": self.explained, "grade": self.grade}
+        return {name: None if value != value else plain(value) for name, value in numbers.items()}
+
+
+def _explained_share(error: float, spread: float) -> float:
+    """1 - error^2 / spread^2, at least 0; 0 where nothing varies, or nothing was measured."""
+    return max(0.0, 1 - (error / spread) ** 2) if spread > 0 and error == error else 0.0
 
 
 class Model:
@@ -208,7 +241,8 @@ class Model:
     groupings : what may be a player, the default first, such as ("words", "positions")
     absences : what an absent player may become, the default first, such as ("unk", "deleted")
     temperature : divides the logits in probabilities, explained ones included, and nowhere else
-    loss : "softmax", or "sigmoid" where every class has its own probability
+    loss : what the logits are: "softmax" classes; "sigmoid" labels, each with its own probability; "identity" for
+        values without a probability; "exp" for log-risks
     reads : what an input is. A model that reads anything but "a text" takes a string for the path of a file
     surrogate : name of the fit where the game is only fitted to the model, such as "fitted SLALOM"; None for a game
         that is the model itself
@@ -253,8 +287,13 @@ class Model:
         return units.cached(key, lambda: self.game(units, settings))
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
-        """The output of the model itself for coalitions (n, d) of the players, (n,)."""
-        return self.game(units, settings).value(present)
+        """The explained output f of the model itself, (n,), for coalitions (n, d) of the players."""
+        if not settings.rest:
+            return self.pooled_game(units, settings).value(present)
+        classes = np.eye(len(settings.coefficients)).tolist()
+        of_class = [replace(settings, coefficients=tuple(row), rest=False) for row in classes]
+        logits = [self.pooled_game(units, one).value(present) for one in of_class]
+        return settings.explained(np.stack(logits, axis=-1))
 
     def fit(self, units: Units, settings: Resolved) -> FitReport | None:
         """How well the game fits the model; None for a game that is the model itself."""
@@ -299,13 +338,13 @@ class Model:
         >>> load_demo_model().probabilities(np.array([0.0]))
         array([0.5, 0.5])
         """
-        if len(self.outputs) == 1:
-            return None
         scaled = np.asarray(logits, dtype=np.float64) / self.temperature
+        if self.loss == "sigmoid" and scaled.shape[-1] == len(self.outputs):  # several labels at once
+            return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))
+        if len(self.outputs) == 1 or self.loss in PLAIN:
+            return None
         if scaled.shape[-1] == 1:
             scaled = np.concatenate([np.zeros_like(scaled), scaled], axis=-1)
-        elif self.loss == "sigmoid":  # several labels at once
-            return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))
         return softmax(scaled)
 
     def several(self, inputs: Iterable[Any]) -> Iterable[Any]:

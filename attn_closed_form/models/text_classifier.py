@@ -23,7 +23,7 @@ from .classifier.predict import attention_matrices, document_scores, predict, pr
 from .classifier.weights import AttentionWeights
 from .protocol import Model, Resolved, Units
 from .scores import PooledScores
-from .text import Token, Vocabulary, check_text, excerpt, tokenize
+from .text import Token, Vocabulary, check_text, excerpt, tokenize, words_and_spans
 
 Tokenizer = Callable[[str], Sequence[Token]]
 # Accuracy that integrated gradients can be refined to.
@@ -91,20 +91,23 @@ class TextClassifier(Model):
     def read(self, raw: Any) -> Units:
         """The tokens of a text, as far as the model reads; an error if there is none."""
         check_text(raw)
-        tokens = list(self.tokenizer(raw))
-        if not tokens:
+        if self.tokenizer is tokenize:
+            words, spans = words_and_spans(raw)
+        else:
+            tokens = list(self.tokenizer(raw))
+            words, spans = [token.word for token in tokens], [(token.start, token.end) for token in tokens]
+        if not words:
             raise ValueError(f"text: expected at least one word, got {excerpt(raw)}")
-        room = int(min(len(tokens), self.weights.room))
-        ids = self.vocabulary.encode_tokens(tokens[:room])
-        spans = tuple((token.start, token.end) for token in tokens)
+        room = int(min(len(words), self.weights.room))
+        ids = self.vocabulary.encode_words(words[:room])
         return Units(
             labels=tuple(self.vocabulary.decode(ids.tolist())),
             groups={"words": numbered(ids)[0], "positions": np.arange(ids.size)},
             data=ids,
             text=raw,
-            spans=spans[:room],
+            spans=tuple(spans[:room]),
             unknown=tuple((ids == self.weights.unk).tolist()),
-            unseen=spans[room:],
+            unseen=tuple(spans[room:]),
         )
 
     def scores(self, units: Units) -> PooledScores:

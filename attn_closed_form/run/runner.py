@@ -13,6 +13,7 @@ import logging
 import os
 import queue
 import signal
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -25,7 +26,7 @@ import numpy as np
 from .. import __version__
 from ..files.atomic import replacing
 from .plan import MANIFEST, Part
-from .task import Outcome, RunError, Task, explain_input, pyarrow, result_table
+from .task import Reason, RunError, Task, explain_inputs, pyarrow, result_table
 
 AHEAD = 1_000  # parts that are handed out at a time
 LOCAL_DEATHS = 2  # workers of this machine that a part may kill before it is blamed
@@ -67,10 +68,9 @@ def explain_part(task: Task, part: Part) -> Progress:
         pa.parquet.ParquetWriter(partial, schema, compression="zstd") as writer,
     ):
         for table in part.read(task.column):
-            outcomes: list[Outcome] = [
-                part.refused.get(number) or explain_input(task, raw, part.folder, str(target.parent))
-                for number, raw in enumerate(table[task.column].to_pylist(), rows)
-            ]
+            refused = {number - rows: reason for number, reason in part.refused.items()}
+            raws = table[task.column].to_pylist()
+            outcomes = explain_inputs(task, raws, part.folder, str(target.parent), refused)
             numbers = np.arange(part.first_row + rows, part.first_row + rows + len(outcomes))
             columns = {
                 name: table[name].cast(kind) if name in table.column_names else pa.nulls(len(outcomes), kind)
@@ -79,7 +79,7 @@ def explain_part(task: Task, part: Part) -> Progress:
             }
             writer.write_table(result_table(task, schema, {"row": numbers, **columns}, outcomes))
             rows += len(outcomes)
-            failed += sum(isinstance(outcome, str) for outcome in outcomes)
+            failed += sum(isinstance(outcome, Reason) for outcome in outcomes)
     return Progress(rows, failed)
 
 
@@ -144,11 +144,12 @@ class _Dask:
         self.lost()  # remember the workers of the beginning
 
     def lost(self) -> int:
-        """Workers of this machine that died so far: a worker that is replaced has another address."""
+        """Workers of this machine that died so far; a worker that replaces another one has a new address."""
         if self.cluster is None:
             return 0
-        self.seen |= set(self.cluster.scheduler.workers)
-        return max(0, len(self.seen) - len(self.cluster.workers))
+        alive = set(self.cluster.scheduler.workers)
+        self.seen |= alive
+        return len(self.seen - alive)
 
     def submit(self, function: Any, *arguments: Any) -> Any:
         """Hand out work; the future goes to the queue when it is done."""
@@ -215,7 +216,7 @@ def _explain_one(task: Task, part: Part, number: int) -> bool:
     """Explain one row and drop the result; True says that the worker survives it."""
     row = replace(part, start=part.start + number, stop=part.start + number + 1)
     for table in row.read(task.column):
-        explain_input(task, table[task.column].to_pylist()[0], part.folder)
+        explain_inputs(task, table[task.column].to_pylist(), part.folder)
     return True
 
 
@@ -267,7 +268,7 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
         # Dask sets MALLOC_TRIM_THRESHOLD_ by default, which makes glibc map and unmap memory for every large array.
         "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     }
-    with dask.config.set(settings):
+    with dask.config.set(settings), _main_left_alone():
         try:
             with _interrupts_blocked():
                 cluster = LocalCluster(
@@ -294,6 +295,25 @@ async def _end_workers(cluster: Any) -> None:
     """End the workers now; when a cluster is closed, they may finish their parts first."""
     ends = [nanny.close(timeout=0.2) for nanny in cluster.workers.values()]
     await asyncio.gather(*ends, return_exceptions=True)
+
+
+@contextmanager
+def _main_left_alone() -> Iterator[None]:
+    """Processes that are started inside do not import the main module, which they would otherwise do under a new name.
+
+    A script without `if __name__ == "__main__":` would begin again in every worker, and imports that a worker never
+    uses would delay it.
+    """
+    main = sys.modules["__main__"]
+    before = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
+    main.__spec__ = None
+    with suppress(AttributeError):
+        del main.__file__
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(main, name, value)
 
 
 @contextmanager

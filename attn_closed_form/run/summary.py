@@ -21,6 +21,7 @@ from ..explanations.methods import METHODS
 from ..files.atomic import replacing
 from ..models.scale import ExplainedScale
 from .plan import read_manifest
+from .table import methods_of, parts_of
 from .task import BAG_COLUMNS, RunError, pyarrow
 
 BAG_TABLE = "bags.csv"
@@ -62,8 +63,15 @@ class Summary:
         """The scale of an output's scores."""
         return self.scales[self.outputs.index(output)]
 
-    def top(self, output: str, n: int = 20, by: str = "total", least_documents: int = 1) -> list[Word]:
-        """The n strongest words of an output by |total| or |mean|, among those in at least some documents."""
+    def top(
+        self, output: str, n: int = 20, by: str = "total", least_documents: int = 1, side: str | None = None
+    ) -> list[Word]:
+        """The n strongest words of an output by |total| or |mean|, among those in at least some documents.
+
+        `side` "supports" keeps the words that raise the output, "opposes" those that lower it.
+        """
+        if side not in (None, "supports", "opposes"):
+            raise ValueError(f"side: expected 'supports' or 'opposes', got {side!r}")
         if by not in ("total", "mean"):
             raise ValueError(f"by: expected 'total' or 'mean', got {by!r}")
         if output not in self.outputs:
@@ -71,7 +79,10 @@ class Summary:
         column = self.outputs.index(output)
         documents, total = self.counts[:, column], self.sums[:, column]
         mean = total / np.maximum(documents, 1)
-        strength = np.where(documents >= max(1, least_documents), np.abs(total if by == "total" else mean), -1.0)
+        kept = documents >= max(1, least_documents)
+        if side is not None:
+            kept &= total > 0 if side == "supports" else total < 0
+        strength = np.where(kept, np.abs(total if by == "total" else mean), -1.0)
         order = np.argsort(-strength, kind="stable")[:n]
         return [
             Word(self.words[j], int(documents[j]), float(total[j]), float(mean[j])) for j in order if strength[j] >= 0
@@ -81,11 +92,9 @@ class Summary:
 def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summary:
     """Summary of a folder of parts, by default of its first method; a word counts once per document."""
     pa = pyarrow()
-    parts = sorted(Path(folder).glob("part-*.parquet"))
-    if not parts:
-        raise RunError(f"{folder}: expected the parts of a run (part-000000.parquet, ...), found none")
+    parts = parts_of(folder)
     names = pa.parquet.read_schema(parts[0]).names
-    methods = [name for name in names if f"{name}_base" in names and f"{name}_error" in names]
+    methods = methods_of(names)
     method = methods[0] if method is None else method
     if method not in methods:
         raise RunError(f"{folder}: expected a method among {', '.join(methods)}, got {method!r}")

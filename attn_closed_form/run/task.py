@@ -16,35 +16,40 @@ Scores of attributions are on the scale of the row; those of attention, derivati
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
 import pickle
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .. import __version__
-from ..explanations.evidence import ToleranceWarning
-from ..explanations.explain import explain_units
+from .._types import Array
+from ..explanations.evidence import Evidence, ToleranceWarning
+from ..explanations.explain import explain_evidence, gather_evidence
 from ..explanations.explanation import Explanations
 from ..explanations.methods import as_methods
 from ..explanations.settings import Settings
 from ..files.bags import load_bag
 from ..files.open_model import DEMO_MODEL, open_model
-from ..models.protocol import Model
+from ..models.protocol import Model, Units
 from ..show.exports import KINDS
 from ..show.exports import row as bag_row
 
 MAX_CHARS = 1_000_000
+BATCH_CHARS = 1 << 19  # characters of texts that are explained together
 MOST_CLASSES = 100  # with a column of their own
 BAG_COLUMNS = ("instances", "empty_bag", "method", "error_bound", "attention_against", "rank_correlation", "assumed")
-
-# The explanations of an input, or the reason why it has none.
-Outcome = Explanations | str
 
 
 class RunError(ValueError):
@@ -127,38 +132,156 @@ def _opened(model: str | None, options: str) -> Model:
     return open_model(model, **json.loads(options))
 
 
-def explain_input(task: Task, raw: Any, folder: str = ".", target: str | None = None) -> Outcome:
-    """Explanations of one input, or the reason why there are none.
+class Row(NamedTuple):
+    """What the results have of one input: little beside its `Explanations`, so that a batch needs little memory."""
 
-    For a model of bags `raw` is a path relative to `folder`, and the files of a bag (`Task.files`) go to `target`.
+    labels: tuple[str, ...]
+    places: NDArray[np.int32] | None  # (n, 2) character spans, those of the first player first; None without a text
+    counts: NDArray[np.int32]  # (d,) the number of spans of each player
+    cells: dict[str, Any]  # of the other columns, by name
+    scores: dict[str, Array]  # (d,) by method
 
-    >>> explain_input(Task(), "A fine film").output
-    'positive'
-    >>> explain_input(Task(), None)
-    'expected an input, got null'
+    @classmethod
+    def of(cls, explanations: Explanations) -> Row:
+        """The row of an input that was explained."""
+        evidence = explanations.evidence
+        units, probabilities = evidence.units, evidence.probabilities or {}
+        if units.spans is None or units.continues is not None:
+            spans = () if units.spans is None else evidence.spans
+            places = None if units.spans is None else np.array(list(chain.from_iterable(spans)), np.int32)
+            counts = np.array(list(map(len, spans)), np.int32)
+        else:
+            player = units.groups[evidence.settings.players]
+            places = np.fromiter(chain.from_iterable(units.spans), np.int32, 2 * player.size).reshape(-1, 2)
+            places = places[np.argsort(player, kind="stable")]
+            counts = np.bincount(player).astype(np.int32)
+        cells = {
+            "output": explanations.output,
+            "scale": explanations.scale.name,
+            "prediction": explanations.prediction,
+            "probability": probabilities.get(explanations.output),
+            **{f"probability_{name}": value for name, value in probabilities.items()},
+            "unseen": len(units.unseen),
+        }
+        if evidence.model.reads == "a bag":
+            cells |= bag_row(explanations)
+        for name, explanation in explanations.items():
+            cells |= {f"{name}_base": explanation.base_value, f"{name}_error": explanation.error}
+        return cls(evidence.labels, places, counts, cells, {name: each.scores for name, each in explanations.items()})
+
+
+class Reason(str):
+    """Why an input has no explanation."""
+
+
+Outcome = Row | Reason
+
+
+def explain_inputs(
+    task: Task, raws: Sequence[Any], folder: str = ".", target: str | None = None, refused: Mapping[int, str] = {}
+) -> list[Outcome]:
+    """The rows of some inputs, or the reason why an input has no explanation.
+
+    Parameters
+    ----------
+    task : what to compute
+    raws : the inputs. For a model of bags they are paths relative to `folder`
+    target : folder for the files of the bags (`Task.files`)
+    refused : inputs that are not tried, by index, with the reason
+
+    Examples
+    --------
+    >>> fine, missing = explain_inputs(Task(), ["A fine film", None])
+    >>> fine.cells["output"], missing
+    ('positive', 'expected an input, got null')
     """
-    if raw is None:
-        return "expected an input, got null"
-    model = task.opened()
+    methods = as_methods(task.methods)
+    outcomes: list[Outcome] = []
+    with warnings.catch_warnings(), _collector_paused():
+        warnings.simplefilter("ignore", ToleranceWarning)  # the columns METHOD_error have the guaranteed error
+        for batch in _batches(task, raws):
+            first = len(outcomes)
+            steps = [Reason(refused[i]) if i in refused else raw for i, raw in enumerate(batch, first)]
+            # Step by step for the whole batch: each step is faster when it is repeated at once.
+            for step in (
+                partial(_read, task, folder),
+                partial(gather_evidence, task.opened(), settings=task.settings),
+                _with_game,
+                partial(explain_evidence, methods=methods, strict=True),
+            ):
+                steps = _attempt_all(step, steps)
+            if task.files and target is not None:
+                stems = [Path(target) / Path(raw).stem for raw in batch]
+                steps = _attempt_all(partial(_write_files, task), steps, stems)
+            outcomes += _attempt_all(Row.of, steps)
+    return outcomes
+
+
+def _batches(task: Task, raws: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Inputs that are explained together: texts up to some length, and one bag at a time."""
+    if task.opened().reads != "a text":
+        yield from ([raw] for raw in raws)
+        return
+    first = size = 0
+    for i, raw in enumerate(raws):
+        size += len(raw) if isinstance(raw, str) else 0
+        if size > BATCH_CHARS and i > first:
+            yield raws[first:i]
+            first, size = i, len(raw)
+    yield raws[first:]
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the garbage collector, which would go through all objects of a batch again and again."""
+    paused = gc.isenabled()
+    gc.disable()
     try:
-        path = None
-        if model.reads == "a text":
-            if isinstance(raw, str) and len(raw) > task.max_chars:
-                return f"expected at most {task.max_chars} characters, got {len(raw)}"
-        elif isinstance(raw, str):
-            path = os.path.join(folder, raw)
-            raw = load_bag(path) if model.reads == "a bag" else path
-        if task.region is not None:
-            raw = raw.in_regions(task.region)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ToleranceWarning)  # the columns METHOD_error have the guaranteed error
-            explanations = explain_units(model, model.read(raw), as_methods(task.methods), task.settings, strict=True)
-        if path is not None and target is not None:
-            for kind in task.files:
-                KINDS[kind].write(explanations, Path(target) / f"{Path(path).stem}{KINDS[kind].suffix}")
-        return explanations
-    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        return str(error) or type(error).__name__
+        yield
+    finally:
+        if paused:
+            gc.enable()
+
+
+def _attempt_all(function: Callable[..., Any], *columns: Sequence[Any]) -> list[Any]:
+    """The result for every row of the columns, or the reason why there is none, which the first column may have."""
+    results = []
+    for arguments in zip(*columns, strict=True):
+        if isinstance(arguments[0], Reason):
+            results.append(arguments[0])
+            continue
+        try:
+            results.append(function(*arguments))
+        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+            results.append(Reason(str(error) or type(error).__name__))
+    return results
+
+
+def _read(task: Task, folder: str, raw: Any) -> Units:
+    if raw is None:
+        raise ValueError("expected an input, got null")
+    model = task.opened()
+    if model.reads == "a text":
+        if isinstance(raw, str) and len(raw) > task.max_chars:
+            raise ValueError(f"expected at most {task.max_chars} characters, got {len(raw)}")
+    elif isinstance(raw, str):
+        path = os.path.join(folder, raw)
+        raw = load_bag(path) if model.reads == "a bag" else path
+    if task.region is not None:
+        raw = raw.in_regions(task.region)
+    return model.read(raw)
+
+
+def _with_game(evidence: Evidence) -> Evidence:
+    if evidence.model.surrogate is None:  # a game that is only fitted may not be needed
+        evidence.pooled  # noqa: B018  # computed on first use
+    return evidence
+
+
+def _write_files(task: Task, explanations: Explanations, stem: Path) -> Explanations:
+    for kind in task.files:
+        KINDS[kind].write(explanations, stem.with_name(stem.name + KINDS[kind].suffix))
+    return explanations
 
 
 def result_columns(task: Task) -> dict[str, Any]:
@@ -184,28 +307,46 @@ def result_columns(task: Task) -> dict[str, Any]:
 
 
 def result_table(task: Task, schema: Any, columns: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Any:
-    """The table of the outcomes of some inputs, with the numbers of the rows and the user's `columns`."""
-    good = [None if isinstance(outcome, str) else outcome for outcome in outcomes]
+    """The Arrow table of the outcomes of some inputs, with the row numbers and the user's `columns`."""
+    pa = pyarrow()
+    rows = [None if isinstance(outcome, Reason) else outcome for outcome in outcomes]
+    spans_type = schema.field("spans").type
+    places = [row.places for row in rows if row is not None and row.places is not None]
+    counts = [row.counts for row in rows if row is not None and row.places is not None]
+    of_player = pa.StructArray.from_arrays(
+        [*np.concatenate([np.zeros((0, 2), np.int32), *places]).T.copy()], fields=list(spans_type.value_type.value_type)
+    )
+    of_player = pa.ListArray.from_arrays(_offsets(np.concatenate([np.zeros(0, np.int32), *counts])), of_player)
     data: dict[str, Any] = {
         **columns,
-        "labels": [each and each.evidence.labels for each in good],
-        "spans": [None if each is None or each.evidence.units.spans is None else each.evidence.spans for each in good],
-        "output": [each and each.output for each in good],
-        "scale": [each and each.scale.name for each in good],
-        "prediction": [each and each.prediction for each in good],
-        "unseen": [each and len(each.evidence.units.unseen) for each in good],
-        "error": [outcome if isinstance(outcome, str) else None for outcome in outcomes],
+        "labels": _lists([row and row.labels for row in rows], schema.field("labels").type),
+        "spans": _list_array(
+            [None if row is None or row.places is None else row.counts.size for row in rows], of_player
+        ),
+        "error": [outcome if isinstance(outcome, Reason) else None for outcome in outcomes],
     }
-    chances = [(each and each.evidence.probabilities) or {} for each in good]
-    data["probability"] = [chance.get(name) for chance, name in zip(chances, data["output"], strict=True)]
-    for name in schema.names:
-        if name.startswith("probability_") and name not in data:
-            data[name] = [chance.get(name.removeprefix("probability_")) for chance in chances]
-    if task.opened().reads == "a bag":
-        bags = [{} if each is None else bag_row(each) for each in good]
-        data |= {name: [bag.get(name) for bag in bags] for name in BAG_COLUMNS}
     for name in task.methods:
-        data[name] = [each and each[name].scores for each in good]
-        data[f"{name}_base"] = [each and each[name].base_value for each in good]
-        data[f"{name}_error"] = [each and each[name].error for each in good]
-    return pyarrow().table(data, schema=schema)
+        data[name] = _lists([row and row.scores[name] for row in rows], schema.field(name).type)
+    for name in schema.names:
+        if name not in data:
+            data[name] = [None if row is None else row.cells.get(name) for row in rows]
+    return pa.table(data, schema=schema)
+
+
+def _lists(parts: Sequence[Any], kind: Any) -> Any:
+    """An Arrow array with a list per row, or null where the row is None."""
+    full = [values for values in parts if values is not None]
+    arrays = full and isinstance(full[0], np.ndarray)
+    flat = pyarrow().array(np.concatenate(full) if arrays else list(chain.from_iterable(full)), kind.value_type)
+    return _list_array([None if values is None else len(values) for values in parts], flat)
+
+
+def _list_array(lengths: Sequence[int | None], flat: Any) -> Any:
+    """Arrow's list array of these lengths, null where the length is None."""
+    pa = pyarrow()
+    offsets = _offsets(np.array([length or 0 for length in lengths], np.int32))
+    return pa.ListArray.from_arrays(offsets, flat, mask=pa.array([length is None for length in lengths]))
+
+
+def _offsets(lengths: NDArray[np.int32]) -> Any:
+    return np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])

@@ -14,6 +14,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 from attn_closed_form import BagClassifier, ScoreTable, Settings, explain, load_demo_model  # noqa: E402
 from attn_closed_form.models.bag_network import Attention, BagNetwork, Layer  # noqa: E402
 from attn_closed_form.run import plan as planning  # noqa: E402
+from attn_closed_form.run import task as tasks  # noqa: E402
 from attn_closed_form.run.plan import MANIFEST, planned  # noqa: E402
 from attn_closed_form.run.runner import explain_part, run  # noqa: E402
 from attn_closed_form.run.task import RunError, Task  # noqa: E402
@@ -47,6 +48,13 @@ def test_rows_are_explain_itself(source, tmp_path):
         assert row["probability"] == expected.probabilities[expected.output] >= 0.5
         assert row["probability_positive"] == expected.probabilities["positive"]
         assert row["probability_negative"] == expected.probabilities["negative"]
+
+
+def test_rows_do_not_depend_on_the_batch(source, tmp_path, monkeypatch):
+    run_all(source, tmp_path / "together", part_rows=23)
+    monkeypatch.setattr(tasks, "BATCH_CHARS", 1)
+    run_all(source, tmp_path / "alone", part_rows=23)
+    assert part_bytes(tmp_path / "together") == part_bytes(tmp_path / "alone")
 
 
 def test_words_have_the_spans_of_all_their_places(tmp_path):

@@ -91,6 +91,13 @@ def test_a_summary_adds_up_class_by_class(tmp_path, players):
         assert [abs(w.mean) for w in by_mean] == sorted((abs(w.mean) for w in by_mean), reverse=True)
     with pytest.raises(ValueError, match="by"):
         summary.top(output, by="x")
+    with pytest.raises(ValueError, match="side"):
+        summary.top(output, side="x")
+    sides = {side: summary.top(output, 10**6, side=side) for side in ("supports", "opposes")}
+    assert sides["supports"] and sides["opposes"]
+    assert all(word.total > 0 for word in sides["supports"]) and all(word.total < 0 for word in sides["opposes"])
+    both = [word for word in summary.top(output, 10**6) if word.total]
+    assert sorted(sides["supports"] + sides["opposes"]) == sorted(both)
     with pytest.raises(RunError, match="expected a method among shapley"):
         summarize(tmp_path / "out", "lime")
 
