@@ -22,28 +22,41 @@ from .._arrays import plain
 from .._types import Array, Ids, Span
 from ..game.owen import owen
 from ..game.pooled_game import PooledGame
-from ..models.scale import LOGIT, ExplainedScale
+from ..models.scale import LOGIT, PLAIN, ExplainedScale
 from ..models.sentences import sentence_numbers
 from ..reasons.bounds import Bounds, bounds
 from ..reasons.by_size import bounds_by_size
+from ..reasons.curves import RemovalCurves, removal_curves
 from ..reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
 from .evidence import Evidence
 
 # What is a logit among the numbers of bounds and reasons.
 LOGITS = {"attained_min", "attained_max", "proved_min", "proved_max", "worst", "after"}
 # Numbers of absent players at which orders of removal are compared with the best possible.
-SIZES = 20
+SIZES = 100
+
+
+# What the reasons of one class among several are about.
+DIFFERENCE = "the difference of the two logits"
 
 
 @dataclass(frozen=True, eq=False)
 class Reasons:
-    """What is proved about all coalitions of the players.
+    """Certified statements about all coalitions of the players.
 
-    The sign of the `game` is the side of the prediction, `sides` names the sides below and above the threshold, and
-    `things` what the players are. There are no reasons where the prediction is the threshold itself, up to rounding.
+    The two reasons and the bounds are computed on logits. Sentences and `to_dict` report them on the explained scale: a
+    probability rises with its logit, so what is certified for one is certified for the other.
 
-    The two reasons and the bounds are of logits. Sentences and `to_dict` have them on the explained `scale`, as the
-    `threshold` is: a probability rises with its logit, so what is proved of one is proved of the other.
+    Attributes
+    ----------
+    game : the game whose sign is the side of the prediction
+    sufficient, contrastive : the two reasons; None if the prediction is the threshold itself, up to rounding
+    sides : names of the sides below and above the threshold
+    things : what the players are, such as "words"
+    names : the names of the players
+    threshold : the value between the two sides, on the explained scale
+    quantity : what the numbers are, such as "the probability of positive"
+    scale : the explained scale
     """
 
     game: PooledGame
@@ -51,7 +64,9 @@ class Reasons:
     contrastive: ContrastiveReason | None
     sides: tuple[str, str] | None
     things: str
+    names: tuple[str, ...]
     threshold: float
+    quantity: str
     scale: ExplainedScale = LOGIT
 
     @cached_property
@@ -63,16 +78,17 @@ class Reasons:
         """The reasons in plain English, one string each."""
         if self.sufficient is None or self.contrastive is None:
             level = self._level(self.threshold)
-            return [f"The prediction is {level}, on neither side, so there is no reason for a side."]
+            return [f"The prediction is {level}, on neither side, so no reason exists."]
         upper = self.sufficient.prediction < self.sufficient.threshold
         certified = self.scale.of([self.sufficient.worst, self.contrastive.after]).tolist()
-        worst, after = (self.scale.bound(value, upper) for value in certified)
+        of = f" for {DIFFERENCE}" if self.quantity == DIFFERENCE else ""
+        worst, after = (self.scale.bound(value, upper) + of for value in certified)
         sides = self.sides
-        if self.scale.link is not None and self.threshold != self.scale.threshold:
+        if self.scale.link is not None and (sides is None or self.threshold != self.scale.threshold):
             sides = f"below {self._level(self.threshold)}", f"above {self._level(self.threshold)}"
         return [
-            self.sufficient.sentence(None, self.things, sides, worst),
-            self.contrastive.sentence(None, self.things, sides, after),
+            self.sufficient.sentence(self.names, self.things, sides, worst),
+            self.contrastive.sentence(self.names, self.things, sides, after),
         ]
 
     def _level(self, value: float) -> str:
@@ -82,7 +98,7 @@ class Reasons:
         """The minimum and the maximum prediction over all coalitions, in plain English."""
         low, high = self.scale.of([self.bounds.proved_min, self.bounds.proved_max]).tolist()
         span = f"from {self.scale.bound(low, upper=False)} to {self.scale.bound(high, upper=True)}"
-        return f"Over all choices of {self.things} the prediction goes {span}."
+        return f"Over all subsets of the {self.things}, {self.quantity} ranges {span}."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers for JSON."""
@@ -112,6 +128,7 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     >>> print(explanations.reasons().sentences()[1])  # doctest: +ELLIPSIS
     Without this one of 6 words the prediction is negative (...): wonderful. No smaller set does that.
     """
+    evidence = evidence.on_logit
     game, sides = directed(evidence)
     sufficient, contrastive, scale = None, None, evidence.scale
     threshold = scale.threshold if threshold is None else float(threshold)
@@ -121,14 +138,50 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     except ValueError as error:
         if "neither side" not in str(error):
             raise
-    return Reasons(game, sufficient, contrastive, sides, evidence.settings.players, threshold, scale)
+    # The side of one class among several is that of the difference to its strongest rival.
+    quantity = scale.of_output(evidence.settings.output) if game is evidence.pooled else DIFFERENCE
+    things, names = evidence.settings.players, evidence.names
+    return Reasons(game, sufficient, contrastive, sides, things, names, threshold, quantity, scale)
+
+
+def checked_reasons(evidence: Evidence, scores: Array) -> list[str]:
+    """Sets of players that flip or keep the predicted side of 50 %, found by their scores and evaluated by the model.
+
+    For a model without certified reasons, such as a transformer. Each sentence reports the model's own output for the
+    set that it names, which nothing else guarantees; smaller sets may exist. Empty on the logit scale.
+    """
+    level, things = evidence.scale.level, evidence.settings.players
+    prediction, half = evidence.prediction, evidence.scale.threshold
+    if evidence.scale.link is None or prediction == half:
+        return []
+    side = 1.0 if prediction > half else -1.0
+    rank = np.argsort(np.argsort(-side * scores, kind="stable"), kind="stable")
+    steps = np.arange(1, int((side * scores > 0).sum()) + 1)
+    if not steps.size:
+        return []
+    first = rank[None, :] < steps[:, None]
+    without, alone = np.split(evidence.value(np.concatenate([~first, first])), 2)
+    sentences = []
+    for values, found, text in (
+        (without, side * (without - half) < 0, "Without {} the output is {} instead of {}"),
+        (alone, side * (alone - half) > 0, "With {} alone, all others absent, the output is {}; with everything {}"),
+    ):
+        if found.any():
+            k = int(found.argmax())
+            names = ", ".join(evidence.labels[j] for j in np.argsort(rank)[: k + 1])
+            count = f"{names} ({k + 1} of {evidence.d} {things})"
+            sentences.append(
+                f"{text.format(count, level(float(values[k])), level(prediction))}. "
+                "This was checked by running the model; smaller sets may exist."
+            )
+    return sentences
 
 
 def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
     """The game whose sign is the side of the prediction, and the names of the two sides."""
     outputs, logits, game = evidence.model.outputs, evidence.logits, evidence.pooled
     direction = np.asarray(evidence.settings.coefficients)
-    if len(outputs) == 1:
+    if evidence.model.loss in PLAIN or (len(outputs) == 1 and evidence.model.loss != "sigmoid"):
         return game, None
     if len(logits) == 1:  # the log-odds of the second class
         direction = direction * [-1.0, 1.0]
@@ -145,27 +198,23 @@ def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
     return game, (f"{below} over {above}", f"{above} over {below}") if len(outputs) > 2 else (below, above)
 
 
-def removal_share(evidence: Evidence, scores: Array) -> float:
-    """The fall of the prediction as players leave, highest score first, as a share of what is proved possible.
-
-    The mean over 20 numbers of absent players of the fall of the explained output, divided by the same mean for the
-    proved minimum of each size (`bounds_by_size`). No order has a share above 1.
+def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:
+    """Deletion and insertion curve of scores on the explained scale, with the certified bounds, for 100 sizes.
 
     >>> from attn_closed_form import load_demo_model
-    >>> explanations = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")
-    >>> 0.9 < removal_share(explanations.evidence, explanations["shapley"].scores) <= 1
-    True
+    >>> e = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")["shapley"]
+    >>> curves = e.removal_curves()
+    >>> curves.absent, curves.deletion.round(3)
+    (array([0, 1, 2, 3, 4, 5, 6]), array([0.888, 0.208, 0.199, 0.199, 0.212, 0.265, 0.489]))
+    >>> round(curves.deletion_share, 3)
+    1.0
     """
-    game = evidence.game
-    sizes = np.unique(np.linspace(0, game.d, SIZES + 1).round()).astype(np.intp)[1:]
-    rank = np.argsort(np.argsort(-scores, kind="stable"), kind="stable")
-    falls = evidence.prediction - np.array([game.value(rank >= k) for k in sizes])
-    limits = evidence.cached("limits", lambda: bounds_by_size(evidence.pooled, sizes))
-    best = float((evidence.prediction - evidence.scale.of(limits.proved_min)).mean())
-    return float(falls.mean() / best) if best > 0 else 1.0
+    sizes = np.unique(np.linspace(0, evidence.d, SIZES + 1).round()).astype(np.intp)
+    limits = evidence.cached("bounds by size", lambda: bounds_by_size(evidence.pooled, sizes))
+    return removal_curves(evidence.pooled, scores, scale=evidence.scale.of, bounds=limits)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupScores:
     """Scores of groups of units, with the units' own scores adding up to them.
 
@@ -193,6 +242,19 @@ class GroupScores:
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers for JSON."""
         return plain(self.__dict__)
+
+    def __repr__(self) -> str:
+        """One line per group, in the order of the input.
+
+        >>> from attn_closed_form import load_demo_model
+        >>> load_demo_model().explain("A slow start. A wonderful film!", "shapley").sentences()
+        GroupScores(probability):
+          -17.1 points  A slow start.
+          +59.2 points  A wonderful film!
+        """
+        change = ExplainedScale(self.scale).change
+        lines = (f"\n  {change(score)}  {label}" for score, label in zip(self.scores, self.labels, strict=True))
+        return f"GroupScores({self.scale}):{''.join(lines)}"
 
 
 def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores:
@@ -227,4 +289,5 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     # A unit that shares its player with others of the same group gets an equal part.
     unit_scores = (members / np.bincount(player_of))[player_of]
     scores = np.bincount(numbers, weights=unit_scores, minlength=len(labels)).astype(np.float64)
-    return GroupScores(labels, scores, numbers, unit_scores, evidence.absent_value, error, spans, evidence.scale.name)
+    base, scale = (evidence.absent_value, evidence.scale) if evidence.exact else (evidence.pooled_base, LOGIT)
+    return GroupScores(labels, scores, numbers, unit_scores, base, error, spans, scale.name)

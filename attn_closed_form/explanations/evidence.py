@@ -6,6 +6,7 @@ Everything is computed on first use and kept, so that all methods, a table, a re
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -25,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class ToleranceWarning(UserWarning):
-    """float64 cannot keep the accuracy that was asked for; `Explanation.error` says what holds instead."""
+    """float64 cannot reach the requested accuracy; `Explanation.error` is the bound that holds instead."""
 
 
 class Scored(NamedTuple):
@@ -56,8 +57,26 @@ class Evidence(Remembers):
 
     @cached_property
     def pooled(self) -> PooledGame:
-        """The game of the players, whose values are logits."""
-        return self.model.pooled_game(self.units, self.settings)
+        """The game of the players, whose values are logits; of a transformer, the game that is fitted to it."""
+        return self.model.pooled_game(self.units, self.on_logit.settings)
+
+    @cached_property
+    def on_logit(self) -> Evidence:
+        """The same question as a pooled game can answer it: of the logit, where the log-odds are not a pooled game."""
+        settings = self.settings
+        if not settings.rest or settings.logit is None or self.model.surrogate is not None:
+            return self
+        return Evidence(self.model, self.units, settings.logit, self.logits)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the model has exact values on the explained scale."""
+        return self.model.surrogate is None and self.scale.exact
+
+    @property
+    def headline(self) -> str:
+        """The method that views show first: exact Shapley values where they exist, sampled ones elsewhere."""
+        return "shapley" if self.exact else "shapley-sampled"
 
     @property
     def scale(self) -> ExplainedScale:
@@ -66,11 +85,16 @@ class Evidence(Remembers):
 
     @cached_property
     def game(self) -> PooledGame | LinkedGame:
-        """The game of the players on the explained scale: the one place where a method's game comes from."""
+        """The game of the players on the explained scale: the one place where a method's game comes from.
+
+        A fitted game is always on the logit scale.
+        """
+        if self.model.surrogate is not None:
+            return self.pooled
         if not self.scale.exact:
             raise ValueError(
-                f"scale: exact probabilities need one head, and this output has {self.pooled.H}; the methods "
-                "shapley-sampled, lime-sampled and leave-one-out explain the probability, and scale='logit' is exact"
+                f"scale: {self.scale.note}; the methods shapley-sampled, lime-sampled and leave-one-out explain the "
+                "probability, and scale='logit' is exact"
             )
         return self.scale.game(self.pooled)
 
@@ -82,7 +106,21 @@ class Evidence(Remembers):
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """A name for each of the d players."""
-        return self.pooled.labels
+        return self.units.players(self.settings.players)[1]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """A name for each player that tells it apart from the others in a view.
+
+        A word outside the vocabulary is named as it was typed. A name that several players share is followed by the
+        number of the player, such as "the (3)".
+        """
+        typed = list(self.labels)
+        for j in np.flatnonzero(self.unknown).tolist():
+            (start, end), *more = self.spans[j]
+            typed[j] = self.units.shown_text[start:end] + (" and other unknown words" if more else "")
+        count = Counter(typed)
+        return tuple(f"{name} ({j})" if count[name] > 1 else name for j, name in enumerate(typed, 1))
 
     @cached_property
     def spans(self) -> tuple[tuple[Span, ...], ...]:
@@ -107,22 +145,28 @@ class Evidence(Remembers):
     @cached_property
     def logit(self) -> float:
         """The explained logit f of the whole input."""
-        return float(self.settings.explained(self.logits))
+        return float(self.on_logit.settings.explained(self.logits))
 
     @cached_property
     def absent_logit(self) -> float:
-        """The explained logit f with every player absent."""
+        """The logit f of the model itself with every player absent."""
+        nobody = np.zeros((1, self.d), dtype=bool)
+        return float(self.model.value(self.units, self.on_logit.settings, nobody)[0])
+
+    @cached_property
+    def pooled_base(self) -> float:
+        """The value of the empty coalition in `pooled`; not that of the model where the game is only fitted to it."""
         return float(self.pooled.value(np.zeros(self.d, dtype=bool)))
 
     @cached_property
     def prediction(self) -> float:
         """The explained output of the whole input, on the explained scale."""
-        return float(self.scale.of(self.logit))
+        return float(self.scale.of(self.settings.explained(self.logits)))
 
     @cached_property
     def absent_value(self) -> float:
-        """The explained output with every player absent, on the explained scale."""
-        return float(self.scale.of(self.absent_logit))
+        """The explained output of the model itself with every player absent, on the explained scale."""
+        return float(self.value(np.zeros((1, self.d), dtype=bool))[0])
 
     @cached_property
     def probabilities(self) -> dict[str, float] | None:
@@ -132,7 +176,7 @@ class Evidence(Remembers):
 
     def inside(self, name: str) -> Any:
         """What only the model can say, by name (see `Model.inside`); asked once, None if it has no such thing."""
-        return self.cached(name, lambda: self.model.inside(name, self.units, self.settings))
+        return self.cached(name, lambda: self.model.inside(name, self.units, self.on_logit.settings))
 
     @cached_property
     def fit(self) -> FitReport | None:
@@ -142,18 +186,11 @@ class Evidence(Remembers):
     @property
     def d(self) -> int:
         """Number of players."""
-        return self.pooled.d
+        return len(self.labels)
 
     def value(self, present: Masks) -> Array:
-        """The model's own values (n,) of coalitions (n, d), where the game is only fitted to the model as well."""
-        if self.model.surrogate is None:
-            return self.scale.of(self.pooled.value(present))
+        """Outputs (n,) of the model itself for coalitions (n, d), on the explained scale."""
         return self.scale.of(self.model.value(self.units, self.settings, present))
-
-    @property
-    def empty_value(self) -> float:
-        """What the model itself predicts with every player absent."""
-        return float(self.value(np.zeros((1, self.d), dtype=bool))[0])
 
     def sampled_lime(self, runs: int) -> list[LimeSample]:
         """Runs of sampled LIME on the model itself, each with a seed of its own; earlier runs are kept."""

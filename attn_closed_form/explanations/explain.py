@@ -13,10 +13,9 @@ from ..game.budget import ToleranceError
 from ..game.links import LinkedGame
 from ..models.classifier.predict import TruncationWarning
 from ..models.protocol import Model, Units
-from ..models.scale import LOGIT
 from .evidence import Evidence
 from .explanation import Explanation, Explanations
-from .methods import Method, as_methods
+from .methods import Method, as_methods, default_methods
 from .settings import Settings
 
 
@@ -30,7 +29,7 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
         model's last position is not seen (`TruncationWarning`)
     methods : a name, several, "all", or None for all that do not sample and that the model has; see `METHODS`
     **settings : players, absent, output, tol, seed, scale; see `Settings`. Where float64 cannot keep `tol`, it is
-        loosened by powers of ten with a `ToleranceWarning`, and `Explanation.error` says what holds
+        loosened by powers of ten with a `ToleranceWarning`, and `Explanation.error` is the bound that holds
 
     Returns
     -------
@@ -51,13 +50,13 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
 
 
 def for_output(explanations: Explanations, output: str) -> Explanations:
-    """Exact Shapley values of the same input for another output; computed once per output."""
-    if output == explanations.output and "shapley" in explanations:
-        return explanations
+    """Shapley values of the same input for another output, by the headline's method; computed once per output."""
     evidence, old = explanations.evidence, explanations.evidence.settings
-    scale = "logit" if old.scale.link is None else None
+    if output == explanations.output and evidence.headline in explanations:
+        return explanations
+    scale = "logit" if old.scale.link is None else None if evidence.exact else "probability"
     settings = Settings(old.players, old.absent, output, old.tol, old.seed, scale)
-    methods = as_methods("shapley")
+    methods = as_methods(evidence.headline)
     return evidence.cached(("output", output), lambda: explain_units(evidence.model, evidence.units, methods, settings))
 
 
@@ -75,18 +74,24 @@ def on_logits(explanations: Explanations, method: str) -> Explanations | None:
 
 
 def explain_units(
-    model: Model, units: Units, methods: Iterable[Method], settings: Settings, strict: bool = False
+    model: Model, units: Units, methods: Iterable[Method] | None, settings: Settings, strict: bool = False
 ) -> Explanations:
     """`explain` for an input that the model has read. `strict` makes a method that the model lacks an error."""
+    evidence = gather_evidence(model, units, settings)
+    return explain_evidence(evidence, default_methods(evidence) if methods is None else methods, strict)
+
+
+def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
+    """The prediction for an input that the model has read, with every choice of the settings made."""
     logits = model.logits(units)
     evidence = Evidence(model, units, settings.resolve(model, logits, units), logits)
     logit = evidence.settings.logit
-    if settings.scale is None and logit is not None and isinstance(evidence.game, LinkedGame):
+    if settings.scale is None and logit is not None and evidence.exact and isinstance(evidence.game, LinkedGame):
         try:
             evidence.game.within(1.0)
-        except ToleranceError as error:  # the logits are so large that exact probabilities are out of reach
-            evidence = Evidence(model, units, replace(logit, scale=replace(LOGIT, note=str(error))), logits)
-    return explain_evidence(evidence, methods, strict)
+        except ToleranceError as error:  # the logits are so large that exact values of the link are out of reach
+            evidence = Evidence(model, units, replace(logit, scale=replace(logit.scale, note=str(error))), logits)
+    return evidence
 
 
 def explain_evidence(evidence: Evidence, methods: Iterable[Method], strict: bool = False) -> Explanations:
@@ -95,8 +100,9 @@ def explain_evidence(evidence: Evidence, methods: Iterable[Method], strict: bool
     for method in methods:
         scored = method.score(evidence)
         if scored is not None:
-            # Only where the game is fitted is a call of the model a cost of its own.
-            calls = None if evidence.fit is None else scored.model_calls or evidence.fit.model_calls
+            # Calls of the model count only where nothing is exact.
+            fit = evidence.fit if method.needs == "game" else None
+            calls = None if evidence.exact else scored.model_calls if fit is None else fit.model_calls
             scored = scored._replace(scores=np.asarray(scored.scores, dtype=np.float64), model_calls=calls)
             explanations[method.name] = Explanation(method.name, evidence=evidence, **scored._asdict())
         elif strict:
@@ -135,7 +141,7 @@ def explain_outputs(
         )
     if settings.pop("output", None) is not None:
         raise TypeError("output: expected `outputs`, a list of names")
-    chosen, shared = as_methods(methods), Settings.from_options(settings)
+    chosen, shared = None if methods is None else as_methods(methods), Settings.from_options(settings)
     strict = methods is not None and methods != "all"
     units = model.read(raw)
     if units.unseen:

@@ -19,10 +19,12 @@ from .._types import Array, Span
 from ..game.interactions import interactions
 from ..game.links import LinkedGame
 from ..game.pooled_game import PooledGame
+from ..models.protocol import FitReport
 from ..models.scale import LOGIT, ExplainedScale
-from .answers import GroupScores, Reasons, group_scores, reasons
+from ..reasons.curves import RemovalCurves
+from .answers import GroupScores, Reasons, checked_reasons, group_scores, reasons, removal_curves_of
 from .evidence import Evidence
-from .methods import METHODS, Method, find_method
+from .methods import METHODS, Family, Method, find_method
 
 
 class Occurrence(NamedTuple):
@@ -118,12 +120,32 @@ class Explanation(OfEvidence):
     @property
     def scale(self) -> ExplainedScale:  # type: ignore[override]
         """The scale of the scores: the explained one, or the logit for a method that lives on it by nature."""
-        return LOGIT if self.info.on_logits else self.evidence.scale
+        return LOGIT if self.on_logits else self.evidence.scale
 
     @property
     def prediction(self) -> float:  # type: ignore[override]
         """The explained output of the whole input, on the scale of the scores."""
-        return self.evidence.logit if self.info.on_logits else self.evidence.prediction
+        return self.evidence.logit if self.on_logits else self.evidence.prediction
+
+    @property
+    def of_fit(self) -> bool:
+        """Whether these are scores of a game that is only fitted to the model."""
+        return self.evidence.model.surrogate is not None and self.info.needs == "game"
+
+    @property
+    def trusted(self) -> bool:
+        """False for scores of a game whose fit to the model is poor: views show them in gray."""
+        return not self.of_fit or self.evidence.fit is None or self.evidence.fit.grade != "poor"
+
+    @property
+    def family(self) -> Family:
+        """The family of the method; the scores of a fitted SLALOM are a family of their own."""
+        return "slalom" if self.of_fit else self.info.family
+
+    @property
+    def on_logits(self) -> bool:
+        """Whether the scores are of the logit even if the probability is explained."""
+        return self.of_fit or self.info.on_logits
 
     @property
     def info(self) -> Method:
@@ -133,12 +155,10 @@ class Explanation(OfEvidence):
     @property
     def title(self) -> str:
         """The method's label; where the game is only fitted to the model, with whose scores they are."""
-        label, fit = self.info.label, self.evidence.fit
-        if fit is None:
-            return label
-        if self.info.needs == "model":
-            return f"{label} of the model"
-        return f"{label}, fitted" if self.info.family == "slalom" else f"{label} of the {fit.name}"
+        surrogate = self.evidence.model.surrogate
+        if surrogate is None:
+            return self.info.label
+        return f"{self.info.label} of the {surrogate if self.of_fit else 'model'}"
 
     @cached_property
     def occurrences(self) -> tuple[Occurrence, ...]:
@@ -159,9 +179,16 @@ class Explanation(OfEvidence):
         """(d, d) Shapley interactions of the same players (see `interactions`)."""
         return interactions(self.game, tol=tol)
 
+    def removal_curves(self) -> RemovalCurves:
+        """The prediction as players leave or arrive by this order, with the certified bounds of every size.
+
+        `deletion_share` and `insertion_share` of the result are shares of the best possible; see `RemovalCurves`.
+        """
+        return removal_curves_of(self.evidence, self.scores)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, ready for `json.dumps`."""
-        return {"method": self.method, **shared_dict(self.evidence), **self.own_dict()}
+        return {"method": self.method, **shared_dict(self.evidence, self.of_fit), **self.own_dict()}
 
     def own_dict(self) -> dict[str, Any]:
         """The part of `to_dict` that differs between methods."""
@@ -194,8 +221,8 @@ class Explanation(OfEvidence):
         return fragment([self])
 
 
-def shared_dict(evidence: Evidence) -> dict[str, Any]:
-    """What the explanations of one input share, as plain lists and numbers."""
+def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:
+    """What the explanations of one input share, as plain lists and numbers; with the fit where its scores are shown."""
     units, settings = evidence.units, evidence.settings
     shared = {
         "text": units.text,
@@ -213,7 +240,7 @@ def shared_dict(evidence: Evidence) -> dict[str, Any]:
         "probabilities": evidence.probabilities,
         "players": settings.players,
         "absent": settings.absent,
-        **({} if evidence.fit is None else {"surrogate": evidence.fit.to_dict()}),
+        **({"surrogate": evidence.fit.to_dict()} if fitted and evidence.fit is not None else {}),
         **({"assumed": evidence.model.doubts} if evidence.model.doubts else {}),
     }
     return plain(shared)
@@ -234,8 +261,14 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         return self[method.name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, with what all methods share said once."""
-        return {**shared_dict(self.evidence), "methods": {name: e.own_dict() for name, e in self.items()}}
+        """Plain lists and numbers, with the fields that all methods share listed once."""
+        shared = shared_dict(self.evidence, self.fit is not None)
+        return {**shared, "methods": {name: e.own_dict() for name, e in self.items()}}
+
+    @property
+    def fit(self) -> FitReport | None:
+        """How well the fitted game matches the model, or None if no score belongs to a fitted game."""
+        return self.evidence.fit if any(e.of_fit for e in self.values()) else None
 
     def reasons(self, threshold: float | None = None) -> Reasons:
         """What suffices for the prediction, and what its flip would take, proved; see `explanations/answers.py`.
@@ -243,6 +276,13 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         `threshold` is on the explained scale: by default 50 %, or a logit of 0.
         """
         return self.evidence.cached(f"reasons {threshold}", lambda: reasons(self.evidence, threshold))
+
+    def checked_reasons(self) -> list[str]:
+        """Sets of players that change or keep the prediction, each evaluated by the model; see `checked_reasons`."""
+        headline = self.get(self.evidence.headline)
+        if headline is None:
+            return []
+        return self.evidence.cached("checked reasons", lambda: checked_reasons(self.evidence, headline.scores))
 
     def sentences(self) -> GroupScores:
         """Scores of the sentences of a text, with the words inside adding up to them; see `explanations/answers.py`."""

@@ -27,12 +27,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._arrays import softmax
-from .._types import Array
+from .._arrays import did_you_mean, softmax
+from .._types import Array, Masks
 from ..game.sampled import shapley_sample
 from ..game.values import banzhaf, leave_one_out, shapley
 from ..lime.limit import lime_limit
-from ..reasons.minima import slopes
+from ..models.scale import LOGIT, ExplainedScale
+from ..reasons.curves import flip_order
 from .answers import directed
 from .evidence import Evidence, Scored
 
@@ -128,7 +129,7 @@ def _inside(name: str, evidence: Evidence) -> Scored | None:
 def _guaranteed(name: str, function: Callable[[Any, float], Array], evidence: Evidence) -> Scored:
     """A function of the game with its guarantee."""
     scores, error = evidence.guaranteed(function, name)
-    return Scored(scores, evidence.absent_value, error)
+    return Scored(scores, evidence.absent_value if evidence.exact else evidence.pooled_base, error)
 
 
 def _lime(evidence: Evidence) -> Scored:
@@ -142,30 +143,38 @@ def _sampled_lime(evidence: Evidence) -> Scored:
 
 
 def _sampled_shapley(evidence: Evidence) -> Scored:
-    # The sampler fits its control variate to logits, so it gets them with the link to the explained scale.
-    game = evidence.pooled if evidence.model.surrogate is None else evidence
-    sample = shapley_sample(game, evidence.model.samples, seed=evidence.settings.seed, link=evidence.scale.link)
-    return Scored(sample.values, evidence.empty_value, None, sample.standard_error, sample.calls)
+    model, settings = evidence.model, evidence.settings
+
+    class Logits:
+        """The model's own logits as a game: the sampler fits its control variate to them and applies the link."""
+
+        d = evidence.d
+
+        def value(self, present: Masks) -> Array:
+            return model.value(evidence.units, settings, present)
+
+    sample = shapley_sample(Logits(), model.samples, settings.seed, evidence.scale.link)
+    return Scored(sample.values, evidence.absent_value, None, sample.standard_error, sample.calls)
 
 
 def _leave_one_out_scores(evidence: Evidence) -> Scored:
-    if evidence.fit is None and evidence.scale.exact:
+    if evidence.exact:
         return Scored(leave_one_out(evidence.game), evidence.absent_value)
     d = evidence.d
     changes = evidence.prediction - evidence.value(~np.eye(d, dtype=bool))
-    return Scored(changes, evidence.empty_value, None, np.zeros(d), d + 1)
+    return Scored(changes, evidence.absent_value, None, np.zeros(d), d + 1)
 
 
 def _slalom_value(evidence: Evidence) -> Scored:
     # Shares among the heads, from logs: a player whose attention underflows in every head has a value all the same.
     share = softmax(evidence.shares.T).T
     values = len(share) * (share * evidence.pooled.v).sum(axis=0) + evidence.pooled.bias
-    return Scored(values, evidence.absent_logit)
+    return Scored(values, evidence.pooled_base)
 
 
 def _slalom_importance(evidence: Evidence) -> Scored:
     s = np.logaddexp.reduce(evidence.shares, axis=0)
-    return Scored(s - s.mean(), evidence.absent_logit)
+    return Scored(s - s.mean(), evidence.pooled_base)
 
 
 def _slalom_linear(evidence: Evidence) -> Scored:
@@ -176,18 +185,17 @@ def _slalom_linear(evidence: Evidence) -> Scored:
 
 
 def _flip_order(evidence: Evidence) -> Scored:
-    """a_j (v_j - theta) less the same for an absent player, where the thresholds of the heads add up to 0."""
-    game, _ = directed(evidence)
-    means = np.ldexp(game.everyone_means, game.exponent) + game.centre
-    theta = means - (means.sum() + game.bias) / game.H
-    return Scored(slopes(game, np.ones(game.d, dtype=bool), theta).sum(axis=0), evidence.absent_value)
+    game, sides = directed(evidence)
+    scale = LOGIT if sides is None else ExplainedScale("probability", evidence.model.temperature)
+    return Scored(flip_order(game, scale=scale.of), evidence.pooled_base)
 
 
 def _single(evidence: Evidence) -> Scored:
-    game = evidence.pooled
-    if evidence.fit is None and game.can_be_empty:
-        return Scored(evidence.scale.of(game.v.sum(axis=0) + game.bias), evidence.absent_value)
-    return Scored(evidence.value(np.eye(evidence.d, dtype=bool)), evidence.empty_value, None, None, evidence.d)
+    if evidence.exact and evidence.pooled.can_be_empty:
+        game = evidence.pooled
+        return Scored(game.v.sum(axis=0) + game.bias, evidence.absent_logit)
+    alone = evidence.model.value(evidence.units, evidence.on_logit.settings, np.eye(evidence.d, dtype=bool))
+    return Scored(alone, evidence.absent_logit, None, None, evidence.d)
 
 
 _P1 = "Lopardo et al. 2024"
@@ -197,12 +205,25 @@ _P2 = "Leemann et al. 2025"
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("alpha-mean", "α-avg", "attention", "unsigned", "closed form", "inside",
-               f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and no class",
-               partial(_inside, "alpha-mean"), alias="alpha-avg"),
-        Method("alpha-max", "α-max", "attention", "unsigned", "closed form", "inside",
-               f"attention, maximum over heads ({_P1}, Eq. 11); it has no sign and no class",
-               partial(_inside, "alpha-max")),
+        Method("shapley", "Shapley", "attributions", "signed", "guaranteed", "game",
+               "exact Shapley value: mean change over all orders of adding the players",
+               partial(_guaranteed, "shapley", shapley), forecasts=True),
+        Method("lime", "LIME", "attributions", "signed", "guaranteed", "game",
+               "what LIME with 5000 samples converges to: with the package's defaults if the model has one head and "
+               "no positions, else with absent words as [UNK] in place (its bow=False), and on logits",
+               _lime, forecasts=True),
+        Method("banzhaf", "Banzhaf", "attributions", "signed", "guaranteed", "game",
+               "exact Banzhaf value: mean change over all subsets of the other players",
+               partial(_guaranteed, "banzhaf", banzhaf), forecasts=True),
+        Method("leave-one-out", "Leave-one-out", "attributions", "signed", "closed form", "model",
+               "change of the prediction when this player alone is removed",
+               _leave_one_out_scores, forecasts=True, alias="loo"),
+        Method("shapley-sampled", "Shapley (sampled)", "attributions", "signed", "sampled", "model",
+               "Shapley values from sampled orders of the players, each walked in both directions (Castro et al. 2009)",
+               _sampled_shapley, forecasts=True),
+        Method("lime-sampled", "LIME (sampled)", "attributions", "signed", "sampled", "model",
+               "LIME with random samples as the lime package draws them, 5000 or the model's budget",
+               _sampled_lime, forecasts=True),
         Method("gradient-mean", "G-avg", "derivatives", "signed", "closed form", "inside",
                f"mean coordinate of the gradient by the embedding ({_P1}, Theorem 4.1)",
                partial(_inside, "gradient-mean"), alias="g-avg"),
@@ -221,25 +242,12 @@ METHODS: dict[str, Method] = {
         Method("lrp", "LRP", "derivatives", "signed", "closed form", "inside",
                "layer-wise relevance propagation (Achtibat et al. 2024); the share of [CLS] is lost, so sums are less",
                partial(_inside, "lrp")),
-        Method("lime", "LIME", "attributions", "signed", "guaranteed", "game",
-               "what LIME with 5000 samples converges to: with the package's defaults if the model has one head and "
-               "no positions, else with absent words as [UNK] in place (its bow=False), and on logits",
-               _lime, forecasts=True),
-        Method("lime-sampled", "LIME (sampled)", "attributions", "signed", "sampled", "model",
-               "LIME with random samples as the lime package draws them, 5000 or the model's budget",
-               _sampled_lime, forecasts=True),
-        Method("shapley", "Shapley", "attributions", "signed", "guaranteed", "game",
-               "exact Shapley value: mean change over all orders of adding the players",
-               partial(_guaranteed, "shapley", shapley), forecasts=True),
-        Method("shapley-sampled", "Shapley (sampled)", "attributions", "signed", "sampled", "model",
-               "Shapley values from sampled orders of the players, each walked in both directions (Castro et al. 2009)",
-               _sampled_shapley, forecasts=True),
-        Method("banzhaf", "Banzhaf", "attributions", "signed", "guaranteed", "game",
-               "exact Banzhaf value: mean change over all subsets of the other players",
-               partial(_guaranteed, "banzhaf", banzhaf), forecasts=True),
-        Method("leave-one-out", "Leave-one-out", "attributions", "signed", "closed form", "model",
-               "change of the prediction when this player alone is removed",
-               _leave_one_out_scores, forecasts=True, alias="loo"),
+        Method("alpha-mean", "α-avg", "attention", "unsigned", "closed form", "inside",
+               f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and no class",
+               partial(_inside, "alpha-mean"), alias="alpha-avg"),
+        Method("alpha-max", "α-max", "attention", "unsigned", "closed form", "inside",
+               f"attention, maximum over heads ({_P1}, Eq. 11); it has no sign and no class",
+               partial(_inside, "alpha-max")),
         Method("slalom-value", "SLALOM value", "slalom", "signed", "closed form", "game",
                f"what the player says on its own ({_P2}, Eq. 6, v)",
                _slalom_value),
@@ -265,6 +273,20 @@ DEFAULT_METHODS = tuple(
 )
 
 
+def default_methods(evidence: Evidence) -> tuple[Method, ...]:
+    """The default methods of one input: the exact ones, or the sampled headline where nothing is exact.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> evidence = load_demo_model().explain("A fine film", "shapley").evidence
+    >>> default_methods(evidence) == as_methods(None)
+    True
+    """
+    if evidence.exact:
+        return as_methods(None)
+    others = [m for name in DEFAULT_METHODS if (m := METHODS[name]).needs != "game" or m.family == "slalom"]
+    return (METHODS[evidence.headline], *others)
+
+
 def find_method(name: str) -> Method | None:
     """The method of this name or alias, or None.
 
@@ -288,6 +310,8 @@ def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:
     for name in names:
         method = find_method(name) if isinstance(name, str) else None
         if method is None:
-            raise ValueError(f"methods: expected names among {', '.join(METHODS)}; got {name!r}")
+            raise ValueError(
+                f"methods: expected names among {', '.join(METHODS)}; got {name!r}{did_you_mean(name, METHODS)}"
+            )
         table[method.name] = method
     return tuple(table.values())

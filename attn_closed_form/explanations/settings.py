@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import whole
+from .._arrays import did_you_mean, whole
 from .._types import Array
 from ..models.protocol import Model, Resolved, Units
-from ..models.scale import LOGIT, SCALES, ExplainedScale
+from ..models.scale import LOGIT, PLAIN, SCALES, ExplainedScale
 
 MARGIN = "margin:"
 ODDS = "odds:"
@@ -29,9 +29,11 @@ class Settings:
         log-odds of a class against the rest. None explains the predicted class
     tol : guaranteed accuracy, relative to max|f|
     seed : of the methods that sample
-    scale : "probability" or "logit". None explains the probability where exact values of it exist: of a model with one
-        head, and two classes, or a probability of its own for every label, or an explicit margin of two classes. For
-        all others, and where `output` is "odds:A", it explains the logit
+    scale : "probability", "risk" (the exponential of a log-risk) or "logit". None explains the probability where exact
+        values of it exist (a model with one head and either two classes, or a separate probability for every label, or
+        an explicit margin of two classes) and where nothing is exact on either scale (a transformer), and the risk of
+        a model of log-risks with one head. For all other models, and where `output` is "odds:A", it explains the
+        logit. "probability" on a model without exact values of it samples them
 
     Examples
     --------
@@ -63,7 +65,9 @@ class Settings:
         """Settings from keyword arguments; an unknown one is an error."""
         known = [field.name for field in fields(cls)]
         if unknown := [name for name in options if name not in known]:
-            raise TypeError(f"{unknown[0]}: expected settings among {', '.join(known)}")
+            raise TypeError(
+                f"{unknown[0]}: expected settings among {', '.join(known)}{did_you_mean(unknown[0], known)}"
+            )
         return cls(**options)
 
     def resolve(self, model: Model, logits: Array, units: Units | None = None) -> Resolved:
@@ -84,10 +88,25 @@ class Settings:
             tol=float(self.tol),
             seed=int(self.seed),
             rest=rest,
+            scale=replace(LOGIT, name=PLAIN.get(model.loss, "logit")),
         )
         if units is None or self.scale == "logit":
             return resolved
+        if model.loss == "exp" and self.scale != "probability":
+            return self._on_risk(resolved, model, units)
+        if self.scale == "risk":
+            raise ValueError("scale: expected 'probability' or 'logit', got 'risk'; the outputs are not log-risks")
         return self._on_probability(resolved, model, units)
+
+    def _on_risk(self, resolved: Resolved, model: Model, units: Units) -> Resolved:
+        """The settings with the risk in place of the log-risk where that is exact."""
+        heads = model.pooled_game(units, resolved).H
+        if heads == 1:
+            return replace(resolved, scale=ExplainedScale("risk"), logit=resolved)
+        note = f"exact risks need one head, and this output has {heads}"
+        if self.scale == "risk":
+            raise ValueError(f"scale: expected 'logit', got 'risk'; {note}")
+        return replace(resolved, scale=replace(resolved.scale, note=note))
 
     def _on_probability(self, resolved: Resolved, model: Model, units: Units) -> Resolved:
         """The settings with the probability in place of the logit where that is exact, or was asked for."""
@@ -98,28 +117,35 @@ class Settings:
         if margin is None:
             if self.scale == "probability":
                 raise ValueError(f"scale: expected 'logit', got 'probability'; {obstacle}")
-            return replace(resolved, scale=replace(LOGIT, note=obstacle))
-        heads = model.pooled_game(units, replace(resolved, coefficients=margin)).H
-        if heads > 1 and self.scale is None:
-            note = f"exact probabilities need one head, and this output has {heads}"
-            return replace(resolved, scale=replace(LOGIT, note=note))
+            return replace(resolved, scale=replace(resolved.scale, note=obstacle))
+        rest = bool(obstacle)
+        if model.surrogate is None and not rest:
+            heads = model.pooled_game(units, replace(resolved, coefficients=margin)).H
+            obstacle = f"exact probabilities need one head, and this output has {heads}" if heads > 1 else ""
+        if obstacle and self.scale is None and model.surrogate is None:
+            return replace(resolved, scale=replace(resolved.scale, note=obstacle))
         output = resolved.output
         if prefix == MARGIN:
             output = " against ".join(model.outputs[c] for c in _margin(model.outputs, str(self.output)))
-        scale = ExplainedScale("probability", float(model.temperature), exact=heads == 1)
-        return replace(resolved, output=output, coefficients=margin, scale=scale, logit=resolved)
+        exact = not obstacle and model.surrogate is None
+        note = "" if model.surrogate is not None else obstacle
+        scale = ExplainedScale("probability", float(model.temperature), note, exact)
+        return replace(resolved, output=output, coefficients=margin, rest=rest, scale=scale, logit=resolved)
 
 
 def probability_margin(model: Model, coefficients: tuple[float, ...]) -> tuple[tuple[float, ...] | None, str]:
-    """The coefficients of the logit whose logistic function is the probability of the output, or why there is none.
+    """The coefficients of the logit whose logistic function is the probability of the output, and what is in the way.
+
+    Without coefficients there is no probability. With coefficients and an obstacle, it is the logistic function of the
+    log-odds of one class against all others, which is not a pooled game.
 
     >>> from attn_closed_form import ScoreTable
     >>> probability_margin(ScoreTable(outputs=("no", "yes"), bias=(0.0, 0.0)), (0.0, 1.0))
     ((-1.0, 1.0), '')
     """
     C, terms = len(coefficients), np.count_nonzero(coefficients)
-    if model.surrogate is not None:
-        return None, f"the {model.surrogate} is fitted to the logit"
+    if model.loss in PLAIN:
+        return None, ""
     if len(model.outputs) == 1 and model.loss != "sigmoid":
         return None, f"{model.outputs[0]!r} has no probability"
     if model.probabilities(np.zeros(C)) is None and model.loss != "sigmoid":
@@ -131,8 +157,10 @@ def probability_margin(model: Model, coefficients: tuple[float, ...]) -> tuple[t
     if terms == 2:
         return coefficients, ""
     if C > 2:
-        obstacle = f"the probability of one among {C} classes has no exact values, and that of one against another has"
-        return None, f"{obstacle} ('margin:A,B')"
+        obstacle = (
+            f"the probability of one among {C} classes has no exact values; that of one class against another does"
+        )
+        return coefficients, f"{obstacle} (output 'margin:A,B')"
     return tuple(2.0 * c - 1.0 for c in coefficients), ""
 
 
@@ -146,7 +174,9 @@ def _among(name: str, value: str | None, choices: Sequence[str]) -> str:
     if value is None:
         return choices[0]
     if value not in choices:
-        raise ValueError(f"{name}: expected {' or '.join(map(repr, choices))}, got {value!r}")
+        raise ValueError(
+            f"{name}: expected {' or '.join(map(repr, choices))}, got {value!r}{did_you_mean(value, choices)}"
+        )
     return value
 
 
@@ -198,4 +228,5 @@ def _index(outputs: Sequence[str], output: str | int) -> int:
     if not isinstance(output, str) and 0 <= output < len(outputs):
         return int(output)
     shown = ", ".join(outputs[:12]) + (", ..." if len(outputs) > 12 else "")
-    raise ValueError(f"output: expected one of {shown}, or an index below {len(outputs)}, got {output!r}")
+    hint = did_you_mean(output, outputs)
+    raise ValueError(f"output: expected one of {shown}, or an index below {len(outputs)}, got {output!r}{hint}")

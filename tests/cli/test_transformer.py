@@ -27,8 +27,8 @@ def test_a_text_to_a_table_a_report_and_a_file(folder, tmp_path, capsys):
         ["transformer", str(folder), REVIEW, "--samples", "60", "--html", str(page), "--csv", str(scores), "--top", "2"]
     )
     out = capsys.readouterr()
-    assert status == 0 and "Scores are those of the fitted SLALOM" in " ".join(out.out.split())
-    assert "wonderful" in page.read_text(encoding="utf-8") and "of the fitted SLALOM; --compare shows" in out.out
+    assert status == 0 and "SLALOM scores are those of the fitted SLALOM" in " ".join(out.out.split())
+    assert "wonderful" in page.read_text(encoding="utf-8") and "sampled, ± standard error" in out.out
     assert scores.read_text(encoding="utf-8").startswith("player,")
     assert "Loading" not in out.err
 

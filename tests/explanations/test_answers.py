@@ -12,6 +12,7 @@ from attn_closed_form.models.classifier import random_weights
 from attn_closed_form.models.score_table import ScoreTable
 from attn_closed_form.models.text import Vocabulary
 from attn_closed_form.show.terminal import reasons_text
+from tests.texts import model_for
 
 REVIEW = "A slow start, but a wonderful film. I liked the actors. The end was dull."
 WORDS = [
@@ -150,3 +151,15 @@ def test_bags_have_reasons_and_regions():
     exact = enumeration.owen_by_orders(found.evidence.game, [[0, 2, 5], [1, 4], [3]])
     assert np.abs(regions.unit_scores - exact.astype(float)).max() <= 1e-9
     assert regions.labels == ("a", "b", "c")
+
+
+def test_reasons_name_what_their_numbers_are():
+    text = "A slow start. A wonderful film!"
+    several = model_for(text, C=3).explain(text, "shapley").reasons()
+    assert "for the difference of the two logits)" in several.sentences()[0]
+    assert several.range_sentence().startswith("Over all subsets of the words, the difference of the two logits ranges")
+    two = model_for(text, K=1).explain(text, "shapley")
+    assert "difference" not in " ".join(two.reasons().sentences())
+    assert f"the probability of {two.output} ranges from" in two.reasons().range_sentence()
+    logit = model_for(text, K=2).explain(text, "shapley")
+    assert f"the logit of {logit.output} ranges from" in logit.reasons().range_sentence()

@@ -130,6 +130,28 @@ def test_several_heads_name_the_sampled_way_which_works():
     assert "the probability of" in report(found)
 
 
+@pytest.mark.parametrize("K", [1, 3])
+def test_the_softmax_of_three_classes_is_sampled(K):
+    """Against enumeration of the calibrated softmax; the exact methods refuse, and the default set leaves them out."""
+    model = calibrated(C=3, K=K)
+    with pytest.raises(ValueError, match=r"one among 3 classes .*; the methods shapley-sampled, "):
+        model.explain(TEXT, "shapley", scale="probability")
+    object.__setattr__(model, "samples", 300)  # fewer than there are coalitions
+    found = model.explain(TEXT, output="class 1", scale="probability")
+    masks = enumeration.coalitions(found.evidence.d)
+    of_class = [model.explain(TEXT, "loo", output=name, scale="logit").evidence.pooled for name in model.outputs]
+    logits = np.stack([game.value(masks) for game in of_class]) / model.temperature
+    every = (np.exp(logits) / np.exp(logits).sum(axis=0))[1]
+    assert found.prediction == pytest.approx(every[-1]) == found.probabilities["class 1"]
+    assert next(iter(found)) == "shapley-sampled" and {"shapley", "lime", "banzhaf"}.isdisjoint(found)
+    sampled = found["shapley-sampled"]
+    assert (np.abs(sampled.scores - shapley_of(every, masks)) <= 6 * sampled.standard_error + 1e-9).all()
+    assert sampled.base_value == pytest.approx(every[0]) and 0 < sampled.standard_error.max() < 0.01
+    assert found["slalom-value"].prediction == pytest.approx(of_class[1].value(masks[-1]))
+    assert "sampled, ± standard error" in report(found) and "sampled, ± standard error" in answer(found)
+    assert found.reasons().sentences() == model.explain(TEXT, output="class 1").reasons().sentences()
+
+
 def shapley_of(values, masks):
     """Shapley values of a table of values, by the definition."""
     d, size = masks.shape[1], masks.sum(axis=1)
@@ -271,5 +293,5 @@ def test_numbers_read_well():
     for p in (1e-9, 0.3, 0.5, 0.999):
         assert float(scale.of(scale.logit_of(p))) == pytest.approx(p)
     assert LOGIT.of([1.5]).tolist() == [1.5] and LOGIT.logit_of(-2.0) == -2.0
-    with pytest.raises(ValueError, match="scale: expected 'probability' or 'logit', got 'odds'"):
+    with pytest.raises(ValueError, match="scale: expected 'probability' or 'risk' or 'logit', got 'odds'"):
         Settings(scale="odds")

@@ -161,7 +161,8 @@ def test_every_coalition_reaches_the_network_as_it_should(model, absent, batch_s
 
 @pytest.mark.parametrize("absent", ["deleted", "mask", "pad"])
 def test_explanations_of_the_transformer_itself(model, absent):
-    found = model.explain(make.TEXT, ["leave-one-out", "shapley", "slalom-value"], output=1, absent=absent)
+    methods = ["leave-one-out", "shapley", "slalom-value"]
+    found = model.explain(make.TEXT, methods, output=1, absent=absent, scale="logit")
     everyone = np.ones(5, dtype=bool)
     expected = [value(everyone, absent, 1) - value(np.arange(5) != j, absent, 1) for j in range(5)]
     assert np.abs(found["leave-one-out"].scores - expected).max() < SAME

@@ -234,7 +234,10 @@ def test_log_odds_of_a_class_against_the_rest():
 def test_a_margin_of_two_classes():
     model = TransformerClassifier(*bert(), samples=60)
     z = model.predict_logits([REVIEW])[0]
-    assert model.explain(REVIEW, "loo", output="margin:positive,neutral").prediction == pytest.approx(z[2] - z[1])
+    margin = model.explain(REVIEW, "loo", output="margin:positive,neutral", scale="logit")
+    assert margin.prediction == pytest.approx(z[2] - z[1])
+    chance = model.explain(REVIEW, "loo", output="margin:positive,neutral").prediction
+    assert chance == pytest.approx(1 / (1 + np.exp(z[1] - z[2])))
 
 
 def test_odds_of_an_exact_model_are_refused_with_the_reason():

@@ -3,41 +3,51 @@
 import csv
 import itertools
 import json
+import re
+from functools import partial
 
 import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, TransformerClassifier, shapley
+from attn_closed_form.models.protocol import FitReport
 from attn_closed_form.show.exports import write_csv
-from attn_closed_form.show.figures import waterfall
+from attn_closed_form.show.figures import colored_text, waterfall
 from attn_closed_form.show.terminal import answer, table
-from tests.tiny_transformers import FAMILIES, REVIEW, bert, explained, gpt2, need_torch
+from tests.tiny_transformers import CLASSES, FAMILIES, REVIEW, bert, explained, gpt2, need_torch
 
 need_torch()
 pytestmark = pytest.mark.filterwarnings("ignore::attn_closed_form.SlalomWarning")
 
 
-def black_box(model, settings, players, kept):
-    """What the model says of a coalition of players, sequence by sequence, from the definition."""
+def black_box(model, settings, players, kept, scale="logit"):
+    """The output of the model for one coalition of players, from the definition."""
     units = model.read(REVIEW)
     there = np.asarray(kept)[units.groups[players]]
     stand_in = {"mask": model.tokenizer.mask_token_id, "pad": -1}.get(settings.absent)
     ids = [i if keep else stand_in for i, keep in zip(units.data.ids.tolist(), there, strict=True)]
     logits = model([np.array([i for i in ids if i is not None], dtype=int)])[0]
+    if scale == "probability":
+        return float(np.exp(logits)[CLASSES.index(settings.output)] / np.exp(logits).sum())
     return float(np.dot(settings.coefficients, logits))
 
 
 @pytest.mark.parametrize("players", ["words", "tokens"])
-@pytest.mark.parametrize("absent", ["deleted", "mask", "pad"])
-def test_methods_of_the_model_ask_the_model(players, absent):
+@pytest.mark.parametrize(
+    ("absent", "scale"), [("deleted", None), ("mask", None), ("pad", None), ("deleted", "logit"), ("mask", "logit")]
+)
+def test_methods_of_the_model_evaluate_the_model(players, absent, scale):
     model = TransformerClassifier(*bert(), samples=120)
-    found = model.explain(REVIEW, ["leave-one-out", "shapley-sampled", "lime-sampled"], players=players, absent=absent)
-    settings, d = found.evidence.settings, found.evidence.game.d
-    everyone = black_box(model, settings, players, np.ones(d, dtype=bool))
+    methods = ["leave-one-out", "shapley-sampled", "lime-sampled"]
+    found = model.explain(REVIEW, methods, players=players, absent=absent, scale=scale)
+    settings, d = found.evidence.settings, found.evidence.d
+    output = partial(black_box, model, settings, players, scale=scale or "probability")
+    everyone = output(np.ones(d, dtype=bool))
     assert found.prediction == pytest.approx(everyone, abs=1e-5)
-    without = [black_box(model, settings, players, row) for row in ~np.eye(d, dtype=bool)]
+    without = [output(row) for row in ~np.eye(d, dtype=bool)]
     assert np.allclose(found["leave-one-out"].scores, everyone - np.array(without), atol=1e-5)
-    nobody = black_box(model, settings, players, np.zeros(d, dtype=bool))
+    nobody = output(np.zeros(d, dtype=bool))
+    assert found.to_dict()["absent_value"] == pytest.approx(nobody, abs=1e-5)
     assert found["shapley-sampled"].scores.sum() == pytest.approx(everyone - nobody, abs=1e-5)
     assert found["shapley-sampled"].base_value == pytest.approx(nobody, abs=1e-5)
     assert found["leave-one-out"].model_calls == d + 1 and not found["leave-one-out"].standard_error.any()
@@ -51,11 +61,11 @@ def test_methods_of_the_game_are_exact_of_the_fit_and_the_error_is_what_it_says(
     game, fit = found.evidence.game, found.evidence.fit
     assert isinstance(game, PooledGame) and np.array_equal(found["shapley"].scores, shapley(game))
     everyone = np.ones(game.d, dtype=bool)
-    assert fit.at_text == pytest.approx(found.prediction - float(game.value(everyone)), abs=1e-9)
+    assert fit.at_text == pytest.approx(found.evidence.logit - float(game.value(everyone)), abs=1e-9)
     # Samples of our own, with up to five tokens absent: the error that the fit claims is the error that it has.
     rng = np.random.default_rng(7)
     kept = np.array([rng.permutation(game.d) >= rng.integers(1, 6) for _ in range(300)])
-    off = found.evidence.value(kept) - game.value(kept)
+    off = model.value(found.evidence.units, found.evidence.settings, kept) - game.value(kept)
     assert fit.error == pytest.approx(np.sqrt((off**2).mean()), rel=0.5)
     assert fit.model_calls <= 400 and fit.error < 1.5 * fit.spread
 
@@ -83,7 +93,8 @@ def test_a_transformer_that_is_a_slalom_is_found_exactly():
     from attn_closed_form.explanations.methods import as_methods
     from attn_closed_form.explanations.settings import Settings
 
-    found = explain_units(model, units, as_methods(["shapley"]), Settings(output="positive", players="tokens"))
+    settings = Settings(output="positive", players="tokens", scale="logit")
+    found = explain_units(model, units, as_methods(["shapley"]), settings)
     assert found.evidence.fit.error < 1e-6
     assert np.allclose(found["shapley"].scores, shapley(truth.game(ids)), atol=1e-5)
 
@@ -99,13 +110,44 @@ def test_every_sequence_is_asked_once():
         ),
         with_kwargs=True,
     )
-    found = wrapped.explain(REVIEW, ["shapley", "lime", "slalom-value", "leave-one-out"])
-    before = len(asked)
+    found = wrapped.explain(REVIEW)
+    d, before = found.evidence.d, len(asked)
     found.report()
     found.sentences()
     handle.remove()
-    assert len(asked) == len(set(asked)) == before
-    assert before <= 150 + len(found.evidence.labels) + 2
+    assert len(asked) == len(set(asked)) <= before + 2 * d  # the reasons are checked with the model
+    assert before <= 150 + 150 + d + 2
+
+
+def test_the_sampled_values_alone_need_no_fit():
+    found = TransformerClassifier(*bert(), samples=100).explain(REVIEW, "shapley-sampled")
+    found.report()
+    assert "surrogate" not in found.to_dict() and len(found.evidence.units.data.known) <= 102
+    assert not any(key[0] == "fit" for key in found.evidence.units._results)
+
+
+def test_every_view_shows_the_sampled_values_first_with_their_standard_errors():
+    found = TransformerClassifier(*bert(), samples=300).explain(REVIEW)
+    assert next(iter(found)) == "shapley-sampled"
+    e = found["shapley-sampled"]
+    assert e.scale.name == "probability" and found["slalom-value"].scale.name == "logit"
+    steps = waterfall(e, top=3)
+    assert steps[0].end == pytest.approx(found.evidence.absent_value) and steps[-1].end == e.prediction
+    strongest = int(np.abs(e.scores).argmax())
+    assert steps[1].text == f"{100 * e.scores[strongest]:+.1f} ± {100 * e.standard_error[strongest]:.1f} points"
+    page, text = found.report(), " ".join(answer(found, 300).split())
+    for view in (page, text):
+        assert "Shapley (sampled) of the model: sampled, ± standard error" in view and steps[1].text in view
+    assert len(re.findall(r"class=.?error", page)) >= 2 * 8  # error bars on both scales
+
+
+def test_more_calls_shrink_the_standard_errors():
+    small, large = (
+        TransformerClassifier(*bert(), samples=samples).explain(REVIEW, "shapley-sampled")["shapley-sampled"]
+        for samples in (100, 1600)
+    )
+    assert large.standard_error.mean() < 0.5 * small.standard_error.mean()
+    assert large.model_calls <= 1600
 
 
 def test_every_view_says_whose_scores_they_are():
@@ -114,16 +156,66 @@ def test_every_view_says_whose_scores_they_are():
     assert "fitted SLALOM, not of the model itself" in said and f"{found.evidence.fit.error:.2g}" in said
     page, text = found.report(), " ".join(answer(found).split())
     assert said in page.replace("&#x27;", "'") and said in text
-    assert "Of the fitted SLALOM:" in text and "of the fitted SLALOM and not of the model" in page
+    assert "Of the fitted SLALOM, not of the model" in page
     rows = " ".join(table(found, 200).split())
     assert "Shapley of the fitted SLALOM" in rows and "Shapley (sampled) of the model:" in rows
-    assert "model calls, standard errors up to" in rows and "nothing sampled" in rows
+    assert "sampled, ± standard error (at most" in rows and "nothing sampled" in rows
     plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert plain["surrogate"]["error"] == found.evidence.fit.error
     assert plain["methods"]["shapley"]["label"] == "Shapley of the fitted SLALOM"
     assert len(plain["methods"]["lime-sampled"]["standard_error"]) == len(plain["labels"])
     assert plain["methods"]["shapley"]["model_calls"] == plain["surrogate"]["model_calls"]
+    assert plain["methods"]["shapley"]["scale"] == "logit"
     assert "fitted SLALOM" in repr(found["shapley"])
+
+
+def report_of(error, spread=1.0, error_any_size=0.1):
+    return FitReport("fitted SLALOM", error, spread, error_any_size, 1.0, 0.0, 100)
+
+
+@pytest.mark.parametrize(
+    ("fit", "grade", "share"),
+    [
+        (report_of(0.1), "good", 99),
+        (report_of(0.1, error_any_size=0.9), "fair", 99),  # good near the text only
+        (report_of(0.5), "fair", 75),
+        (report_of(0.8), "poor", 36),
+        (report_of(2.0), "poor", 0),
+        (report_of(0.0, 0.0), "poor", 0),  # nothing varies
+        (report_of(float("nan")), "poor", 0),  # nothing was measured
+    ],
+)
+def test_the_verdict_has_a_grade_and_one_number(fit, grade, share):
+    assert fit.grade == grade == fit.to_dict()["grade"]
+    assert fit.verdict().startswith(f"{grade} fit: the fitted SLALOM explains {share} % of the variation")
+    assert ("do not trust" in fit.verdict()) == (grade == "poor")
+
+
+def test_a_poor_fit_is_gray_and_has_no_reasons_of_its_own():
+    found = TransformerClassifier(*bert(), samples=60).explain(REVIEW)
+    assert found.fit.grade == "poor"
+    assert not colored_text(found["slalom-value"]).signed and colored_text(found["shapley-sampled"]).signed
+    page, text = found.report(), answer(found, 300)
+    assert text.splitlines()[1] == found.fit.verdict() and found.fit.verdict() in page
+    assert "poor fit, shown in gray" in page and "Certified" not in page
+
+
+def test_reasons_are_checked_by_running_the_model():
+    model = TransformerClassifier(*bert(), samples=400)
+    found = model.explain(REVIEW, "shapley-sampled", output="positive")
+    sentences, labels = found.checked_reasons(), found.evidence.labels
+    assert sentences and all("checked by running the model" in sentence for sentence in sentences)
+    side = np.sign(found.prediction - 0.5)
+    order = np.argsort(-side * found["shapley-sampled"].scores, kind="stable")
+    for sentence in sentences:
+        names, k = sentence.split(" (")[0], int(sentence.split(" (")[1].split(" of ")[0])
+        chosen = np.zeros(len(labels), dtype=bool)
+        chosen[order[:k]] = True
+        removed = names.startswith("Without ")
+        output = black_box(model, found.evidence.settings, "words", ~chosen if removed else chosen, "probability")
+        assert names.endswith(", ".join(labels[j] for j in order[:k]))
+        assert f"the output is {100 * output:.1f} %" in sentence and (side * (output - 0.5) < 0) == removed
+        assert sentence in found.report().replace("&#x27;", "'") and sentence in answer(found, 500)
 
 
 def test_the_waterfall_ends_at_the_model_with_what_the_fit_misses():
@@ -164,7 +256,7 @@ def test_other_families_have_reports_too(family):
 
 def test_a_decoder_without_special_tokens_has_an_empty_text():
     model = TransformerClassifier(*gpt2(), samples=60)
-    found = model.explain("a good film", "shapley-sampled", output="positive")
+    found = model.explain("a good film", "shapley-sampled", output="positive", scale="logit")
     assert found["shapley-sampled"].base_value == pytest.approx(model([np.array([0])])[0, 2])
 
 
