@@ -96,8 +96,8 @@ def write_geojson(
     measured = {}
     for name, e in explanations.items():
         if name != ATTENTION:
-            of = "" if e.scale.link is None else f"{e.scale.name} of "
-            measured[f"{name} {of}{output}"] = tile_scores(e).tolist()
+            of = output if e.scale.link is None else e.scale.of_output(output).removeprefix("the ")
+            measured[f"{name} {of}"] = tile_scores(e).tolist()
     weight = attention(explanations)
     if weight is not None:
         measured["attention"] = weight.tolist()
@@ -210,7 +210,7 @@ def to_lime(explanation: Explanation) -> Any:
         """As lime does: its page sets the text as HTML, so what could be markup is shown as |."""
         return text.translate(str.maketrans("<>&", "|||"))
 
-    class SpanMapper(lime.DomainMapper):  # type: ignore[name-defined]
+    class SpanMapper(lime.DomainMapper):  # type: ignore[name-defined,misc]
         """Link between feature ids and the text, with the spans that we know instead of lime's own splitting."""
 
         def map_exp_ids(self, exp: Any, positions: bool = False, **_: Any) -> list[tuple[str, float]]:

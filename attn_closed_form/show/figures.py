@@ -84,39 +84,50 @@ class Scale(NamedTuple):
 
 
 def leader(explanations: Explanations, method: str | None = None) -> Explanation:
-    """The explanation that colors a text or a map: the one named, else Shapley values, else the first with a sign."""
+    """The explanation that colors a text or a map: the one named, else the headline, else the first with a sign."""
     if method is not None:
         if method not in explanations:
             raise ValueError(f"method: expected one of {', '.join(explanations)}, got {method!r}")
         return explanations[method]
     if not explanations:
         raise ValueError("explanations: expected at least one, got none")
-    return min(explanations.values(), key=lambda e: (e.method != "shapley", e.info.kind != "signed"))
+    headline = explanations.evidence.headline
+    return min(explanations.values(), key=lambda e: (e.method != headline, e.info.kind != "signed"))
 
 
 def names(evidence: Evidence) -> tuple[str, ...]:
-    """A name for each player: as the model reads it, or as it was typed where the model does not know the word."""
+    """The names of the players, safe to show on one line."""
+    return evidence.cached("visible names", lambda: tuple(map(visible, evidence.names)))
 
-    def compute() -> tuple[str, ...]:
-        text = evidence.units.text
-        shown = []
-        for j, (label, unknown) in enumerate(zip(evidence.labels, evidence.unknown, strict=True)):
-            if unknown and text is not None and evidence.spans[j]:
-                (start, end), *more = evidence.spans[j]
-                label = text[start:end] + (" and other unknown words" if more else "")
-            shown.append(visible(f"{label} ({j + 1})" if evidence.settings.players == "positions" else label))
-        return tuple(shown)
 
-    return evidence.cached("names of players", compute)
+def notice(explanations: Explanations) -> str:
+    """A sentence to show in place of the explanation if the model knows no word of the text; else empty.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> notice(load_demo_model().explain("Wunderbarer Kinoabend!", "shapley"))[:67]
+    'None of the 2 words of this text is in the vocabulary of the model.'
+    """
+    units = explanations.evidence.units
+    unknown = units.unknown or (False,)
+    known = (label for label, missing in zip(units.labels, unknown, strict=False) if not missing)
+    if not any(unknown) or any(character.isalnum() for label in known for character in label):
+        return ""
+    several = sum(unknown) > 1
+    none = f"None of the {sum(unknown)} words of this text is" if several else "The only word of this text is not"
+    means = "what they mean" if several else "what it means"
+    return (
+        f"{none} in the vocabulary of the model. The prediction does not depend on {means}, so there is nothing to "
+        "explain."
+    )
 
 
 def sampling(e: Explanation) -> str:
-    """How often a model was asked itself for these scores, and their largest standard error; empty for all others."""
+    """How many model calls these scores cost, and their largest standard error; empty for exact methods."""
     if e.info.needs != "model" or e.model_calls is None:
         return ""
     largest = 0.0 if e.standard_error is None else float(e.standard_error.max())
-    error = f"standard errors up to {largest:.2g}" if largest else "nothing sampled"
-    return f"{e.title}: {e.model_calls:,} model calls, {error}"
+    error = f"sampled, ± standard error (at most {e.scale.end(largest)})" if largest else "nothing sampled"
+    return f"{e.title}: {error}, {e.model_calls:,} model calls"
 
 
 def verdict(explanations: Explanations) -> str:
@@ -140,72 +151,69 @@ def verdict(explanations: Explanations) -> str:
 
 
 class Bar(NamedTuple):
-    """One class, or several others together, with their probability."""
+    """A bar from `start` to `end`: the probability of a class, or one step of a waterfall.
 
-    name: str
-    probability: float
-    classes: int
+    `kind` is "share" for a probability, "for" or "against" for a step up or down, and "end" for the two ends of a
+    waterfall. `left` and `right` are unit coordinates, `text` is the number to write, such as "94.2 %" or "+23.1
+    points", and `members` is how many classes or players share the bar; the two ends have none. `error` is the standard
+    error of a sampled step in unit coordinates, else 0.
+    """
+
+    label: str
+    text: str
+    kind: str
+    start: float
+    end: float
+    left: float
+    right: float
+    members: int
+    error: float = 0.0
 
 
 def class_bars(explanations: Explanations) -> tuple[Bar, ...]:
     """The classes, the most probable first, those beyond `MOST_CLASSES` together; none for a model with one output."""
     ranked = sorted((explanations.probabilities or {}).items(), key=lambda item: -item[1])
-    bars = [Bar(visible(name), chance, 1) for name, chance in ranked[:MOST_CLASSES]]
+    shown = [(visible(name), chance, 1) for name, chance in ranked[:MOST_CLASSES]]
     others = [chance for _, chance in ranked[MOST_CLASSES:]]
     if others:
-        bars.append(Bar(f"{len(others)} others", sum(others), len(others)))
-    return tuple(bars)
+        shown.append((f"{len(others)} others", sum(others), len(others)))
+    return tuple(Bar(name, percent(chance), "share", 0.0, chance, 0.0, chance, n) for name, chance, n in shown)
 
 
-class Step(NamedTuple):
-    """A bar of the waterfall, which moves the running value from `start` to `end`; `players` is 0 for the two ends.
-
-    `left` and `right` are its ends in unit coordinates; `shown` is the number to write at it, the change, or the value
-    at the two ends, and `text` is how to write it: "+23.1 points", or "94.2 %" at the ends.
-    """
-
-    label: str
-    start: float
-    end: float
-    players: int
-    left: float
-    right: float
-    shown: float
-    text: str
-
-
-def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Step, ...]:
-    """How scores that add up, such as Shapley values, lead from nobody present to the prediction.
+def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
+    """How scores that add up, such as Shapley values, lead from the baseline (every player absent) to the prediction.
 
     The `top` players have bars by name, the others one bar together.
 
     >>> from attn_closed_form import load_demo_model
-    >>> steps = waterfall(load_demo_model().explain("A fine film", "shapley")["shapley"], top=1)
-    >>> [(step.label, step.text) for step in steps]
-    [('nothing present', '48.9 %'), ('fine', '+19.0 points'), ('2 others', '+1.2 points'), ('positive', '69.1 %')]
+    >>> bars = waterfall(load_demo_model().explain("A fine film", "shapley")["shapley"], top=1)
+    >>> [(bar.label, bar.text) for bar in bars]
+    [('baseline', '48.9 %'), ('fine', '+19.0 points'), ('2 others', '+1.2 points'), ('positive', '69.1 %')]
     """
     order = np.argsort(-np.abs(e.scores), kind="stable")
     named = order[: top if len(order) > top + 1 else len(order)]
     # What a fitted game misses of the model's own prediction has a bar of its own, so the players end before it.
-    missed = 0.0 if e.evidence.fit is None else e.evidence.fit.at_text
-    nobody = "no word known" if e.evidence.settings.absent == "unk" else "nothing present"
+    missed = e.evidence.fit.at_text if e.of_fit and e.evidence.fit is not None else 0.0
     ends = [e.base_value, *(e.base_value + np.cumsum(e.scores[named])).tolist()]
-    bars = [(nobody, 0), *((names(e.evidence)[j], 1) for j in named)]
+    shown = [("baseline", 0), *((names(e.evidence)[j], 1) for j in named)]
     if len(named) < len(order):
         others = len(order) - len(named)
-        bars, ends = [*bars, (f"{others} others", others)], [*ends, e.prediction - missed]
+        shown, ends = [*shown, (f"{others} others", others)], [*ends, e.prediction - missed]
     if missed:
-        bars, ends = [*bars, ("what the fit misses", 1)], [*ends, e.prediction]
-    bars, ends = [*bars, (visible(e.output), 0)], [*ends, e.prediction]
+        shown, ends = [*shown, ("what the fit misses", 1)], [*ends, e.prediction]
+    shown, ends = [*shown, (visible(e.output), 0)], [*ends, e.prediction]
     starts = [ends[0], *ends[:-2], ends[-1]]
-    scale = Scale.around(ends)
-    steps = []
-    for (label, count), start, end in zip(bars, starts, ends, strict=True):
+    sampled = np.zeros(len(ends))  # the standard errors of the named players; the others have none together
+    if e.standard_error is not None:
+        sampled[1 : 1 + len(named)] = e.standard_error[named]
+    scale = Scale.around([*(ends - sampled), *(ends + sampled)])
+    bars = []
+    for (label, count), start, end, error in zip(shown, starts, ends, sampled.tolist(), strict=True):
         left, right = sorted((scale.unit(start), scale.unit(end)))
-        shown = end - start if count else end
-        text = (e.scale.change if count else e.scale.level)(shown)
-        steps.append(Step(label, start, end, count, left, right, shown, text))
-    return tuple(steps)
+        text = e.scale.change(end - start, error=error or None) if count else e.scale.level(end)
+        kind = "end" if not count else "for" if end >= start else "against"
+        bars.append(Bar(label, text, kind, start, end, left, right, count, error / (scale.high - scale.low)))
+    return tuple(bars)
 
 
 class Piece(NamedTuple):
@@ -250,7 +258,7 @@ def colored_text(e: Explanation) -> ColoredText:
 
     pieces, tail = e.evidence.cached("pieces of the text", compute)
     level = tuple(levels(e.strength).tolist())
-    return ColoredText(pieces, tail, len(e.unseen), level, e.info.kind == "signed", e.unknown)
+    return ColoredText(pieces, tail, len(e.unseen), level, e.info.kind == "signed" and e.trusted, e.unknown)
 
 
 class MethodRow(NamedTuple):
@@ -277,10 +285,17 @@ def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
     if explanations:
         strengths = np.stack([e.strength for e in explanations.values()])
         level_of = dict(zip(explanations, map(tuple, levels(strengths).tolist()), strict=True))
+    surrogate = explanations.evidence.model.surrogate
     for family, (title, meaning) in FAMILIES.items():
+        if family == "attributions" and not explanations.evidence.exact:
+            title = "Attributions, sampled or from single removals"
+        if family == "slalom" and surrogate is not None:
+            title = f"Of the {surrogate}, not of the model"
+            if not all(e.trusted for e in explanations.values()):
+                title += " (poor fit, shown in gray: do not trust these scores)"
         alike: dict[tuple[str, tuple[int, ...]], list[Explanation]] = {}
         for e in explanations.values():
-            if e.info.family == family:
+            if e.family == family:
                 alike.setdefault((e.info.kind, level_of[e.method]), []).append(e)
         rows = []
         for (kind, level), same in alike.items():
@@ -392,10 +407,32 @@ def unit_names(evidence: Evidence) -> list[str]:
     return [visible(evidence.units.shown_text[start:end]) for start, end in evidence.units.shown_spans]
 
 
+class Mark(NamedTuple):
+    """A bar from the middle of a scale, in unit coordinates."""
+
+    kind: str
+    left: float
+    right: float
+
+    @classmethod
+    def of(cls, value: float, largest: float) -> Mark:
+        """The bar of a value on a scale from -largest to largest.
+
+        >>> Mark.of(-0.5, 1.0)
+        Mark(kind='against', left=0.25, right=0.5)
+        """
+        at = _from_middle(value, largest)
+        return cls("for" if value >= 0 else "against", min(0.5, at), max(0.5, at))
+
+
+def _from_middle(value: float, largest: float) -> float:
+    return 0.5 + 0.5 * value / largest if largest > 0 else 0.5
+
+
 class Forecast(NamedTuple):
     """The change that a method forecasts for a removal on the scale of its scores, what happened, and the difference.
 
-    `largest` is the largest magnitude among all changes on that scale, so that all bars of a scale are comparable.
+    `bar` is the bar of the forecast and `mark` the place of what happened; bars of one scale are comparable.
     """
 
     method: str
@@ -404,7 +441,8 @@ class Forecast(NamedTuple):
     change: float
     did: float
     error: float
-    largest: float
+    bar: Mark
+    mark: float
 
 
 class Removal(NamedTuple):
@@ -429,34 +467,42 @@ def removal(explanations: Explanations, players: ArrayLike) -> Removal:
     removed = sorted(set(np.asarray(players, dtype=np.intp).tolist()))
     present = np.ones(evidence.d, dtype=bool)
     present[removed] = False
-    logit = float(evidence.pooled.value(present))
+    logit = float(evidence.model.value(evidence.units, evidence.on_logit.settings, present[None])[0])
+    prediction = float(evidence.value(present[None])[0])
     # Shapley values, LIME and the linear SLALOM first: they are what most readers ask for.
     ranked = sorted(explanations, key=lambda name: name not in ("shapley", "lime", "slalom-linear"))
-    forecasts: list[Forecast] = []
+    forecasts = [
+        (e, -float(e.scores[removed].sum()), (logit if e.on_logits else prediction) - e.prediction)
+        for e in (explanations[name] for name in ranked if METHODS[name].forecasts)
+    ]
     largest: dict[str, float] = {}
-    for e in (explanations[name] for name in ranked if METHODS[name].forecasts):
-        guess, did, scale = -float(e.scores[removed].sum()), float(e.scale.of(logit)) - e.prediction, e.scale.name
-        largest[scale] = max(largest.get(scale, 0.0), abs(guess), abs(did))
-        forecasts.append(Forecast(e.method, e.title, scale, guess, did, guess - did, 0.0))
-    shared = tuple(forecast._replace(largest=largest[forecast.scale]) for forecast in forecasts)
-    prediction, shown = float(evidence.scale.of(logit)), names(evidence)
+    for e, guess, did in forecasts:
+        largest[e.scale.name] = max(largest.get(e.scale.name, 0.0), abs(guess), abs(did))
+    drawn = []
+    for e, guess, did in forecasts:
+        end, scale = largest[e.scale.name], e.scale.name
+        bar, mark = Mark.of(guess, end), _from_middle(did, end)
+        drawn.append(Forecast(e.method, e.title, scale, guess, did, guess - did, bar, mark))
+    shown = names(evidence)
     without = tuple(shown[j] for j in removed)
-    return Removal(tuple(removed), without, prediction, prediction - evidence.prediction, shared)
+    return Removal(tuple(removed), without, prediction, prediction - evidence.prediction, tuple(drawn))
 
 
 class Partner(NamedTuple):
-    """Another player, and its interaction with the chosen one."""
+    """Another player, its interaction with the chosen one, and the bar of that."""
 
     player: int
     name: str
     value: float
+    bar: Mark
 
 
 def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> tuple[Partner, ...]:
     """The strongest entries of the player's `row` (d,) of the matrix of interactions, without the player itself."""
     values, shown = np.asarray(row, dtype=np.float64), names(evidence)
     order = [j for j in np.argsort(-np.abs(values), kind="stable").tolist() if j != player][:top]
-    return tuple(Partner(j, shown[j], float(values[j])) for j in order)
+    largest = abs(float(values[order[0]])) if order else 0.0
+    return tuple(Partner(j, shown[j], float(values[j]), Mark.of(float(values[j]), largest)) for j in order)
 
 
 def figures_of(explanations: Explanations) -> dict[str, Any]:
@@ -470,6 +516,7 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
     lead = leader(explanations) if explanations else None
     return {
         "headline": verdict(explanations),
+        "notice": notice(explanations),
         "scale": explanations.scale.sentence(visible(explanations.output)),
         "units": {scale.name: scale.unit for scale in (LOGIT, explanations.scale)},
         "classes": plain(class_bars(explanations)),
@@ -477,7 +524,7 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
         "leader": None if lead is None else lead.method,
         "text": None if lead is None else plain(colored_text(lead)),
         "strongest": list(strongest_players(explanations)) if explanations else [],
-        "waterfall": plain(waterfall(explanations["shapley"])) if "shapley" in explanations else None,
+        "waterfall": plain(waterfall(lead)) if lead and lead.method == explanations.evidence.headline else None,
         "methods": plain(method_rows(explanations)),
         "slalom_plane": plain(slalom_plane(explanations)),
     }

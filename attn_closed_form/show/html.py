@@ -14,22 +14,38 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
 import numpy as np
 
-from .._types import Ids
-from ..explanations.answers import removal_share
+from .._types import Array, Ids
+from ..explanations.answers import removal_curves_of
 from ..explanations.explain import for_output, on_logits
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
 from ..files.atomic import replacing
+from ..models.scale import ExplainedScale
 from ..models.sentences import sentence_numbers
+from ..reasons.curves import RemovalCurves
 from . import figures
-from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, SLALOM, UNSIGNED, SlalomPlane
-from .maps import bag_name, columns, disagreement, heat_maps, player_attention, png, shades, strongest, titled, written
+from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, SLALOM, UNSIGNED, Bar, SlalomPlane
+from .maps import (
+    FAINT,
+    FAINTEST,
+    ZERO,
+    bag_name,
+    columns,
+    disagreement,
+    heat_maps,
+    player_attention,
+    png,
+    shades,
+    strongest,
+    titled,
+    written,
+)
 from .sanitize import elide, escape, script_json
 
 # Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
@@ -64,20 +80,15 @@ def _static(name: str) -> str:
 
 
 @cache
-def words_css() -> str:
-    """What a notebook cell, the report and the page share: the palette, and the words with their colors.
+def stylesheet() -> str:
+    """The one stylesheet of reports, page and notebook cells: the palette, then the rules.
 
-    >>> "--for:rgb(213,94,0)" in words_css()
+    >>> "--for:rgb(213,94,0)" in stylesheet()
     True
     """
     palette = {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}
     variables = ";".join(f"--{name}:{css(color)}" for name, color in palette.items())
-    return f".acf{{{variables}}}\n{_static('words.css')}"
-
-
-@cache
-def _page_css() -> str:
-    return f"{words_css()}\n{_static('report.css')}"
+    return f".acf{{{variables}}}\n{_static('look.css').partition('*/')[2].strip()}"
 
 
 def write_page(path: str | os.PathLike[str], page: str) -> None:
@@ -102,8 +113,7 @@ def fragment(explanations: Sequence[Explanation]) -> str:
     base += f" with every player absent. {scale.sentence(first.output)[:-1]}"
     note = "orange raises it, blue (underlined) lowers it, gray has no sign"
     rows = [(e.title, f"{e.info.summary}; {e.info.accuracy}", e) for e in explanations]
-    shown = f"<p>{escape(base)}; {note}</p>{_words_table(rows, hover=True)}"
-    return f'<style>{words_css()}</style><div class="acf">{shown}</div>'
+    return _cell(f"<p>{escape(base)}; {note}</p>{_words_table(rows, hover=True)}")
 
 
 def notebook(explanations: Explanations) -> str:
@@ -111,9 +121,12 @@ def notebook(explanations: Explanations) -> str:
     if _is_bag(explanations):
         return _bag_fragment(explanations)
     rows = fragment(list(explanations.values())) if len(explanations) > 1 else ""
-    # The rules of the page must not reach the notebook around the cell.
-    style = f"{words_css()}\n@scope(.acf-cell){{{_page_css()}}}"
-    return f'<style>{style}</style><div class="acf acf-cell">{_answer(explanations)}{rows}</div>'
+    return _cell(_answer(explanations)) + rows
+
+
+def _cell(body: str) -> str:
+    """What a notebook cell shows; every rule is inside .acf, so that none reaches the notebook around it."""
+    return f'<style>{stylesheet()}</style><div class="acf">{body}</div>'
 
 
 def report(explanations: Explanations) -> str:
@@ -126,9 +139,9 @@ def report(explanations: Explanations) -> str:
     """
     if _is_bag(explanations):
         title = f"{bag_name(explanations)}: explanation report"
-        return _page(title, f"{_page_css()}\n{_static('bag.css')}", _bag_body(explanations))
+        return _page(title, _bag_body(explanations))
     parts = [_answer(explanations)]
-    if len(explanations) > 1:
+    if len(explanations) > 1 and not figures.notice(explanations):
         parts += [_methods(explanations), _numbers(explanations), _figures(explanations)]
     parts.append(_facts(explanations))
     rows = list(explanations.values())
@@ -142,18 +155,19 @@ def report(explanations: Explanations) -> str:
     data = f'<script type="application/json" id="data">{script_json(scores)}</script>'
     script = "\n".join(line.strip() for line in _static("report.js").splitlines() if not line.startswith("//"))
     live = f'<div id="tip" aria-live="polite"></div>{data}<script>{script}</script>'
-    return _page("Explanation report", _page_css(), "".join(parts) + live)
+    return _page("Explanation report", "".join(parts) + live)
 
 
 def _is_bag(explanations: Explanation | Explanations) -> bool:
     return explanations.evidence.model.groupings[0] == BAG_GROUPING
 
 
-def _page(title: str, style: str, body: str) -> str:
+def _page(title: str, body: str) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f'<title>{escape(title, 100)}</title><style>{style}</style></head><body class="acf">{body}</body></html>\n'
+        f"<title>{escape(title, 100)}</title><style>{stylesheet()}</style></head>"
+        f'<body class="acf">{body}</body></html>\n'
     )
 
 
@@ -169,8 +183,8 @@ def _number(text: str) -> str:
     return text.replace("-", "−")
 
 
-def _list(items: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
+def _list(items: Iterable[str], limit: int | None = None) -> str:
+    return "<ul>" + "".join(f"<li>{escape(item, limit)}</li>" for item in items) + "</ul>"
 
 
 def _table(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
@@ -187,23 +201,31 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> st
 
 
 def _answer(explanations: Explanations) -> str:
-    e = figures.leader(explanations)
+    """The first screen: class, probability, colored words, how they add up, and the certified reasons."""
+    e, told = figures.leader(explanations), figures.notice(explanations)
     name, _, logit = figures.verdict(explanations).partition(" (")
-    parts = [f"<h1>{escape(name)} <small>{escape(logit.rstrip(')'))}</small></h1>{_classes(explanations)}"]
+    parts = [f"<h1>{escape(name)} <small>{escape(logit.rstrip(')'))}</small></h1>", _classes(explanations)]
+    if explanations.fit is not None:
+        parts.append(f'<p class="note"><b>{escape(explanations.fit.verdict())}</b></p>')
     parts.append(_explained(explanations))
-    note = f"Colored by {escape(e.title)}: orange raises {escape(e.output)}, blue (underlined) lowers it"
+    if told:
+        return "".join([*parts, f'<p class="notice">{escape(told)}</p>', _live_text(e, hover=False, colored=False)])
+    note = f"Colored by {e.title}: orange raises {e.output}, blue (underlined) lowers it"
     if e.info.kind != "signed":
-        note = f"Colored by {escape(e.title)}, which has no sign"
-    note += "; stronger is darker. Hover, tap or use the arrow keys on a word for its numbers."
+        note = f"Colored by {e.title}, which has no sign"
+    note += ". Stronger is darker. Hover, tap or use the arrow keys on a word for its numbers."
     if any(e.unknown):
         note += " Dotted words are not in the vocabulary: the model cannot tell them apart."
-    parts.append(f'<div class="text live" dir="auto">{_colored(e, hover=False)}</div><p class="note">{note}</p>')
-    fit = explanations.evidence.fit
-    if fit is not None:
-        parts += [f'<p class="note"><b>{escape(text)}</b></p>' for text in fit.sentences()]
-    if e.method == "shapley":
+    parts += [_live_text(e, hover=False), f'<p class="note">{escape(note)}</p>']
+    if e.method == explanations.evidence.headline:
         parts += [_both_scales(explanations, _sum_and_reasons), _other_classes(explanations)]
+    if explanations.fit is not None:
+        parts += [f'<p class="note"><b>{escape(text)}</b></p>' for text in explanations.fit.sentences()]
     return "".join(parts)
+
+
+def _live_text(e: Explanation, hover: bool, colored: bool = True) -> str:
+    return f'<div class="text live" dir="auto">{_colored(e, hover, colored)}</div>'
 
 
 def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]) -> str:
@@ -212,7 +234,7 @@ def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]
     logit = None if e.scale.link is None else on_logits(explanations, e.method)
     if logit is None:
         return body(explanations)
-    switch = '<label class="switch"><input type="checkbox"> Show logits</label>'
+    switch = f'<label class="switch"><input type="checkbox"> Show {logit.scale.name}s</label>'
     parts = f'<div class="main">{body(explanations)}</div><div class="logit">{_explained(logit)}{body(logit)}</div>'
     return f'<div class="scales">{switch}{parts}</div>'
 
@@ -223,28 +245,47 @@ def _explained(explanations: Explanations) -> str:
 
 def _sum_and_reasons(explanations: Explanations) -> str:
     """How the words add up, and why."""
-    e, fit = explanations["shapley"], explanations.evidence.fit
-    what = f"the {explanations.scale.name}" if fit is None else f"the {fit.name}"
-    missed = "" if fit is None else " The last bar is what the fit misses of the model's output."
-    exact = (
-        f"Exact Shapley values of {what}, each guaranteed to {e.error:.0e}: they add up from the prediction with "
-        f"every player absent to the whole one.{missed}"
-    )
-    return f'<h2>How it adds up</h2><p class="note">{escape(exact)}</p>{_waterfall(e)}{_why(explanations)}'
+    e, things = figures.leader(explanations), explanations.evidence.settings.players
+    accuracy = f"{figures.sampling(e)}. The thin lines show the standard errors."
+    if e.error is not None:
+        accuracy = f"Exact Shapley values of the {e.scale.name}, each with a guaranteed error of at most {e.error:.0e}."
+    note = f"{accuracy} The baseline is the prediction with all {things} absent."
+    bars = _section("How it adds up", note, _bars(figures.waterfall(e)), "h2")
+    why = _why(explanations) if explanations.evidence.exact else ""
+    if explanations.evidence.model.surrogate is not None and (checked := explanations.checked_reasons()):
+        why = f"<section><h2>Checked with the model</h2>{_list(checked)}</section>"
+    return f'<div class="two">{bars}{why}</div>'
 
 
 def _classes(explanations: Explanations) -> str:
-    bars = []
-    for bar in figures.class_bars(explanations):
-        tag, share = "b" if bar.classes == 1 else "span", f"{100 * bar.probability:.1f}"
-        meter = f'<div><span style="width:{share}%"></span></div><span class="v">{share} %</span>'
-        bars.append(f"<{tag}>{escape(bar.name, 30)}</{tag}>{meter}")
-    return f'<div class="classes">{"".join(bars)}</div>' if bars else ""
+    bars = figures.class_bars(explanations)
+    return f'<div class="classes">{_bars(bars)}</div>' if bars else ""
 
 
-def _colored(e: Explanation, hover: bool) -> str:
+def _bars(bars: Sequence[Bar]) -> str:
+    """Bars with their labels and numbers, one row each."""
+    rows = []
+    for bar in bars:
+        end = " class=end" if bar.kind == "end" else ""
+        drawn = _track(bar.kind, bar.left, bar.right)
+        if bar.error:  # one standard error to each side of the tip
+            tip = bar.right if bar.kind == "for" else bar.left
+            drawn += _track("error", tip - bar.error, tip + bar.error)
+        rows.append(
+            f"<span{end} dir=auto>{escape(bar.label, 40)}</span><span{end}>{_number(bar.text)}</span>"
+            f"<div class=track>{drawn}</div>"
+        )
+    return f'<div class="bars" style="--zero:{100 * bars[0].left:.1f}%">{"".join(rows)}</div>'
+
+
+def _track(kind: str, left: float, right: float) -> str:
+    return f'<b class={kind} style="left:{100 * left:.1f}%;width:{100 * (right - left):.1f}%"></b>'
+
+
+def _colored(e: Explanation, hover: bool, colored: bool = True) -> str:
     """The text with one <i> per seen unit; what is not seen is counted at the end, not shown again and again."""
     text = figures.colored_text(e)
+    text = text if colored else text._replace(levels=(0,) * len(text.levels))
 
     def escaped() -> list[tuple[str, int | None]]:
         limits = ((piece, LONGEST_GAP if piece.player is None else LONGEST_WORD) for piece in text.pieces)
@@ -287,32 +328,29 @@ def _other_classes(explanations: Explanations) -> str:
     ranked = sorted(chances, key=lambda name: -chances[name])[:MOST_CLASSES]
     parts = []
     for name in (name for name in ranked if name != explanations.output):
-        e = for_output(explanations, name)["shapley"]
+        e = figures.leader(for_output(explanations, name))
         logit = "" if e.scale.link else f" (logit {e.prediction:+.4f})"
         title = f"{escape(name, 30)}, {100 * chances[name]:.1f} %{logit}"
-        body = f'<div class="text live" dir="auto">{_colored(e, hover=True)}</div>{_waterfall(e)}'
+        body = _live_text(e, hover=True) + _bars(figures.waterfall(e))
         parts.append(f"<details name=class><summary>{title}</summary>{body}</details>")
     return f"<h2>The other classes</h2>{''.join(parts)}"
 
 
 def _why(explanations: Explanations) -> str:
     """Certified reasons, and what each sentence contributes."""
-    reasons = "".join(f"<li>{escape(text, LONGEST_REASON)}</li>" for text in explanations.reasons().sentences())
-    fit = explanations.evidence.fit
-    of = "" if fit is None else f", of the {fit.name} and not of the model"
-    parts = [f'<h2>Certified reasons{escape(of)}</h2><ul class="reasons">{reasons}</ul>']
+    reasons = _list(explanations.reasons().sentences(), LONGEST_REASON)
+    parts = [f"<h2>Certified reasons</h2>{reasons}"]
     units = explanations.evidence.units
     if units.text is not None and 1 < len(sentence_numbers(units.text, units.spans or ())[1]) <= MOST_SENTENCES:
         sentences = explanations.sentences()
-        scored = zip(sentences.scores, sentences.labels, strict=True)
         change = explanations.scale.change
-        cells = (
-            f"<td>{change(score)}</td><td dir=auto>{escape(label, LONGEST_REASON)}</td>" for score, label in scored
+        rows = "".join(
+            f"<tr><td>{_number(change(score))}</td><td class=t dir=auto>{escape(label, LONGEST_REASON)}</td></tr>"
+            for score, label in zip(sentences.scores, sentences.labels, strict=True)
         )
-        rows = "".join(f"<tr>{row}</tr>" for row in cells)
-        note = "Owen values: the words of a sentence come and go together, and add up to its score."
-        parts.append(f'<h2>Sentences</h2><p class="note">{note}</p><table class="s"><tbody>{rows}</tbody></table>')
-    return "".join(parts)
+        note = "Owen values: the scores of the words in a sentence add up to the score of the sentence."
+        parts.append(f'<h2>Sentences</h2><p class="note">{note}</p><table class="n"><tbody>{rows}</tbody></table>')
+    return f"<section>{''.join(parts)}</section>"
 
 
 def _methods(explanations: Explanations) -> str:
@@ -321,7 +359,7 @@ def _methods(explanations: Explanations) -> str:
         rows = ((row.title, row.summary, explanations[row.methods[0]]) for row in family.rows)
         table = f'<div class="live">{_words_table(rows, hover=False)}</div>'
         parts.append(_section(family.title, family.meaning, table))
-    return _details("What other methods say", "".join(parts))
+    return _details("Other methods", "".join(parts))
 
 
 def _numbers(explanations: Explanations) -> str:
@@ -355,16 +393,16 @@ def _facts(explanations: Explanations) -> str:
     errors = [e.error for e in explanations.values() if e.error is not None]
     read = f"{len(units.labels):,} of {len(units.labels) + len(units.unseen):,}"
     level, logits = evidence.scale.level, ""
-    if evidence.scale.link is not None:
-        logits = f" Their logits: {evidence.logit:+.4f} and {evidence.absent_logit:+.4f}."
+    if settings.logit is not None:
+        logits = f" Their {settings.logit.scale.name}s: {evidence.logit:+.4f} and {evidence.absent_logit:+.4f}."
     lines = [
         f"{evidence.scale.sentence(settings.output)} It is {level(evidence.prediction)}, and with every player absent "
         f"{level(evidence.absent_value)}.{logits}",
         f"Units read: {read}; players: {len(evidence.labels):,} {settings.players}; an absent player is "
         + ("replaced by [UNK]." if settings.absent == "unk" else f"{settings.absent}."),
     ]
-    if evidence.fit is not None:
-        lines += [*evidence.fit.sentences(), *filter(None, map(figures.sampling, explanations.values()))]
+    lines += [] if explanations.fit is None else explanations.fit.sentences()
+    lines += filter(None, map(figures.sampling, explanations.values()))
     if errors:
         lines.append(f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}.")
     methods = _list(f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values())
@@ -380,24 +418,6 @@ def _svg(width: float, height: float, body: Iterable[str], label: str, extra: st
 def _text(x: float, y: float, text: str, anchor: str = "start", extra: str = "") -> str:
     where = "" if anchor == "start" else f' text-anchor="{anchor}"'
     return f'<text x="{x:.1f}" y="{y:.1f}"{where}{extra}>{text}</text>'
-
-
-def _waterfall(e: Explanation) -> str:
-    row, left, wide, steps = 20, 150, 350, figures.waterfall(e)
-    height = row * len(steps) + 6
-    body = [f'<path class="a" d="M{left + wide * steps[0].left:.1f} 0V{height}"/>']
-    for i, step in enumerate(steps):
-        y, x0, x1 = row * i + 3, left + wide * step.left, left + wide * step.right
-        bold = "" if step.players else ' font-weight="600"'
-        if step.players:
-            color = css(FOR if step.shown > 0 else AGAINST)
-            body.append(f'<path fill="{color}" d="M{x0:.1f} {y}H{max(x1, x0 + 1):.1f}v{row - 6}H{x0:.1f}z"/>')
-        else:
-            body.append(f'<path stroke="currentColor" stroke-width="2" d="M{x0:.1f} {y - 1}v{row - 4}"/>')
-        body.append(_text(left - 8, y + 11, escape(step.label, 22), "end", bold))
-        body.append(_text(x1 + 6, y + 11, escape(step.text), extra=bold))
-    label = f"How {len(e.scores)} players add up from {steps[0].text} to {steps[-1].text}"
-    return _svg(600, height, body, label)
 
 
 def _slalom_plane(figure: SlalomPlane, explanations: Explanations) -> str:
@@ -421,7 +441,7 @@ def _slalom_plane(figure: SlalomPlane, explanations: Explanations) -> str:
         tip = f"<title>{escape(name, 40)} s={s:.3g} v={v:.3g}</title>"
         sides[v >= 0].append(f'<circle cx="{x(across):.1f}" cy="{y(up):.1f}" r="4">{tip}</circle>')
     for positive, dots in sides.items():
-        body.append(f'<g class="f" fill="{css(FOR if positive else AGAINST)}">{"".join(dots)}</g>')
+        body.append(f'<g class="{"for" if positive else "against"}">{"".join(dots)}</g>')
     body += [_text(x(label.x), y(label.y), escape(label.text), label.anchor) for label in figure.labels]
     return _svg(480, 340, body, "Value of each word against its importance")
 
@@ -448,12 +468,20 @@ def _bag_fragment(explanations: Explanations) -> str:
     title = f"{e.output} {level(e.prediction)}, {level(evidence.absent_value)} for the empty bag"
     title += f". {evidence.scale.sentence(e.output)}"
     top = f"<p>{escape(title)}</p>{_doubts(explanations)}"
-    return f'<style>{_static("bag.css")}</style><div class="acf">{top}{body}</div>'
+    return _cell(top + body)
 
 
 def _doubts(explanations: Explanations) -> str:
     doubts = explanations.evidence.model.doubts
     return f'<p class="note"><b>{escape(doubts, LONGEST_REASON)}</b></p>' if doubts else ""
+
+
+def _unnamed(explanations: Explanations) -> str:
+    outputs = explanations.evidence.model.outputs
+    if outputs != tuple(map(str, range(len(outputs)))):
+        return ""
+    how = "<code>--classes A,B</code> or <code>outputs</code>"
+    return f'<p class="note">The classes have no names. Name them with {how}.</p>'
 
 
 def _bag_body(explanations: Explanations) -> str:
@@ -476,24 +504,67 @@ def _bag_scores(explanations: Explanations) -> str:
             f"{change(down.sum())} from the {down.size:,} that oppose it."
         )
     maps = "" if evidence.units.coords is None else _maps(explanations, e)
-    verdict = f'<p class="verdict">{escape(told)}</p>{_doubts(explanations)}'
+    verdict = f"<p>{escape(told)}</p>{_doubts(explanations)}{_unnamed(explanations)}"
     return f"{verdict}{maps}{_strongest(explanations, e)}{_removal(explanations)}"
 
 
 def _removal(explanations: Explanations) -> str:
-    """What each order of removal reaches of the best possible, and the smallest set that flips the call."""
+    """The deletion curves next to the certified minimum, their shares of the best possible, and the smallest flip."""
     evidence, name = explanations.evidence, "flip-order"
     scores = {e.title: e.scores for e in explanations.values()}
     if (scored := METHODS[name].score(evidence)) is not None:
         scores.setdefault(METHODS[name].label, scored.scores)
-    shares = ((title, [f"{removal_share(evidence, each):.1%}"]) for title, each in scores.items())
+    curves = {title: removal_curves_of(evidence, each) for title, each in scores.items()}
+    several = "at least " if evidence.pooled.H > 1 else ""
+    shares = (
+        (
+            title,
+            ["–" if np.isnan(share) else f"{several}{share:.1%}" for share in (c.deletion_share, c.insertion_share)],
+        )
+        for title, c in curves.items()
+    )
     flip = explanations.reasons().sentences()[-1]
     note = (
-        "When instances leave, highest score first: the mean fall of the output, as a share of what is proved possible "
-        "for any order. Shapley values divide a prediction fairly; the flip order tells what to remove first."
+        "The prediction as instances are removed, highest score first. No order can enter the shaded area, which is "
+        "certified for every number of removed instances. Shapley values divide a prediction fairly; the flip order "
+        "ranks what to remove first."
     )
-    body = f"{_table(['', 'share of the best possible'], shares)}<p>{escape(flip, LONGEST_REASON)}</p>"
+    table = _table(["share of the best possible", "deletion", "insertion"], shares)
+    body = f"<p>{escape(flip, LONGEST_REASON)}</p>{_deletion(curves, evidence.scale)}{table}"
     return _section("Removing instances", note, body, "h2")
+
+
+def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str:
+    """Deletion curves by number of removed instances, above the certified minimum."""
+    first = next(iter(curves.values()))
+    left, top, wide, high = 76, 8, 366, 180
+    limit, d = first.bounds.proved_min, first.players
+    values = np.concatenate([limit, *(each.deletion for each in curves.values())])
+    low, span = float(values.min()), float(np.ptp(values)) or 1.0
+
+    def points(heights: Array) -> str:
+        x, y = left + wide * first.absent / d, top + high * (1 - (heights - low) / span)
+        return "L".join(f"{at:.1f} {up:.1f}" for at, up in zip(x, y, strict=True))
+
+    bottom = top + high
+    body = [
+        f'<path fill="currentColor" fill-opacity=".12" d="M{left} {bottom}L{points(limit)}V{bottom}z"/>',
+        f'<path class="a" d="M{left} {top}v{high}h{wide}"/>',
+        *(
+            _text(left - 5, top + 4 + high * (1 - share), escape(scale.level(low + share * span, "+.3g")), "end")
+            for share in (0, 1)
+        ),
+        _text(left, bottom + 15, "0"),
+        _text(left + wide, bottom + 15, f"{d:,} removed", "end"),
+    ]
+    colors = (css(FOR), "currentColor", css(AGAINST), css(UNSIGNED))
+    for i, (title, each) in enumerate(curves.items()):
+        stroke = f'fill="none" stroke="{colors[i % 4]}" stroke-width="2"'
+        dashes = f' stroke-dasharray="{6 - 2 * (i // 4 % 2)} {3 * (i // 4)}"' if i > 3 else ""
+        body.append(f'<path {stroke}{dashes} d="M{points(each.deletion)}"/>')
+        body.append(f'<path {stroke}{dashes} d="M{left + wide + 12} {top + 8 + 16 * i}h18"/>')
+        body.append(_text(left + wide + 35, top + 12 + 16 * i, escape(title, 22)))
+    return _svg(600, max(bottom, top + 16 * len(curves)) + 22, body, "The prediction as instances are removed")
 
 
 def _maps(explanations: Explanations, e: Explanation) -> str:
@@ -503,10 +574,11 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
     note += "attention has neither sign nor class. The colors end at the 99.5th percentile."
     maps = []
     for figure in heat_maps([explanations]):
-        ramp = ",".join(css(color) for color in shades(figure.signed))
+        faint = f"rgba{(*FAINT, FAINTEST)}".replace(" ", "")
+        ramp = ",".join(faint if color == ZERO else css(color) for color in shades(figure.signed))
         end = figure.scale.end(figure.end)
         low, middle = (f"−{end}", "0") if figure.signed else ("0", "")
-        image = base64.b64encode(png(figure.pixels())).decode()
+        image = base64.b64encode(png(figure.over_page())).decode()
         maps.append(
             f'<figure><figcaption>{escape(figure.title)}</figcaption><img alt="{escape(figure.title)}, one cell per '
             f'tile" src="data:image/png;base64,{image}"><div class="scale">'

@@ -25,6 +25,8 @@ from .figures import AGAINST, FOR, UNSIGNED, leader
 ATTENTION = "alpha-mean"
 # Color of a score of zero: gray enough to be told from the page, where there is no tile.
 ZERO = (236, 236, 236)
+# On a page that may be light or dark: the color of a score of zero, and the opacity of its tiles.
+FAINT, FAINTEST = (128, 128, 128), 0.12
 # The scale ends at this quantile of the magnitudes, so that one extreme tile does not wash out all the others.
 QUANTILE = 0.995
 # Cells along the longer side of a picture of tiles that are off a grid.
@@ -122,7 +124,7 @@ def columns(explanations: Explanations) -> dict[str, Any]:
     for name, e in explanations.items():
         if name != ATTENTION:
             table[name] = e.scores
-            if e.standard_error is not None and evidence.fit is not None:
+            if e.standard_error is not None and not evidence.exact:
                 table[f"{name}_standard_error"] = e.standard_error
     return table
 
@@ -255,6 +257,15 @@ class HeatMap(NamedTuple):
     signed: bool
     cut: bool
     scale: ExplainedScale = LOGIT
+
+    def over_page(self) -> Pixels:
+        """(rows, columns, 4) the map for a light or a dark page: opacity is linear in the score, zero is faint gray."""
+        cells = self.raster.cells
+        strength = np.clip(np.abs(np.nan_to_num(cells)) / self.end, 0.0, 1.0)
+        picture = colors(np.sign(np.nan_to_num(cells)), 1.0, self.signed)
+        picture[strength == 0] = FAINT
+        opacity = np.where(np.isnan(cells), 0.0, FAINTEST + (1 - FAINTEST) * strength)
+        return np.concatenate([picture, np.rint(255 * opacity).astype(np.uint8)[..., None]], axis=-1)
 
     def pixels(self) -> Pixels:
         """(rows, columns, 4) red, green, blue and opacity; transparent where there is no tile."""

@@ -114,7 +114,7 @@ def _needed(explanations: Explanations, name: str) -> Explanation:
 
 def plot_table(explanations: Explanations, ax: Any) -> None:
     """All methods as a map: one row per method, one column per player, the strongest where not all have room."""
-    rows, labels, fit = list(explanations.values()), figures.names(explanations.evidence), explanations.evidence.fit
+    rows, labels, fit = list(explanations.values()), figures.names(explanations.evidence), explanations.fit
     order = _strongest(figures.leader(explanations).strength, ax, explanations.evidence.settings.players)
     gray, signed = _color_map(WHITE, UNSIGNED), _color_map(AGAINST, WHITE, FOR)
     strengths = ((e.info.kind == "signed", e.strength[order]) for e in rows)

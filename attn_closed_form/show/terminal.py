@@ -14,7 +14,17 @@ from typing import Any, TextIO
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
 from ..models.text_classifier import TextClassifier
-from .figures import colored_text, leader, method_rows, names, sampling, strongest_players, verdict, waterfall
+from .figures import (
+    colored_text,
+    leader,
+    method_rows,
+    names,
+    notice,
+    sampling,
+    strongest_players,
+    verdict,
+    waterfall,
+)
 from .sanitize import elide, visible, width
 
 RESET = "\x1b[0m"
@@ -52,21 +62,28 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     <BLANKLINE>
     A fine++++ film
     <BLANKLINE>
-    nothing present        48.9 %
-    fine             +19.0 points  +++++++++++++++++++++++++++
-    film              +1.2 points  ++
-    a                  0.0 points
-    positive               69.1 %
+    baseline        48.9 %
+    fine      +19.0 points  ++++++++++++++++++++++++++++++++++
+    film       +1.2 points  ++
+    a           0.0 points
+    positive        69.1 %
     """
-    e, fit = leader(explanations), explanations.evidence.fit
+    e, fit, evidence = leader(explanations), explanations.fit, explanations.evidence
     explained = _prose(explanations.scale.sentence(explanations.output), columns)
-    blocks = [f"{verdict(explanations)}\n{explained}", _wrap(_words(e, color), columns)]
+    first = [verdict(explanations), *([] if fit is None else [_prose(fit.verdict(), columns)]), explained]
+    blocks = ["\n".join(first)]
+    if told := notice(explanations):
+        return "\n\n".join([*blocks, _prose(told, columns)])
+    blocks.append(_wrap(_words(e, color), columns))
+    if e.method == evidence.headline:
+        blocks += [_waterfall(e, columns, color)]
+        blocks += [_prose(text, columns) for text in filter(None, [sampling(e)])]
+    if evidence.model.surrogate is not None:
+        blocks += [_prose(text, columns) for text in explanations.checked_reasons()]
+    if e.method == "shapley" and evidence.exact:
+        blocks += [_prose(text, columns) for text in explanations.reasons().sentences()]
     if fit is not None:
         blocks += [_prose(text, columns) for text in fit.sentences()]
-    if e.method == "shapley":
-        of = "" if fit is None else f"Of the {fit.name}: "
-        blocks += [_waterfall(e, columns, color)]
-        blocks += [_prose(of + text, columns) for text in explanations.reasons().sentences()]
     return "\n\n".join(blocks)
 
 
@@ -80,14 +97,13 @@ def _waterfall(e: Explanation, columns: int, color: bool) -> str:
     pad = max(map(width, labels))
     numbers = max(len(step.text) for step in steps)
     room = min(40, max(4, columns - pad - numbers - 6))
-    largest = max(abs(step.shown) for step in steps if step.players) or 1.0
+    longest = max(step.right - step.left for step in steps) or 1.0
     lines = []
     for label, step in zip(labels, steps, strict=True):
-        length = round(room * abs(step.shown) / largest) if step.players else 0
-        bar = ("+" if step.shown > 0 else "-") * length
+        length = round(room * (step.right - step.left) / longest)
+        bar = ("+" if step.kind == "for" else "-") * length
         if color and length:
-            shade = TERMINAL["for" if step.shown > 0 else "against"][3]
-            bar = f"\x1b[38;5;{shade}m{BAR * length}{RESET}"
+            bar = f"\x1b[38;5;{TERMINAL[step.kind][3]}m{BAR * length}{RESET}"
         lines.append(f"{_padded(label, pad)}  {step.text:>{numbers}}  {bar}".rstrip())
     return "\n".join(lines)
 

@@ -35,7 +35,7 @@ from ..models.mean_text import MeanPooledText, VocabularyReader
 from ..models.protocol import Model
 from ..models.text_classifier import TextClassifier
 from ..show import figures
-from ..show.html import words_css
+from ..show.html import stylesheet
 from ..show.sanitize import elide, visible
 from . import schema
 from .schema import (
@@ -152,7 +152,7 @@ def make_app(
     for path, (file, media_type) in FILES.items():
         content = (files(__package__) / "static" / file).read_bytes()
         app.add_api_route(path, _constant(content, media_type), include_in_schema=False)
-    app.add_api_route("/words.css", _constant(words_css().encode(), "text/css"), include_in_schema=False)
+    app.add_api_route("/look.css", _constant(stylesheet().encode(), "text/css"), include_in_schema=False)
     errors: Any = {status: {"model": schema.Error, "description": text} for status, text in ERRORS.items()}
 
     @app.get("/health")

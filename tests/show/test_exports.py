@@ -2,6 +2,7 @@
 
 import csv
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -136,3 +137,48 @@ def test_attention_against_counts_the_attention_on_negative_scores(found):
 def test_strongest_never_crosses_zero():
     top, bottom = strongest(np.array([0.1, -0.2, 0.3]), 5)
     assert top.tolist() == [2, 0] and bottom.tolist() == [1]
+
+
+# The fields that QuPath documents for objects in GeoJSON.
+QUPATH_OBJECTS = {"annotation", "detection", "cell", "tile", "tma_core"}
+QUPATH_PROPERTIES = {"objectType", "name", "color", "classification", "isLocked", "measurements", "metadata"}
+
+
+def is_color(value):
+    return isinstance(value, list) and len(value) == 3 and all(type(c) is int and 0 <= c <= 255 for c in value)
+
+
+def check_qupath(document):
+    """Whether QuPath's GeoJSON reader has a documented meaning for every field of every feature."""
+    assert document["type"] == "FeatureCollection" and document["features"]
+    for feature in document["features"]:
+        assert set(feature) <= {"type", "id", "geometry", "properties"} and feature["type"] == "Feature"
+        geometry, properties = feature["geometry"], feature["properties"]
+        assert geometry["type"] == "Polygon" and len(geometry["coordinates"]) == 1
+        ring = geometry["coordinates"][0]
+        assert ring[0] == ring[-1] and len(ring) == 5 and all(len(point) == 2 for point in ring)
+        area = sum(x0 * y1 - x1 * y0 for (x0, y0), (x1, y1) in pairwise(ring)) / 2
+        assert area != 0
+        assert set(properties) <= QUPATH_PROPERTIES and properties["objectType"] in QUPATH_OBJECTS
+        assert is_color(properties["color"])
+        assert set(properties["classification"]) <= {"name", "names", "color"}
+        assert is_color(properties["classification"]["color"]) and properties["classification"]["name"]
+        for name, number in properties["measurements"].items():
+            assert isinstance(name, str) and isinstance(number, float) and np.isfinite(number)
+
+
+def test_geojson_has_the_fields_that_qupath_documents(tmp_path):
+    found = bag_model().explain(slide(), ["shapley", "alpha-mean"], output="tumour")
+    write_geojson(found, tmp_path / "slide.geojson")
+    document = json.loads((tmp_path / "slide.geojson").read_text(encoding="utf-8"))
+    check_qupath(document)
+    for path, wrong in (
+        (("properties", "objectType"), "patch"),
+        (("properties", "color"), [300, 0, 0]),
+        (("properties", "measurements"), {"shapley": "0.5"}),
+        (("geometry", "coordinates"), [[[0, 0], [0, 1], [1, 1]]]),
+    ):
+        broken = json.loads(json.dumps(document))
+        broken["features"][0][path[0]][path[1]] = wrong
+        with pytest.raises(AssertionError):
+            check_qupath(broken)

@@ -22,6 +22,7 @@ from attn_closed_form.show.figures import (
     levels,
     method_rows,
     names,
+    notice,
     partners,
     removal,
     slalom_plane,
@@ -29,6 +30,8 @@ from attn_closed_form.show.figures import (
     verdict,
     waterfall,
 )
+from attn_closed_form.show.html import report
+from attn_closed_form.show.terminal import answer
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
 
@@ -50,28 +53,35 @@ def test_scales_hold_their_values_and_their_ticks_are_round_and_inside():
 def test_a_waterfall_goes_from_nobody_to_the_prediction_without_a_gap(found, top):
     e = found["shapley"]
     steps = waterfall(e, top)
-    assert steps[0].end == e.base_value and steps[-1].end == e.prediction and steps[0].label == "no word known"
-    assert steps[-1].label == e.output and sum(step.players for step in steps) == len(e.scores)
+    assert steps[0].end == e.base_value and steps[-1].end == e.prediction and steps[0].label == "baseline"
+    assert steps[-1].label == e.output and sum(step.members for step in steps) == len(e.scores)
+    assert [step.kind for step in (steps[0], steps[-1])] == ["end", "end"]
     for before, after in pairwise(steps[:-1]):
         assert after.start == before.end
     assert steps[-2].end == pytest.approx(e.prediction, abs=1e-9)
     order = np.argsort(-np.abs(e.scores), kind="stable")
     for step, j in zip(steps[1:], order[:top], strict=False):
-        assert step.label == e.labels[j] and step.shown == pytest.approx(e.scores[j], abs=1e-12)
+        assert step.label == e.labels[j] and step.end - step.start == pytest.approx(e.scores[j], abs=1e-12)
+        assert step.kind == ("for" if e.scores[j] >= 0 else "against")
     for step in steps:
         assert 0 <= step.left <= step.right <= 1
     lengths = [step.right - step.left for step in steps[1:-1]]
     assert np.allclose(np.array(lengths) * (max(s.end for s in steps) - min(s.end for s in steps)),
-                       [abs(step.shown) for step in steps[1:-1]])  # fmt: skip
+                       [abs(step.end - step.start) for step in steps[1:-1]])  # fmt: skip
 
 
 def test_the_waterfall_of_a_fit_ends_before_what_the_fit_misses(found, monkeypatch):
     fit = SimpleNamespace(at_text=0.25, name="fit")
     monkeypatch.setitem(found.evidence.__dict__, "fit", fit)
+    monkeypatch.setattr(type(found.evidence.model), "surrogate", "fit")
     e = found["shapley"]
     *_, others, missed, last = waterfall(e, 2)
-    assert others.players == len(e.scores) - 2 and others.end == missed.start == e.prediction - 0.25
-    assert missed.label == "what the fit misses" and missed.shown == 0.25 and missed.end == last.end == e.prediction
+    assert others.members == len(e.scores) - 2 and others.end == missed.start == e.prediction - 0.25
+    assert (
+        missed.label == "what the fit misses"
+        and missed.end - missed.start == pytest.approx(0.25)
+        and missed.end == last.end == e.prediction
+    )
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -125,9 +135,10 @@ def test_classes_are_ranked_and_the_others_are_summed():
     found = explain(model_for(REVIEW, C=9), REVIEW, "loo")
     bars = class_bars(found)
     chances = sorted(found.probabilities.values(), reverse=True)
-    assert [bar.probability for bar in bars[:6]] == chances[:6]
-    assert bars[6].name == "3 others" and bars[6].probability == pytest.approx(sum(chances[6:]))
-    assert sum(bar.probability for bar in bars) == pytest.approx(1)
+    assert [bar.end for bar in bars[:6]] == chances[:6]
+    assert bars[6].label == "3 others" and bars[6].end == pytest.approx(sum(chances[6:])) and bars[6].members == 3
+    assert sum(bar.end for bar in bars) == pytest.approx(1)
+    assert all((bar.left, bar.right, bar.text) == (0, bar.end, percent(bar.end)) for bar in bars)
 
 
 def test_strips_shade_square_roots_and_name_the_background(found):
@@ -157,11 +168,15 @@ def test_a_removal_is_what_the_game_does_beside_what_was_forecast(found):
     assert without.change == without.prediction - found.prediction
     by_name = {forecast.method: forecast for forecast in without.forecasts}
     assert set(by_name) == {name for name in found if METHODS[name].forecasts}
-    assert list(by_name)[:3] == ["lime", "shapley", "slalom-linear"]
+    assert list(by_name)[:3] == ["shapley", "lime", "slalom-linear"]
     assert by_name["shapley"].change == pytest.approx(-(e.scores[0] + e.scores[2]))
     assert by_name["shapley"].error == pytest.approx(by_name["shapley"].change - without.change)
     largest = max(abs(without.change), *(abs(f.change) for f in without.forecasts))
-    assert {forecast.largest for forecast in without.forecasts} == {largest}
+    for forecast in without.forecasts:  # bars start in the middle and end where the largest change has 0 or 1
+        assert forecast.bar.kind == ("for" if forecast.change >= 0 else "against")
+        length = (forecast.bar.right - forecast.bar.left) * (1 if forecast.change >= 0 else -1)
+        assert length == pytest.approx(forecast.change / largest / 2)
+        assert forecast.mark - 0.5 == pytest.approx(forecast.did / largest / 2)
 
 
 def test_partners_are_ranked_without_the_player_itself(found):
@@ -169,13 +184,30 @@ def test_partners_are_ranked_without_the_player_itself(found):
     strongest = partners(found.evidence, 0, row, top=3)
     order = [j for j in np.argsort(-np.abs(row), kind="stable") if j != 0][:3]
     assert [(p.player, p.value) for p in strongest] == [(j, row[j]) for j in order]
+    assert max(p.bar.right - p.bar.left for p in strongest) == 0.5
 
 
 def test_names_are_the_words_as_typed_where_the_model_does_not_know_them():
     found = explain(model_for("fine film"), "Zyx fine WVU film", "loo")
     assert names(found.evidence) == ("Zyx and other unknown words", "fine", "film")
     found = explain(model_for("fine film"), "film fine film", "loo", players="positions")
-    assert names(found.evidence) == ("film (1)", "fine (2)", "film (3)")
+    assert names(found.evidence) == ("film (1)", "fine", "film (3)")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("Zyx wvu tsr!", 3), ("zyx", 1), ("zyx film", None), ("!", None), ("film!", None)],
+)
+def test_a_text_without_a_known_word_gets_a_notice_instead_of_an_explanation(text, count):
+    found = explain(model_for("fine film!"), text, "shapley")
+    told = notice(found)
+    assert figures_of(found)["notice"] == told
+    if count is None:
+        assert told == ""
+    else:
+        assert told.startswith(f"None of the {count} words" if count > 1 else "The only word of this text is not")
+        assert told in answer(found, 1000) and "baseline" not in answer(found, 1000)
+        assert "How it adds up" not in report(found) and told in report(found)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

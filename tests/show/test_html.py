@@ -174,7 +174,12 @@ def test_every_class_can_be_looked_at():
     for name in model.outputs:
         prediction = explain(model, REVIEW, "leave-one-out", output=name).prediction
         assert f"{prediction:+.4f}" in html
-    assert html.count("<details name=class>") == 2
+    chances = found.probabilities
+    others = sorted((name for name in model.outputs if name != found.output), key=lambda name: -chances[name])
+    titles = re.findall(r"<details name=class><summary>([^<]*)</summary>", html)
+    assert len(titles) == 2
+    for title, name in zip(titles, others, strict=True):
+        assert title.startswith(f"{name}, {100 * chances[name]:.1f} %")
     assert len(html.encode()) < 100_000
 
 
@@ -185,7 +190,7 @@ def test_reasons_and_sentences_are_said():
     for sentence in found.reasons().sentences():
         assert sentence in text
     for score in found.sentences().scores:
-        assert found.scale.change(score) in text
+        assert found.scale.change(score).replace("-", "−") in text
 
 
 def test_a_single_sentence_costs_no_owen_values(monkeypatch):
@@ -218,12 +223,11 @@ def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards():
 def test_bars_of_the_waterfall_lie_where_the_scores_put_them():
     found = explain(model_for(REVIEW), REVIEW, "shapley")
     html, e = report(found), found["shapley"]
-    bars = re.findall(r'<path fill="rgb\(([\d,]+)\)" d="M([\d.]+) \d+H([\d.]+)v14', html)
+    bars = re.findall(r'<b class=(for|against) style="left:([\d.]+)%;width:([\d.]+)%">', html)
     order = np.argsort(-np.abs(e.scores), kind="stable")[: len(bars)]
-    lengths = np.array([float(right) - float(left) for _, left, right in bars])
-    long = lengths > 1.05  # shorter bars are drawn with one dot
-    assert np.corrcoef(lengths[long], np.abs(e.scores[order])[long])[0, 1] > 0.999
-    assert [color == "213,94,0" for color, _, _ in bars] == (e.scores[order] > 0).tolist()
+    widths = np.array([float(width) for _, _, width in bars])
+    assert np.corrcoef(widths, np.abs(e.scores[order]))[0, 1] > 0.999
+    assert [kind == "for" for kind, _, _ in bars] == (e.scores[order] > 0).tolist()
 
 
 def test_a_constant_model_has_a_page():

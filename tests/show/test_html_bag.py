@@ -8,9 +8,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from attn_closed_form import Bag
+from attn_closed_form import METHODS, Bag
 from attn_closed_form.show.figures import FOR
-from attn_closed_form.show.html import report
+from attn_closed_form.show.html import TOP, report
+from attn_closed_form.show.maps import heat_maps
 from tests.bags import bag_model, slide
 from tests.texts import HOSTILE
 
@@ -52,6 +53,10 @@ def test_the_numbers_are_the_scores(found):
     assert f"{100 * scores[best]:+#.4g}" in page and f"{weight[best]:.2%}" in page
     against = sum(weight[scores < 0]) / sum(weight)
     assert f"{against:.1%} of the attention" in page
+    attended = np.argsort(-weight, kind="stable")[:TOP]
+    opposed = int((scores[attended] < 0).sum())
+    assert opposed and f"Of the {len(attended)} most attended, {opposed} oppose" in page
+    assert METHODS["flip-order"].label in page
     up, down = scores[scores > 0], scores[scores < 0]
     assert f"{100 * up.sum():+.1f} points from the {up.size} instances that support it" in page
     assert f"{100 * down.sum():+.1f} points from the" in page
@@ -95,3 +100,29 @@ def test_a_notebook_shows_the_maps_or_the_tables(found):
 def test_a_large_bag_makes_a_small_page():
     found = bag_model().explain(slide(60, 50), ["shapley"], output="tumour")
     assert len(report(found)) < 60_000
+
+
+def test_deletion_curves_are_drawn_above_the_certified_limit(found):
+    page = report(found)
+    shares = [found[name].removal_curves().deletion_share for name in found]
+    assert all(f"{share:.1%}" in page for share in shares) and "share of the best possible" in page
+    picture = page[page.index('aria-label="The prediction as instances are removed"') :].partition("</svg>")[0]
+    paths = [re.findall(r"[\d.]+ [\d.]+", path) for path in re.findall(r'd="M([^"]+)"', picture)]
+    limit, *curves = [[float(point.split()[1]) for point in path] for path in paths if len(path) > 10]
+    assert len(curves) == len(found) + 1  # and the flip order
+    for curve in curves:  # heights grow downwards; the limit begins with a corner
+        assert all(y <= low + 0.11 for y, low in zip(curve, limit[-len(curve) :], strict=True))
+
+
+def test_maps_are_laid_over_a_light_or_a_dark_page(found):
+    """Opacity is linear in the score: no tile is an opaque light gray, and the strongest is opaque."""
+    (scores, _) = heat_maps([found])
+    pixels, cells = scores.over_page(), scores.raster.cells
+    strength = np.clip(np.abs(cells) / scores.end, 0, 1)
+    np.testing.assert_allclose(pixels[..., 3] / 255, 0.12 + 0.88 * strength, atol=1 / 255)
+    assert pixels[..., 3].max() == 255 and "background:#fff" not in report(found)
+
+
+def test_classes_without_names_are_asked_for(found):
+    note = "The classes have no names"
+    assert note not in report(found) and note in report(bag_model(outputs=()).explain(slide(), ["shapley"]))

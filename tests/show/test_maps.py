@@ -1,6 +1,7 @@
 """Tiles land in the right cells, with the right colors, and the PNG says so."""
 
 import io
+import struct
 
 import numpy as np
 import pytest
@@ -62,6 +63,8 @@ def test_the_scale_ends_before_the_most_extreme_tiles():
 def test_the_png_holds_the_pixels():
     image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
     pixels = HeatMap("", rasterize([[0, 0], [2, 1]], [1.0, -1.0], 1), 1.0, True, False).pixels()
+    size, depth, rgba, methods = struct.pack(">II", 3, 2), 8, 6, (0, 0, 0)
+    assert png(pixels)[16:29] == size + bytes((depth, rgba, *methods))
     found = np.rint(255 * image.imread(io.BytesIO(png(pixels)))).astype(int)
     np.testing.assert_array_equal(found, pixels)
     assert found[0, 0].tolist() == [*FOR, 255] and found[1, 2].tolist() == [*AGAINST, 255] and found[0, 1, 3] == 0

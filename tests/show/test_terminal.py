@@ -109,6 +109,12 @@ def test_a_guaranteed_error_is_printed_with_its_methods():
     assert "guaranteed" not in table(found_for(REVIEW, "alpha-mean"))
 
 
+def test_the_legend_has_the_marks_that_are_used():
+    for methods, signed, unsigned in (("shapley", 1, 0), ("alpha-mean", 0, 1), (["shapley", "alpha-mean"], 1, 1)):
+        legend = table(found_for(REVIEW, methods))
+        assert (legend.count("raises the prediction"), legend.count("strong, without sign")) == (signed, unsigned)
+
+
 def test_numbers_are_those_of_the_strongest_words():
     found = found_for(REVIEW, ["shapley", "leave-one-out"])
     rows = list(found.values())

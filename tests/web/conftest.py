@@ -1,5 +1,6 @@
 """A server and a real browser for the tests of the page: Debian's Chromium, without a window, driven by Playwright."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -14,13 +15,26 @@ ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.fixture(scope="module")
-def address():
-    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0"]
+def start(*options, port=0):
+    """The process and the address of `serve`."""
+    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", str(port), *map(str, options)]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    yield next(part for part in server.stdout.readline().split() if part.startswith("http"))
+    return server, next(part for part in server.stdout.readline().split() if part.startswith("http"))
+
+
+@contextlib.contextmanager
+def serving(*options):
+    """The address of a server that ends with the block."""
+    server, address = start(*options)
+    yield address
     server.terminate()
     server.communicate(timeout=PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def address():
+    with serving() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

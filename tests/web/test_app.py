@@ -45,7 +45,7 @@ def test_a_wrong_method_is_405(method, path):
     assert "access-control-allow-origin" not in got.headers  # so no other site's script may read or send JSON
 
 
-PAGES = [*FILES, "/words.css", "/health", "/openapi.json", "/api/model", "/nowhere", "/api/explain"]
+PAGES = [*FILES, "/look.css", "/health", "/openapi.json", "/api/model", "/nowhere", "/api/explain"]
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -113,7 +113,7 @@ def test_scripts_never_turn_text_into_markup_and_styles_load_nothing():
 
 
 def test_the_page_has_the_colours_of_the_palette():
-    css = send("GET", "/words.css").text
+    css = send("GET", "/look.css").text
     for name, (red, green, blue) in {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}.items():
         assert f"--{name}:rgb({red},{green},{blue})" in css
 

@@ -1,10 +1,7 @@
 """The live page in a real browser: Debian's Chromium, without a window, driven by Playwright."""
 
 import signal
-import subprocess
-import sys
-from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
@@ -14,8 +11,8 @@ from attn_closed_form.models.classifier import random_weights
 from attn_closed_form.models.text import Vocabulary
 from tests.patience import PATIENCE
 from tests.texts import model_for
+from tests.web.conftest import serving, start
 
-ROOT = Path(__file__).parents[2]
 TOKEN = "a-secret-of-24-characters"
 TEXT = "The plot is a mess and the ending is terrible, but the acting is wonderful. A mess!"
 
@@ -41,6 +38,7 @@ def wait(page, text, players="words", absent=None, removed=()):
     """Until the page shows the answer for this; without `absent`, for whatever the model's own absence is."""
     page.wait_for_function(
         """([text, players, absent, removed]) => {
+            for (const folded of document.querySelectorAll("details")) folded.open = true;
             const ready = JSON.parse(document.body.dataset.ready || "null");
             return ready && JSON.stringify(ready) === JSON.stringify([text, players, absent || ready[2], removed]);
         }""",
@@ -128,7 +126,11 @@ def check_forecasts(page, answer):
     for row in rows.all():
         forecast = forecasts[row.get_attribute("data-method")]
         times = factor(answer, forecast["scale"])
-        for column, expected in (("said", forecast["change"]), ("did", forecast["did"]), ("off", forecast["error"])):
+        for column, expected in (
+            ("forecast", forecast["change"]),
+            ("change", forecast["did"]),
+            ("error", forecast["error"]),
+        ):
             shown = number(row.locator(f"[data-column={column}]").inner_text())
             assert shown == pytest.approx(times * expected, abs=5.1e-5 if times == 1 else 0.051)
     moved = number(page.inner_text("#moved").removeprefix("→ "))
@@ -199,9 +201,9 @@ def test_everything_that_can_be_used_has_a_name(page):
 def test_the_switches(page, address):
     write(page, TEXT)
     for switch, players, absent in (
-        ("positions", "positions", "unk"),
-        ("deleted", "positions", "deleted"),
-        ("words", "words", "deleted"),
+        ("positions", "positions", "deleted"),
+        ("unk", "positions", "unk"),
+        ("words", "words", "unk"),
     ):
         page.check(f"input[value={switch}]")
         wait(page, TEXT, players, absent)
@@ -250,7 +252,7 @@ def check_that_it_is_text(page):
     page.wait_for_selector("#forecasts table")
     page.wait_for_selector("#pairs table")
     assert page.evaluate("window.hacked") is None
-    assert page.locator("main script, main img, main b").count() == 0
+    assert page.locator("main script, main img, main b:not(.track b)").count() == 0
     shown = page.evaluate("document.getElementById('strip').textContent")
     assert shown == HOSTILE.replace("\u202e", "\ufffd")
     assert not any("hacked" in url.partition("#")[0] for url in page.asked)
@@ -301,12 +303,8 @@ def tickets(tmp_path_factory):
     vocabulary = Vocabulary(["[CLS]", "[UNK]", "rechnung", "paket", "störung", "und"])
     model = TextClassifier(random_weights(seed=1, D=6, C=3), vocabulary, ("Zahlung", "<img src=x>", "Technik"))
     model.save(path)
-    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0", "--model", str(path)]
-    command += ["--token", TOKEN]
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    yield next(part for part in server.stdout.readline().split() if part.startswith("http"))
-    server.terminate()
-    server.communicate(timeout=PATIENCE)
+    with serving("--model", path, "--token", TOKEN) as address:
+        yield address
 
 
 def test_the_page_greets_in_the_words_of_its_own_model(browser, tickets):
@@ -333,15 +331,8 @@ def test_the_page_greets_in_the_words_of_its_own_model(browser, tickets):
     page.close()
 
 
-def test_a_server_that_hangs_or_ends_is_said_and_its_return_is_noticed(browser, tmp_path):
-    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port"]
-
-    def start(port):
-        server = subprocess.Popen([*command, str(port)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        address = next(part for part in server.stdout.readline().split() if part.startswith("http"))
-        return server, address
-
-    server, address = start(0)
+def test_the_page_reports_a_server_that_hangs_or_ends_and_notices_its_return(browser):
+    server, address = start()
     page = browser.new_page()
     page.goto(address)
     write(page, "fine")
@@ -355,7 +346,7 @@ def test_a_server_that_hangs_or_ends_is_said_and_its_return_is_noticed(browser, 
     server.communicate()
     page.fill("#text", "a fine film")
     page.get_by_role("alert").get_by_text("asks again until it is back").wait_for()
-    server, _ = start(int(address.rstrip("/").rpartition(":")[2]))
+    server, _ = start(port=urlsplit(address).port)
     wait(page, "a fine film")  # without a key pressed
     assert page.inner_text("#message") == ""
     page.close()
@@ -377,11 +368,8 @@ def one_head(tmp_path):
     """The address of a server with a model of one head, whose probabilities are explained."""
     path = tmp_path / "one-head.npz"
     model_for(TEXT, K=1, score_scale=3.0).save(path)
-    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0", "--model", str(path)]
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    yield next(part for part in server.stdout.readline().split() if part.startswith("http"))
-    server.terminate()
-    server.communicate(timeout=20)
+    with serving("--model", path) as address:
+        yield address
 
 
 def test_the_logit_is_one_switch_away(browser, one_head):
@@ -391,7 +379,7 @@ def test_the_logit_is_one_switch_away(browser, one_head):
     assert "Explained: the probability of" in page.inner_text("#explained")
     answer = api(address, text=TEXT)
     check_table(page, answer)
-    steps = page.locator("#waterfall text").all_text_contents()
+    steps = page.locator("#waterfall span").all_text_contents()
     assert steps[1] == answer["figures"]["waterfall"][0]["text"] and steps[1].endswith(" %") and "points" in steps[3]
     word(page, "mess").click()
     wait(page, TEXT, removed=[4])
@@ -408,43 +396,55 @@ def test_the_logit_is_one_switch_away(browser, one_head):
 
 
 def test_hebrew_runs_from_right_to_left(page):
-    write(page, "סרט נפלא מאוד")
+    write(page, "סרט נפלא מאוד 10/10")  # a text without a word that the model knows has no table
     boxes = [page.locator("#strip button").nth(i).bounding_box()["x"] for i in range(3)]
     assert boxes == sorted(boxes, reverse=True)
     row = [page.locator("#figure tr[data-methods] i").nth(i).bounding_box()["x"] for i in range(3)]
     assert row == sorted(row, reverse=True)
 
 
-def test_messages(page, address):
+def test_messages(page):
     page.fill("#text", "... ,,,")
     page.get_by_role("alert").get_by_text("expected at least one word").wait_for()
     assert page.locator("#results").is_hidden()
     page.fill("#text", "fine " * 5_000)
-    page.get_by_role("alert").get_by_text("The model reads the first 255 words; the rest is not seen").wait_for()
-    page.complaints.clear()  # Chromium logs every 4xx
-    write(page, "dull " * 300)
-    assert "the rest is not seen" in page.inner_text("#message")
-    assert "45 more not seen" in page.inner_text("#figure")
+    page.get_by_role("alert").get_by_text("expected at most 2,000 tokens").wait_for()
     page.route("**/api/explain", lambda route: route.abort())
     page.fill("#text", "fine")
     page.get_by_role("alert").get_by_text("No answer from the server").wait_for()
     page.unroute("**/api/explain")
     write(page, "fine film")
     assert page.inner_text("#message") == ""
-    page.complaints.clear()
+    page.complaints.clear()  # Chromium logs every 4xx
 
 
-def test_an_answer_that_comes_late_does_not_overwrite_a_newer_one(page):
+def test_the_page_says_how_many_words_the_model_does_not_see(browser, one_head):
+    page = browser.new_page()
+    page.goto(one_head)
+    write(page, "mess " * 100)  # the model has 64 positions, the first for [CLS]
+    assert "The model reads the first 63 words" in page.inner_text("#message")
+    assert "37 more not seen" in page.inner_text("#figure")
+    page.close()
+
+
+def test_a_late_answer_does_not_overwrite_a_newer_one(page):
     write(page, "first")
     held = []
+    page.evaluate(
+        """() => {
+            const strip = document.getElementById("strip");
+            window.shown = [];
+            new MutationObserver(() => window.shown.push(strip.textContent)).observe(strip, {childList: true});
+        }"""
+    )
     page.route("**/api/explain", lambda route: held.append(route) if not held else route.continue_())
     page.fill("#text", "second text")
     while not held:
         page.wait_for_timeout(10)
-    write(page, "third and last text")
-    page.unroute("**/api/explain")
-    page.wait_for_timeout(100)
-    assert "last" in page.inner_text("#strip")
+    page.fill("#text", "third and last text")
+    held[0].continue_()
+    wait(page, "third and last text")
+    assert set(page.evaluate("window.shown")) == {"third and last text"}
     assert page.inner_text("#message") == ""
 
 

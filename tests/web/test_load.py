@@ -6,6 +6,7 @@ What is measured is printed at the end of the run. Every scene is bounded in cou
 import contextlib
 import itertools
 import json
+import os
 import socket
 import threading
 import time
@@ -22,7 +23,8 @@ from tests.web_client import TEXT
 
 pytestmark = pytest.mark.slow
 
-REQUESTS, CLIENTS = 10_000, 50
+# At a desk a tenth of the requests; continuous integration sends all of them.
+REQUESTS, CLIENTS = (1_000 if os.environ.get("HYPOTHESIS_PROFILE", "dev") == "dev" else 10_000), 50
 MEMORY = 300e6  # bytes of one worker
 JSON = "Content-Type: application/json\r\n"
 
@@ -72,7 +74,6 @@ def test_64_half_sent_requests_delay_nobody(small, kind, record_property):  # no
         assert seconds < 1 and after < MEMORY
 
 
-@pytest.mark.xfail(reason="LIME on probabilities of long texts takes the recursion over sizes: about 600 MB, not 300")
 def test_memory_is_bounded_for_the_largest_questions(record_property):
     """64 clients ask, without reading the answers, what takes most memory; others send endless headers and bodies."""
     words = [word for word in load_demo_model().vocabulary if word.isalpha()]
@@ -108,7 +109,7 @@ def test_memory_is_bounded_for_the_largest_questions(record_property):
         assert peak < MEMORY
 
 
-def test_10000_requests_with_a_worker_killed_twice(small, record_property):  # noqa: F811
+def test_many_requests_with_a_worker_killed_twice(small, record_property):  # noqa: F811
     """A killed worker loses at most the request of each client that it was answering; nothing else is lost."""
     body = json.dumps({"text": TEXT, "methods": ["shapley"]})
     numbers, answers, lost, wrong = iter(range(REQUESTS)), [], [], []

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from attn_closed_form import Settings
 from attn_closed_form.web.app import Limits, make_app
 from attn_closed_form.web.schema import MAX_BYTES, MAX_CHARACTERS, ExplainQuestion, InteractionsQuestion, refusal_of
+from tests.texts import model_for
 from tests.web_client import MODEL, post, raw
 
 REFUSED = [
@@ -46,6 +47,14 @@ REFUSED = [
     ({"text": "fine", "x" * 500: 1}, 422, "x" * 19 + "…" + "x" * 19),
     ({"text": "fine", "player": 0}, 422, "player"),
 ]
+
+
+def test_the_smaller_limit_is_for_methods_that_sample():
+    words, app = "fine film " * 250, make_app(model_for("fine film", T_max=None), "a model without positions")
+    assert post({"text": words, "player": 0}, "/api/interactions", app=app).status_code == 200
+    assert post({"text": words, "methods": ["shapley"]}, app=app).status_code == 200
+    refused = post({"text": words, "methods": ["shapley-sampled"]}, app=app)
+    assert refused.status_code == 413 and "400 tokens" in refused.json()["error"]
 
 
 @pytest.mark.parametrize(("data", "status", "field"), REFUSED)

@@ -2,7 +2,7 @@
 // link keeps it after the #, which browsers send to nobody.
 
 import { change, drawFigure, drawNumbers, drawStrip, level, unitOf } from "./words.js";
-import { drawClasses, drawForecasts, drawPairs, drawPlane, drawWaterfall, drawWhy } from "./figures.js";
+import { drawBars, drawForecasts, drawPairs, drawPlane, drawWhy } from "./figures.js";
 
 const at = (id) => document.getElementById(id);
 const PATIENCE = 400; // ms until a waiting page says so
@@ -120,14 +120,16 @@ function show() {
   at("prediction").dataset.value = answer.prediction;
   at("moved").textContent = answer.removal ? `→ ${level(answer.removal.prediction, unitOf(answer))} without ${without(answer)}` : "";
   at("explained").textContent = answer.figures.scale;
+  at("notice").textContent = answer.figures.notice;
+  at("results").toggleAttribute("data-notice", Boolean(answer.figures.notice));
   // The logit is always there to choose; the probability was there if it is shown, or was left for the logit.
   at("scale").hidden = answer.scale === "logit" && state.scale !== "logit";
   for (const radio of at("scale").querySelectorAll("input")) radio.checked = radio.value === answer.scale;
   at("restore").hidden = !removed.size;
   drawStrip(at("strip"), answer, removed);
   drawForecasts(at("forecasts"), answer);
-  drawClasses(at("classes"), answer);
-  drawWaterfall(at("waterfall"), answer);
+  drawBars(at("classes"), answer.figures.classes);
+  drawBars(at("waterfall"), answer.figures.waterfall);
   drawFigure(at("figure").tBodies[0], answer, removed);
   drawPlane(at("plane"), answer, removed);
   drawNumbers(at("numbers"), answer);
@@ -147,8 +149,8 @@ function spoken(answer) {
   const unit = unitOf(answer);
   if (!answer.removal) return `Prediction ${level(answer.prediction, unit)}.`;
   const { change: moved, prediction, forecasts } = answer.removal;
-  const said = forecasts.slice(0, 3).map(({ title, scale, change: said }) => `${title} said ${change(said, unitOf(answer, scale))}`);
-  return `Without ${without(answer)} the prediction is ${level(prediction, unit)}, a change of ${change(moved, unit)}. ${said.join(", ")}.`;
+  const told = forecasts.slice(0, 3).map(({ title, scale, change: forecast }) => `${title} ${change(forecast, unitOf(answer, scale))}`);
+  return `Without ${without(answer)} the prediction is ${level(prediction, unit)}, a change of ${change(moved, unit)}. Forecasts: ${told.join(", ")}.`;
 }
 
 function fillChoice() {
@@ -298,7 +300,8 @@ async function begin() {
     at("message").textContent = NO_ANSWER;
     return later("begin", RETRY, begin);
   }
-  at("model").textContent += ` Model: ${about.name}, ${about.model}.`;
+  at("model").textContent = `Model: ${about.name}, ${about.model}. Your text goes to this server only.`;
+  at("settings").open = innerWidth > 640;
   at("output").replaceChildren(new Option("the predicted class", ""), ...about.outputs.map((name) => new Option(name, name)));
   at("output-label").hidden = about.outputs.length < 2;
   radios(at("players"), "players", about.players);

@@ -12,7 +12,14 @@ export function element(name, properties = {}, ...children) {
   return made;
 }
 
-const minus = (text) => text.replace("-", "−");
+// A table of numbers, whose first column names the rows.
+export function table(titles, rows) {
+  const head = element("tr", {}, ...titles.map((textContent) => element("th", { scope: "col", textContent })));
+  const parts = [titles.length ? element("thead", {}, head) : "", element("tbody", {}, ...rows)];
+  return element("table", { className: "n" }, ...parts);
+}
+
+export const minus = (text) => text.replace("-", "−");
 const plus = (x) => (x > 0 ? "+" : "");
 // How numbers are written on a scale, as the server says it: what they are multiplied by, what follows a value and a
 // change, and the decimals of both. Scores in tables have three digits, because they live on many scales.
@@ -97,17 +104,15 @@ function methodRow(row, answer, removed) {
 
 export function drawNumbers(place, answer) {
   const methods = Object.entries(answer.methods);
-  const head = element("tr", {}, element("th", { scope: "col", textContent: "Word" }));
-  for (const [, method] of methods) head.append(element("th", { scope: "col", className: "r", textContent: titled(method.label, unitOf(answer, method.scale)) }));
   const rows = answer.figures.strongest.map((player) => {
     const row = element("tr", {}, element("th", { scope: "row", textContent: elide(answer.figures.names[player], 40) }));
     for (const [key, method] of methods) {
-      const cell = element("td", { className: "r", textContent: written(method, player, answer) });
+      const cell = element("td", { textContent: written(method, player, answer) });
       cell.dataset.method = key;
       row.append(cell);
     }
     row.dataset.player = player;
     return row;
   });
-  place.replaceChildren(element("table", { className: "plain" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+  place.replaceChildren(table(["Word", ...methods.map(([, method]) => titled(method.label, unitOf(answer, method.scale)))], rows));
 }
