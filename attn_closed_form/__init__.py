@@ -6,6 +6,8 @@ model. The names here are the ones that most users need; the rooms have the othe
 `.reasons`, `.slalom` and `.models.classifier`. See README.md for a tour and NOTATION.md for the symbols.
 """
 
+__version__ = "0.3.0"
+
 from .explanations.evidence import ToleranceWarning
 from .explanations.explain import explain
 from .explanations.explanation import Explanation, Explanations
@@ -37,9 +39,8 @@ from .models.score_table import ScoreTable
 from .models.text_classifier import TextClassifier
 from .models.transformer import TransformerClassifier
 from .reasons import bounds, bounds_by_size, contrastive_reason, sufficient_reason
+from .run.table import explain_table
 from .slalom import Slalom, SlalomWarning, fit_slalom
-
-__version__ = "0.3.0.dev0"
 
 __all__ = [
     "METHODS",
@@ -67,6 +68,7 @@ __all__ = [
     "contrastive_reason",
     "expected_value_by_size",
     "explain",
+    "explain_table",
     "fit_slalom",
     "game_from_black_box",
     "gradient",

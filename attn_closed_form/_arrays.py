@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -95,6 +97,16 @@ def as_array(value: Any) -> NDArray[Any]:
         tensor = value.detach().cpu()
         return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
     return np.asarray(value)
+
+
+def did_you_mean(name: object, choices: Iterable[str]) -> str:
+    """The end of an error message about an unknown name: the nearest known name as a question, or nothing.
+
+    >>> did_you_mean("shapely", ["lime", "shapley"]), did_you_mean("x", ["lime"])
+    ("; did you mean 'shapley'?", '')
+    """
+    nearest = get_close_matches(str(name), list(choices), n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:

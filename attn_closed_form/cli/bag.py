@@ -19,7 +19,7 @@ from ..files.arrays import read_state
 from ..files.atomic import replacing
 from ..files.bags import load_bag
 from ..files.tables import read_rows
-from ..models.bag_classifier import BagClassifier, variants
+from ..models.bag_classifier import HEADS, BagClassifier, variants
 from ..models.roles import proposals
 from ..show.exports import KINDS, row, write_geojson
 from ..show.figures import leader
@@ -53,7 +53,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 def _model_options(args: argparse.Namespace) -> dict[str, Any]:
     """What the options tell about the network, as keyword arguments of `BagClassifier.from_state_dict`."""
     classes = [name.strip() for name in args.classes.split(",")] if args.classes else None
-    options: dict[str, Any] = {"layout": args.layout, "outputs": classes, **dict(args.set)}
+    options: dict[str, Any] = {"layout": args.layout, "outputs": classes, "head": args.head, **dict(args.set)}
     if args.rename:
         options["roles"] = _read_roles(args.rename)
     if args.check:
@@ -232,6 +232,7 @@ OPTIONS = {
     "the network": {
         "--layout NAME": (None, "auto", "layout of the state dict"),
         "--classes A,B": "names of the classes, in the order of the last layer",
+        f"--head {'|'.join(HEADS)}": (None, "classes", "what the outputs are"),
         "--rename FILE": "JSON of which layers are embed, V, U, w and classifier, as `roles` writes it",
         "--check FILE": "table with a column `bag` (files) and the logits of your network: at least two sizes of bags",
         "--set NAME=VALUE...": (_option, [], "what the file does not say; repeatable (default: nothing)"),

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 from ..explanations.explain import explain
 from ..explanations.explanation import Explanations
@@ -15,6 +16,7 @@ from ..files.open_model import open_model
 from ..models.protocol import Model
 from ..models.transformer import SAMPLES, TransformerClassifier
 from ..show.exports import write_csv
+from ..show.figures import notice
 from ..show.html import report
 from ..show.plots import FIGURES, save_figure
 from ..show.terminal import answer, numbers, reasons_text, table, use_color
@@ -98,7 +100,7 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
     if methods is not None and args.plot:
         methods += [name for name in FIGURES[figure].methods if name not in methods]
     explanations = explain(opened(), text, methods, **asdict(settings))
-    # Files first: when one cannot be written, nothing half-done stands on the screen.
+    # Files first: when one cannot be written, the screen shows nothing half done.
     if args.plot:
         _wrote(save_figure(explanations, figure, args.plot))
     if args.csv:
@@ -111,7 +113,10 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
         _wrote(args.html)
     if args.json:
         answers = (("reasons", explanations.reasons), ("sentences", explanations.sentences)) if args.reasons else ()
-        more = {name: answer().to_dict() for name, answer in answers}
+        exact = explanations.evidence.exact
+        more: dict[str, Any] = {name: answer().to_dict() for name, answer in answers if exact}
+        if args.reasons and not exact:
+            more = {"checked_reasons": explanations.checked_reasons()}
         print(json.dumps({**explanations.to_dict(), **more}, allow_nan=False))
     elif args.html != "-":
         _print_table(explanations, args)
@@ -127,12 +132,11 @@ def _print_table(explanations: Explanations, args: argparse.Namespace) -> None:
     print(answer(explanations, columns, color))
     if args.method or args.compare:
         print("\n" + table(explanations, columns, color))
-    else:
+    elif not notice(explanations):
         errors = [e.error for e in explanations.values() if e.error is not None]
-        fit = explanations.evidence.fit
-        of = "" if fit is None else f" of the {fit.name}"
-        print(f"\nexact to {max(errors):.0e}{of}; --compare shows {len(explanations) - 1} other methods")
-    if args.reasons:
+        accuracy = f"Exact to {max(errors):.0e}. " if errors else ""
+        print(f"\n{accuracy}--compare shows {len(explanations) - 1} other methods.")
+    if args.reasons and explanations.evidence.exact:
         print("\n" + reasons_text(explanations, columns))
     if args.top:
         print("\n" + numbers(explanations, args.top, columns))

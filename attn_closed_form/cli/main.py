@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import shutil
 import sys
 import warnings
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
+from .._arrays import did_you_mean
 from ..show.sanitize import visible
 from . import COMMANDS
 
@@ -39,11 +41,22 @@ WELCOME = f"""\
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser whose errors are one line, with the nearest name for a mistyped one."""
 
     def error(self, message: str) -> NoReturn:
         """Report what is wrong, and where the help is."""
+        if wrong := re.match(r"argument [^:]*: invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            message += did_you_mean(wrong[1], re.split(r"[', ]+", wrong[2]))
         self.exit(2, f"{self.prog}: error: {visible(message)} (see {self.prog} --help)\n")
+
+
+class Completion(argparse.Action):
+    """The option that prints a completion script and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print the script."""
+        print(completion())
+        parser.exit()
 
 
 def make_parser(command: str | None = None) -> argparse.ArgumentParser:
@@ -52,6 +65,7 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     description = "Exact explanations of softmax-attention classifiers: no sampling, no autodiff."
     parser = Parser(prog=PROG, description=description, epilog=EXAMPLES, formatter_class=style)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument("--completion", action=Completion, nargs=0, help="print a completion script for bash and zsh")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, line) in COMMANDS.items():
         added = subparsers.add_parser(name, help=line, formatter_class=style)
@@ -60,11 +74,47 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
+def options_of(command: str) -> list[str]:
+    """The options of a command, and the names of its own commands.
+
+    >>> options_of("methods")
+    ['--help', '--json', '-h']
+    """
+    words: set[str] = set()
+    waiting = [_choices(make_parser(command))[command]]
+    while waiting:
+        parser = waiting.pop()
+        words |= {*parser._option_string_actions, *_choices(parser)}
+        waiting += _choices(parser).values()
+    return sorted(words)
+
+
+def _choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of a parser's commands."""
+    commands = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(next(commands, {}))
+
+
+def completion() -> str:
+    """A script that completes commands and options: `eval "$(attn-closed-form --completion)"`."""
+    cases = "\n".join(f'    {name}) words="{" ".join(options_of(name))}" ;;' for name in COMMANDS)
+    return f"""\
+# eval "$({PROG} --completion)" in ~/.bashrc; in ~/.zshrc, after: autoload -U bashcompinit && bashcompinit
+_attn_closed_form() {{
+  local words="{" ".join(COMMANDS)} --help --version"
+  [ "$COMP_CWORD" -gt 1 ] && case "${{COMP_WORDS[1]}}" in
+{cases}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+}}
+complete -o default -F _attn_closed_form {PROG}"""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status.
 
     >>> main(["methods"])  # doctest: +ELLIPSIS
-    alpha-mean ...
+    shapley ...
     0
     """
     for stream in (sys.stdout, sys.stderr):
@@ -77,7 +127,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser(words[0])
     args, args_left = parser.parse_known_args(words)
     if args_left and not getattr(args, "passes_on", False):
-        parser.error(f"unrecognized arguments: {' '.join(args_left)}")
+        hint = did_you_mean(args_left[0].partition("=")[0], options_of(args.command))
+        parser.error(f"unrecognized arguments: {' '.join(args_left)}{hint}")
     args.passed_on = args_left
     try:
         with warnings.catch_warnings():

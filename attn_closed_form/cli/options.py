@@ -12,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .._arrays import did_you_mean
 from ..explanations.methods import METHODS, find_method
 from ..explanations.settings import Settings
 from ..models.scale import SCALES
@@ -80,7 +81,9 @@ def method_names(value: str) -> list[str]:
     methods = {name: find_method(name) for name in names}
     for name, method in methods.items():
         if method is None:
-            raise argparse.ArgumentTypeError(f"unknown method {name!r}; choose from {', '.join(METHODS)}")
+            raise argparse.ArgumentTypeError(
+                f"unknown method {name!r}; choose from {', '.join(METHODS)}{did_you_mean(name, METHODS)}"
+            )
     return [method.name for method in methods.values() if method is not None]
 
 

@@ -58,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"{option(setting)}{colon}{rest}" if setting in WORDS else str(error)) from None
     except KeyboardInterrupt:
         checkpoint = Path(args.checkpoint) if args.checkpoint else Path(args.out).with_suffix(".checkpoint")
-        advice = "the same command with --resume goes on" if checkpoint.exists() else "there is no checkpoint yet"
+        advice = (
+            "run the same command with --resume to continue" if checkpoint.exists() else "there is no checkpoint yet"
+        )
         print(f"stopped: {advice}", file=sys.stderr)
         return 130
 

@@ -36,7 +36,7 @@ from .train import train
 Bags = Sequence[NDArray[Any]]
 
 
-class _AttentionClassifier(ClassifierMixin, BaseEstimator):
+class _AttentionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Labels and predictions of both estimators, which have `_logits(X)`."""
 
     classes_: NDArray[Any]

@@ -103,7 +103,7 @@ def refit_checkpoint(checkpoint: PathLike) -> Path:
 
 
 class Run(NamedTuple):
-    """What stays the same during a run: settings, devices, texts as ids, and the arrays at the start."""
+    """The constants of a run: settings, devices, texts as ids, and the initial arrays."""
 
     config: Config
     mesh: Mesh

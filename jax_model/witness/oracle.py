@@ -39,7 +39,7 @@ predict_batch = jax.jit(model.forward_batch)
 attention_matrices = jax.jit(model.attention_matrices)
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def attention(params: Params, ids: jax.Array) -> jax.Array:
     """Attention of the [CLS] query: (T_max,) padded ids -> (K, T_max), P1 Eq. 8."""
     return model.attention_matrices(params, ids)[:, 0]
@@ -52,13 +52,13 @@ def _output_of(params: Params, e: jax.Array, output: int | jax.Array) -> jax.Arr
 _gradient_at = jax.grad(_output_of, argnums=1)
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def gradient(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> jax.Array:
     """Gradient of f[output] with respect to e, by autodiff: (T_max,) padded ids -> (T_max, d_e), P1 Eq. 12."""
     return _gradient_at(params, model.embed(params, ids), output)
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def gradient_batch(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> jax.Array:
     """Gradients of many documents: (B, T_max) padded ids -> (B, T_max, d_e)."""
     return jax.lax.map(lambda row: gradient(params, row, output), ids, batch_size=AT_ONCE)
@@ -100,7 +100,7 @@ def _half(product: Callable[[jax.Array, jax.Array], jax.Array], a: jax.Array, b:
     return (product(stop(a), b) + product(a, stop(b))) / 2
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def relevance(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> jax.Array:
     """Layer-wise relevance propagation by the rules of Achtibat et al. (2024), "AttnLRP": (T_max,).
 

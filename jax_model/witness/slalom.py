@@ -24,7 +24,7 @@ def _soft(
     return alpha @ jnp.concatenate([v[ids], v_background[None]])
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def forward(
     s: jax.Array, v: jax.Array, ids: jax.Array, real: jax.Array, s_background: jax.Array, v_background: jax.Array
 ) -> jax.Array:
@@ -44,7 +44,7 @@ def forward(
     return _soft(jnp.ones(ids.shape, s.dtype), s, v, ids, real, s_background, v_background)
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def derivative(
     s: jax.Array, v: jax.Array, ids: jax.Array, real: jax.Array, s_background: jax.Array, v_background: jax.Array
 ) -> jax.Array:

@@ -59,7 +59,7 @@ def test_the_accuracy_that_is_printed_is_that_of_the_least_accurate_method(capsy
 
     monkeypatch.setitem(acf.METHODS, loose, dataclasses.replace(method, score=score))
     assert main(["explain", REVIEW]) == 0
-    assert "\nexact to 3e-04;" in capsys.readouterr().out
+    assert "\nExact to 3e-04." in capsys.readouterr().out
 
 
 def test_explain_prints_one_row_per_method(capsys):
@@ -69,7 +69,7 @@ def test_explain_prints_one_row_per_method(capsys):
     found = acf.explain(acf.load_demo_model(), REVIEW)
     assert out.startswith(verdict(found) + "\n")
     assert found.scale.sentence(found.output) in out and found.scale.level(found.prediction) in out
-    assert "LIME" not in out and "exact to" in out
+    assert "LIME" not in out and "Exact to" in out
     assert main(["explain", REVIEW, "--compare"]) == 0
     out = capsys.readouterr().out
     for e in found.values():
@@ -211,8 +211,38 @@ def test_bytes_that_are_no_text_are_an_error():
     assert b"standard input: expected UTF-8 text, got byte 0xff at 5" in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["xplain", "fine"], "'explain'"),
+        (["explain", "fine", "--compere"], "'--compare'"),
+        (["explain", "fine", "--method", "shapely"], "'shapley'"),
+        (["explain", "fine", "--output", "postive"], "'positive'"),
+        (["explain", "fine", "--players", "position"], "'positions'"),
+    ],
+)
+def test_a_mistyped_name_gets_the_nearest_one(capsys, words, meant):
+    try:
+        status = main(words)
+    except SystemExit as exit:
+        status = exit.code
+    assert status in (1, 2) and f"did you mean {meant}?" in capsys.readouterr().err
+
+
+def test_the_completion_script_completes_commands_and_options():
+    script = shell("--completion")
+    assert script.returncode == 0
+    typed = {"attn-closed-form ex": "explain", "attn-closed-form explain --comp": "--compare"}
+    for line, expected in {**typed, "attn-closed-form corpus s": "summary"}.items():
+        ask = f"COMP_WORDS=({line}); COMP_CWORD={len(line.split()) - 1}; _attn_closed_form; echo ${{COMPREPLY[@]}}"
+        code = f"{script.stdout.decode()}\n{ask}"
+        done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [expected], done.stderr
+
+
 def test_what_is_not_seen_is_a_warning_once(capsys, model_file, tmp_path):
-    assert main(["explain", long_text(50), "--model", model_file, "--html", str(tmp_path / "r.html")]) == 0
+    text = f"wonderful {long_text(49)}"
+    assert main(["explain", text, "--model", model_file, "--html", str(tmp_path / "r.html")]) == 0
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         f"{PROG}: warning: text of 50 tokens: the model has room for 23, the last 27 are not seen",

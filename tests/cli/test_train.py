@@ -9,7 +9,7 @@ from attn_closed_form import load_model
 from attn_closed_form.cli.main import main
 from attn_closed_form.files.arrays import read_arrays, write_arrays
 from attn_closed_form.files.open_model import load_weights
-from tests.pages import ROOT, commands, problem, run_python
+from tests.pages import ROOT, commands, outputs, problem, run_page
 
 pytest.importorskip("jax")
 
@@ -173,12 +173,12 @@ def test_help_explains_every_setting(capsys):
     assert shown.count("(default:") >= 19
 
 
-def test_the_page_about_it_runs(tmp_path, monkeypatch, capsys):
+def test_the_page_about_it_runs(tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
     page = ROOT / "docs" / "your-texts.md"
-    run_python(page.read_text(encoding="utf-8"), page)
-    assert "kaputt" in capsys.readouterr().out and (tmp_path / "model.npz").exists()
+    _, shown = run_page(page.read_text(encoding="utf-8"), page)
+    assert any("kaputt" in output for output in outputs(shown)) and (tmp_path / "model.npz").exists()
     assert [problem(words) for _, words in commands(page.read_text(encoding="utf-8"))] == [None] * 3
 
 
@@ -192,4 +192,4 @@ def test_an_interrupt_names_resume(tmp_path, monkeypatch, capsys, begun):
     monkeypatch.setattr("jax_model.training.command.run", interrupted)
     assert main(["train", "reviews.csv", "--out", str(tmp_path / "m.npz")]) == 130
     shown = capsys.readouterr().err
-    assert ("with --resume goes on" in shown) == begun and ("no checkpoint yet" in shown) != begun
+    assert ("with --resume to continue" in shown) == begun and ("no checkpoint yet" in shown) != begun
