@@ -227,3 +227,10 @@ def test_columns_at_once(tmp_path):
     (tmp_path / "c.csv").write_text("s,v\n")
     with pytest.raises(ValueError, match=r"c\.csv: expected a header and at least one row, got none"):
         read_columns(tmp_path / "c.csv")
+
+
+def test_a_file_belongs_to_one_part(tmp_path):
+    for name in ("train.csv", "train_and_test.csv", "test.csv"):
+        (tmp_path / name).touch()
+    names = [file.name for files in split_files(tmp_path).values() for file in files]
+    assert sorted(names) == ["test.csv", "train.csv", "train_and_test.csv"]

@@ -85,6 +85,17 @@ def test_a_pickle_of_endless_instructions_is_refused(tmp_path: Path) -> None:
     assert load_torch(path) == {}
 
 
+def test_records_of_another_shape_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    path.write_bytes(legacy(tensor_pickle(), keys=(0,)))
+    with pytest.raises(ValueError, match="without its list of storages"):
+        load_torch(path)
+    for record in (b"(S'storage'\nt", b"S'storage'\n"):
+        path.write_bytes(zipped(record + b"Q."))
+        with pytest.raises(ValueError, match="unknown persistent record"):
+            load_torch(path)
+
+
 def test_nothing_is_imported(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     path.write_bytes(zipped(b"cantigravity\nfly\n(tR."))
