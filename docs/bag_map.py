@@ -20,10 +20,16 @@ def main() -> None:
     """Train, explain one slide that the network has not seen, and draw it."""
     training = digit_slides(400, target=9, against=3, share=0.06, seed=0)
     names = np.array(["more threes", "more nines"])
-    model = AttentionBagClassifier(random_state=0).fit(training.bags, names[training.labels])
-    slide = digit_slides(2, instances=(700, 800), target=9, against=3, share=0.06, seed=1)
+    model = AttentionBagClassifier(random_state=0).fit(
+        training.bags, names[training.labels]
+    )
+    slide = digit_slides(
+        2, instances=(700, 800), target=9, against=3, share=0.06, seed=1
+    )
     bag = Bag(
-        slide.bags[1], coords=slide.coords[1], attrs={"patch_size": slide.patch_size, "name": "a slide of digits"}
+        slide.bags[1],
+        coords=slide.coords[1],
+        attrs={"patch_size": slide.patch_size, "name": "a slide of digits"},
     )
     found = model.explain(bag, ["shapley"], output="more nines")
     heat_map(found, PICTURE, dpi=100)

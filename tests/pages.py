@@ -1,12 +1,27 @@
-"""What the tests of the documentation share: blocks, commands, links and headings of a Markdown page."""
+"""Blocks, outputs, commands, links and headings of the Markdown pages.
 
+A page's Python blocks run one after the other in one namespace. What a block prints, and the value of the expression
+that it ends with, appears below it in a block that starts with ```text title="Output". A shell block has an output if
+such a block follows it. `python -m tests.pages` (`make outputs`) writes all outputs into the pages, or into those that
+are named; the tests compare them.
+"""
+
+import ast
+import contextlib
 import importlib.util
+import io
+import os
 import re
 import shlex
+import sys
+import tempfile
 import tomllib
+import warnings
 from pathlib import Path
 
-from attn_closed_form.cli.main import PROG, make_parser
+import numpy as np
+
+from attn_closed_form.cli.main import PROG, main, make_parser
 
 ROOT = Path(__file__).parent.parent
 #: Every page that people read, but for those that are generated.
@@ -17,6 +32,8 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 BLOCK = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+OUTPUT = re.compile(r'\n+( *)```text title="Output"\n(.*?)^\1```', re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d*)?(?:e[-+]?\d+)?")
 INDENTED = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
 LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 PROGRAMS = (PROG, "make", "pip", "python", "python3")
@@ -47,12 +64,81 @@ def blocks(markdown, *languages):
     ]
 
 
-def run_python(markdown, source, namespace=None):
-    """Run the blocks one after the other in one namespace; a failure points at the line of the file."""
+def run(code, line, source, namespace):
+    """What a block prints, and the value of the expression that it ends with, as a notebook shows it."""
+    tree = ast.parse("\n" * (line - 1) + code, str(source))
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(tree, str(source), "exec"), namespace)
+        if last is not None:
+            value = eval(compile(ast.Expression(last.value), str(source), "eval"), namespace)
+            if value is not None and len(repr(value)) < 1000 and repr(value)[0] != "<":  # no pages, no addresses
+                print(repr(value))
+    return printed.getvalue()
+
+
+def run_commands(code):
+    """What the commands of a shell block print, each to a terminal of 80 columns without colors."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        for _, words in _commands([(1, code)]):
+            if words[0] == "cat":
+                print(Path(words[1]).read_text(encoding="utf-8").rstrip("\n"))
+            else:
+                assert words[0] == PROG, f"expected a command of {PROG} above an output, got {shlex.join(words)}"
+                try:
+                    status = main(words[1:])
+                except SystemExit as stop:
+                    status = stop.code
+                assert status in (0, None), f"{shlex.join(words)}: status {status}"
+    return printed.getvalue()
+
+
+def run_page(markdown, source, namespace=None):
+    """Run a page's blocks in order: the namespace of the Python blocks, and the page with every output up to date."""
     namespace = {"__name__": "__page__", **(namespace or {})}
-    for line, code in blocks(markdown, "python", "py"):
-        exec(compile("\n" * (line - 1) + code, str(source), "exec"), namespace)
-    return namespace
+    pieces, done = [], 0
+    for match in BLOCK.finditer(markdown):
+        indent, language, code = match[1], match[2], re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE)
+        following = OUTPUT.match(markdown, match.end())
+        if language in ("python", "py"):
+            out = run(code, markdown[: match.start()].count("\n") + 2, source, namespace)
+        elif language == "sh" and following:
+            out = run_commands(code)
+        else:
+            continue
+        pieces.append(markdown[done : match.end()])
+        done = following.end() if following else match.end()
+        if out := "\n".join(line.rstrip() for line in out.strip("\n").splitlines()):
+            lines = ["", '```text title="Output"', *out.splitlines(), "```"]
+            pieces.append("\n" + "\n".join(indent + line if line else line for line in lines))
+    return namespace, "".join([*pieces, markdown[done:]])
+
+
+def outputs(markdown):
+    """The text of every output block, in order."""
+    return [match[2] for match in OUTPUT.finditer(markdown)]
+
+
+def same_output(one, other):
+    """Whether two outputs agree: numbers to a unit of their last digit, rounding errors below 1e-8 in any case."""
+    if NUMBER.sub("#", one).split() != NUMBER.sub("#", other).split():
+        return False
+    return all(map(_close, NUMBER.findall(one), NUMBER.findall(other)))
+
+
+def _close(one, other):
+    a, b = float(one.replace(",", "")), float(other.replace(",", ""))
+    if one == other or max(abs(a), abs(b)) < 1e-8:
+        return True
+    return abs(a - b) <= 1.001 * max(map(_last_digit, (one, other))) or abs(a - b) <= 1e-9 * abs(a)
+
+
+def _last_digit(number):
+    mantissa, _, exponent = number.lower().replace(",", "").partition("e")
+    places = len(mantissa.partition(".")[2]) if "." in mantissa else 0
+    return 10.0 ** (int(exponent or 0) - places) if "." in mantissa or exponent else 0.0
 
 
 def indented(markdown):
@@ -142,3 +228,44 @@ def broken_links(path, markdown=None):
         if not page.exists() or (anchor and not made_here and anchor not in anchors(page.read_text(encoding="utf-8"))):
             wrong.append(target)
     return wrong
+
+
+@contextlib.contextmanager
+def reader(name):
+    """A reader of the page `name`: an empty folder with the files and names that the page assumes, a plain terminal."""
+    from tests.page_setups import NEEDS, SETUPS
+
+    if "matplotlib" in NEEDS.get(name, ()):
+        import matplotlib
+
+        matplotlib.use("Agg")
+    environment, before = dict(os.environ), Path.cwd()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), np.printoptions(linewidth=79):
+        warnings.simplefilter("ignore")
+        os.environ.update(COLUMNS="80", NO_COLOR="1")
+        os.chdir(folder)
+        try:
+            yield SETUPS.get(name, dict)()
+        finally:
+            os.chdir(before)
+            os.environ.clear()
+            os.environ.update(environment)
+
+
+def update(path):
+    """Write the outputs of a page's blocks into the page; whether something changed that `same_output` notices."""
+    markdown = path.read_text(encoding="utf-8")
+    with reader(name_of(path)) as names:
+        _, made = run_page(markdown, path, names)
+    old, new = outputs(markdown), outputs(made)
+    if len(old) == len(new) and all(map(same_output, old, new)):
+        return False
+    path.write_text(made, encoding="utf-8")
+    return True
+
+
+if __name__ == "__main__":
+    for page in [Path(name).resolve() for name in sys.argv[1:]] or [
+        p for p in PAGES if blocks(p.read_text(), "python")
+    ]:
+        print(name_of(page), "changed" if update(page) else "is up to date", flush=True)

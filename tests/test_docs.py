@@ -10,26 +10,43 @@ import pytest
 from attn_closed_form.cli.main import PROG
 from attn_closed_form.models.layouts import LAYOUTS
 from tests.page_setups import NEEDS, SETUPS, forget_methods
-from tests.pages import PAGES, REFERENCE, ROOT, blocks, broken_links, commands, name_of, problem, run_python
+from tests.pages import (
+    PAGES,
+    REFERENCE,
+    ROOT,
+    blocks,
+    broken_links,
+    commands,
+    name_of,
+    outputs,
+    problem,
+    reader,
+    run_page,
+    same_output,
+)
 
 WITH_CODE = [path for path in PAGES if blocks(path.read_text(encoding="utf-8"), "python", "py")]
 
 
+#: Pages whose outputs are not shown yet.
+PENDING = {"docs/corpus.md", "docs/your-bags.md", "docs/your-transformer.md"}
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", WITH_CODE, ids=name_of)
-def test_every_block_runs(path, tmp_path, monkeypatch, capsys):
-    name = name_of(path)
+def test_every_block_runs_and_shows_its_output(path, monkeypatch):
+    name, markdown = name_of(path), path.read_text(encoding="utf-8")
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package, reason=f"{name} uses {package}")
-    if "matplotlib" in NEEDS.get(name, ()):
-        import matplotlib
-
-        matplotlib.use("Agg")
-    monkeypatch.chdir(tmp_path)  # blocks may write files
     forget_methods(monkeypatch)
-    names = run_python(path.read_text(encoding="utf-8"), path, SETUPS.get(name, dict)())
-    if promise := PROMISES.get(name):
-        promise(names, capsys.readouterr().out)
+    with reader(name) as names:
+        names, made = run_page(markdown, path, names)
+        if promise := PROMISES.get(name):
+            promise(names, "\n".join(outputs(made)))
+    if name not in PENDING:
+        shown, now = outputs(markdown), outputs(made)
+        stale = [(old, new) for old, new in zip(shown, now, strict=False) if not same_output(old, new)]
+        assert stale == [] and len(shown) == len(now), "run `make outputs` and read what changed"
 
 
 def your_bags(names, out):
@@ -56,7 +73,7 @@ def slalom(names, out):
 def your_transformer(names, out):
     assert names["model"].outputs == ("negative", "neutral", "positive") and Path("report.html").is_file()
     assert "Shapley of the fitted SLALOM" in out and "Shapley (sampled) of the model" in out
-    assert "Scores are those of the fitted SLALOM" in out
+    assert "model calls, largest standard error" in out
 
 
 #: What a page says of its own example, beyond that it runs.
@@ -118,6 +135,14 @@ def test_the_reference_names_everything_public():
         assert f"`{name}`" in text if module is None else f"{module}.".startswith(prefixes), name
 
 
+def test_the_reference_names_everything_public_in_jax():
+    pytest.importorskip("jax")
+    import jax_model
+
+    text = (ROOT / "docs" / "reference" / "training.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^::: jax_model\S*\.(\w+)$", text, re.MULTILINE)) >= set(jax_model.__all__)
+
+
 def test_the_page_on_bags_names_every_layout():
     page = (ROOT / "docs" / "your-bags.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == set(LAYOUTS)
@@ -147,9 +172,9 @@ pip install 'attn-closed-form[plots,interop]'
 
 
 def test_the_checks_can_fail():
-    run_python(SAMPLE.format("2", ""), "sample")
+    run_page(SAMPLE.format("2", ""), "sample")
     with pytest.raises(AssertionError):
-        run_python(SAMPLE.format("3", ""), "sample")
+        run_page(SAMPLE.format("3", ""), "sample")
     found = [words for _, words in commands(SAMPLE.format("2", "--top 3"))]
     assert [words[0] for words in found] == ["cat", PROG, PROG, "make", "python", "pip", PROG]
     assert found[2] == [PROG, "explain", "a film", "--top", "3"]
@@ -161,8 +186,59 @@ def test_the_checks_can_fail():
         assert problem(wrong), wrong
 
 
+def test_outputs_are_written_below_their_blocks():
+    page = """
+```python
+x = 1 / 3
+print(f"x is {x:.3f}")
+x, 2
+```
+
+=== "a tab"
+
+    ```python
+    print("y\\n\\nz")
+    ```
+
+    ```text title="Output"
+    stale
+    ```
+
+```python
+y = 2
+```
+
+```text title="Output"
+nothing is printed now
+```
+
+```text
+a table that is no output
+```
+"""
+    _, made = run_page(page, "sample")
+    shown = [text for _, text in blocks(made, "text")]
+    assert shown[:2] == ["x is 0.333\n(0.3333333333333333, 2)\n", "y\n\nz\n"]
+    assert '    ```text title="Output"\n    y\n\n    z\n    ```' in made
+    assert "stale" not in made and "nothing is printed now" not in made and "a table that is no output" in made
+    assert run_page(made, "sample")[1] == made
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("phi 0.123", "phi 0.124", True), ("phi 0.123", "phi 0.126", False), ("phi 0.123", "psi 0.123", False),
+        ("error 2e-14", "error 9.1e-15", True), ("error 2e-7", "error 1.1e-07", True), ("2e-7", "2e-6", False),
+        ("1,024 words", "1,025 words", False), ("[1. 2.]", "[ 1. 2. ]", False), ("a  b", "a b", True),
+        ("1 2", "1", False),
+    ],
+)  # fmt: skip
+def test_outputs_are_compared_up_to_rounding(one, other, same):
+    assert same_output(one, other) is same
+
+
 def test_broken_links_are_seen():
-    good = "[a](LICENSE) [b](#three-doors) [c](https://example.org) `[d](nowhere)`"
+    good = "[a](LICENSE) [b](#start-from-what-you-have) [c](https://example.org) `[d](nowhere)`"
     assert broken_links(ROOT / "README.md", good) == []
     bad = ["nowhere.md", "LICENSE#part", "#no-such-heading", "http://example.org"]
     assert broken_links(ROOT / "README.md", " ".join(f"[x]({target})" for target in bad)) == bad

@@ -10,13 +10,20 @@ import html
 import re
 from typing import Any
 
-FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+FORMULA = re.compile(
+    r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
+)
 UNDER_OVER = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
 
 
 def on_page_content(content: str, page: Any, **others: Any) -> str:
     """Called by MkDocs with the HTML of every page."""
-    return FORMULA.sub(lambda match: mathml(html.unescape(match[3]), match[2] == "[", page.file.src_uri), content)
+    return FORMULA.sub(
+        lambda match: mathml(
+            html.unescape(match[3]), match[2] == "[", page.file.src_uri
+        ),
+        content,
+    )
 
 
 def mathml(latex: str, display: bool, source: str) -> str:
@@ -25,7 +32,9 @@ def mathml(latex: str, display: bool, source: str) -> str:
 
     made = convert(latex.strip(), display="block" if display else "inline")
     if r"\begin" in made or ">\\" in made or "<mi>&</mi>" in made:
-        raise ValueError(f"{source}: expected a formula that latex2mathml knows, got {latex!r}")
+        raise ValueError(
+            f"{source}: expected a formula that latex2mathml knows, got {latex!r}"
+        )
     if not display:
         return made
     return f'<div class="formula">{with_limits(made)}</div>'
@@ -40,6 +49,10 @@ def with_limits(made: str) -> str:
     tree = ElementTree.fromstring(made)
     for element in tree.iter():
         name = element.tag.removeprefix(space)
-        if name in UNDER_OVER and len(element) and element[0].text in ("\u2211", "\u220f"):
+        if (
+            name in UNDER_OVER
+            and len(element)
+            and element[0].text in ("\u2211", "\u220f")
+        ):
             element.tag = space + UNDER_OVER[name]
     return ElementTree.tostring(tree, encoding="unicode")

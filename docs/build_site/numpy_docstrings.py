@@ -12,7 +12,9 @@ from typing import Any
 import griffe
 
 ENTRY = re.compile(r"^(?P<names>[*\w]+(?:, [*\w]+)*) : (?P<text>.*)$")
-TYPE = re.compile(r"[\w.]+(\[[\w., |]+\])?(, optional)?|\{.*\}|[\w.]+( \| [\w.]+)+|[\w.]+ or None")
+TYPE = re.compile(
+    r"[\w.]+(\[[\w., |]+\])?(, optional)?|\{.*\}|[\w.]+( \| [\w.]+)+|[\w.]+ or None"
+)
 
 
 class OneLineEntries(griffe.Extension):
@@ -31,7 +33,11 @@ def rewritten(docstring: str) -> str:
     for line in docstring.split("\n"):
         if re.fullmatch("-{3,}", line) and lines:
             inside = lines[-1] in ("Parameters", "Attributes")
-        elif inside and (entry := ENTRY.match(line)) and not TYPE.fullmatch(entry["text"].strip()):
+        elif (
+            inside
+            and (entry := ENTRY.match(line))
+            and not TYPE.fullmatch(entry["text"].strip())
+        ):
             lines += [entry["names"], f"    {entry['text']}"]
             continue
         lines.append(line)

@@ -1,7 +1,7 @@
-"""Files of the repository outside of docs/ that are pages of the site, and the links between all of them.
+"""Pages of the site from files outside docs/, the links between all pages, and a site that works from a file.
 
-On disk, and on a code host, a link goes to the file where it is. On the site, it goes to the page that the file
-became; a file that is no page keeps its name, without a link.
+On disk and on a code host, a link points to the file itself. On the site, it points to the page made from the file. A
+file that is not a page is named without a link.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
-#: Where each file of the repository is on the site.
+#: The path of each repository file on the site.
 PAGES = {
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
@@ -32,23 +32,62 @@ FENCED = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files: Files, config: Any, **others: Any) -> Files:
-    """Add the pages, and the figures that they show."""
+    """Add the pages and their figures."""
     for name, page in PAGES.items():
         if (ROOT / name).is_file() and page != "index.md":
-            files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
+            files.append(
+                File.generated(
+                    config,
+                    page,
+                    content=(ROOT / name).read_text(encoding="utf-8"),
+                )
+            )
     for figure in sorted((ROOT / FIGURES).glob("*.png")):
-        files.append(File.generated(config, f"papers/figures/{figure.name}", abs_src_path=str(figure)))
+        files.append(
+            File.generated(
+                config,
+                f"papers/figures/{figure.name}",
+                abs_src_path=str(figure),
+            )
+        )
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, files: Files, **others: Any) -> str:
-    """Turn every link to a file of the repository into one to its page."""
+def on_page_markdown(
+    markdown: str, page: Any, files: Files, **others: Any
+) -> str:
+    """Turn every link to a file of the repository into a link to its page."""
     here = page.file.src_uri
-    source = {site: name for name, site in PAGES.items() if site != "index.md"}.get(here, f"docs/{here}")
+    source = {
+        site: name for name, site in PAGES.items() if site != "index.md"
+    }.get(here, f"docs/{here}")
     parts = FENCED.split(markdown)
-    for i in range(0, len(parts), 2):  # what is between blocks of code
-        parts[i] = LINK.sub(lambda match: _link(match, source, here, files), parts[i])
+    for i in range(0, len(parts), 2):  # the text between code blocks
+        parts[i] = LINK.sub(
+            lambda match: _link(match, source, here, files), parts[i]
+        )
     return "".join(parts)
+
+
+SHIM = "https://unpkg.com/iframe-worker/shim"
+
+
+def on_post_page(output: str, page: Any, **others: Any) -> str:
+    """Load the script that makes search work from a file from the site, not from the network."""
+    here = os.path.dirname(page.file.src_uri)
+    output = output.replace(
+        SHIM,
+        os.path.relpath("assets/offline-search.js", here or ".").replace(
+            os.sep, "/"
+        ),
+    )
+    if loaded := re.search(
+        r'<(?:script|img|link)[^>]+(?:src|href)="https?:[^"]+"', output
+    ):
+        raise ValueError(
+            f"{page.file.src_uri}: expected nothing from the network, got {loaded[0]}"
+        )
+    return output
 
 
 def _link(match: re.Match[str], source: str, here: str, files: Files) -> str:
@@ -60,14 +99,16 @@ def _link(match: re.Match[str], source: str, here: str, files: Files) -> str:
     site = _on_site(name)
     if site is None or files.get_file_from_path(site) is None:
         if not (ROOT / name).exists():
-            return match[0]  # MkDocs will say that it leads nowhere
+            return match[0]  # MkDocs reports the broken link
         return f"{text} (`{name}`)" if name not in text else f"`{name}`"
-    new = os.path.relpath(site, os.path.dirname(here) or ".").replace(os.sep, "/")
+    new = os.path.relpath(site, os.path.dirname(here) or ".").replace(
+        os.sep, "/"
+    )
     return f"{mark}[{text}]({new}{'#' + anchor if anchor else ''})"
 
 
 def _on_site(name: str) -> str | None:
-    """Place on the site of a file of the repository, or None."""
+    """The path of a repository file on the site, or None."""
     if name in PAGES:
         return PAGES[name]
     if name.startswith("docs/"):
