@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all coverage attack check docs test-oldest proofs mutants bench-device reproduce reproduce-full format clean
+.PHONY: demo test test-all coverage attack check docs outputs test-oldest proofs mutants mutants-sample bench-device reproduce reproduce-full format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -32,6 +32,9 @@ docs: $(VENV)/.docs                ## the site, into site/; needs no network onc
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "wrote site/index.html"
 
+outputs: $(VENV)/.all              ## run the code on every page and write what it prints below it; ARGS=docs/PAGE.md for one
+	$(BIN)/python -m tests.pages $(ARGS)
+
 # The oldest versions that pyproject.toml allows, in an environment of their own. OLDEST=PATH puts it elsewhere. Old
 # packages warn about the new ones that they themselves depend on, which are not pinned.
 OLDEST ?= .venv-oldest
@@ -53,6 +56,11 @@ mutants: $(VENV)/.mutants          ## do the tests notice changes to a module? A
 	&& cosmic-ray init config.toml session.sqlite && cr-filter-operators session.sqlite config.toml \
 	&& cr-filter-pragma session.sqlite && cosmic-ray exec config.toml session.sqlite \
 	&& cr-report --surviving-only --show-diff session.sqlite
+
+# The same in several folders at once, at random places (.ci/mutants.py); benchmarks/MUTANTS.md has the last sample.
+mutants-sample: $(VENV)/.mutants   ## 300 random changes to the folders around the mathematics; about an hour
+	rm -rf build/mutants && mkdir -p build/mutants && git ls-files -z | tar -c --null -T - | tar -x -C build/mutants
+	cd build/mutants && PATH="$(abspath $(BIN)):$$PATH" PYTHONDONTWRITEBYTECODE=1 python .ci/mutants.py --sample 300 $(ARGS)
 
 bench-device: $(VENV)/.dev         ## documents per second on every device that JAX finds; DATA=PATH for IMDB's reviews
 	$(BIN)/python -m benchmarks.device $(if $(DATA),--data $(DATA)); status=$$?; \

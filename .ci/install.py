@@ -91,7 +91,7 @@ def main() -> None:
         names = {package["name"].lower().replace("_", "-") for package in packages} - {"pip", "setuptools", "wheel"}
         assert names == {"attn-closed-form", "numpy"}, f"expected NumPy alone, got {sorted(names)}"
         said = newcomer.run("attn-closed-form", "explain", TEXT)
-        assert "negative" in said and "wonderful" in said and "exact to" in said, said
+        assert "negative" in said and "wonderful" in said and "Exact to" in said, said
         newcomer.run("attn-closed-form", "explain", TEXT, "--html", "report.html")
         assert "wonderful" in (folder / "report.html").read_text(encoding="utf-8")
         assert "--out" in newcomer.run("attn-closed-form", "train", "--help")

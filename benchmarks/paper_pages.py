@@ -54,7 +54,7 @@ def page(paper: str, found: list[Verdict]) -> str:
     ]
     for title, verdict, lead in (
         ("What holds", CLAIM_HOLDS, ""),
-        ("What holds with a correction", MENDED, ""),
+        ("What fails as printed and holds in a corrected form", MENDED, ""),
         ("What does not hold", FAILS, "As printed, or on the models that were trained here:"),
         ("What could not be tried here", UNTRIED, ""),
     ):
@@ -64,7 +64,7 @@ def page(paper: str, found: list[Verdict]) -> str:
     parts += [
         "## Where the numbers come from",
         "Every number above was written by the run that measured it. [The results](../../benchmarks/RESULTS.md) have "
-        "all of them with their standard errors, beside the paper's own and with what differs in the set-up; [the "
+        "all of them with standard errors, next to the paper's numbers and the differences in the setup; [the "
         "errata](../../proofs_check/ERRATA.md) have each correction with a counterexample. "
         f"`python -m proofs_check --paper {paper}` checks the statements again, `make reproduce DATA=PATH` runs a "
         "small size of the experiments, and `make reproduce-full DATA=PATH` the size of this page.",
@@ -77,7 +77,7 @@ def summary(entries: list[Statement], found: list[Verdict]) -> str:
     n = {verdict: sum(entry.verdict == verdict for entry in entries) for verdict in (HOLDS, CORRECTED, NOT_CHECKABLE)}
     kinds = [f"{sum(entry.kind == kind for entry in entries)} of the kind '{kind}'" for kind in KINDS]
     return (
-        f"Of {len(entries)} statements, {n[HOLDS]} hold as printed and {n[CORRECTED]} with a correction "
+        f"Of {len(entries)} statements, {n[HOLDS]} hold as printed and {n[CORRECTED]} only in a corrected form "
         f"({', '.join(kinds)}); {n[NOT_CHECKABLE]} cannot be checked by a machine. Of {len(found)} claims that the "
         f"paper makes with its theorems, figures and tables, {tally(found)}."
     )

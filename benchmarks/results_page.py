@@ -22,10 +22,9 @@ PAGE = RESULTS.parent / "RESULTS.md"
 HEAD = """# Results
 
 Made by `python -m benchmarks.results_page` from `benchmarks/results/*.json`; do not edit. P1 is Lopardo, Precioso and
-Garreau (2024), P2 is Leemann et al. (SLALOM). A number after ± is a standard error, of a count that of its share. The
-column n says how many of what a number is of, and in brackets stand quantiles: 5 %, 50 %, 95 %. Papers' numbers are
-those printed there; where a paper has only a picture, its message stands in words, and where it has nothing, the cell
-is empty.
+Garreau (2024), P2 is Leemann et al. (SLALOM). A number after ± is a standard error; for a count, it is that
+of its share. Column n gives the sample size. Brackets give the 5 %, 50 % and 95 % quantiles. The papers' numbers are as
+printed; where a paper has only a picture, its message is quoted in words, and an empty cell means that it has neither.
 """
 
 
@@ -45,7 +44,7 @@ def render(folder: Path) -> str:
     if compared := [r for r in others if any("comparison" in row for row in r["rows"])]:
         parts += ["## Comparisons\n", *_compared(compared)]
     if any(r["bars"] for r in others):
-        parts += ["## Promises kept\n", *_bars(others)]
+        parts += ["## Performance targets\n", *_bars(others)]
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
@@ -97,7 +96,7 @@ def _runs(records: list[dict[str, Any]]) -> list[str]:
 
 
 def _bars(records: list[dict[str, Any]]) -> list[str]:
-    out = ["| benchmark | promise | measured | limit | kept |\n|---|---|---|---|---|"]
+    out = ["| benchmark | quantity | measured | target | met |\n|---|---|---|---|---|"]
     for r in records:
         for bar in r["bars"]:
             kept = "yes" if bar["met"] else "**no**"

@@ -1,13 +1,13 @@
 """One verdict per claim of the two papers, from `proofs_check` and the result files: the table on top of RESULTS.md.
 
 A claim is tied to statements of the registry, whose verdicts the tests reproduce, and to rows "claim: ..." of the
-result files, which count the cases in which a sentence holds. The verdict is the worst of what they say:
+result files, which count the cases in which a sentence holds. The verdict is the worst of the two:
 
     statement that holds                                  holds
-    misprint, slip, wrong constant, missing condition     holds with a correction
+    misprint, slip, wrong constant, missing condition     fails as printed; a corrected form holds
     statement that is wrong as stated                     does not hold
     sentence that holds in 90 % of the cases or more      holds, else does not hold
-    the same with our correction of it                    holds with a correction
+    the same, in the corrected form only                  fails as printed; a corrected form holds
     neither a statement nor a row                         could not be tried here
 """
 
@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 from proofs_check.registry import HOLDS as STATEMENT_HOLDS
 from proofs_check.registry import NOT_CHECKABLE, PAPERS, WRONG, Statement, statements
 
-HOLDS, CORRECTED, FAILS, UNTRIED = "holds", "holds with a correction", "does not hold", "could not be tried here"
+HOLDS, FAILS, UNTRIED = "holds", "does not hold", "could not be tried here"
+CORRECTED = "fails as printed; a corrected form holds"
 WORST = (HOLDS, CORRECTED, FAILS)
 ENOUGH = 0.9  # share of the cases from which on we say that a sentence holds
 COUNT = re.compile(r"holds in (\d+) of (\d+)")
@@ -289,7 +290,8 @@ def tally(found: list[Verdict]) -> str:
     hold = {name: "holds" if n[name] == 1 else "hold" for name in n}
     fail = "does not hold" if n[FAILS] == 1 else "do not hold"
     return (
-        f"{n[HOLDS]} {hold[HOLDS]}, {n[CORRECTED]} {hold[CORRECTED]} with a correction, {n[FAILS]} {fail}, and "
+        f"{n[HOLDS]} {hold[HOLDS]}, {n[CORRECTED]} {'fails' if n[CORRECTED] == 1 else 'fail'} as printed and "
+        f"{hold[CORRECTED]} in a corrected form, {n[FAILS]} {fail}, and "
         f"{n[UNTRIED]} could not be tried here"
     )
 
@@ -297,9 +299,9 @@ def tally(found: list[Verdict]) -> str:
 def verdict_table(found: list[Verdict]) -> list[str]:
     """The table in Markdown, and above it how often each verdict is given."""
     lines = [
-        f"Of {len(found)} claims, {tally(found)}. A count says in how many cases a sentence held; from "
-        f"{100 * ENOUGH:.0f} % on we say that it holds. A statement that is wrong as stated has a corrected form in "
-        "`proofs_check/ERRATA.md`.\n",
+        f"Of {len(found)} claims, {tally(found)}. A count is the number of cases in which a sentence held; from "
+        f"{100 * ENOUGH:.0f} % on, the verdict is that it holds. A statement that is wrong as stated has a corrected "
+        "form in `proofs_check/ERRATA.md`.\n",
         "| where | claim | verdict | numbers | how many | module |\n|---|---|---|---|---|---|",
     ]
     for v in found:

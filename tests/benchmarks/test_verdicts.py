@@ -57,7 +57,7 @@ def test_counts_decide(fidelity):
 
 def test_a_correction_of_ours_mends_a_claim_that_fails(fidelity):
     fails = ("P2 Fig. 6", "claim: SLALOM-fidel predicts changes best", "holds in 1 of 3", 3, "models")
-    for good, verdict in ((3, "holds with a correction"), (2, "does not hold")):
+    for good, verdict in ((3, "fails as printed; a corrected form holds"), (2, "does not hold")):
         mended = ("P2 Fig. 6", "claim: (ours) with a background", f"holds in {good} of 3", 3, "models")
         assert decide(fidelity, fails, mended).verdict == verdict
 
@@ -74,7 +74,7 @@ def test_counts_of_several_trainings_are_added_up(fidelity):
 def test_statements_decide():
     by_key = {entry.key: entry for entry in statements()}
     assert verdicts.of_statement(by_key["P2 Prop. 5.1"]) == "holds"
-    assert verdicts.of_statement(by_key["P1 Theorem 4.1"]) == "holds with a correction"
+    assert verdicts.of_statement(by_key["P1 Theorem 4.1"]) == "fails as printed; a corrected form holds"
     assert verdicts.of_statement(by_key["P1 Theorem 5.1"]) == "does not hold"
     with pytest.raises(ValueError, match="expected 'holds in m of n'"):
         verdicts.count({"result": "a", "case": "b", "ours": "often"})
