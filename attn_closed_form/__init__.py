@@ -6,7 +6,9 @@ model. The names here are the ones that most users need; the rooms have the othe
 `.reasons`, `.slalom` and `.models.classifier`. See README.md for a tour and NOTATION.md for the symbols.
 """
 
-__version__ = "0.3.0"
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from .explanations.evidence import ToleranceWarning
 from .explanations.explain import explain
@@ -39,8 +41,12 @@ from .models.score_table import ScoreTable
 from .models.text_classifier import TextClassifier
 from .models.transformer import TransformerClassifier
 from .reasons import bounds, bounds_by_size, contrastive_reason, sufficient_reason
-from .run.table import explain_table
 from .slalom import Slalom, SlalomWarning, fit_slalom
+
+if TYPE_CHECKING:
+    from .run.table import explain_table
+
+__version__ = "0.3.0"
 
 __all__ = [
     "METHODS",
@@ -87,3 +93,12 @@ __all__ = [
     "shapley",
     "sufficient_reason",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`explain_table`, without which nobody needs the runner."""
+    if name == "explain_table":
+        from .run.table import explain_table
+
+        return explain_table
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
