@@ -12,19 +12,32 @@ are changed: run it in a copy of the repository (`make mutants-sample`).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
+import difflib
+import importlib
 import json
+import os
 import random
 import re
+import resource
+import signal
+import sys
+import tempfile
+import time
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = [f"attn_closed_form/{name}" for name in ("show", "models", "files", "run", "cli", "web")]
 FOLDERS += ["jax_model/training"]
 # Operators in type annotations have no effect at run time. A removed decorator mostly breaks the import.
 EXCLUDED = re.compile("core/(ReplaceBinaryOperator_BitOr_|RemoveDecorator)")
-COMMAND = "python -m pytest -q -x -p no:cacheprovider -m 'not slow' "
-SECONDS = 400.0
+OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+SECONDS = 900.0
+BYTES = 6 << 30
+LARGE = ["jax", "hypothesis", "scipy.stats", "sklearn", "matplotlib", "pyarrow", "fastapi"]
 
 
 def modules(folders: list[str]) -> list[Path]:
@@ -61,12 +74,42 @@ def tests_of(module: Path) -> list[list[str]]:
     return [[path.as_posix() for path in stage] for stage in (first, rest or [module]) if stage]
 
 
-def sample(count: int, seed: int, out: Path, part: int, parts: int) -> None:
-    """Try `count` random changes, one per place in the code; of these, every `parts`-th."""
-    from cosmic_ray import commands, mutating
-    from cosmic_ray.testing import run_tests
+def run_tests(tests: list[str], seconds: float, keep_bytecode: bool = False) -> tuple[str, str]:
+    """Outcome and output of pytest in a copy of this process, which has imported the large packages already."""
+    with tempfile.TemporaryFile() as log:
+        child = os.fork()
+        if not child:
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))  # a loop that never ends must not fill the machine
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            # Bytecode of the changed module must not be taken for that of the original.
+            sys.dont_write_bytecode = not keep_bytecode
+            os.environ["PYTHONDONTWRITEBYTECODE"] = "" if keep_bytecode else "1"
+            status = int(pytest.main([*OPTIONS, *tests]))
+            sys.stdout.flush()
+            os._exit(status)
+        end = time.monotonic() + seconds
+        while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
+            time.sleep(0.05)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        if not ended[0]:
+            os.waitpid(child, 0)
+        log.seek(0)
+        outcome = ("killed" if ended[1] else "survived") if ended[0] else "timeout"
+        return outcome, log.read().decode("utf-8", "replace")
+
+
+def sample(count: int, seed: int, out: Path) -> None:
+    """Try `count` random changes, one per place in the code."""
+    from cosmic_ray import commands, mutating, plugins
     from cosmic_ray.work_db import WorkDB, use_db
 
+    for name in LARGE:
+        importlib.import_module(name)
+    sys.path.insert(0, str(ROOT))
+    os.environ["PYTHONPATH"] = str(ROOT)
     places: dict[tuple[str, int, int], list[object]] = {}
     with use_db(":memory:", WorkDB.Mode.create) as database:
         commands.init(modules(FOLDERS), database, {})
@@ -78,23 +121,29 @@ def sample(count: int, seed: int, out: Path, part: int, parts: int) -> None:
     draw = random.Random(seed)
     chosen = [(place, draw.choice(places[place])) for place in draw.sample(sorted(places), count)]
     done = [json.loads(line)["place"] for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
-    todo = [(place, mutation) for place, mutation in chosen[part::parts] if list(place) not in done]
-    for command in sorted({COMMAND + " ".join(tests) for place, _ in todo for tests in tests_of(Path(place[0]))}):
-        outcome, output = run_tests(command, SECONDS)
-        if outcome.value != "survived":  # a test that fails anyway would notice every change
-            raise SystemExit(f"{command} fails without any change:\n{output}")
-    for place, mutation in todo:
+    seconds: dict[tuple[str, ...], float] = {}
+    for place, mutation in chosen:
+        if list(place) in done:
+            continue
         for tests in tests_of(Path(place[0])):
-            result = mutating.mutate_and_test([mutation], COMMAND + " ".join(tests), SECONDS)
-            outcome = "timeout" if result.output == "timeout" else getattr(result.test_outcome, "value", "none")
+            if tuple(tests) not in seconds:  # a test that fails anyway would notice every change
+                start = time.monotonic()
+                outcome, output = run_tests(tests, SECONDS, keep_bytecode=True)
+                if outcome != "survived":
+                    raise SystemExit(f"{tests} fail without any change:\n{output}")
+                seconds[tuple(tests)] = 60 + 4 * (time.monotonic() - start)
+            operator = plugins.get_operator(mutation.operator_name)(**mutation.operator_args)
+            with mutating.use_mutation(mutation.module_path, operator, mutation.occurrence) as (before, after):
+                outcome, _ = run_tests(tests, seconds[tuple(tests)])
             if outcome != "survived":
                 break
-        row = {"place": place, "operator": mutation.operator_name, "outcome": outcome, "diff": result.diff}
+        diff = "\n".join(difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=2))
+        row = {"place": place, "operator": mutation.operator_name, "outcome": outcome, "diff": diff}
         with out.open("a", encoding="utf-8") as file:
             print(json.dumps(row), file=file)
         print(outcome, *place, mutation.operator_name, flush=True)
         if outcome == "survived":
-            print(result.diff, flush=True)
+            print(diff, flush=True)
 
 
 def main() -> None:
@@ -104,11 +153,9 @@ def main() -> None:
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
-    parser.add_argument("--part", type=int, default=0)
-    parser.add_argument("--parts", type=int, default=1)
     options = parser.parse_args()
     if options.sample:
-        sample(options.sample, options.seed, options.out, options.part, options.parts)
+        sample(options.sample, options.seed, options.out)
     else:
         print(of_the_day(options.day))
 

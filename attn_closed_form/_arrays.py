@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -114,6 +116,18 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name}: expected an integer of at least {least}, got {value!r}")
     return int(value)
+
+
+def number(name: str, value: Any, expected: str, fits: Callable[[float], bool]) -> float:
+    """A real number that is as `expected`; a boolean or a text is an error that calls it `name`."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not fits(float(value)):
+        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+    return float(value)
+
+
+def check_tol(tol: Any, name: str = "tol") -> float:
+    """`tol` as a positive, finite number."""
+    return number(name, tol, "a positive number", lambda x: 0 < x < math.inf)
 
 
 def real(name: str, value: Any) -> NDArray[Any]:

@@ -11,14 +11,15 @@ therefore whole numbers, in units of 2^-LOG_BITS.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from functools import lru_cache
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._arrays import number
 from .._types import Array
 
 LOG_BITS = 128
@@ -50,24 +51,13 @@ def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> Settings:
     Traceback (most recent call last):
     ValueError: num_samples: expected an integer of at least 2, or None, got 2.5
     """
-    width = _number("kernel_width", kernel_width, "a positive number or inf", lambda x: x > 0)
-    penalty = _number("ridge", ridge, "a finite number >= 0", lambda x: 0 <= x < math.inf)
+    width = number("kernel_width", kernel_width, "a positive number or inf", lambda x: x > 0)
+    penalty = number("ridge", ridge, "a finite number >= 0", lambda x: 0 <= x < math.inf)
     if num_samples is None:
         return Settings(width, penalty, None)
     if not isinstance(num_samples, Integral) or isinstance(num_samples, bool) or num_samples < 2:
         raise ValueError(f"num_samples: expected an integer of at least 2, or None, got {num_samples!r}")
     return Settings(width, penalty, int(num_samples))
-
-
-def check_tol(tol: Any, name: str = "tol") -> float:
-    """`tol` as a positive, finite number."""
-    return _number(name, tol, "a positive number", lambda x: 0 < x < math.inf)
-
-
-def _number(name: str, value: Any, expected: str, fits: Callable[[float], bool]) -> float:
-    if not isinstance(value, Real) or isinstance(value, bool) or not fits(float(value)):
-        raise ValueError(f"{name}: expected {expected}, got {value!r}")
-    return float(value)
 
 
 def kernel(d: int, kernel_width: float) -> Array:

@@ -25,10 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import check_tol
 from .._types import Array
 from ..game.budget import budget, largest_known_value
 from ..game.evaluate import Game
-from .kernel import check_settings, check_tol
+from .kernel import check_settings
 from .moments import find_moments
 from .regression import regression, weights_of
 

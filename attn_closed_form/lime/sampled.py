@@ -21,10 +21,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import check_tol
 from .._types import Array, Ids
 from ..game.evaluate import Game
 from ..game.sampled import Playable
-from .kernel import check_settings, check_tol, kernel
+from .kernel import check_settings, kernel
 from .limit import Features, as_features, lime_limit
 from .regression import regression
 

@@ -24,13 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import ToleranceError
+from attn_closed_form._arrays import check_tol
 from attn_closed_form._types import Array
 from attn_closed_form.game.budget import FLOAT32, FLOAT64, Budget, Facts, budget_of
 from attn_closed_form.game.exponential_sums import lambda_rule
 from attn_closed_form.game.laws import legendre_rule, log_legendre_factor
 from attn_closed_form.game.terms import THETA, TermSums, log_bound
 from attn_closed_form.lime import LimeCoefficients
-from attn_closed_form.lime.kernel import Settings, check_settings, check_tol
+from attn_closed_form.lime.kernel import Settings, check_settings
 from attn_closed_form.lime.moments import NARROWEST, moments_of_sums, rule_factor
 from attn_closed_form.lime.regression import Known, Regression, regression
 from attn_closed_form.lime.rules import SizeRule, ladder

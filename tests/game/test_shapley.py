@@ -194,7 +194,7 @@ def test_runs_are_identical():
     assert np.array_equal(shapley(game), shapley(game))
 
 
-@pytest.mark.parametrize("tol", [0.0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("tol", [0.0, -1.0, np.nan, np.inf, True])
 def test_bad_tol(tol):
     with pytest.raises(ValueError, match="tol"):
         shapley(random_game(0, 3, 1, "deleted"), tol)

@@ -161,7 +161,7 @@ def test_a_tighter_tolerance_is_not_worse():
         assert_quadrature(integrated_gradients(model, tokens, tol=tol), exact, magnitudes(model).value, tol)
 
 
-@pytest.mark.parametrize("tol", [0.0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("tol", [0.0, -1.0, np.nan, np.inf, True])
 def test_bad_tolerance(tol):
     with pytest.raises(ValueError, match=r"^tol: expected a positive number, got"):
         integrated_gradients(make_weights(PRIMES, seed=1), [3], tol=tol)
