@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from attn_closed_form import METHODS as METHOD_TABLE
 from attn_closed_form import AttentionWeights, attention, shapley
 from attn_closed_form._types import Array
-from attn_closed_form.models.classifier import alpha_avg, alpha_max, pooled_game
+from attn_closed_form.models.classifier import alpha_avg, alpha_max, attention_matrices, pooled_game
 from attn_closed_form.models.text_classifier import TextClassifier
-from attn_closed_form.show.plots import plot_attention_matrices, plot_table
+from attn_closed_form.show.plots import plot_table
 from jax_model.training.imdb import load_imdb
 
 from .correlations import pearson, spearman
@@ -169,7 +169,14 @@ def main(argv: list[str] | None = None) -> int:
     plot_table(found, ax=ax)
     run.save(drawn)
     drawn, axes = run.figure(nrows=2, ncols=3, figsize=(9, 6.4))
-    plot_attention_matrices(found, axes.ravel())
+    ids = model.vocabulary.encode(SENTENCE)
+    words, shown = ["[CLS]", *WORDS], slice(1 + ids.size)
+    for i, (ax, matrix) in enumerate(zip(axes.ravel(), attention_matrices(model.weights, ids), strict=True), 1):
+        # Only the [CLS] query is trained to be sharp; without a power law the other rows would be blank.
+        ax.imshow(matrix[shown, shown] ** 0.4, cmap="gray_r", interpolation="nearest")
+        ax.set_xticks(range(len(words)), words, rotation=75, ha="right", fontsize=8)
+        ax.set_yticks(range(len(words)), words, fontsize=8)
+        ax.set(title=f"head {i}", xlabel="key", ylabel="query")
     run.save(drawn, "_heads")
     return run.finish({"reviews": tested, "trainings": list(models)})
 

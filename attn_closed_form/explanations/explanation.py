@@ -216,9 +216,7 @@ class Explanation(OfEvidence):
         return to_shapiq(self, order, index)
 
     def _repr_html_(self) -> str:
-        from ..show.html import fragment
-
-        return fragment([self])
+        return Explanations(self.evidence, {self.method: self})._repr_html_()
 
 
 def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:

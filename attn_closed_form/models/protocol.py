@@ -302,13 +302,12 @@ class Model:
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
         """What the game does not show, by name: (n,) scores of the units, or None. By default the attention.
 
-        Names are those of the methods that need it (`Method.needs`), which may also get `(scores, base value)`, and
-        of the arrays that views draw ("attention-heads", "attention-matrices", "gradient-map").
+        Names are those of the methods that need it (`Method.needs`), which may also get `(scores, base value)`.
         """
-        if name not in ("alpha-mean", "alpha-max", "attention-heads"):
+        if name not in ("alpha-mean", "alpha-max"):
             return None
         attention = self.pooled(units).attention(settings.coefficients)
-        return {"alpha-mean": attention.mean(axis=0), "alpha-max": attention.max(axis=0)}.get(name, attention)
+        return attention.mean(axis=0) if name == "alpha-mean" else attention.max(axis=0)
 
     def explain(self, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
         """Explain one input; see `attn_closed_form.explain`."""

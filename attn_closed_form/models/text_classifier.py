@@ -12,14 +12,13 @@ from .._arrays import numbered
 from .._types import Array, Ids
 from .classifier.gradient import (
     classifier_lrp,
-    gradient,
     gradient_l1,
     gradient_l2,
     gradient_mean,
     gradient_times_input,
     integrated_gradients,
 )
-from .classifier.predict import attention_matrices, document_scores, predict, predict_many
+from .classifier.predict import document_scores, predict, predict_many
 from .classifier.weights import AttentionWeights
 from .protocol import Model, Resolved, Units
 from .scores import PooledScores
@@ -115,17 +114,13 @@ class TextClassifier(Model):
         return document_scores(self.weights, units.data)
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
-        """Attention and gradients by the names of their methods, and what figures draw."""
-        if name == "attention-matrices":
-            return attention_matrices(self.weights, units.data)[:, : 1 + units.data.size, : 1 + units.data.size]
-        if name not in _GRADIENTS and name not in ("integrated-gradients", "gradient-map"):
+        """Attention and gradients by the names of their methods."""
+        if name not in _GRADIENTS and name != "integrated-gradients":
             return super().inside(name, units, settings)
         weights, ids, output = self.weights, units.data, settings.coefficients
         if name == "integrated-gradients":
             scores = integrated_gradients(weights, ids, output, max(settings.tol, LEAST_IG_TOL))
             return scores, float(predict(weights, np.full_like(ids, weights.unk)) @ output)
-        if name == "gradient-map":
-            return gradient(weights, ids, output)[: 1 + ids.size].T
         return _GRADIENTS[name](weights, ids, output)
 
     def predict_logits(self, inputs: Iterable[str]) -> Array:

@@ -217,7 +217,7 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
 
 
 class Piece(NamedTuple):
-    """A piece of the text, and the player that it belongs to; None for what lies between words."""
+    """A piece of the text, and the player that it belongs to; None between words."""
 
     text: str
     player: int | None
@@ -227,7 +227,7 @@ class ColoredText(NamedTuple):
     """A text with its words colored by one method: its pieces up to the last word that the model reads, and the tail.
 
     `unseen` counts the words that the model does not read. Each player has a level from -4 (strongly against) to 4
-    (strongly for), or from 0 to 4 without a sign, and may be `unknown`, that is outside the vocabulary.
+    (strongly for), or from 0 to 4 without a sign. An `unknown` player is outside the vocabulary.
     """
 
     pieces: tuple[Piece, ...]
@@ -272,7 +272,7 @@ class MethodRow(NamedTuple):
 
 
 class MethodFamily(NamedTuple):
-    """A family of methods: what their numbers mean, and its rows."""
+    """A family of methods: its title, what its numbers mean, and its rows."""
 
     title: str
     meaning: str
@@ -280,32 +280,32 @@ class MethodFamily(NamedTuple):
 
 
 def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
-    """The explanations by family, those that agree to the eye (the same level for every player) in one row."""
-    families, level_of = [], {}
-    if explanations:
-        strengths = np.stack([e.strength for e in explanations.values()])
-        level_of = dict(zip(explanations, map(tuple, levels(strengths).tolist()), strict=True))
-    surrogate = explanations.evidence.model.surrogate
+    """The explanations by family; methods with the same level for every player share a row."""
+    families, surrogate = [], explanations.evidence.model.surrogate
     for family, (title, meaning) in FAMILIES.items():
+        members = [e for e in explanations.values() if e.family == family]
+        if not members:
+            continue
         if family == "attributions" and not explanations.evidence.exact:
             title = "Attributions, sampled or from single removals"
         if family == "slalom" and surrogate is not None:
-            title = f"Of the {surrogate}, not of the model"
-            if not all(e.trusted for e in explanations.values()):
-                title += " (poor fit, shown in gray: do not trust these scores)"
-        alike: dict[tuple[str, tuple[int, ...]], list[Explanation]] = {}
-        for e in explanations.values():
-            if e.family == family:
-                alike.setdefault((e.info.kind, level_of[e.method]), []).append(e)
-        rows = []
-        for (kind, level), same in alike.items():
-            methods, title_of_row = tuple(e.method for e in same), ", ".join(e.title for e in same)
-            summary = "\n".join(f"{e.info.summary}; {e.info.accuracy}" for e in same)
-            rows.append(MethodRow(methods, title_of_row, summary, kind == "signed", level))
-        if rows and all(e.scale != explanations.scale for same in alike.values() for e in same):
+            poor = "" if all(e.trusted for e in members) else " (poor fit, shown in gray: do not trust these scores)"
+            title = f"Of the {surrogate}, not of the model{poor}"
+        if all(e.scale != explanations.scale for e in members):
             meaning += " It is computed from the logit, not from the probability."
-        if rows:
-            families.append(MethodFamily(title, meaning, tuple(rows)))
+        shared: dict[tuple[bool, tuple[int, ...]], list[Explanation]] = {}
+        for e in members:
+            shared.setdefault((e.info.kind == "signed", tuple(levels(e.strength).tolist())), []).append(e)
+        rows = (
+            MethodRow(
+                tuple(e.method for e in same),
+                ", ".join(e.title for e in same),
+                "\n".join(f"{e.info.summary}; {e.info.accuracy}" for e in same),
+                *look,
+            )
+            for look, same in shared.items()
+        )
+        families.append(MethodFamily(title, meaning, tuple(rows)))
     return tuple(families)
 
 
@@ -387,81 +387,30 @@ def _placed(places: Array, order: Ids, texts: Sequence[str]) -> tuple[PlacedLabe
     return tuple(labels)
 
 
-def attention_strips(explanations: Explanations) -> list[tuple[list[int], list[tuple[str, float]], float]]:
-    """Where each head looks (Lopardo et al. 2024, Eq. 8); nothing where the model shows no heads.
-
-    For each head: a shade from 0 to 8 per unit, which is a square root, the strongest units with their attention, and
-    the share of the background.
-    """
-    alpha = explanations.evidence.inside("attention-heads")
-    words, strips = unit_names(explanations.evidence), []
-    for head in () if alpha is None else np.asarray(alpha):
-        shades = np.ceil(8 * np.sqrt(head / max(head.max(), np.finfo(float).tiny)) - 0.5).astype(int)
-        strongest = [(words[t], float(head[t])) for t in np.argsort(-head, kind="stable")[:3]]
-        strips.append((shades.tolist(), strongest, 1.0 - float(head.sum())))
-    return strips
-
-
-def unit_names(evidence: Evidence) -> list[str]:
-    """The units as they are written in the text."""
-    return [visible(evidence.units.shown_text[start:end]) for start, end in evidence.units.shown_spans]
-
-
-class Mark(NamedTuple):
-    """A bar from the middle of a scale, in unit coordinates."""
-
-    kind: str
-    left: float
-    right: float
-
-    @classmethod
-    def of(cls, value: float, largest: float) -> Mark:
-        """The bar of a value on a scale from -largest to largest.
-
-        >>> Mark.of(-0.5, 1.0)
-        Mark(kind='against', left=0.25, right=0.5)
-        """
-        at = _from_middle(value, largest)
-        return cls("for" if value >= 0 else "against", min(0.5, at), max(0.5, at))
-
-
 def _from_middle(value: float, largest: float) -> float:
     return 0.5 + 0.5 * value / largest if largest > 0 else 0.5
 
 
-class Forecast(NamedTuple):
-    """The change that a method forecasts for a removal on the scale of its scores, what happened, and the difference.
+def _mark(value: float, largest: float) -> dict[str, Any]:
+    """A bar from the middle of a scale that goes from -largest to largest, in unit coordinates.
 
-    `bar` is the bar of the forecast and `mark` the place of what happened; bars of one scale are comparable.
+    >>> _mark(-0.5, 1.0)
+    {'kind': 'against', 'left': 0.25, 'right': 0.5}
     """
-
-    method: str
-    title: str
-    scale: str
-    change: float
-    did: float
-    error: float
-    bar: Mark
-    mark: float
+    at = _from_middle(value, largest)
+    return {"kind": "for" if value >= 0 else "against", "left": min(0.5, at), "right": max(0.5, at)}
 
 
-class Removal(NamedTuple):
-    """What removing players does to the prediction, and what each method forecasts: minus the sum of their scores."""
+def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
+    """The prediction without some players, and the change that each method forecasts: minus the sum of their scores.
 
-    players: tuple[int, ...]
-    names: tuple[str, ...]
-    prediction: float
-    change: float
-    forecasts: tuple[Forecast, ...]
-
-
-def removal(explanations: Explanations, players: ArrayLike) -> Removal:
-    """The prediction without some players, beside the forecasts of every method that makes one.
+    A forecast is on the scale of the method's scores. It comes with what happened (`did`), the difference (`error`), a
+    bar of the forecast, and a mark where the change that happened lies; bars of one scale are comparable.
 
     >>> from attn_closed_form import load_demo_model
     >>> without = removal(load_demo_model().explain("A fine film", ["shapley", "loo"]), [1])
-    >>> without.names, [forecast.method for forecast in without.forecasts]
-    (('fine',), ['shapley', 'leave-one-out'])
+    >>> without["names"], [forecast["method"] for forecast in without["forecasts"]]
+    (['fine'], ['shapley', 'leave-one-out'])
     """
     evidence = explanations.evidence
     removed = sorted(set(np.asarray(players, dtype=np.intp).tolist()))
@@ -469,40 +418,42 @@ def removal(explanations: Explanations, players: ArrayLike) -> Removal:
     present[removed] = False
     logit = float(evidence.model.value(evidence.units, evidence.on_logit.settings, present[None])[0])
     prediction = float(evidence.value(present[None])[0])
-    # Shapley values, LIME and the linear SLALOM first: they are what most readers ask for.
+    # Shapley values, LIME and the linear SLALOM first: they are what most readers look for.
     ranked = sorted(explanations, key=lambda name: name not in ("shapley", "lime", "slalom-linear"))
-    forecasts = [
-        (e, -float(e.scores[removed].sum()), (logit if e.on_logits else prediction) - e.prediction)
-        for e in (explanations[name] for name in ranked if METHODS[name].forecasts)
-    ]
+    rows = [explanations[name] for name in ranked if METHODS[name].forecasts]
+    guesses = [-float(e.scores[removed].sum()) for e in rows]
+    changes = [(logit if e.on_logits else prediction) - e.prediction for e in rows]
     largest: dict[str, float] = {}
-    for e, guess, did in forecasts:
-        largest[e.scale.name] = max(largest.get(e.scale.name, 0.0), abs(guess), abs(did))
-    drawn = []
-    for e, guess, did in forecasts:
-        end, scale = largest[e.scale.name], e.scale.name
-        bar, mark = Mark.of(guess, end), _from_middle(did, end)
-        drawn.append(Forecast(e.method, e.title, scale, guess, did, guess - did, bar, mark))
-    shown = names(evidence)
-    without = tuple(shown[j] for j in removed)
-    return Removal(tuple(removed), without, prediction, prediction - evidence.prediction, tuple(drawn))
+    for e, *both in zip(rows, guesses, changes, strict=True):
+        largest[e.scale.name] = max(largest.get(e.scale.name, 0.0), *map(abs, both))
+    forecasts = [
+        {
+            "method": e.method,
+            "title": e.title,
+            "scale": e.scale.name,
+            "change": guess,
+            "did": did,
+            "error": guess - did,
+            "bar": _mark(guess, largest[e.scale.name]),
+            "mark": _from_middle(did, largest[e.scale.name]),
+        }
+        for e, guess, did in zip(rows, guesses, changes, strict=True)
+    ]
+    return {
+        "players": removed,
+        "names": [names(evidence)[j] for j in removed],
+        "prediction": prediction,
+        "change": prediction - evidence.prediction,
+        "forecasts": forecasts,
+    }
 
 
-class Partner(NamedTuple):
-    """Another player, its interaction with the chosen one, and the bar of that."""
-
-    player: int
-    name: str
-    value: float
-    bar: Mark
-
-
-def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> tuple[Partner, ...]:
+def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> list[dict[str, Any]]:
     """The strongest entries of the player's `row` (d,) of the matrix of interactions, without the player itself."""
-    values, shown = np.asarray(row, dtype=np.float64), names(evidence)
-    order = [j for j in np.argsort(-np.abs(values), kind="stable").tolist() if j != player][:top]
-    largest = abs(float(values[order[0]])) if order else 0.0
-    return tuple(Partner(j, shown[j], float(values[j]), Mark.of(float(values[j]), largest)) for j in order)
+    values, shown = np.asarray(row, dtype=np.float64).tolist(), names(evidence)
+    order = sorted((j for j in range(len(values)) if j != player), key=lambda j: -abs(values[j]))[:top]
+    largest = abs(values[order[0]]) if order else 0.0
+    return [{"player": j, "name": shown[j], "value": values[j], "bar": _mark(values[j], largest)} for j in order]
 
 
 def figures_of(explanations: Explanations) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """Reports as one HTML file: self-contained, escaped, light, readable on a phone, by the color-blind and offline.
 
-`report` puts the answer first: what the model predicts, the text colored by the exact Shapley values, how the words add
-up, and the reasons. What the other methods say follows, folded, by family. A bag gets its signed map beside attention,
-the strongest instances, and where the two differ. `fragment` and `notebook` make what a notebook cell shows.
+`report` puts the answer first: the prediction, the text colored by the exact Shapley values, how the words add up, and
+the certified reasons. The other methods follow by family, folded. A bag gets its signed map next to the attention, the
+strongest instances, and the differences between the two. `notebook` makes what a notebook cell shows.
 
-There is no font, no picture file, no library and no network: figures are inline SVG, drawn from `figures.py` with one
-decimal and many marks in one path, and maps are PNG files inside the page. Style and script are files in `static/`.
-Colors are laid over the page with opacity, so the same rules serve light and dark pages. Words against the prediction
-are also underlined, so that a gray print still shows the sign.
+A page needs no font, file, library or network. Figures are inline SVG, drawn from `figures.py`, and maps are PNG data
+inside the page. Style and script are files in `static/`. Colors are laid over the page with opacity, so the same rules
+work on light and dark pages. Words against the prediction are also underlined, so that a gray print shows the sign.
 """
 
 from __future__ import annotations
@@ -66,11 +65,7 @@ REFERENCES = (
 
 
 def css(color: tuple[int, int, int]) -> str:
-    """A color as CSS writes it.
-
-    >>> css((0, 114, 178))
-    'rgb(0,114,178)'
-    """
+    """A color in the notation of CSS."""
     return f"rgb{color}".replace(" ", "")
 
 
@@ -81,11 +76,7 @@ def _static(name: str) -> str:
 
 @cache
 def stylesheet() -> str:
-    """The one stylesheet of reports, page and notebook cells: the palette, then the rules.
-
-    >>> "--for:rgb(213,94,0)" in stylesheet()
-    True
-    """
+    """The one stylesheet of reports, page and notebook cells: the palette, then the rules."""
     palette = {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}
     variables = ";".join(f"--{name}:{css(color)}" for name, color in palette.items())
     return f".acf{{{variables}}}\n{_static('look.css').partition('*/')[2].strip()}"
@@ -97,31 +88,22 @@ def write_page(path: str | os.PathLike[str], page: str) -> None:
         partial.write_text(page, encoding="utf-8")
 
 
-def fragment(explanations: Sequence[Explanation]) -> str:
-    """The words colored by each explanation, with the numbers on hover: what a notebook shows.
+def notebook(explanations: Explanations) -> str:
+    """What a notebook shows: the answer, then the words colored by each method; of a bag, its maps.
 
     >>> from attn_closed_form import load_demo_model
-    >>> page = fragment([load_demo_model().explain("<b>fine</b>", "shapley")["shapley"]])
+    >>> page = notebook(load_demo_model().explain("<b>fine</b>", "shapley"))
     >>> "<b>fine" in page, "&lt;b&gt;" in page
     (False, True)
     """
-    first = explanations[0]
-    if _is_bag(first):
-        return _bag_fragment(Explanations(first.evidence, {e.method: e for e in explanations}))
-    scale, evidence = first.evidence.scale, first.evidence
-    base = f"{first.output} {scale.level(evidence.prediction)}, {scale.level(evidence.absent_value)}"
-    base += f" with every player absent. {scale.sentence(first.output)[:-1]}"
-    note = "orange raises it, blue (underlined) lowers it, gray has no sign"
-    rows = [(e.title, f"{e.info.summary}; {e.info.accuracy}", e) for e in explanations]
-    return _cell(f"<p>{escape(base)}; {note}</p>{_words_table(rows, hover=True)}")
-
-
-def notebook(explanations: Explanations) -> str:
-    """What a notebook shows: the answer, then the words colored by each method; of a bag, its maps."""
-    if _is_bag(explanations):
-        return _bag_fragment(explanations)
-    rows = fragment(list(explanations.values())) if len(explanations) > 1 else ""
-    return _cell(_answer(explanations)) + rows
+    if not _is_bag(explanations):
+        rows = [(e.title, f"{e.info.summary}; {e.info.accuracy}", e) for e in explanations.values()]
+        return _cell(_answer(explanations, hover=True) + (_words_table(rows, hover=True) if len(rows) > 1 else ""))
+    e, level = figures.leader(explanations), figures.leader(explanations).scale.level
+    body = _strongest(explanations, e) if explanations.evidence.units.coords is None else _maps(explanations, e)
+    title = f"{e.output} {level(e.prediction)}, {level(explanations.evidence.absent_value)} for the empty bag. "
+    title += explanations.scale.sentence(e.output)
+    return _cell(f"<p>{escape(title)}</p>{_strong_note(explanations.evidence.model.doubts)}{body}")
 
 
 def _cell(body: str) -> str:
@@ -138,11 +120,10 @@ def report(explanations: Explanations) -> str:
     (True, True)
     """
     if _is_bag(explanations):
-        title = f"{bag_name(explanations)}: explanation report"
-        return _page(title, _bag_body(explanations))
+        return _page(f"{bag_name(explanations)}: explanation report", _bag_body(explanations))
     parts = [_answer(explanations)]
     if len(explanations) > 1 and not figures.notice(explanations):
-        parts += [_methods(explanations), _numbers(explanations), _figures(explanations)]
+        parts += [_methods(explanations), _numbers(explanations), _plane(explanations)]
     parts.append(_facts(explanations))
     rows = list(explanations.values())
     scores = {  # to four digits, for the panel that follows the pointer
@@ -158,7 +139,7 @@ def report(explanations: Explanations) -> str:
     return _page("Explanation report", "".join(parts) + live)
 
 
-def _is_bag(explanations: Explanation | Explanations) -> bool:
+def _is_bag(explanations: Explanations) -> bool:
     return explanations.evidence.model.groupings[0] == BAG_GROUPING
 
 
@@ -200,32 +181,25 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> st
     )
 
 
-def _answer(explanations: Explanations) -> str:
+def _answer(explanations: Explanations, hover: bool = False) -> str:
     """The first screen: class, probability, colored words, how they add up, and the certified reasons."""
     e, told = figures.leader(explanations), figures.notice(explanations)
     name, _, logit = figures.verdict(explanations).partition(" (")
     parts = [f"<h1>{escape(name)} <small>{escape(logit.rstrip(')'))}</small></h1>", _classes(explanations)]
-    if explanations.fit is not None:
-        parts.append(f'<p class="note"><b>{escape(explanations.fit.verdict())}</b></p>')
-    parts.append(_explained(explanations))
+    parts += [_strong_note("" if explanations.fit is None else explanations.fit.verdict()), _explained(explanations)]
     if told:
-        return "".join([*parts, f'<p class="notice">{escape(told)}</p>', _live_text(e, hover=False, colored=False)])
+        return "".join([*parts, f'<p class="notice">{escape(told)}</p>', _text_of(e, hover, colored=False)])
     note = f"Colored by {e.title}: orange raises {e.output}, blue (underlined) lowers it"
     if e.info.kind != "signed":
         note = f"Colored by {e.title}, which has no sign"
     note += ". Stronger is darker. Hover, tap or use the arrow keys on a word for its numbers."
     if any(e.unknown):
         note += " Dotted words are not in the vocabulary: the model cannot tell them apart."
-    parts += [_live_text(e, hover=False), f'<p class="note">{escape(note)}</p>']
+    parts += [_text_of(e, hover), f'<p class="note">{escape(note)}</p>']
     if e.method == explanations.evidence.headline:
         parts += [_both_scales(explanations, _sum_and_reasons), _other_classes(explanations)]
-    if explanations.fit is not None:
-        parts += [f'<p class="note"><b>{escape(text)}</b></p>' for text in explanations.fit.sentences()]
+    parts += map(_strong_note, [] if explanations.fit is None else explanations.fit.sentences())
     return "".join(parts)
-
-
-def _live_text(e: Explanation, hover: bool, colored: bool = True) -> str:
-    return f'<div class="text live" dir="auto">{_colored(e, hover, colored)}</div>'
 
 
 def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]) -> str:
@@ -240,7 +214,7 @@ def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]
 
 
 def _explained(explanations: Explanations) -> str:
-    return f'<p class="note"><b>{escape(explanations.scale.sentence(explanations.output))}</b></p>'
+    return _strong_note(explanations.scale.sentence(explanations.output))
 
 
 def _sum_and_reasons(explanations: Explanations) -> str:
@@ -282,29 +256,30 @@ def _track(kind: str, left: float, right: float) -> str:
     return f'<b class={kind} style="left:{100 * left:.1f}%;width:{100 * (right - left):.1f}%"></b>'
 
 
+def _text_of(e: Explanation, hover: bool, colored: bool = True) -> str:
+    return f'<div class="text live" dir="auto">{_colored(e, hover, colored)}</div>'
+
+
 def _colored(e: Explanation, hover: bool, colored: bool = True) -> str:
-    """The text with one <i> per seen unit; what is not seen is counted at the end, not shown again and again."""
+    """The text with one <i> per unit that the model reads, and the number of the others."""
     text = figures.colored_text(e)
-    text = text if colored else text._replace(levels=(0,) * len(text.levels))
 
     def escaped() -> list[tuple[str, int | None]]:
         limits = ((piece, LONGEST_GAP if piece.player is None else LONGEST_WORD) for piece in text.pieces)
         return [(escape(piece.text, limit), piece.player) for piece, limit in limits]
 
     def tag(level: int, unknown: bool) -> str:
-        classes = [f"{'u' if not text.signed else 'p' if level > 0 else 'n'}{abs(level)}"] if level else []
-        classes += ["k"] if unknown else []
-        return f'<i class="{" ".join(classes)}"' if len(classes) > 1 else f"<i class={classes[0]}" if classes else "<i"
+        color = f"{'u' if not text.signed else 'p' if level > 0 else 'n'}{abs(level)}" if level and colored else ""
+        classes = " ".join(filter(None, [color, "k" if unknown else ""]))
+        return f'<i class="{classes}"' if " " in classes else f"<i class={classes}" if classes else "<i"
 
     looks = list(zip(text.levels, text.unknown, strict=True))
     opened = {look: tag(*look) for look in set(looks)}
     tips = [""] * len(looks)
     if hover:
-        notes = {True: ", not in the vocabulary", False: ""}
-        tips = [
-            f' title="{e.scale.change(score, ".4g")}{notes[unknown]}"'
-            for score, (_, unknown) in zip(e.scores, looks, strict=True)
-        ]
+        notes = [", not in the vocabulary" if unknown else "" for unknown in text.unknown]
+        changes = (e.scale.change(score, ".4g") for score in e.scores)
+        tips = [f' title="{change}{note}"' for change, note in zip(changes, notes, strict=True)]
     tags = [f"{opened[look]}{tip}>" for look, tip in zip(looks, tips, strict=True)]  # of each player
     pieces = e.evidence.cached("escaped pieces", escaped)
     parts = [word if j is None else f"{tags[j]}{word}</i>" for word, j in pieces]
@@ -331,7 +306,7 @@ def _other_classes(explanations: Explanations) -> str:
         e = figures.leader(for_output(explanations, name))
         logit = "" if e.scale.link else f" (logit {e.prediction:+.4f})"
         title = f"{escape(name, 30)}, {100 * chances[name]:.1f} %{logit}"
-        body = _live_text(e, hover=True) + _bars(figures.waterfall(e))
+        body = _text_of(e, hover=True) + _bars(figures.waterfall(e))
         parts.append(f"<details name=class><summary>{title}</summary>{body}</details>")
     return f"<h2>The other classes</h2>{''.join(parts)}"
 
@@ -372,39 +347,31 @@ def _numbers(explanations: Explanations) -> str:
     return _details("The numbers", f'<p class="note">{escape(note)}</p>{table}')
 
 
-def _figures(explanations: Explanations) -> str:
-    """The SLALOM plane and the attention of the heads, where the methods that they show were run."""
-    parts, plane = [], figures.slalom_plane(explanations)
-    if plane is not None:
-        note = "What a player says (value) against how loudly it says it (importance). Those at the right decide."
-        drawn = _slalom_plane(plane, explanations)
-        parts.append(_details("SLALOM plane", f'<p class="note">{note}</p>{drawn}'))
-    strips = _attention_strips(explanations) if {"alpha-mean", "alpha-max"} & set(explanations) else ""
-    if strips:
-        note = "Where each head looks, from the first unit to the last; shades are square roots."
-        parts.append(_details("Attention heads", f'<p class="note">{note}</p>{strips}'))
-    return "".join(parts)
+def _plane(explanations: Explanations) -> str:
+    """The SLALOM plane, if the methods that it shows were run."""
+    plane = figures.slalom_plane(explanations)
+    note = "The value of each player against its importance, the logarithm of its weight. Players at the right decide."
+    drawn = "" if plane is None else f'<p class="note">{note}</p>{_slalom_plane(plane, explanations)}'
+    return _details("SLALOM plane", drawn) if drawn else ""
 
 
 def _facts(explanations: Explanations) -> str:
-    """What was explained, in a few plain lines, what each method is, and the papers."""
-    evidence = explanations.evidence
-    units, settings = evidence.units, evidence.settings
+    """What was explained, what each method is, and the papers."""
+    evidence, level = explanations.evidence, explanations.scale.level
+    units, settings, logits = evidence.units, evidence.settings, ""
     errors = [e.error for e in explanations.values() if e.error is not None]
-    read = f"{len(units.labels):,} of {len(units.labels) + len(units.unseen):,}"
-    level, logits = evidence.scale.level, ""
     if settings.logit is not None:
         logits = f" Their {settings.logit.scale.name}s: {evidence.logit:+.4f} and {evidence.absent_logit:+.4f}."
+    absent = "replaced by [UNK]" if settings.absent == "unk" else settings.absent
     lines = [
         f"{evidence.scale.sentence(settings.output)} It is {level(evidence.prediction)}, and with every player absent "
         f"{level(evidence.absent_value)}.{logits}",
-        f"Units read: {read}; players: {len(evidence.labels):,} {settings.players}; an absent player is "
-        + ("replaced by [UNK]." if settings.absent == "unk" else f"{settings.absent}."),
+        f"Units read: {len(units.labels):,} of {len(units.labels) + len(units.unseen):,}; players: "
+        f"{len(evidence.labels):,} {settings.players}; an absent player is {absent}.",
+        *([] if explanations.fit is None else explanations.fit.sentences()),
+        *filter(None, map(figures.sampling, explanations.values())),
+        *([f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}."] if errors else []),
     ]
-    lines += [] if explanations.fit is None else explanations.fit.sentences()
-    lines += filter(None, map(figures.sampling, explanations.values()))
-    if errors:
-        lines.append(f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}.")
     methods = _list(f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values())
     body = "".join(f"<p>{escape(line)}</p>" for line in lines) + methods + _list(REFERENCES)
     return _details("What was explained, and how", body)
@@ -446,49 +413,25 @@ def _slalom_plane(figure: SlalomPlane, explanations: Explanations) -> str:
     return _svg(480, 340, body, "Value of each word against its importance")
 
 
-def _attention_strips(explanations: Explanations) -> str:
-    heads = []
-    for i, (strip, words, background) in enumerate(figures.attention_strips(explanations), 1):
-        cells: dict[int, str] = {}
-        for t, shade in enumerate(strip):
-            cells[shade] = cells.get(shade, "") + f"M{t} 0h1v1h-1z"
-        paths = [f'<path fill="currentColor" fill-opacity="{shade / 8:.3g}" d="{d}"/>' for shade, d in cells.items()]
-        named = ", ".join(f"{escape(word, 24)} {weight:.3f}" for word, weight in words)
-        share = f"; background {background:.3f}" if background > 5e-4 else ""
-        drawn = _svg(len(strip), 1, paths, f"Attention of head {i}", ' preserveAspectRatio="none"')
-        heads.append(f'<div class="head"><span><b>head {i}</b>: {named}{share}</span>{drawn}</div>')
-    return "".join(heads)
-
-
-def _bag_fragment(explanations: Explanations) -> str:
-    """The maps of a bag alone, or its strongest instances if it has no coordinates: what a notebook shows."""
-    coords, e = explanations.evidence.units.coords, figures.leader(explanations)
-    body = _strongest(explanations, e) if coords is None else _maps(explanations, e)
-    level, evidence = e.scale.level, explanations.evidence
-    title = f"{e.output} {level(e.prediction)}, {level(evidence.absent_value)} for the empty bag"
-    title += f". {evidence.scale.sentence(e.output)}"
-    top = f"<p>{escape(title)}</p>{_doubts(explanations)}"
-    return _cell(top + body)
-
-
-def _doubts(explanations: Explanations) -> str:
-    doubts = explanations.evidence.model.doubts
-    return f'<p class="note"><b>{escape(doubts, LONGEST_REASON)}</b></p>' if doubts else ""
-
-
-def _unnamed(explanations: Explanations) -> str:
-    outputs = explanations.evidence.model.outputs
-    if outputs != tuple(map(str, range(len(outputs)))):
-        return ""
-    how = "<code>--classes A,B</code> or <code>outputs</code>"
-    return f'<p class="note">The classes have no names. Name them with {how}.</p>'
+def _strong_note(text: str) -> str:
+    return f'<p class="note"><b>{escape(text, LONGEST_REASON)}</b></p>' if text else ""
 
 
 def _bag_body(explanations: Explanations) -> str:
-    name = escape(bag_name(explanations), 80)
-    parts = [f"<h1>{name}</h1>", _classes(explanations), _explained(explanations)]
-    parts += [_both_scales(explanations, _bag_scores), _differences(explanations, figures.leader(explanations))]
-    return "".join([*parts, _facts(explanations)])
+    outputs = explanations.evidence.model.outputs
+    unnamed = (
+        "<p class=note>The classes have no names. Name them with <code>--classes A,B</code> or <code>outputs</code>."
+    )
+    parts = [
+        f"<h1>{escape(bag_name(explanations), 80)}</h1>",
+        _classes(explanations),
+        f"{unnamed}</p>" if outputs == tuple(map(str, range(len(outputs)))) else "",
+        _explained(explanations),
+        _both_scales(explanations, _bag_scores),
+        _differences(explanations, figures.leader(explanations)),
+        _facts(explanations),
+    ]
+    return "".join(parts)
 
 
 def _bag_scores(explanations: Explanations) -> str:
@@ -504,8 +447,8 @@ def _bag_scores(explanations: Explanations) -> str:
             f"{change(down.sum())} from the {down.size:,} that oppose it."
         )
     maps = "" if evidence.units.coords is None else _maps(explanations, e)
-    verdict = f"<p>{escape(told)}</p>{_doubts(explanations)}{_unnamed(explanations)}"
-    return f"{verdict}{maps}{_strongest(explanations, e)}{_removal(explanations)}"
+    told = f"<p>{escape(told)}</p>{_strong_note(evidence.model.doubts)}"
+    return f"{told}{maps}{_strongest(explanations, e)}{_removal(explanations)}"
 
 
 def _removal(explanations: Explanations) -> str:
@@ -516,22 +459,19 @@ def _removal(explanations: Explanations) -> str:
         scores.setdefault(METHODS[name].label, scored.scores)
     curves = {title: removal_curves_of(evidence, each) for title, each in scores.items()}
     several = "at least " if evidence.pooled.H > 1 else ""
-    shares = (
-        (
-            title,
-            ["–" if np.isnan(share) else f"{several}{share:.1%}" for share in (c.deletion_share, c.insertion_share)],
-        )
-        for title, c in curves.items()
+    shares = {title: (each.deletion_share, each.insertion_share) for title, each in curves.items()}
+    rows = (
+        (title, ["–" if np.isnan(share) else f"{several}{share:.1%}" for share in both])
+        for title, both in shares.items()
     )
-    flip = explanations.reasons().sentences()[-1]
     note = (
         "The prediction as instances are removed, highest score first. No order can enter the shaded area, which is "
         "certified for every number of removed instances. Shapley values divide a prediction fairly; the flip order "
         "ranks what to remove first."
     )
-    table = _table(["share of the best possible", "deletion", "insertion"], shares)
-    body = f"<p>{escape(flip, LONGEST_REASON)}</p>{_deletion(curves, evidence.scale)}{table}"
-    return _section("Removing instances", note, body, "h2")
+    flip = escape(explanations.reasons().sentences()[-1], LONGEST_REASON)
+    table = _table(["share of the best possible", "deletion", "insertion"], rows)
+    return _section("Removing instances", note, f"<p>{flip}</p>{_deletion(curves, evidence.scale)}{table}", "h2")
 
 
 def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str:

@@ -1,10 +1,7 @@
 """Figures with matplotlib (extra `plots`), drawn from what `explain` returned; each function draws into Axes.
 
-The figures of Lopardo et al. 2024 are `plot_table` (its Figure 1), `plot_attention_matrices` (3), `plot_lime` (4) and
-`plot_gradient` (5). What the report draws, such as the waterfall and the SLALOM plane, is not drawn again.
-
-matplotlib is imported on the first call; a missing one is an error that names the extra. No function touches pyplot,
-and none changes matplotlib's settings.
+`plot_table` and `plot_lime` are Figures 1 and 4 of Lopardo et al. 2024. The report has the other figures, such as the
+waterfall and the SLALOM plane. No function touches pyplot or changes matplotlib's settings.
 """
 
 from __future__ import annotations
@@ -17,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._types import Array, Ids
-from ..explanations.explanation import Explanation, Explanations
+from ..explanations.explanation import Explanations
 from ..files.atomic import replacing
 from ..lime.theory import lime_theorem_5_1
 from . import figures
@@ -31,10 +27,6 @@ TWO_COLUMNS = 175 / 25.4
 # Names that an axis of this many inches can hold without touching each other.
 NAMES_PER_INCH = 7.0
 WHITE = (255, 255, 255)
-# Only the [CLS] query is trained to be sharp; without a power law the other rows of its map would be blank.
-ATTENTION_GAMMA = 0.4
-# A map of queries by keys has names up to this many units.
-MOST_NAMED = 16
 # Of a heat map: opacity of the tiles over a thumbnail, inches of a panel, dots along a panel at the default resolution.
 OVER_THUMBNAIL = 0.6
 PANEL = 4.6
@@ -72,99 +64,40 @@ def _set_names(axis: Any, words: Sequence[str], upright: bool = False) -> None:
     """Name every tick of an axis; under a horizontal axis steeply enough to lie side by side."""
     options = {"rotation": 75, "ha": "right", "rotation_mode": "anchor"} if upright else {}
     axis.set_ticks(range(len(words)), _plain(words), fontsize=8 if len(words) <= 30 else 6.5, **options)
-
-
-def _matrix(
-    ax: Any, values: Array, columns: Sequence[str], rows: Sequence[str] = (), signed: str = "", **style: Any
-) -> None:
-    """A matrix as a picture with names; `signed` is the label of a color bar with zero in the middle."""
-    if signed:
-        largest = float(np.abs(values).max()) or 1.0
-        style |= {"cmap": _color_map(AGAINST, WHITE, FOR), "vmin": -largest, "vmax": largest}
-    image = ax.imshow(values, interpolation="nearest", **style)
-    _set_names(ax.xaxis, columns, upright=True)
-    _set_names(ax.yaxis, rows)
-    ax.tick_params(length=0)
-    if signed:
-        ax.figure.colorbar(image, ax=ax, label=signed, shrink=0.8)
-
-
-def _strongest(weight: Array, ax: Any, what: str) -> Ids:
-    """The strongest columns that the width of `ax` can name, in their own order; a title tells how many there are."""
-    room = max(4, int(NAMES_PER_INCH * 0.8 * ax.figure.get_figwidth()))
-    if room < len(weight):
-        ax.set_title(f"the {room} strongest of {len(weight)} {what}", fontsize=8, loc="right")
-    return np.sort(np.argsort(-np.abs(weight), kind="stable")[:room])
-
-
-def _shown(explanations: Explanations, name: str) -> Array:
-    """What the model shows of its inside under this name, or an error."""
-    shown = explanations.evidence.inside(name)
-    if shown is None:
-        model = explanations.evidence.model
-        raise ValueError(f"figure: expected a model that shows {name!r}, which {model!r} does not")
-    return np.asarray(shown)
-
-
-def _needed(explanations: Explanations, name: str) -> Explanation:
-    if name not in explanations:
-        raise ValueError(f"figure: expected the method {name!r} among the explanations, got {', '.join(explanations)}")
-    return explanations[name]
+    axis.set_tick_params(length=0)
 
 
 def plot_table(explanations: Explanations, ax: Any) -> None:
-    """All methods as a map: one row per method, one column per player, the strongest where not all have room."""
+    """All methods as a map: one row per method, one column per player, or the strongest players if space is short."""
     rows, labels, fit = list(explanations.values()), figures.names(explanations.evidence), explanations.fit
-    order = _strongest(figures.leader(explanations).strength, ax, explanations.evidence.settings.players)
+    room = max(4, int(NAMES_PER_INCH * 0.8 * ax.figure.get_figwidth()))
+    order = np.sort(figures.strongest_players(explanations, room))
+    if room < len(labels):
+        things = explanations.evidence.settings.players
+        ax.set_title(f"the {room} strongest of {len(labels)} {things}", fontsize=8, loc="right")
     gray, signed = _color_map(WHITE, UNSIGNED), _color_map(AGAINST, WHITE, FOR)
     strengths = ((e.info.kind == "signed", e.strength[order]) for e in rows)
     cells = [signed((strength + 1) / 2) if sign else gray(strength) for sign, strength in strengths]
-    _matrix(ax, np.stack(cells), [labels[j] for j in order], [e.title for e in rows], aspect="auto")
+    ax.imshow(np.stack(cells), interpolation="nearest", aspect="auto")
+    _set_names(ax.xaxis, [labels[j] for j in order], upright=True)
+    _set_names(ax.yaxis, [e.title for e in rows])
     title = [figures.verdict(explanations), explanations.scale.sentence(explanations.output)]
-    title += [] if fit is None else [f"{fit.name}, off by {fit.error:.2g} on fresh samples"]
+    title += [] if fit is None else [f"{fit.name}, error {fit.error:.2g} on held-out samples"]
     ax.set_title("\n".join(_plain(title, 80)), fontsize=9, loc="left")
 
 
 def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> None:
-    """Exact Shapley interactions of the `top` strongest players, in their order; their own values left out."""
-    e = _needed(explanations, "shapley")
+    """Exact Shapley interactions of the `top` strongest players, in the order of the text; the diagonal is left out."""
+    e = explanations["shapley"]
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:top])
     pairs = e.scale.unit["factor"] * e.interactions()[np.ix_(order, order)]
     np.fill_diagonal(pairs, 0.0)
+    end = float(np.abs(pairs).max()) or 1.0
+    image = ax.imshow(pairs, interpolation="nearest", cmap=_color_map(AGAINST, WHITE, FOR), vmin=-end, vmax=end)
     words = [e.labels[j] for j in order]
-    _matrix(ax, pairs, words, words, e.scale.titled("Shapley interaction"))
-
-
-def plot_attention_matrices(explanations: Explanations, axes: Sequence[Any]) -> None:
-    """Attention of every query (rows) to every key (columns), [CLS] and the document, one map in each of K Axes."""
-    A = _shown(explanations, "attention-matrices")
-    words = ["[CLS]", *figures.unit_names(explanations.evidence)] if A.shape[-1] <= MOST_NAMED else []
-    if len(axes) != len(A):
-        raise ValueError(f"axes: expected {len(A)}, one per head, got {len(axes)}")
-    for i, ax in enumerate(axes):
-        norm = import_matplotlib("colors").PowerNorm(ATTENTION_GAMMA, vmin=0, vmax=A[i].max())
-        _matrix(ax, A[i], words, words, cmap=_color_map(WHITE, UNSIGNED), norm=norm)
-        ax.set_title(f"head {i + 1}", fontsize=9)
-        ax.set_xlabel("key", fontsize=8)
-        ax.set_ylabel("query ([CLS] on top)", fontsize=8)
-
-
-def _grid(figure: Any, panels: int) -> Any:
-    """Axes in rows of three."""
-    columns = min(3, panels)
-    axes = figure.subplots(-(-panels // columns), columns, squeeze=False).ravel()
-    for empty in axes[panels:]:
-        empty.remove()
-    return axes[:panels]
-
-
-def plot_gradient(explanations: Explanations, ax: Any) -> None:
-    """The exact gradient: one row per coordinate of the embedding, one column per token, [CLS] first."""
-    G = _shown(explanations, "gradient-map")
-    words = ["[CLS]", *figures.unit_names(explanations.evidence)]
-    order = _strongest(np.abs(G).max(axis=0), ax, "tokens")
-    _matrix(ax, G[:, order], [words[j] for j in order], signed="∂f/∂e", aspect="auto")
-    ax.set_ylabel("coordinate of the embedding", fontsize=8)
+    _set_names(ax.xaxis, words, upright=True)
+    _set_names(ax.yaxis, words)
+    ax.figure.colorbar(image, ax=ax, label=e.scale.titled("Shapley interaction"), shrink=0.8)
 
 
 def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40) -> None:
@@ -177,7 +110,7 @@ def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40)
     runs : how often LIME is run with 5000 samples (the paper: 5)
     top : how many players, the strongest by the exact limit
     """
-    exact, evidence = _needed(explanations, "lime"), explanations.evidence
+    exact, evidence = explanations["lime"], explanations.evidence
     order = np.argsort(-np.abs(exact.scores), kind="stable")[:top]
     factor = exact.scale.unit["factor"]
     sampled = factor * np.stack([sample.coef for sample in evidence.sampled_lime(runs)])[:, order]
@@ -208,8 +141,6 @@ class Plot(NamedTuple):
 FIGURES: dict[str, Plot] = {
     "table": Plot(plot_table, (), (TWO_COLUMNS, 4.4)),
     "lime": Plot(plot_lime, ("lime",), (TWO_COLUMNS, 3.6)),
-    "attention-matrices": Plot(plot_attention_matrices, (), (TWO_COLUMNS, 5.0)),
-    "gradient": Plot(plot_gradient, (), (TWO_COLUMNS, 3.6)),
     "interactions": Plot(plot_interactions, ("shapley",), (5.5, 5.0)),
 }
 
@@ -219,19 +150,25 @@ def make_figure(explanations: Explanations, figure: str = "table", path: str | o
     if figure not in FIGURES:
         raise ValueError(f"figure: expected one of {', '.join(FIGURES)}; got {figure!r}")
     plot = FIGURES[figure]
+    if missing := [name for name in plot.methods if name not in explanations]:
+        raise ValueError(
+            f"figure: expected the method {missing[0]!r} among the explanations, got {', '.join(explanations)}"
+        )
     canvas = import_matplotlib("figure").Figure(figsize=plot.size, layout="constrained")
-    several = figure == "attention-matrices"
-    plot.draw(explanations, _grid(canvas, len(_shown(explanations, figure))) if several else canvas.subplots())
+    plot.draw(explanations, canvas.subplots())
+    return _saved(canvas, path, 200)
+
+
+def _saved(figure: Any, path: str | os.PathLike[str] | None, dpi: int) -> Any:
     if path is not None:
         with replacing(path) as partial:
-            canvas.savefig(partial, dpi=200)
-    return canvas
+            figure.savefig(partial, dpi=dpi)
+    return figure
 
 
 def save_figure(explanations: Explanations, figure: str, path: str | os.PathLike[str]) -> Path:
     """Draw a figure into a file, whole or not at all; without a suffix it becomes a PNG. Returns the file's path."""
-    target = Path(path)
-    target = target if target.suffix else target.with_name(target.name + ".png")
+    target = Path(path) if Path(path).suffix else Path(f"{os.fspath(path)}.png")
     make_figure(explanations, figure, target)
     return target
 
@@ -282,15 +219,15 @@ def heat_map(
     size = (PANEL * min(len(maps), 3), tall * -(-len(maps) // 3))
     figure = import_matplotlib("figure").Figure(figsize=size, layout="constrained")
     under = None if thumbnail is None else _thumbnail(thumbnail, several[0])
-    for ax, drawn in zip(_grid(figure, len(maps)), maps, strict=True):
+    panels = figure.subplots(-(-len(maps) // 3), min(3, len(maps)), squeeze=False).ravel()
+    for ax, drawn in zip(panels, maps, strict=False):
         _draw_map(ax, drawn, under)
+    for empty in panels[len(maps) :]:
+        empty.remove()
     figure.suptitle(*_plain([bag_name(several[0], "")], 60), fontsize=11)
     if doubts := several[0].evidence.model.doubts:
         figure.supxlabel(*_plain([doubts], 200), fontsize=7)
-    if path is not None:
-        with replacing(path) as partial:
-            figure.savefig(partial, dpi=dpi)
-    return figure
+    return _saved(figure, path, dpi)
 
 
 def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:

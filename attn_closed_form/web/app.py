@@ -26,7 +26,6 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import __version__
-from .._arrays import plain
 from ..explanations.explain import explain_units
 from ..explanations.explanation import Explanations, shared_dict
 from ..explanations.methods import METHODS, Method, as_methods
@@ -392,7 +391,7 @@ def explain_answer(model: Model, question: ExplainQuestion) -> dict[str, Any]:
     return {
         **shared_dict(explanations.evidence),
         "methods": {name: {**e.own_dict(), "kind": e.info.kind} for name, e in explanations.items()},
-        "removal": plain(figures.removal(explanations, removed)) if removed else None,
+        "removal": figures.removal(explanations, removed) if removed else None,
         "figures": figures.figures_of(explanations),
     }
 
@@ -428,7 +427,7 @@ def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[st
     values = [None if j == player else value for j, value in enumerate(row.tolist())]
     answer = {"player": player, "labels": list(evidence.labels), "interactions": values, "error": error}
     answer["scale"] = evidence.scale.name
-    return answer | {"figures": {"partners": plain(figures.partners(evidence, player, row))}}
+    return answer | {"figures": {"partners": figures.partners(evidence, player, row)}}
 
 
 def _player(field: str, named: int | list[int], explanations: Explanations) -> int:

@@ -14,7 +14,7 @@ from attn_closed_form.explanations.explain import on_logits
 from attn_closed_form.models.mean_text import MeanPooledText, VocabularyReader
 from attn_closed_form.models.scale import LOGIT, ExplainedScale
 from attn_closed_form.show.figures import figures_of, removal, verdict, waterfall
-from attn_closed_form.show.html import fragment, notebook, report
+from attn_closed_form.show.html import notebook, report
 from attn_closed_form.show.terminal import answer, numbers, reasons_text, table
 from tests import enumeration
 from tests.bags import bag_model, slide
@@ -109,7 +109,7 @@ def test_without_exact_probabilities_the_logit_is_explained_and_says_so(model, r
     found = model.explain(raw, "shapley")
     assert found.scale.name == "logit" and why in found.scale.sentence(found.output)
     assert found.prediction == found.evidence.logit
-    views = [answer(found, 1000), report(found), fragment([found["shapley"]]), notebook(found)]
+    views = [answer(found, 1000), report(found), found["shapley"]._repr_html_(), notebook(found)]
     for view in [*views, json.dumps(found.to_dict(), ensure_ascii=False), str(figures_of(found)["scale"])]:
         assert why in view.replace("&#x27;", "'")
     with pytest.raises(ValueError, match="scale: "):
@@ -188,13 +188,13 @@ def test_methods_that_live_on_logits_stay_there_and_say_so():
     assert ig.base_value + ig.scores.sum() == pytest.approx(ig.prediction) == pytest.approx(found.evidence.logit)
     said = "computed from the logit, not from the probability"
     assert table(found, 1000).count(said) == 3 and said in report(found) and said not in table(logit, 1000)
-    without = {forecast.method: forecast for forecast in removal(found, [1]).forecasts}
+    without = {forecast["method"]: forecast for forecast in removal(found, [1])["forecasts"]}
     present = np.ones(found.evidence.d, dtype=bool)
     present[1] = False
     after = float(found.evidence.pooled.value(present))
-    assert without["slalom-linear"].did == pytest.approx(after - found.evidence.logit)
-    assert without["shapley"].did == pytest.approx(float(found.scale.of(after)) - found.prediction)
-    assert without["shapley"].error == pytest.approx(without["shapley"].change - without["shapley"].did)
+    assert without["slalom-linear"]["did"] == pytest.approx(after - found.evidence.logit)
+    assert without["shapley"]["did"] == pytest.approx(float(found.scale.of(after)) - found.prediction)
+    assert without["shapley"]["error"] == pytest.approx(without["shapley"]["change"] - without["shapley"]["did"])
 
 
 def test_reasons_and_bounds_pass_through_the_link():
@@ -234,7 +234,7 @@ def test_every_view_says_which_scale_it_shows():
             "terminal": answer(found, 1000),
             "report": report(found),
             "notebook": notebook(found),
-            "fragment": fragment([found["shapley"]]),
+            "fragment": found["shapley"]._repr_html_(),
             "page": figures_of(found)["scale"],
             "JSON": json.dumps(found.to_dict()),
         }

@@ -15,7 +15,6 @@ from attn_closed_form.show.figures import (
     LINE,
     PLANE,
     Scale,
-    attention_strips,
     class_bars,
     colored_text,
     figures_of,
@@ -141,14 +140,6 @@ def test_classes_are_ranked_and_the_others_are_summed():
     assert all((bar.left, bar.right, bar.text) == (0, bar.end, percent(bar.end)) for bar in bars)
 
 
-def test_strips_shade_square_roots_and_name_the_background(found):
-    alpha = found.evidence.inside("attention-heads")
-    for (shades, strongest, background), head in zip(attention_strips(found), alpha, strict=True):
-        assert np.argmax(shades) == np.argmax(head) and max(shades) == 8
-        assert np.allclose(np.array(shades) / 8, np.sqrt(head / head.max()), atol=0.0626)
-        assert strongest[0][1] == head.max() and background == pytest.approx(1 - head.sum())
-
-
 def test_rows_hold_every_method_once_and_share_only_equal_levels(found):
     rows = [row for family in method_rows(found) for row in family.rows]
     assert sorted(name for row in rows for name in row.methods) == sorted(found)
@@ -164,27 +155,27 @@ def test_a_removal_is_what_the_game_does_beside_what_was_forecast(found):
     without = removal(found, [2, 0, 2])
     e, present = found["shapley"], np.ones(found.evidence.game.d, dtype=bool)
     present[[0, 2]] = False
-    assert without.players == (0, 2) and without.prediction == found.evidence.game.value(present)
-    assert without.change == without.prediction - found.prediction
-    by_name = {forecast.method: forecast for forecast in without.forecasts}
+    assert without["players"] == [0, 2] and without["prediction"] == found.evidence.game.value(present)
+    assert without["change"] == without["prediction"] - found.prediction
+    by_name = {forecast["method"]: forecast for forecast in without["forecasts"]}
     assert set(by_name) == {name for name in found if METHODS[name].forecasts}
     assert list(by_name)[:3] == ["shapley", "lime", "slalom-linear"]
-    assert by_name["shapley"].change == pytest.approx(-(e.scores[0] + e.scores[2]))
-    assert by_name["shapley"].error == pytest.approx(by_name["shapley"].change - without.change)
-    largest = max(abs(without.change), *(abs(f.change) for f in without.forecasts))
-    for forecast in without.forecasts:  # bars start in the middle and end where the largest change has 0 or 1
-        assert forecast.bar.kind == ("for" if forecast.change >= 0 else "against")
-        length = (forecast.bar.right - forecast.bar.left) * (1 if forecast.change >= 0 else -1)
-        assert length == pytest.approx(forecast.change / largest / 2)
-        assert forecast.mark - 0.5 == pytest.approx(forecast.did / largest / 2)
+    assert by_name["shapley"]["change"] == pytest.approx(-(e.scores[0] + e.scores[2]))
+    assert by_name["shapley"]["error"] == pytest.approx(by_name["shapley"]["change"] - without["change"])
+    largest = max(abs(without["change"]), *(abs(f["change"]) for f in without["forecasts"]))
+    for forecast in without["forecasts"]:  # bars start in the middle and end where the largest change has 0 or 1
+        assert forecast["bar"]["kind"] == ("for" if forecast["change"] >= 0 else "against")
+        length = (forecast["bar"]["right"] - forecast["bar"]["left"]) * (1 if forecast["change"] >= 0 else -1)
+        assert length == pytest.approx(forecast["change"] / largest / 2)
+        assert forecast["mark"] - 0.5 == pytest.approx(forecast["did"] / largest / 2)
 
 
 def test_partners_are_ranked_without_the_player_itself(found):
     row = np.arange(found.evidence.game.d) - 2.5
     strongest = partners(found.evidence, 0, row, top=3)
     order = [j for j in np.argsort(-np.abs(row), kind="stable") if j != 0][:3]
-    assert [(p.player, p.value) for p in strongest] == [(j, row[j]) for j in order]
-    assert max(p.bar.right - p.bar.left for p in strongest) == 0.5
+    assert [(p["player"], p["value"]) for p in strongest] == [(j, row[j]) for j in order]
+    assert max(p["bar"]["right"] - p["bar"]["left"] for p in strongest) == 0.5
 
 
 def test_names_are_the_words_as_typed_where_the_model_does_not_know_them():

@@ -10,7 +10,7 @@ import pytest
 
 from attn_closed_form import METHODS, explain, load_demo_model
 from attn_closed_form.explanations.methods import DEFAULT_METHODS
-from attn_closed_form.show.html import fragment, report
+from attn_closed_form.show.html import report
 from attn_closed_form.show.sanitize import visible
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
@@ -101,8 +101,8 @@ def test_hostile_texts_break_no_notebook(name):
     found = explain(model, HOSTILE[name], ["shapley", "alpha-mean"])
     page = Page(found._repr_html_())
     assert page.scripts == [] and len(page.cells) == 2
-    assert Page(found["shapley"]._repr_html_()).cells == page.cells[:1]
-    assert "title=" in fragment([found["shapley"]])
+    single = found["shapley"]._repr_html_()
+    assert Page(single).cells == [] and single.count("title=") >= len(found["shapley"].occurrences)
 
 
 def test_the_page_needs_no_network():

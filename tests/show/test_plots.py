@@ -9,7 +9,7 @@ import pytest
 import attn_closed_form as acf
 from attn_closed_form import explain
 from attn_closed_form.lime import lime_theorem_5_1
-from attn_closed_form.models.classifier import attention_matrices, pooled_game
+from attn_closed_form.models.classifier import pooled_game
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
@@ -38,30 +38,6 @@ def axes_of_a_new_figure():
 
 def labels(axis):
     return [label.get_text() for label in axis.get_ticklabels()]
-
-
-def test_attention_matrices_stand_in_their_panels(model):
-    weights, vocabulary = model.weights, model.vocabulary
-    found = explain(model, REVIEW, "alpha-mean", output=0)
-    axes = plt.figure().subplots(1, weights.K)
-    plots.plot_attention_matrices(found, axes)
-    ids = vocabulary.encode(REVIEW)
-    A = attention_matrices(weights, ids)
-    for i, ax in enumerate(axes):
-        assert np.array_equal(ax.images[0].get_array(), A[i, : ids.size + 1, : ids.size + 1])
-        assert labels(ax.xaxis)[:2] == ["[CLS]", "A"]
-    with pytest.raises(ValueError, match="axes: expected 4, one per head, got 1"):
-        plots.plot_attention_matrices(found, axes[:1])
-
-
-def test_the_gradient_map_is_the_gradient(model):
-    weights, vocabulary = model.weights, model.vocabulary
-    ax = axes_of_a_new_figure()
-    plots.plot_gradient(explain(model, REVIEW, "gradient-l1", output=1), ax)
-    ids = vocabulary.encode(REVIEW)
-    assert np.array_equal(ax.images[0].get_array(), acf.gradient(weights, ids, 1)[: ids.size + 1].T)
-    low, high = ax.images[0].get_clim()
-    assert low == -high
 
 
 def test_lime_boxes_crosses_and_the_printed_theorem(model):
@@ -137,10 +113,8 @@ def test_long_texts_show_the_strongest_and_name_each():
     assert f"the {len(shown)} strongest of" in ax.get_title(loc="right")
 
 
-def test_a_figure_that_the_model_or_the_methods_cannot_give_is_an_error():
+def test_a_figure_whose_method_was_not_run_is_an_error():
     found = acf.ScoreTable().explain({"s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley")
-    with pytest.raises(ValueError, match="expected a model that shows 'gradient-map'"):
-        plots.make_figure(found, "gradient")
     with pytest.raises(ValueError, match="expected the method 'lime' among the explanations, got shapley"):
         plots.make_figure(found, "lime")
 
