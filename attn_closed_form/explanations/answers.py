@@ -1,13 +1,13 @@
-"""Answers beyond scores: reasons that are proved, and scores of sentences with their words inside.
+"""Answers beyond scores: certified reasons, curves of removal, and scores of sentences with their words inside.
 
-**Reasons** (`reasons/`) are about the side that the prediction is on. Of a probability that is the side of 50 %, of a
-model with one logit its sign. Of a model with several classes it is whether the explained class stays ahead of the
-strongest other one, so the game is that of the margin between the two; with three classes or more a third one may
-overtake, which the names in the sentences say.
+**Reasons** (`reasons/`) are about the side of the threshold that the prediction is on. For a probability the threshold
+is 50 %, for a model with one logit it is 0. For one class among several, the question is whether it stays ahead of the
+strongest other class, so the game is the margin between the two. With three classes or more a third one may overtake;
+the sentences therefore name both classes.
 
-**Groups.** Owen values (`game/owen.py`) of the finest players (tokens, instances), where the players of a group (the
-sentence of a token, the region of an instance) come and go together for all others. A group's score is the sum over its
-members, which is its Shapley value in the game of groups.
+**Groups.** Owen values (`game/owen.py`) of the finest players (tokens, instances): the members of another group (the
+sentence of a token, the region of an instance) enter as a block. The score of a group is the sum over its members,
+which is its Shapley value in the game of groups.
 """
 
 from __future__ import annotations
@@ -30,12 +30,10 @@ from ..reasons.curves import RemovalCurves, removal_curves
 from ..reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
 from .evidence import Evidence
 
-# What is a logit among the numbers of bounds and reasons.
+# The fields of bounds and reasons that are logits.
 LOGITS = {"attained_min", "attained_max", "proved_min", "proved_max", "worst", "after"}
 # Numbers of absent players at which orders of removal are compared with the best possible.
 SIZES = 100
-
-
 # What the reasons of one class among several are about.
 DIFFERENCE = "the difference of the two logits"
 
@@ -44,13 +42,13 @@ DIFFERENCE = "the difference of the two logits"
 class Reasons:
     """Certified statements about all coalitions of the players.
 
-    The two reasons and the bounds are computed on logits. Sentences and `to_dict` report them on the explained scale: a
-    probability rises with its logit, so what is certified for one is certified for the other.
+    Reasons and bounds are computed on logits. Sentences and `to_dict` report them on the explained scale: a probability
+    rises with its logit, so a bound on one is a bound on the other.
 
     Attributes
     ----------
     game : the game whose sign is the side of the prediction
-    sufficient, contrastive : the two reasons; None if the prediction is the threshold itself, up to rounding
+    sufficient, contrastive : the two reasons; None if the prediction equals the threshold up to rounding
     sides : names of the sides below and above the threshold
     things : what the players are, such as "words"
     names : the names of the players
@@ -122,11 +120,6 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     """Bounds, a sufficient and a contrastive reason for the side of the threshold that the prediction is on.
 
     The threshold is on the explained scale, by default 50 % or a logit of 0.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> explanations = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")
-    >>> print(explanations.reasons().sentences()[1])  # doctest: +ELLIPSIS
-    Without this one of 6 words the prediction is negative (...): wonderful. No smaller set does that.
     """
     evidence = evidence.on_logit
     game, sides = directed(evidence)
@@ -145,10 +138,10 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
 
 
 def checked_reasons(evidence: Evidence, scores: Array) -> list[str]:
-    """Sets of players that flip or keep the predicted side of 50 %, found by their scores and evaluated by the model.
+    """Sets of players, chosen by their scores, that flip or keep the predicted side of 50 % when the model is run.
 
-    For a model without certified reasons, such as a transformer. Each sentence reports the model's own output for the
-    set that it names, which nothing else guarantees; smaller sets may exist. Empty on the logit scale.
+    For a model without certified reasons, such as a transformer. Each sentence reports the output of the model for the
+    set that it names; smaller sets may exist. Empty on the logit scale.
     """
     level, things = evidence.scale.level, evidence.settings.players
     prediction, half = evidence.prediction, evidence.scale.threshold
@@ -162,12 +155,12 @@ def checked_reasons(evidence: Evidence, scores: Array) -> list[str]:
     first = rank[None, :] < steps[:, None]
     without, alone = np.split(evidence.value(np.concatenate([~first, first])), 2)
     sentences = []
-    for values, found, text in (
+    for values, holds, text in (
         (without, side * (without - half) < 0, "Without {} the output is {} instead of {}"),
         (alone, side * (alone - half) > 0, "With {} alone, all others absent, the output is {}; with everything {}"),
     ):
-        if found.any():
-            k = int(found.argmax())
+        if holds.any():
+            k = int(holds.argmax())
             names = ", ".join(evidence.labels[j] for j in np.argsort(rank)[: k + 1])
             count = f"{names} ({k + 1} of {evidence.d} {things})"
             sentences.append(
@@ -216,16 +209,16 @@ def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupScores:
-    """Scores of groups of units, with the units' own scores adding up to them.
+    """Scores of groups of units, and scores of the units that add up to them.
 
     Attributes
     ----------
-    labels : the groups' names; of a sentence, its text
+    labels : the names of the groups; the text of a sentence
     scores : (M,) score of each group: its Shapley value in the game of groups
     numbers : (n,) the group of each unit
     unit_scores : (n,) Owen values of the units
     base_value : the prediction with every unit absent
-    error : guaranteed bound of the error of each unit's score
+    error : guaranteed bound of the error of each unit score
     scale : the scale of the scores, "probability" or "logit"
     spans : where each group lies in the text; None without a text
     """
@@ -258,15 +251,11 @@ class GroupScores:
 
 
 def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores:
-    """Owen values of the units in groups: the "sentences" of a text, or a grouping of the model such as "regions".
+    """Owen values of the units in groups: the "sentences" of a text, or a grouping of the model, such as "regions".
 
-    >>> from attn_closed_form import load_demo_model
-    >>> scores = load_demo_model().explain("A slow start. A wonderful film!", "shapley").sentences()
-    >>> scores.labels, bool(scores.scores[1] > 0 > scores.scores[0])
-    (('A slow start.', 'A wonderful film!'), True)
+    As many players as possible are used; all units of a player must be in one group.
     """
-    units = evidence.units
-    spans = None
+    units, spans = evidence.units, None
     if grouping in units.groups:
         numbers, labels = units.players(grouping)
     elif grouping == "sentences" and units.text is not None and units.spans is not None:
@@ -275,7 +264,6 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     else:
         known = [*units.groups, *(["sentences"] if units.text is not None else [])]
         raise ValueError(f"grouping: expected one of {', '.join(known)}, got {grouping!r}")
-    # As many players as there can be; all units of a player must be in one group.
     names = [name for name in evidence.model.groupings if name in units.groups]
     finest = max(names, key=lambda name: int(np.max(units.groups[name])))
     if finest != evidence.settings.players:

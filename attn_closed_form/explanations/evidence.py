@@ -1,6 +1,6 @@
 """One input under one model: its game, its players, and what several methods and views share.
 
-Everything is computed on first use and kept, so that all methods, a table, a report and a plot cost one game.
+Everything is computed on first use and kept, so that all methods and views share one game.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class ToleranceWarning(UserWarning):
 
 
 class Scored(NamedTuple):
-    """Scores (d,), the base value that they are relative to, and what is known of their errors.
+    """Scores (d,), the base value that they are relative to, and their errors.
 
-    `error` is guaranteed; `standard_error` (d,) is that of a method that samples; `model_calls` is how often a model
-    whose game is only fitted to it was asked.
+    `error` is guaranteed; `standard_error` (d,) is for methods that sample; `model_calls` counts evaluations of a model
+    whose game is only fitted to it.
     """
 
     scores: Array
@@ -62,7 +62,7 @@ class Evidence(Remembers):
 
     @cached_property
     def on_logit(self) -> Evidence:
-        """The same question as a pooled game can answer it: of the logit, where the log-odds are not a pooled game."""
+        """The same question about the logit if the log-odds are not a pooled game; else the evidence itself."""
         settings = self.settings
         if not settings.rest or settings.logit is None or self.model.surrogate is not None:
             return self
@@ -85,10 +85,7 @@ class Evidence(Remembers):
 
     @cached_property
     def game(self) -> PooledGame | LinkedGame:
-        """The game of the players on the explained scale: the one place where a method's game comes from.
-
-        A fitted game is always on the logit scale.
-        """
+        """The game of the players on the explained scale; a fitted game is always on the logit scale."""
         if self.model.surrogate is not None:
             return self.pooled
         if not self.scale.exact:
@@ -110,10 +107,10 @@ class Evidence(Remembers):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """A name for each player that tells it apart from the others in a view.
+        """A different name for each player.
 
-        A word outside the vocabulary is named as it was typed. A name that several players share is followed by the
-        number of the player, such as "the (3)".
+        A word outside the vocabulary keeps its spelling in the text. If several players share a name, it is followed by
+        the number of the player, such as "the (3)".
         """
         typed = list(self.labels)
         for j in np.flatnonzero(self.unknown).tolist():
@@ -175,12 +172,12 @@ class Evidence(Remembers):
         return None if chances is None else dict(zip(self.model.outputs, chances.tolist(), strict=True))
 
     def inside(self, name: str) -> Any:
-        """What only the model can say, by name (see `Model.inside`); asked once, None if it has no such thing."""
+        """What the model computes inside, by name (see `Model.inside`); None if it has nothing of this name."""
         return self.cached(name, lambda: self.model.inside(name, self.units, self.on_logit.settings))
 
     @cached_property
     def fit(self) -> FitReport | None:
-        """How the game was fitted to the model, and how wrong it is; None for a game that is the model's own."""
+        """How the game was fitted to the model, and the error of the fit; None for a game that is not fitted."""
         return self.model.fit(self.units, self.settings)
 
     @property
@@ -193,7 +190,7 @@ class Evidence(Remembers):
         return self.scale.of(self.model.value(self.units, self.settings, present))
 
     def sampled_lime(self, runs: int) -> list[LimeSample]:
-        """Runs of sampled LIME on the model itself, each with a seed of its own; earlier runs are kept."""
+        """Runs of sampled LIME on the model itself, each with a different seed; earlier runs are kept."""
 
         def sample(run: int) -> LimeSample:
             return lime_sample(self, self.model.samples, seed=self.settings.seed + run, errors=run == 0)
@@ -203,7 +200,7 @@ class Evidence(Remembers):
     def guaranteed(self, function: Callable[[Any, float], Result], name: str = "") -> tuple[Result, float]:
         """`function(game, tol)` and the error that it guarantees.
 
-        Where float64 cannot keep the tol that was asked for, the least tol * 10^k that it can keep, with a warning.
+        If float64 cannot keep the requested tol, the smallest tol * 10^k that it can keep is used, with a warning.
         """
         tol = self.settings.tol
         while True:
@@ -224,7 +221,7 @@ class Evidence(Remembers):
 
     @cached_property
     def shares(self) -> Array:
-        """(H, d) log of each player's share of its head's softmax, everyone present."""
+        """(H, d) logarithm of the softmax weight of each player in each head, all players present."""
         game = self.pooled
         top = np.maximum(game.s.max(axis=1), game.s_background)[:, None]
         total = np.exp(game.s - top).sum(axis=1, keepdims=True) + np.exp(game.s_background[:, None] - top)

@@ -1,10 +1,9 @@
 """The table of explanation methods, one entry per method, and how each method scores the players of an `Evidence`.
 
-`explain`, the command line, the report, the plots, the page and the runner read this one table; a new method is one
-more entry. Game methods (LIME, Shapley values, ...) need nothing but the game, so every explainable model has them. For
-a model whose game is only fitted to it, such as a transformer, the methods that need values of coalitions and no more
-ask the model itself. The other methods need the inside of the model (attention, gradients), which scores units; the
-score of a player is the sum over its units.
+Every view reads this table; a new method is one more entry. Game methods (LIME, Shapley values, ...) need only the
+game, so every explainable model has them. For a model whose game is only fitted to it, such as a transformer, methods
+that need only values of coalitions evaluate the model itself. The other methods need the inside of the model
+(attention, gradients), which scores units; the score of a player is the sum over its units.
 
 **SLALOM of several heads.** The model of Leemann et al. 2025, f = sum_j softmax(s)_j v_j, is a game with one head,
 whose values and importances are read off. With K heads we report the one SLALOM that gives every player its true
@@ -21,7 +20,7 @@ not Eq. 65 as printed, which leaves out f.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -46,25 +45,25 @@ Family = Literal["attention", "derivatives", "attributions", "slalom", "orders"]
 FAMILIES: dict[Family, tuple[str, str]] = {
     "attributions": (
         "Exact attributions",
-        "What adding or removing a player does to the prediction, averaged over coalitions of the others. Where "
-        "players need each other, one number per player cannot tell the whole story.",
+        "The effect of adding or removing a player, averaged over coalitions of the others. If players interact, one "
+        "number per player is not the whole story.",
     ),
     "derivatives": (
         "Derivatives",
-        "What a small change of an embedding does. A removal is not a small change: do not read these as its effect.",
+        "The effect of a small change of an embedding. A removal is not a small change, so these are not its effect.",
     ),
     "attention": (
         "Attention",
-        "Where the model looks. Attention has no sign and no class: it does not tell what a player argues for.",
+        "The weights of the players in the mean. Attention has no sign and no class: it does not tell which class a "
+        "player supports.",
     ),
     "slalom": (
         "SLALOM",
-        "What a player says (value) and how loudly it says it (importance, a logarithm). Neither alone is its effect.",
+        "The value of each player, and the logarithm of its weight (importance). Neither alone is the player's effect.",
     ),
     "orders": (
         "Orders of removal",
-        "Which player to remove first to change the call. These numbers rank players; they are not shares of the "
-        "prediction.",
+        "Which player to remove first to change the prediction. These numbers rank players; they do not add up.",
     ),
 }
 
@@ -77,12 +76,12 @@ class Method:
     ----------
     name, label : as in `explain(..., methods=[name])`, and as the papers write it
     family : a key of `FAMILIES`
-    kind : "signed"; "unsigned" (no score is below 0 and none says in which direction); "log" (a logarithm of a weight)
+    kind : "signed"; "unsigned" (no score is below 0, so none shows a direction); "log" (the logarithm of a weight)
     accuracy : "closed form" (exact up to float64's rounding), "guaranteed" (a proven bound), "estimate" (refined until
         two rules agree), "sampled"
-    needs : "game", which every explainable model has; "model", values of coalitions, which a model whose game is only
-        fitted to it gives itself; or "inside", which some models lack
-    score : Evidence -> Scored, or None where the model lacks what the method needs
+    needs : "game", which every explainable model has; "model", values of coalitions, which come from the model itself
+        if its game is only fitted to it; or "inside", which some models lack
+    score : Evidence -> Scored, or None if the model lacks what the method needs; by default what `Model.inside` returns
     forecasts : whether minus the score forecasts by how much the prediction changes when the player is removed
     alias : a short name that is accepted as well
     """
@@ -94,9 +93,13 @@ class Method:
     accuracy: Accuracy
     needs: Literal["game", "model", "inside"]
     summary: str
-    score: Callable[[Evidence], Scored | None]
+    score: Callable[[Evidence], Scored | None] = field(default=None)  # type: ignore[assignment]
     forecasts: bool = False
     alias: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.score is None:
+            object.__setattr__(self, "score", partial(_inside, self.name))
 
     @property
     def on_logits(self) -> bool:
@@ -219,41 +222,31 @@ METHODS: dict[str, Method] = {
                "change of the prediction when this player alone is removed",
                _leave_one_out_scores, forecasts=True, alias="loo"),
         Method("shapley-sampled", "Shapley (sampled)", "attributions", "signed", "sampled", "model",
-               "Shapley values from sampled orders of the players, each walked in both directions (Castro et al. 2009)",
+               "Shapley values of the model, estimated from pairs of random coalitions with control variates",
                _sampled_shapley, forecasts=True),
         Method("lime-sampled", "LIME (sampled)", "attributions", "signed", "sampled", "model",
                "LIME with random samples as the lime package draws them, 5000 or the model's budget",
                _sampled_lime, forecasts=True),
         Method("gradient-mean", "G-avg", "derivatives", "signed", "closed form", "inside",
-               f"mean coordinate of the gradient by the embedding ({_P1}, Theorem 4.1)",
-               partial(_inside, "gradient-mean"), alias="g-avg"),
+               f"mean coordinate of the gradient by the embedding ({_P1}, Theorem 4.1)", alias="g-avg"),
         Method("gradient-l1", "G-l1", "derivatives", "unsigned", "closed form", "inside",
-               f"L1 norm of the gradient ({_P1}, section 4.1); it has no sign",
-               partial(_inside, "gradient-l1"), alias="g-l1"),
+               f"L1 norm of the gradient ({_P1}, section 4.1); it has no sign", alias="g-l1"),
         Method("gradient-l2", "G-l2", "derivatives", "unsigned", "closed form", "inside",
-               f"L2 norm of the gradient ({_P1}, section 4.1); it has no sign",
-               partial(_inside, "gradient-l2"), alias="g-l2"),
+               f"L2 norm of the gradient ({_P1}, section 4.1); it has no sign", alias="g-l2"),
         Method("gradient-x-input", "G×I", "derivatives", "signed", "closed form", "inside",
-               f"gradient times input ({_P1}, section 4.1): the effect of a small change, not of a removal",
-               partial(_inside, "gradient-x-input"), alias="gxi"),
+               f"gradient times input ({_P1}, section 4.1): effect of a small change, not of a removal", alias="gxi"),
         Method("integrated-gradients", "IG", "derivatives", "signed", "estimate", "inside",
-               "integrated gradients from the document of [UNK] (Sundararajan et al. 2017)",
-               partial(_inside, "integrated-gradients"), forecasts=True, alias="ig"),
+               "integrated gradients from a document of [UNK] (Sundararajan et al. 2017)", forecasts=True, alias="ig"),
         Method("lrp", "LRP", "derivatives", "signed", "closed form", "inside",
-               "layer-wise relevance propagation (Achtibat et al. 2024); the share of [CLS] is lost, so sums are less",
-               partial(_inside, "lrp")),
+               "layer-wise relevance propagation (Achtibat et al. 2024); the share of [CLS] is lost, so sums are less"),
         Method("alpha-mean", "α-avg", "attention", "unsigned", "closed form", "inside",
-               f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and no class",
-               partial(_inside, "alpha-mean"), alias="alpha-avg"),
+               f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and no class", alias="alpha-avg"),
         Method("alpha-max", "α-max", "attention", "unsigned", "closed form", "inside",
-               f"attention, maximum over heads ({_P1}, Eq. 11); it has no sign and no class",
-               partial(_inside, "alpha-max")),
+               f"attention, maximum over heads ({_P1}, Eq. 11); it has no sign and no class"),
         Method("slalom-value", "SLALOM value", "slalom", "signed", "closed form", "game",
-               f"what the player says on its own ({_P2}, Eq. 6, v)",
-               _slalom_value),
+               f"the value v of the player in the softmax-weighted mean ({_P2}, Eq. 6)", _slalom_value),
         Method("slalom-importance", "SLALOM import.", "slalom", "log", "closed form", "game",
-               f"how loudly it says it: log of its weight in the softmax ({_P2}, Eq. 6, s)",
-               _slalom_importance),
+               f"the logarithm s of the player's weight in the softmax ({_P2}, Eq. 6)", _slalom_importance),
         Method("slalom-linear", "SLALOM linear", "slalom", "signed", "closed form", "game",
                f"derivative of the prediction by the player's weight ({_P2}, section 5.4, corrected)",
                _slalom_linear, forecasts=True),
@@ -261,26 +254,19 @@ METHODS: dict[str, Method] = {
                "what to remove first: weight times (value - threshold), the order of the contrastive reason",
                _flip_order),
         Method("single", "Single", "orders", "signed", "closed form", "model",
-               "the prediction for the player alone, all others absent",
-               _single),
+               "the prediction for the player alone, all others absent", _single),
     )
 }
 # fmt: on
 
-# Fast enough to follow someone who types, and attributions, which orders are not.
+# Methods that sample are too slow for the live page, and orders are not attributions.
 DEFAULT_METHODS = tuple(
     name for name, method in METHODS.items() if method.accuracy != "sampled" and method.family != "orders"
 )
 
 
 def default_methods(evidence: Evidence) -> tuple[Method, ...]:
-    """The default methods of one input: the exact ones, or the sampled headline where nothing is exact.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> evidence = load_demo_model().explain("A fine film", "shapley").evidence
-    >>> default_methods(evidence) == as_methods(None)
-    True
-    """
+    """The default methods of one input: the exact ones, or the sampled headline if nothing is exact."""
     if evidence.exact:
         return as_methods(None)
     others = [m for name in DEFAULT_METHODS if (m := METHODS[name]).needs != "game" or m.family == "slalom"]
@@ -288,11 +274,7 @@ def default_methods(evidence: Evidence) -> tuple[Method, ...]:
 
 
 def find_method(name: str) -> Method | None:
-    """The method of this name or alias, or None.
-
-    >>> find_method("loo").name, find_method("leave-one-out").name
-    ('leave-one-out', 'leave-one-out')
-    """
+    """The method of this name or alias, or None."""
     return METHODS.get(name) or next((method for method in METHODS.values() if method.alias == name), None)
 
 

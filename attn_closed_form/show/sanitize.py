@@ -28,11 +28,7 @@ def visible(text: str) -> str:
 
 
 def elide(text: str, limit: int) -> str:
-    """The text, its middle cut out if it is longer than `limit`.
-
-    >>> elide("abcdefghij", 5)
-    'ab…ij'
-    """
+    """The text, its middle cut out if it is longer than `limit`: "ab…ij"."""
     if len(text) <= limit:
         return text
     half = (limit - 1) // 2
@@ -40,11 +36,7 @@ def elide(text: str, limit: int) -> str:
 
 
 def escape(text: str, limit: int | None = None) -> str:
-    """Text for HTML or SVG, in content and in quoted attributes alike.
-
-    >>> escape('<b title="x">')
-    '&lt;b title=&quot;x&quot;&gt;'
-    """
+    """Text for the content and the quoted attributes of HTML and SVG."""
     shown = visible(text)
     return html.escape(shown if limit is None else elide(shown, limit), quote=True)
 
@@ -60,11 +52,7 @@ def script_json(data: Any) -> str:
 
 
 def width(text: str) -> int:
-    r"""Columns that a text takes in a terminal.
-
-    >>> width("film"), width("映画"), width("cafe\u0301")
-    (4, 4, 4)
-    """
+    """Columns that a text takes in a terminal: two for a wide character, none for a combining mark."""
     if text.isascii():
         return len(text)
     marks = ("Mn", "Me", "Cf")  # these take no column

@@ -14,17 +14,7 @@ from typing import Any, TextIO
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
 from ..models.text_classifier import TextClassifier
-from .figures import (
-    colored_text,
-    leader,
-    method_rows,
-    names,
-    notice,
-    sampling,
-    strongest_players,
-    verdict,
-    waterfall,
-)
+from . import figures
 from .sanitize import elide, visible, width
 
 RESET = "\x1b[0m"
@@ -68,23 +58,22 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     a           0.0 points
     positive        69.1 %
     """
-    e, fit, evidence = leader(explanations), explanations.fit, explanations.evidence
-    explained = _prose(explanations.scale.sentence(explanations.output), columns)
-    first = [verdict(explanations), *([] if fit is None else [_prose(fit.verdict(), columns)]), explained]
-    blocks = ["\n".join(first)]
-    if told := notice(explanations):
+    e, fit, evidence = figures.leader(explanations), explanations.fit, explanations.evidence
+    verdicts = [] if fit is None else [fit.verdict()]
+    first = [figures.verdict(explanations), *verdicts, explanations.scale.sentence(explanations.output)]
+    blocks = ["\n".join(_prose(text, columns) for text in first)]
+    if told := figures.notice(explanations):
         return "\n\n".join([*blocks, _prose(told, columns)])
     blocks.append(_wrap(_words(e, color), columns))
+    sentences = [figures.sampling(e)] if e.method == evidence.headline else []
     if e.method == evidence.headline:
-        blocks += [_waterfall(e, columns, color)]
-        blocks += [_prose(text, columns) for text in filter(None, [sampling(e)])]
+        blocks.append(_waterfall(e, columns, color))
     if evidence.model.surrogate is not None:
-        blocks += [_prose(text, columns) for text in explanations.checked_reasons()]
+        sentences += explanations.checked_reasons()
     if e.method == "shapley" and evidence.exact:
-        blocks += [_prose(text, columns) for text in explanations.reasons().sentences()]
-    if fit is not None:
-        blocks += [_prose(text, columns) for text in fit.sentences()]
-    return "\n\n".join(blocks)
+        sentences += explanations.reasons().sentences()
+    sentences += [] if fit is None else fit.sentences()
+    return "\n\n".join([*blocks, *(_prose(text, columns) for text in sentences if text)])
 
 
 def _padded(text: str, columns: int) -> str:
@@ -92,7 +81,7 @@ def _padded(text: str, columns: int) -> str:
 
 
 def _waterfall(e: Explanation, columns: int, color: bool) -> str:
-    steps = waterfall(e)
+    steps = figures.waterfall(e)
     labels = [elide(step.label, 24) for step in steps]
     pad = max(map(width, labels))
     numbers = max(len(step.text) for step in steps)
@@ -117,7 +106,7 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
     Shapley, Banzhaf
                      x++ y----
     """
-    families, room = method_rows(explanations), max(columns, NARROWEST)
+    families, room = figures.method_rows(explanations), max(columns, NARROWEST)
     indent = LABEL_COLUMNS + 2 if room >= 2 * LABEL_COLUMNS + 20 else 2
     blocks = []
     for family in families:
@@ -132,7 +121,7 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
 
 def _words(e: Explanation, color: bool) -> list[Printed]:
     """The words of a text as they are printed."""
-    text = colored_text(e)
+    text = figures.colored_text(e)
     words = []
     for piece in text.pieces:
         if piece.player is not None:
@@ -157,25 +146,20 @@ def _word(word: str, level: int, signed: bool, color: bool) -> Printed:
 
 
 def mark(level: int, signed: bool) -> str:
-    """The marks of a level: ++, ---, or ** where there is no sign.
-
-    >>> mark(2, True), mark(-3, True), mark(1, False)
-    ('++', '---', '*')
-    """
+    """The marks of a level: ++, ---, or ** where there is no sign."""
     return ("*" if not signed else "+" if level > 0 else "-") * abs(level)
 
 
 def _wrap(words: Iterable[Printed], columns: int, indent: int = 0) -> str:
     """Words in lines of at most `columns`."""
-    lines, used, fresh = [" " * indent], indent, True
+    lines, used = [""], 0
     for printed, taken in words:
-        if not fresh and used + 1 + taken > columns:
-            lines.append(" " * indent)
-            used, fresh = indent, True
-        lines[-1] += printed if fresh else " " + printed
-        used += taken + (0 if fresh else 1)
-        fresh = False
-    return "\n".join(lines)
+        if used and indent + used + 1 + taken > columns:
+            lines.append("")
+            used = 0
+        lines[-1] += " " + printed if used else printed
+        used += taken + (1 if used else 0)
+    return "\n".join(" " * indent + line for line in lines)
 
 
 def _prose(text: str, columns: int) -> str:
@@ -195,7 +179,7 @@ def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> str:
     errors = {row.title: row.error for row in rows if row.error is not None}
     if errors:
         lines.append(_prose(f"guaranteed error: {max(errors.values()):.0e} ({', '.join(errors)})", columns))
-    lines += [_prose(text, columns) for text in filter(None, map(sampling, rows))]
+    lines += [_prose(text, columns) for text in filter(None, map(figures.sampling, rows))]
     if any(any(row.unknown) for row in rows):
         lines.append(_prose("[UNK]: not in the vocabulary; the model cannot tell these words apart", columns))
     return "\n".join(lines)
@@ -206,8 +190,8 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
 
     Where the methods do not fit side by side in `columns`, blocks of them follow each other.
     """
-    order = strongest_players(explanations, top)
-    labels = [elide(names(explanations.evidence)[j], 24) for j in order]
+    order = figures.strongest_players(explanations, top)
+    labels = [elide(figures.names(explanations.evidence)[j], 24) for j in order]
     pad = max(map(width, labels))
     fitting = max(1, (columns - pad) // (NUMBER_COLUMNS + 2))
     rows, blocks = list(explanations.values()), []
@@ -233,11 +217,10 @@ def reasons_text(explanations: Explanations, columns: int = 80) -> str:
     lines = [_prose(explanations.reasons().range_sentence(), max(20, columns))]
     if explanations.evidence.units.text is not None:
         sentences = explanations.sentences()
-        lines.append("")
-        numbers = [explanations.scale.change(score) for score in sentences.scores]
-        room = max(map(len, numbers))
-        for label, number in zip(sentences.labels, numbers, strict=True):
-            lines.append(f"{number:>{room}}  {elide(visible(label).strip(), max(20, columns - room - 2))}".rstrip())
+        changes = [explanations.scale.change(score) for score in sentences.scores]
+        room = max(map(len, changes))
+        shown = (elide(visible(label).strip(), max(20, columns - room - 2)) for label in sentences.labels)
+        lines += ["", *(f"{number:>{room}}  {text}".rstrip() for number, text in zip(changes, shown, strict=True))]
     return "\n".join(lines)
 
 
