@@ -21,11 +21,7 @@ def softmax(s: Array) -> Array:
 
 
 def numbered(labels: ArrayLike | NDArray[Any]) -> tuple[Ids, Ids]:
-    """Number each label by first appearance, and say where each distinct label appears first.
-
-    Parameters
-    ----------
-    labels : (n,) ids or names, or (n, k) rows
+    """Number the labels, (n,) ids or names or (n, k) rows, by first appearance, and return where each appears first.
 
     >>> numbered([5, 7, 5])
     (array([0, 1, 0]), array([0, 1]))
@@ -53,7 +49,7 @@ SCALARS = {float, int, str, bool, type(None)}
 
 
 def plain(value: Any) -> Any:
-    """Arrays, tuples and named tuples, however nested, as the lists and dicts that `json.dumps` writes.
+    """Nested arrays, tuples and named tuples as the lists and dicts that `json.dumps` writes.
 
     >>> plain({"spans": ((0, 1),), "scores": np.ones(2)})
     {'spans': [[0, 1]], 'scores': [1.0, 1.0]}
@@ -67,11 +63,7 @@ def plain(value: Any) -> Any:
 
 
 def ranks(x: ArrayLike) -> Array:
-    """Ranks from 1, equal numbers sharing their mean rank.
-
-    >>> ranks([10.0, 30.0, 10.0])
-    array([1.5, 3. , 1.5])
-    """
+    """Ranks from 1; equal numbers share their mean rank."""
     values = np.asarray(x, dtype=np.float64)
     if values.ndim != 1 or np.isnan(values).any():
         raise ValueError(f"x: expected one-dimensional numbers, got shape {values.shape} or NaN")
@@ -80,11 +72,7 @@ def ranks(x: ArrayLike) -> Array:
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    """Spearman's rank correlation; NaN if either is constant.
-
-    >>> spearman([1.0, 2.0, 3.0], [10.0, 100.0, 50.0])
-    0.5
-    """
+    """Spearman's rank correlation; NaN if either is constant."""
     a, b = ranks(x), ranks(y)
     if a.shape != b.shape:
         raise ValueError(f"y: expected shape {a.shape} like x, got {b.shape}")
@@ -94,7 +82,7 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def as_array(value: Any) -> NDArray[Any]:
-    """A NumPy array of an array or a torch tensor, in its own type (bfloat16, which NumPy lacks, as float32)."""
+    """An array or a torch tensor as a NumPy array of the same type (bfloat16, which NumPy lacks, as float32)."""
     if hasattr(value, "detach"):
         tensor = value.detach().cpu()
         return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
@@ -102,7 +90,7 @@ def as_array(value: Any) -> NDArray[Any]:
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:
-    """The end of an error message about an unknown name: the nearest known name as a question, or nothing.
+    """The end of an error message about an unknown name: a question about the nearest known name, or nothing.
 
     >>> did_you_mean("shapely", ["lime", "shapley"]), did_you_mean("x", ["lime"])
     ("; did you mean 'shapley'?", '')
@@ -112,7 +100,7 @@ def did_you_mean(name: object, choices: Iterable[str]) -> str:
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
-    """An integer of at least `least`; `name` is that in errors."""
+    """An integer of at least `least`, or an error about `name`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name}: expected an integer of at least {least}, got {value!r}")
     return int(value)
@@ -131,13 +119,9 @@ def check_tol(tol: Any, name: str = "tol") -> float:
 
 
 def real(name: str, value: Any) -> NDArray[Any]:
-    """An array of real numbers in its own type: the one door through which numbers enter.
+    """An array of real numbers, its type kept; all numbers enter through this check.
 
-    Masked arrays, whose mask would be lost, complex numbers, booleans and texts are errors that call it `name`.
-
-    >>> real("s", np.ma.masked_array([1.0, 2.0], mask=[False, True]))
-    Traceback (most recent call last):
-    ValueError: s: expected numbers without a mask; leave the masked ones out, or fill them
+    Masked arrays, whose mask would be lost, complex numbers, booleans and texts are errors about `name`.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise ValueError(f"{name}: expected numbers without a mask; leave the masked ones out, or fill them")
@@ -151,7 +135,7 @@ def real(name: str, value: Any) -> NDArray[Any]:
 
 
 def finite(name: str, value: Any) -> Array:
-    """C-contiguous float64 copy of an array or a torch tensor of finite real numbers; `name` is that in errors."""
+    """A C-contiguous float64 copy of an array or a torch tensor of finite real numbers, or an error about `name`."""
     array = np.array(real(name, value), dtype=np.float64, order="C")
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])

@@ -1,4 +1,4 @@
-"""Progress on standard error, over rich: shown on a terminal that has it, silent everywhere else."""
+"""Progress bars on standard error, by rich: shown on a terminal if rich is installed, silent otherwise."""
 
 from __future__ import annotations
 
@@ -30,14 +30,10 @@ def rich_progress(always: bool = False) -> Any:
 
 @contextmanager
 def stages(title: str, progress: Report | bool | None = None) -> Iterator[Report]:
-    """What work of several stages reports to: the caller's own function, bars that wait a second, or nothing.
+    """A function that takes the progress of several stages: the caller's, bars that appear after a second, or nothing.
 
-    `title` stands before the stages' names; `progress` is a function, True for bars, False for none, None for bars on a
-    terminal.
-
-    >>> with stages("work", progress=print) as report:
-    ...     report("model", 1, 2)
-    model 1 2
+    `title` is written before the names of the stages. `progress` is a function, True for bars, False for none, or None
+    for bars on a terminal.
     """
     if callable(progress):
         yield progress

@@ -61,24 +61,19 @@ def for_output(explanations: Explanations, output: str) -> Explanations:
 
 
 def on_logits(explanations: Explanations, method: str) -> Explanations | None:
-    """The same question on the logit scale, by one method; None if it is that already."""
+    """The same explanation on the logit scale, by one method; None if it is on that scale already."""
     evidence, settings = explanations.evidence, explanations.evidence.settings.logit
     if settings is None:
         return None
-
-    def compute() -> Explanations:
-        logit = Evidence(evidence.model, evidence.units, settings, evidence.logits)
-        return explain_evidence(logit, as_methods(method))
-
-    return evidence.cached(("logits", method), compute)
+    logit = Evidence(evidence.model, evidence.units, settings, evidence.logits)
+    return evidence.cached(("logits", method), lambda: explain_evidence(logit, as_methods(method)))
 
 
 def explain_units(
     model: Model, units: Units, methods: Iterable[Method] | None, settings: Settings, strict: bool = False
 ) -> Explanations:
     """`explain` for an input that the model has read. `strict` makes a method that the model lacks an error."""
-    evidence = gather_evidence(model, units, settings)
-    return explain_evidence(evidence, default_methods(evidence) if methods is None else methods, strict)
+    return explain_evidence(gather_evidence(model, units, settings), methods, strict)
 
 
 def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
@@ -94,10 +89,10 @@ def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
     return evidence
 
 
-def explain_evidence(evidence: Evidence, methods: Iterable[Method], strict: bool = False) -> Explanations:
-    """`explain` with every choice made."""
+def explain_evidence(evidence: Evidence, methods: Iterable[Method] | None, strict: bool = False) -> Explanations:
+    """`explain` with every choice made; None are the default methods."""
     explanations = Explanations(evidence)
-    for method in methods:
+    for method in default_methods(evidence) if methods is None else methods:
         scored = method.score(evidence)
         if scored is not None:
             # Calls of the model count only where nothing is exact.
