@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..explanations.explain import explain, explain_outputs
 from ..explanations.explanation import Explanations
 from ..explanations.settings import Settings
 from ..files.arrays import read_state
-from ..files.atomic import replacing
+from ..files.atomic import regular_file, replacing
 from ..files.bags import load_bag
 from ..files.tables import read_rows
 from ..models.bag_classifier import HEADS, BagClassifier, variants
@@ -134,13 +134,15 @@ def explain_one(args: argparse.Namespace) -> int:
     """Explain one bag, write the files, and print the strongest instances."""
     if args.out:
         raise argparse.ArgumentTypeError("--out: expected a folder of bags; one bag takes --map, --csv and so on")
-    if args.thumbnail and not args.map:
-        raise argparse.ArgumentTypeError("--thumbnail: expected --map FILE beside it, where the map is written")
+    if args.thumbnail and not (args.map or args.report):
+        raise argparse.ArgumentTypeError("--thumbnail: expected --map FILE or --report FILE beside it, which show it")
     check_targets((args.model, args.bag, args.thumbnail), args, FILES)
     settings = asdict(_settings(args))
     model, bag = BagClassifier.from_state_dict(args.model, **_model_options(args)), load_bag(args.bag)
     if args.region is not None:
         bag = bag.in_regions(args.region)
+    if args.thumbnail:
+        bag = replace(bag, attrs={**bag.attrs, "thumbnail": regular_file(args.thumbnail)})
     explanations = explain(model, bag, args.method, **settings)
     for kind in FILES:
         path = getattr(args, kind)
@@ -149,7 +151,7 @@ def explain_one(args: argparse.Namespace) -> int:
             if args.each_output:
                 del settings["output"]
                 panels = list(explain_outputs(model, bag, args.method, **settings).values())
-            heat_map(panels, path, thumbnail=args.thumbnail)
+            heat_map(panels, path)
         elif kind == "geojson" and path:
             write_geojson(explanations, path, microns_per_pixel=args.microns_per_pixel)
         elif path:
@@ -248,7 +250,7 @@ OPTIONS = {
     },
     "files": {
         **{f"--{name} FILE": kind.help for name, kind in KINDS.items()},
-        "--thumbnail FILE": "picture of the slide to draw under the map",
+        "--thumbnail FILE": "picture of the slide to draw under the map; PNG or JPEG for --report",
         "--microns-per-pixel X": (float, None, "of level 0, for --geojson of coordinates in micrometers"),
     },
     "a folder of bags": {

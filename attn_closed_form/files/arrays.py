@@ -1,4 +1,4 @@
-"""Arrays in files, with one reader per format: `.npz`, `.npy`, `.safetensors` and PyTorch (`torch_files.py`).
+"""Arrays in files, with one reader per format: `.npz`, `.npy`, `.safetensors`, PyTorch's and HDF5's.
 
 Files are untrusted. No pickle is executed, and a file cannot ask for memory that it has no bytes for: the sizes that a
 zip archive, a header or an HDF5 dataset claims are checked before anything is allocated.
@@ -26,12 +26,14 @@ from numpy.typing import NDArray
 
 from .._arrays import as_array, real
 from .atomic import check_size, reading, regular_file, replacing
+from .hdf5 import read_hdf5
 from .torch_files import load_torch, number_of_items, widened
 
 Arrays = dict[str, NDArray[Any]]
 
 OWN_SUFFIXES = (".npz", ".safetensors")
-STATE_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".tar", ".safetensors", ".npz")
+H5_SUFFIXES = (".h5", ".hdf5", ".he5")
+STATE_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".tar", ".safetensors", ".npz", *H5_SUFFIXES)
 DTYPES = {
     **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},
     **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"},
@@ -62,6 +64,8 @@ def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFF
     """
     path = regular_file(_with_suffix(path, suffixes))
     suffix = path.suffix.lower()
+    if suffix in H5_SUFFIXES:
+        return read_hdf5(path)[0]
     if suffix not in (".npz", ".npy", ".safetensors"):
         return load_torch(path)
     with reading(path, suffix):

@@ -321,13 +321,14 @@ temperature 1 (not checked))
         """
         single = isinstance(bags, Bag | str | os.PathLike) or getattr(bags, "ndim", 0) == 2
         several = [as_bag(raw) for raw in ([bags] if single else bags)]
+        places = self.network.size is not None  # then all bags have one size, and the network takes no sub-bags
         if callable(logits):
             rng = np.random.default_rng(seed)
-            sizes = [(bag, rng.integers(2, len(bag), SUB_BAGS)) for bag in several if len(bag) > 2]
+            sizes = [(bag, rng.integers(2, len(bag), SUB_BAGS)) for bag in several if len(bag) > 2 and not places]
             parts = [bag.subset(rng.permutation(len(bag))[:n]) for bag, lengths in sizes for n in lengths]
             several += parts
             logits = logits([bag.features for bag in several])
-        if min(map(len, several)) < 2 or len({len(bag) for bag in several}) < 2:
+        if min(map(len, several)) < 2 or len(several if places else {len(bag) for bag in several}) < 2:
             raise ValueError(
                 "bags: expected at least two bags of different size, of two instances or more: one instance says "
                 f"nothing about attention, and one size nothing about sub-bags; got {[len(bag) for bag in several]}"
@@ -349,7 +350,8 @@ temperature 1 (not checked))
     def __repr__(self) -> str:
         checked = "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
         sizes = f"D={self.network.D}, H={self.network.H}"
-        facts = self.doubts or f"the empty bag has the bias{checked}"
+        empty = "the bias" if self.network.background is None else "the class token"
+        facts = self.doubts or f"the empty bag has {empty}{checked}"
         return f"BagClassifier({self.layout}: {sizes}, outputs={self.outputs}; {facts})"
 
 

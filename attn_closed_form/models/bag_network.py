@@ -202,11 +202,12 @@ class BagNetwork:
     Attributes
     ----------
     attention : Attention of H heads on embedded instances of length E
-    readout : (R, E) values of an embedded instance
+    readout : (R, E) values of an embedded instance, or (N, R, E) where each place in the bag has its own
     bias : (C,) of the logits
     value_class, value_head : (R,) class and head of each row of the readout; None: row r is class r of head 0
     embed : layers from the features (length D) to E, in order; none if the features are the embedding
     positions : (N, D) added to the features of instance 0 .. N - 1 (bags then have exactly N instances), or None
+    background : (D,) features of an instance that is always present, such as a class token, or None
     normalize : "unit" or "layer_norm" scales each feature vector first
 
     Examples
@@ -226,6 +227,7 @@ class BagNetwork:
     value_head: Ids | None = None
     embed: tuple[Layer, ...] = ()
     positions: Array | None = None
+    background: Array | None = None
     normalize: str = ""
 
     def __post_init__(self) -> None:
@@ -240,9 +242,11 @@ class BagNetwork:
             width = len(layer.W)
         if width != self.attention.E:
             raise ValueError(f"attention: expected weights for {width} embedded features, got {self.attention.E}")
-        object.__setattr__(self, "readout", _weights("readout", self.readout, None, width))
-        if self.positions is not None:
-            object.__setattr__(self, "positions", _weights("positions", self.positions, None, self.D))
+        places = [None] * (np.ndim(self.readout) - 2)
+        object.__setattr__(self, "readout", _weights("readout", self.readout, *places, None, width))
+        for name, shape in (("positions", (None, self.D)), ("background", (self.D,))):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _weights(name, getattr(self, name), *shape))
 
     @property
     def D(self) -> int:
@@ -258,6 +262,15 @@ class BagNetwork:
     def C(self) -> int:
         """Number of logits."""
         return self.bias.size
+
+    @property
+    def size(self) -> int | None:
+        """Number of instances that every bag has, where each has a place of its own; None for any number."""
+        return len(self.readout) if self.readout.ndim == 3 else None if self.positions is None else len(self.positions)
+
+    def values(self, h: Array, rows: slice) -> Array:
+        """(R, n) values of embedded instances (n, E), which are `rows` of their bag."""
+        return self.readout @ h.T if self.readout.ndim == 2 else np.einsum("nre,ne->rn", self.readout[rows], h)
 
     def embedded(self, x: NDArray[Any]) -> Array:
         """(n, D) features -> (n, E) float64."""
@@ -279,17 +292,21 @@ class BagNetwork:
             raise ValueError(
                 f"features: expected real numbers of shape (n, {self.D}), n >= 1, got {features.dtype} {features.shape}"
             )
-        if self.positions is not None and n != len(self.positions):
-            raise ValueError(f"features: expected {len(self.positions)} instances, one per position, got {n}")
-        s, v = np.empty((self.H, n)), np.empty((self.readout.shape[0], n))
+        if self.size not in (None, n):
+            raise ValueError(f"features: expected {self.size} instances, one per position, got {n}")
+        s, v = np.empty((self.H, n)), np.empty((self.readout.shape[-2], n))
         for rows in self.chunks(n):
             h = self.embedded(self.inputs(features, rows))
-            s[:, rows], v[:, rows] = self.attention(h), self.readout @ h.T
+            s[:, rows], v[:, rows] = self.attention(h), self.values(h, rows)
         for name, numbers in (("log-mass", s), ("value", v)):
             if not np.isfinite(numbers).all():
                 i = np.argwhere(~np.isfinite(numbers))[:, 1].min()
                 raise ValueError(f"features: instance {i} has a {name} that is not finite; its features are too large")
-        return PooledScores(s, v, self.bias, self.value_head, self.value_class)  # type: ignore[arg-type]
+        always: dict[str, Array] = {}
+        if self.background is not None:
+            h = self.embedded(self.background[None])
+            always = {"s_background": self.attention(h)[:, 0], "v_background": (self.readout @ h.T)[:, 0]}
+        return PooledScores(s, v, self.bias, self.value_head, self.value_class, **always)  # type: ignore[arg-type]
 
     def inputs(self, features: NDArray[Any], rows: slice) -> Array:
         """Rows of the features in float64, with their positions, checked to be finite."""
@@ -302,7 +319,7 @@ class BagNetwork:
         return x if self.positions is None else x + self.positions[rows]
 
     def __repr__(self) -> str:
-        return f"BagNetwork(D={self.D}, E={self.readout.shape[1]}, H={self.H}, C={self.C})"
+        return f"BagNetwork(D={self.D}, E={self.readout.shape[-1]}, H={self.H}, C={self.C})"
 
 
 # (features, gradient) of some instances, both (n, D) -> (n,) scores.
@@ -324,13 +341,15 @@ def gradient_scores(
     f = (alpha * v).sum(axis=1) + background * (mixture @ scores.v_background[rows])
     slope = np.zeros((network.H, v.shape[1]))  # alpha (v - f), zero in heads that are not needed
     slope[heads] = alpha * (v - f[:, None])
-    by_value = mixture @ network.readout[rows]
+    by_value = mixture @ network.readout[..., rows, :]  # (h, E), or (N, h, E)
     results = {name: np.empty(len(features)) for name in GRADIENT_SCORES}
     for part in network.chunks(len(features)):
         inputs = [network.inputs(features, part)]  # of each layer, then of the attention
         for layer in network.embed:
             inputs.append(layer(inputs[-1]))
-        g = alpha[:, part].T @ by_value + network.attention.gradient(inputs[-1], slope[:, part].T)
+        spec = "hn,he->ne" if by_value.ndim == 2 else "hn,nhe->ne"
+        g = np.einsum(spec, alpha[:, part], by_value if by_value.ndim == 2 else by_value[part])
+        g += network.attention.gradient(inputs[-1], slope[:, part].T)
         for layer, h in zip(network.embed[::-1], inputs[-2::-1], strict=True):
             g = layer.gradient(h, g)
         x = np.asarray(features[part], dtype=np.float64)

@@ -15,6 +15,7 @@ and nothing but linear layers after it. `REFUSALS` names known networks that are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -58,6 +59,11 @@ SAID = {
     "attention_gate": "no quantile gate",
     "organ": "the text of organ {}",
 }
+# Width of a head where a file does not hold their number, as in timm's AttentionPool2d.
+HEAD_WIDTH = 64
+# An array in Keras' HDF5 files: layer and part, which is a number or, in the older format, a name.
+KERAS = r"(?!optimizer)(?:.*\.)?(?!vars\.)(\w+)\.(?:vars\.)?(\d|kernel|bias|[vwu])(?::0)?"
+KERAS_PARTS = {"kernel": "0", "bias": "1", "v": "0", "w": "1", "u": "2"}
 SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {"relu": "ReLU", "silu": "SiLU"}
 
 
@@ -73,6 +79,8 @@ def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
         values.pop("attention_temperature", None)
     if not entry.norm:
         values.pop("epsilon", None)
+    if "num_heads" in values:
+        values["num_heads"] = values["num_heads"] or network.H
     return ", ".join(SAID[name].format(value) for name, value in values.items() if value is not None)
 
 
@@ -171,41 +179,30 @@ def _attention(state: State, layout: Layout, options: Options, E: int) -> Attent
     return Attention(*w, **layers, temperature=options["attention_temperature"])
 
 
-def _probe(
-    queries: Array,
-    key: Linear,
-    value: Linear,
-    out: Linear,
-    num_heads: int,
-    norm: tuple[Array, Array] | None = None,
-    positions: Array | None = None,
-) -> BagNetwork:
+def _probe(queries: Array, parts: list[Linear], out: Linear, options: Options, **more: Any) -> BagNetwork:
     """Attention with fixed queries (Q, D), brought to the form of `BagNetwork`.
 
-    Keys k = K x + a and values v = V x + b are split into M heads of width D/M; head m of query q gives instance x the
-    log-mass q_m . k_m(x) / sqrt(D/M), and the outputs of the heads stand side by side before the linear layer W (C, D);
-    queries are averaged. So head (q, m) has w = K_m^T q_m / sqrt(D/M) and readout rows V_m^T W[:, m]^T / Q; biases of
-    the values join the bias. `norm` scales and shifts the features before.
+    Keys k = K x + a and values v = V x + b (`parts`) are split into M heads of width D/M; head m of query q gives
+    instance x the log-mass q_m . k_m(x) / sqrt(D/M), and the outputs of the heads stand side by side before the linear
+    layer W (C, D); queries are averaged. So head (q, m) has w = K_m^T q_m / sqrt(D/M) and readout rows
+    V_m^T W[:, m]^T / Q; biases of the values join the bias.
     """
-    Q, D = queries.shape
+    (Q, D), num_heads = queries.shape, options["num_heads"] or max(1, queries.shape[1] // HEAD_WIDTH)
     if num_heads < 1 or D % num_heads:
         raise ValueError(f"num_heads: expected a divisor of {D}, the width of the queries, got {num_heads}")
     width, C = D // num_heads, len(out.W)
-    K, a, V, b = *key, *value
-    if norm is not None:
-        scale, shift = norm
-        K, a, V, b = K * scale, a + K @ shift, V * scale, b + V @ shift
-    parts = [(query, slice(m * width, (m + 1) * width)) for query in queries for m in range(num_heads)]
+    (K, a), (V, b) = parts
+    heads = [(query, slice(m * width, (m + 1) * width)) for query in queries for m in range(num_heads)]
     return BagNetwork(
         Attention(
-            np.array([q[part] @ K[part] for q, part in parts]) / np.sqrt(width),
-            np.array([q[part] @ a[part] for q, part in parts]) / np.sqrt(width),
+            np.array([q[part] @ K[part] for q, part in heads]) / np.sqrt(width),
+            np.array([q[part] @ a[part] for q, part in heads]) / np.sqrt(width),
         ),
-        np.concatenate([out.W[:, part] @ V[part] / Q for _, part in parts]),
+        np.concatenate([out.W[:, part] @ V[part] / Q for _, part in heads]),
         out.b + out.W @ b,
-        np.tile(np.arange(C), len(parts)),
-        np.repeat(np.arange(len(parts)), C),
-        positions=positions,
+        np.tile(np.arange(C), len(heads)),
+        np.repeat(np.arange(len(heads)), C),
+        **more,
     )
 
 
@@ -214,11 +211,34 @@ def _rows(array: Array) -> Array:
     return array.reshape(-1, array.shape[-1])
 
 
+def _after(first: Linear, second: Linear) -> Linear:
+    """Two linear layers as one."""
+    return Linear(second.W @ first.W, second.b + second.W @ first.b)
+
+
+def _parts(state: State, start: str, names: str) -> list[Linear]:
+    """Linear layers called "q", "k", "v", or one called "kv" or "qkv" that has them side by side."""
+    if f"{start}{names}.weight" not in state.arrays:
+        return [state.linear(start + name) for name in names]
+    W, b = state.linear(start + names)
+    return [Linear(*part) for part in zip(np.split(W, len(names)), np.split(b, len(names)), strict=True)]
+
+
+def _last(state: State, start: str, names: str) -> Linear:
+    """The last layer, with the linear projection behind an attention where there is one."""
+    if f"{start}proj.weight" not in state.arrays:
+        return state.layer(names)
+    projection = state.linear(f"{start}proj")
+    return _after(projection, state.layer(names)) if state.layers(names) else projection
+
+
 def _build_aim(state: State, layout: Layout, options: Options) -> BagNetwork:
     """Batch normalization without parameters, learned queries `cls_token` (1, Q, D), keys, values, one linear layer."""
-    key, value, out = (state.linear(name) for name in ("k", "v", "linear"))
-    norm = state.batch_norm("bn", 1e-6) if "bn.running_mean" in state.arrays else None  # eps of AIM's code
-    return _probe(_rows(state.array("cls_token")), key, value, out, options["num_heads"], norm)
+    parts, out = _parts(state, "", "kv"), state.linear("linear")
+    if "bn.running_mean" in state.arrays:
+        scale, shift = state.batch_norm("bn", 1e-6)  # eps of AIM's code
+        parts = [_after(Linear(np.diag(scale), shift), part) for part in parts]
+    return _probe(_rows(state.array("cls_token")), parts, out, options)
 
 
 def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
@@ -229,20 +249,27 @@ def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
     start = state.keys(r"(.*\.)?latent")[0].removesuffix("latent")
     if options["pool_type"] not in ("token", "avg"):
         raise ValueError(f"pool_type: expected 'token' or 'avg', got {options['pool_type']!r}")
-    out = state.layer(r"head|fc|classifier|linear|head\.fc|0|1")
     latent = _rows(state.array(f"{start}latent"))[: 1 if options["pool_type"] == "token" else None]
     if f"{start}q.weight" in state.arrays:
         Q, a = state.linear(f"{start}q")
         latent = latent @ Q.T + a
-    W, b = state.linear(f"{start}kv")
-    D = len(W) // 2
-    if f"{start}proj.weight" in state.arrays:
-        P, p = state.linear(f"{start}proj")
-        out = Linear(out.W @ P, out.b + out.W @ p)
     positions = _rows(state.array(f"{start}pos_embed")) if f"{start}pos_embed" in state.arrays else None
     if start:  # the pooling is part of a whole network, whose encoder makes the tokens
         state.leave(*layout.leave)
-    return _probe(latent, Linear(W[:D], b[:D]), Linear(W[D:], b[D:]), out, options["num_heads"], None, positions)
+    out = _last(state, start, r"head|fc|classifier|linear|head\.fc|0|1")
+    return _probe(latent, _parts(state, start, "kv"), out, options, positions=positions)
+
+
+def _build_class_token(state: State, layout: Layout, options: Options) -> BagNetwork:
+    """The query is that of a class token, which has a key and a value as well: it is always present."""
+    start = state.keys(layout.marks[0])[0].removesuffix("cls_token")
+    token, *positions = _rows(state.array(f"{start}pos_embed"))
+    token = token + state.array(f"{start}cls_token").reshape(-1)
+    (Q, a), *parts = _parts(state, start, "qkv")
+    if start:
+        state.leave(*layout.leave)
+    out = _last(state, start, r"head|fc|classifier|linear|head\.fc")
+    return _probe((Q @ token + a)[None], parts, out, options, positions=np.array(positions), background=token)
 
 
 def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
@@ -264,15 +291,34 @@ def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
     query = state.keys(r"(?:.*\.)?query_tokens")[0]
     start = query.removesuffix("query_tokens") + "cross_attention_block."
     Q, a = state.linear(f"{start}q")
-    W, b = state.linear(f"{start}kv")
-    out, D = state.layer("linear|head|classifier"), len(W) // 2
-    if f"{start}proj.weight" in state.arrays:
-        P, p = state.linear(f"{start}proj")
-        out = Linear(out.W @ P, out.b + out.W @ p)
     queries = _rows(state.array(query)) @ Q.T + a
     if len(queries) != 1:
         raise ValueError(f"{query}: expected one query, got {len(queries)}; each has an output of its own")
-    return _probe(queries, Linear(W[:D], b[:D]), Linear(W[D:], b[D:]), out, options["num_heads"])
+    return _probe(queries, _parts(state, start, "kv"), _last(state, start, "linear|head|classifier"), options)
+
+
+def _build_keras(state: State, layout: Layout, options: Options) -> BagNetwork:
+    """Dense layers, an attention (v, w, perhaps u), and a last layer on the attended embeddings side by side.
+
+    Each place in the bag has a block of the last layer, so bags have as many instances as there are blocks.
+    """
+    layers: dict[str, dict[str, Array]] = {}
+    for key in state.keys(KERAS):
+        name, part = re.fullmatch(KERAS, key).groups()  # type: ignore[union-attr]  # it matches
+        layers.setdefault(name, {})[KERAS_PARTS.get(part, part)] = state.array(key).T
+    state.leave("optimizer")
+    *embed, last = sorted((name for name in layers if name.startswith("dense")), key=lambda name: int(f"0{name[6:]}"))
+    attention = next(layers[name] for name in layers if name not in (*embed, last))
+    arrays = {
+        f"roles.{role}.weight": attention[part] for role, part in zip("VwU", "012", strict=True) if part in attention
+    }
+    for i, name in enumerate(embed):
+        arrays |= {f"roles.embed.{i}.weight": layers[name]["0"], f"roles.embed.{i}.bias": layers[name]["1"]}
+    W, b, E = layers[last]["0"], layers[last]["1"], attention["0"].shape[1]
+    arrays |= {"roles.classifier.weight": W[:, :E], "roles.classifier.bias": b}
+    network = _build(State(arrays, state.source), LAYOUTS["roles"], options)
+    places = W.reshape(len(b), -1, E).swapaxes(0, 1)
+    return replace(network, readout=places) if len(places) > 1 else network
 
 
 def _build_mean(state: State, layout: Layout, options: Options) -> BagNetwork:
@@ -404,6 +450,21 @@ LAYOUTS: dict[str, Layout] = {
         options={"num_heads": 12},
         build=_build_vjepa,
     ),
+    # timm's AttentionPool2d with class_token=True; without it, the query is the mean of the instances.
+    "class_token": Layout(
+        marks=tuple(
+            rf"(?:[^.]+\.)?{name}" for name in ("cls_token", "pos_embed", r"q(?:kv)?\.weight", r"(?:qk)?v\.weight")
+        ),
+        options={"num_heads": None},
+        leave=_ENCODER,
+        build=_build_class_token,
+    ),
+    # The example of keras.io, `attention_mil_classification`, by the HDF5 file of its weights.
+    "keras": Layout(
+        marks=(rf"(?!.*dense){KERAS}", rf"(?=.*dense){KERAS}"),
+        options=GATED,
+        build=_build_keras,
+    ),
     # Names of the user's own, which `roles.py` has replaced by these.
     "roles": Layout(
         embed=r"roles\.embed\.\d+",
@@ -440,8 +501,8 @@ REFUSALS = (
         _AFTER,
     ),
     (
-        r"(.*\.)?attnpool\.(positional_embedding|[qkvc]_proj\.weight)",
-        "CLIP's AttentionPool2d",
+        r"(.*\.)?attnpool\.(positional_embedding|[qkvc]_proj\.weight)|([^.]+\.)?qkv\.weight",
+        "AttentionPool2d without a class token, as in CLIP",
         "its query is the mean of the instances that are present",
     ),
     (r"attention_nn\..*", "DeepRC", "it keeps the tenth of the instances with most attention before it pools"),
@@ -484,12 +545,13 @@ def _recognize(state: State) -> str:
         return all(map(state.keys, layout.marks)) if layout.marks else any(groups)
 
     names = [name for name, entry in LAYOUTS.items() if fits(entry)]
-    if "chief" in names:  # which has all the names of CLAM as well
-        return "chief"
+    if len(names) > 1:  # CHIEF has all names of CLAM as well, and a class token some of AIM's
+        most = max(len(LAYOUTS[name].marks) for name in names)
+        names = [name for name in names if len(LAYOUTS[name].marks) == most]
     if len(names) > 1:
         names = [name for name in names if state.layers(LAYOUTS[name].embed)]
     # The encoder in front of timm's pooling is not part of it, so that it is not refused as a transformer.
-    for pattern, what, why in REFUSALS if names != ["timm"] else ():
+    for pattern, what, why in REFUSALS if names not in (["timm"], ["class_token"]) else ():
         if keys := state.keys(pattern):
             raise ValueError(f"{state.source}: looks like {what} ({keys[0]}), which is not a pooled game: {why}")
     if len(names) == 1:

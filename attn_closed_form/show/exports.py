@@ -131,7 +131,7 @@ def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: s
         file.create_dataset("attention_scores", data=tile_scores(e)[:, None].astype(np.float32))
         coords = file.create_dataset("coords", data=whole(where.coords))
         for name, value in explanations.evidence.units.attrs.items():
-            if isinstance(value, str | int | float | np.generic | np.ndarray):
+            if isinstance(value, str | int | float | np.generic | np.ndarray) and name != "thumbnail":
                 coords.attrs[name] = value
         if weight is not None:
             file.create_dataset("attention", data=weight[:, None].astype(np.float32))

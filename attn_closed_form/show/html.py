@@ -24,7 +24,7 @@ from ..explanations.answers import removal_curves_of
 from ..explanations.explain import for_output, on_logits
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
-from ..files.atomic import replacing
+from ..files.atomic import regular_file, replacing
 from ..models.scale import ExplainedScale
 from ..models.sentences import sentence_numbers
 from ..reasons.curves import RemovalCurves
@@ -34,6 +34,7 @@ from .maps import (
     FAINT,
     FAINTEST,
     ZERO,
+    HeatMap,
     bag_name,
     columns,
     disagreement,
@@ -41,6 +42,7 @@ from .maps import (
     player_attention,
     png,
     shades,
+    slide_size,
     strongest,
     titled,
     written,
@@ -491,8 +493,8 @@ def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str
         f'<path fill="currentColor" fill-opacity=".12" d="M{left} {bottom}L{points(limit)}V{bottom}z"/>',
         f'<path class="a" d="M{left} {top}v{high}h{wide}"/>',
         *(
-            _text(left - 5, top + 4 + high * (1 - share), escape(scale.level(low + share * span, "+.3g")), "end")
-            for share in (0, 1)
+            _text(left - 5, top + 4 + high * (1 - share), escape(scale.level(value, "+.3g")), "end")
+            for share, value in ((0, round(low, 4)), (1, round(low + span, 4)))
         ),
         _text(left, bottom + 15, "0"),
         _text(left + wide, bottom + 15, f"{d:,} removed", "end"),
@@ -518,14 +520,36 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
         ramp = ",".join(faint if color == ZERO else css(color) for color in shades(figure.signed))
         end = figure.scale.end(figure.end)
         low, middle = (f"−{end}", "0") if figure.signed else ("0", "")
-        image = base64.b64encode(png(figure.over_page())).decode()
         maps.append(
-            f'<figure><figcaption>{escape(figure.title)}</figcaption><img alt="{escape(figure.title)}, one cell per '
-            f'tile" src="data:image/png;base64,{image}"><div class="scale">'
-            f'<b style="background:linear-gradient(90deg,{ramp})"></b>'
+            f"<figure><figcaption>{escape(figure.title)}</figcaption>{_picture(figure, explanations)}"
+            f'<div class="scale"><b style="background:linear-gradient(90deg,{ramp})"></b>'
             f"<span>{low}</span><span>{middle}</span><span>{end}</span></div></figure>"
         )
     return _section("Map", note, f'<div class="maps">{"".join(maps)}</div>', "h2")
+
+
+def _picture(figure: HeatMap, explanations: Explanations) -> str:
+    """A map, over the thumbnail of the slide where the attributes of the bag name one."""
+    label, source = f"{escape(figure.title)}, one cell per tile", _data(png(figure.over_page()))
+    thumbnail = explanations.evidence.units.attrs.get("thumbnail")
+    if thumbnail is None:
+        return f'<img alt="{label}" src="{source}">'
+    left, top, right, bottom = figure.raster.box
+    (width, height), under = slide_size(explanations), _data(regular_file(thumbnail).read_bytes())
+    place = f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}" preserveAspectRatio="none"'
+    return (
+        f'<svg viewBox="{left:g} {top:g} {right - left:g} {bottom - top:g}" role="img" aria-label="{label}">'
+        f'<image href="{under}" width="{width:g}" height="{height:g}" preserveAspectRatio="none"/>'
+        f'<image href="{source}" {place} style="image-rendering:pixelated"/></svg>'
+    )
+
+
+def _data(image: bytes) -> str:
+    """A picture inside the page; a file that is neither PNG nor JPEG is an error."""
+    kind = {b"\x89PNG": "png", b"\xff\xd8\xff\xe0": "jpeg", b"\xff\xd8\xff\xe1": "jpeg"}.get(image[:4])
+    if kind is None:
+        raise ValueError("thumbnail: expected a PNG or JPEG file, which a report can hold")
+    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
 
 
 def _strongest(explanations: Explanations, e: Explanation) -> str:

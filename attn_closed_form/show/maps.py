@@ -66,6 +66,15 @@ def place(explanations: Explanations) -> Place:
     return Place(np.asarray(units.coords, dtype=np.float64), float(side))
 
 
+def slide_size(explanations: Explanations) -> tuple[float, float]:
+    """Width and height of the slide, from the attributes of its bag; without them it ends where the last tiles end."""
+    attrs, where = explanations.evidence.units.attrs, place(explanations)
+    if {"level0_width", "level0_height"} <= set(attrs):
+        return float(np.ravel(attrs["level0_width"])[0]), float(np.ravel(attrs["level0_height"])[0])
+    right, bottom = where.coords.max(axis=0) + where.patch_size
+    return float(right), float(bottom)
+
+
 def tile_scores(explanation: Explanation) -> Array:
     """(n,) score of each tile: that of the player that it belongs to, so all tiles of a region have the region's."""
     return explanation.scores[explanation.evidence.player_of]

@@ -19,7 +19,7 @@ from ..files.atomic import replacing
 from ..lime.theory import lime_theorem_5_1
 from . import figures
 from .figures import AGAINST, FOR, UNSIGNED
-from .maps import HeatMap, bag_name, heat_maps, place, shades
+from .maps import HeatMap, bag_name, heat_maps, shades, slide_size
 from .sanitize import elide, visible
 
 # Width of a journal's page of 175 millimeters, in inches.
@@ -190,7 +190,8 @@ def heat_map(
     path : where to save the figure (.png, .svg, .pdf, ...); None saves nothing
     method : whose scores; default Shapley values, else the first method with a sign
     thumbnail : picture of the whole slide to draw underneath: an array (rows, columns[, 3 or 4]) or the path of an
-        image. Without level0_width and level0_height among the attributes of the bag it ends where the last tiles end
+        image; default: the attribute `thumbnail` of the bag, which reports show as well. Without level0_width and
+        level0_height among the attributes of the bag it ends where the last tiles end
     dpi : dots per inch of the saved file
 
     Returns
@@ -214,6 +215,8 @@ def heat_map(
     if not several:
         raise ValueError("explanations: expected at least one explained output, got none")
     maps = heat_maps(several, method)
+    if thumbnail is None:
+        thumbnail = several[0].evidence.units.attrs.get("thumbnail")
     left, top, right, bottom = maps[0].raster.box
     tall = PANEL * float(np.clip((bottom - top) / (right - left), 0.35, 1.6)) + 0.9
     size = (PANEL * min(len(maps), 3), tall * -(-len(maps) // 3))
@@ -260,11 +263,7 @@ def _thumbnail(thumbnail: Any, explanations: Explanations) -> tuple[Any, tuple[f
     """The picture, and the width and height of what it shows."""
     if isinstance(thumbnail, str | os.PathLike):
         thumbnail = import_matplotlib("image").imread(thumbnail)
-    image, attrs = np.asarray(thumbnail), explanations.evidence.units.attrs
+    image = np.asarray(thumbnail)
     if image.ndim not in (2, 3) or 0 in image.shape:
         raise ValueError(f"thumbnail: expected an array (rows, columns[, 3 or 4]), got shape {image.shape}")
-    if {"level0_width", "level0_height"} <= set(attrs):
-        return image, (float(np.ravel(attrs["level0_width"])[0]), float(np.ravel(attrs["level0_height"])[0]))
-    where = place(explanations)
-    right, bottom = where.coords.max(axis=0) + where.patch_size
-    return image, (float(right), float(bottom))
+    return image, slide_size(explanations)

@@ -100,7 +100,7 @@ def test_one_map_per_class(folder, tmp_path):
         (["--set", "heads=3"], 1, "heads: expected"),
         (["--tol", "0"], 2, "--tol: expected a number in"),
         (["--out", "x"], 2, "--out: expected a folder of bags"),
-        (["--thumbnail", "x.png"], 2, "--thumbnail: expected --map FILE beside it"),
+        (["--thumbnail", "x.png"], 2, "--thumbnail: expected --map FILE or --report FILE beside it"),
         (["--csv", "MODEL"], 2, "--csv: expected a file of its own"),
         (["--csv", "same.out", "--geojson", "same.out"], 2, "--geojson: expected a file of its own"),
         (["--csv", "no/such/folder.csv"], 1, "no/such/folder.csv: expected a file name in an existing folder"),

@@ -43,10 +43,13 @@ def answers(network: Any, columns: int) -> dict[str, np.ndarray[Any, Any]]:
     """Logits (C,), logits of the sub-bags (n, C) and the gradient (instances, columns) of a network in torch."""
     import torch
 
+    from tests.models.layouts.networks import of_sub_bag
+
     x = bag(columns)
     with torch.no_grad():
         whole = network(torch.from_numpy(x)).numpy()
-        parts = np.array([network(torch.from_numpy(x[mask])).numpy() for mask in sub_bags()])
+        masks = torch.from_numpy(sub_bags())
+        parts = np.array([of_sub_bag(network, torch.from_numpy(x), mask).numpy() for mask in masks])
     leaf = torch.from_numpy(x).requires_grad_()
     logits = network(leaf)
     (logits[0] - logits[1] if len(logits) > 1 else logits[0]).backward()

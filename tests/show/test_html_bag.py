@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from attn_closed_form import METHODS, Bag
+from attn_closed_form import METHODS, Bag, BagClassifier
 from attn_closed_form.show.figures import FOR
 from attn_closed_form.show.html import TOP, report
 from attn_closed_form.show.maps import heat_maps
@@ -126,3 +126,25 @@ def test_maps_are_laid_over_a_light_or_a_dark_page(found):
 def test_classes_without_names_are_asked_for(found):
     note = "The classes have no names"
     assert note not in report(found) and note in report(bag_model(outputs=()).explain(slide(), ["shapley"]))
+
+
+def test_a_thumbnail_lies_under_the_maps(tmp_path):
+    """It has the size of the slide, and the page shows the part of it that has tiles."""
+    from attn_closed_form.show.maps import png
+
+    picture = png(np.full((4, 6, 4), 200, dtype=np.uint8))
+    (tmp_path / "slide.png").write_bytes(picture)
+    attrs = {"patch_size": 10, "level0_width": 600, "level0_height": 400, "thumbnail": tmp_path / "slide.png"}
+    bag = Bag(np.random.default_rng(0).normal(size=(4, 5)), [[100, 50], [110, 50], [100, 60], [110, 60]], attrs=attrs)
+    network = {
+        "attention.0.weight": np.ones((3, 5)),
+        "attention.2.weight": np.ones((1, 3)),
+        "classifier.weight": np.eye(5)[:2],
+    }
+    found = BagClassifier.from_state_dict(network, layout="xmil").explain(bag, "shapley")
+    page = found.report()
+    under = f'<image href="data:image/png;base64,{base64.b64encode(picture).decode()}" width="600" height="400"'
+    assert page.count(under) == page.count('<svg viewBox="100 50 20 20"') == page.count("one cell per tile") > 1
+    (tmp_path / "slide.png").write_bytes(b"<script>")
+    with pytest.raises(ValueError, match="expected a PNG or JPEG file"):
+        found.report()

@@ -16,6 +16,7 @@ nn = torch.nn
 torch.set_num_threads(1)  # these networks are tiny, and threads that wait for each other are slow
 
 D, E, K, C = 11, 7, 5, 3
+N = 13  # instances, where a network has a place for each
 
 
 class Case(NamedTuple):
@@ -331,7 +332,70 @@ class VJepa(nn.Module):
         return self.linear(out.reshape(-1))
 
 
+class ClassToken(nn.Module):
+    """What timm's AttentionPool2d computes with `class_token=True`, under its names, for N tokens."""
+
+    places = True
+
+    def __init__(self, separate: bool, head: bool, width: int = 12, heads: int = 3) -> None:
+        super().__init__()
+        self.heads, self.separate = heads, separate
+        self.cls_token, self.pos_embed = nn.Parameter(torch.randn(1, width)), nn.Parameter(torch.randn(N + 1, width))
+        if separate:
+            self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
+        else:
+            self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, K if head else C)
+        self.head = nn.Linear(K, C) if head else nn.Identity()
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        x = torch.cat([self.cls_token, x]) + self.pos_embed
+        parts = (self.q(x), self.k(x), self.v(x)) if self.separate else self.qkv(x).chunk(3, dim=-1)
+        query, key, value = (part.reshape(len(x), self.heads, -1).transpose(0, 1) for part in parts)
+        seen = None if mask is None else torch.cat([torch.ones(1, dtype=torch.bool), mask])[None]
+        out = nn.functional.scaled_dot_product_attention(query[:, :1], key, value, attn_mask=seen)
+        return self.head(self.proj(out.reshape(-1)))
+
+
+class KerasVariables(nn.Module):
+    def __init__(self, *shapes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.vars = nn.ParameterList([nn.Parameter(torch.randn(shape)) for shape in shapes])
+
+
+class KerasExample(nn.Module):
+    """The model of keras.io's example for N instances: attended embeddings side by side, under Keras 3's names."""
+
+    places = True
+
+    def __init__(self, gated: bool) -> None:
+        super().__init__()
+        parts = {"dense": ((D, K), (K,)), "dense_1": ((K, E), (E,)), "dense_2": ((N * E, C), (C,))}
+        attention = ((E, 3), (3, 1), (E, 3))[: 2 + gated]
+        named = {**parts, "mil_attention_layer": attention}
+        self.layers = nn.ModuleDict({name: KerasVariables(*shapes) for name, shapes in named.items()})
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        first, second, last, attention = (list(part.vars) for part in self.layers.values())
+        h = torch.relu(torch.relu(x @ first[0] + first[1]) @ second[0] + second[1])
+        hidden = torch.tanh(h @ attention[0])
+        if len(attention) > 2:
+            hidden = hidden * torch.sigmoid(h @ attention[2])
+        scores = (hidden @ attention[1])[:, 0]
+        scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        return (torch.softmax(scores, dim=0)[:, None] * h).reshape(-1) @ last[0] + last[1]
+
+
+def of_sub_bag(network: Any, x: Any, mask: Any) -> Any:
+    """The logits of some instances; a network that has a place for each masks the others."""
+    return network(x, mask) if getattr(network, "places", False) else network(x[mask])
+
+
 CASES: dict[str, Callable[[], Case]] = {
+    "class-token": lambda: Case("class_token", ClassToken(separate=False, head=False), {"num_heads": 3}, 12),
+    "class-token-separate": lambda: Case("class_token", ClassToken(separate=True, head=True), {"num_heads": 3}, 12),
+    "keras": lambda: Case("keras", KerasExample(gated=True)),
+    "keras-ungated": lambda: Case("keras", KerasExample(gated=False)),
     "chief": lambda: Case("chief", Chief(organ=2), {"organ": 2}),
     "vjepa": lambda: Case("vjepa", VJepa(), {"num_heads": 3}, 12),
     "abmil": lambda: Case("abmil", Abmil(gated=False)),
@@ -454,11 +518,9 @@ def torchmil_with(*feat_ext: Any) -> Any:
     return network
 
 
-def case(name: str, seed: int = 0) -> Case:
+def randomized(network: Any) -> Any:
     """The network in float64 with random weights of size 1 and random running statistics, in evaluation."""
-    torch.manual_seed(seed)
-    found = CASES[name]()
-    network = found.network.double().eval()
+    network = network.double().eval()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.copy_(torch.randn_like(parameter) * (0.7 if parameter.ndim > 1 else 0.3))
@@ -467,4 +529,12 @@ def case(name: str, seed: int = 0) -> Case:
                 buffer.copy_(torch.randn_like(buffer))
             elif key.endswith("running_var"):
                 buffer.copy_(torch.rand_like(buffer) + 0.5)
+    return network
+
+
+def case(name: str, seed: int = 0) -> Case:
+    """A case of the table, randomized."""
+    torch.manual_seed(seed)
+    found = CASES[name]()
+    randomized(found.network)
     return found

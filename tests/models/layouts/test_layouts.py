@@ -21,7 +21,7 @@ SUB_BAGS = 40
 REAL = Path(__file__).parents[4] / "shared" / "data" / "mil"
 
 
-def features(columns: int, n: int = 13, seed: int = 3) -> np.ndarray[Any, Any]:
+def features(columns: int, n: int = networks.N, seed: int = 3) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).normal(size=(n, columns))
 
 
@@ -41,7 +41,9 @@ def assert_agrees(model: BagClassifier, network: Any, x: np.ndarray[Any, Any]) -
     rng = np.random.default_rng(0)
     masks = rng.random((SUB_BAGS, len(x))) < rng.random((SUB_BAGS, 1))
     masks[~masks.any(axis=1), 0] = True
-    expected = np.array([forward(network, x[mask]) for mask in masks])
+    with torch.no_grad():
+        tensors = torch.from_numpy(x), torch.from_numpy(masks)
+        expected = np.array([networks.of_sub_bag(network, tensors[0], mask) for mask in tensors[1]])
     for output in outputs:
         settings = Settings(output=output).resolve(model, model.logits(units))
         values = model.game(units, settings).value(masks)
@@ -173,6 +175,7 @@ def test_real_checkpoints(name: str, layout: str, witness: Any) -> None:
     [
         (["pooler.query_tokens", "pooler.cross_attention_block.xattn.kv.weight", "linear.weight"], "not linear"),
         (["visual.attnpool.q_proj.weight", "visual.attnpool.positional_embedding"], "mean of the instances"),
+        (["attn_pool.pos_embed", "attn_pool.qkv.weight", "attn_pool.proj.weight"], "mean of the instances"),
     ],
 )
 def test_probes_that_are_not_pooled_games_are_refused_with_the_reason(keys: list[str], why: str) -> None:
@@ -187,3 +190,129 @@ def test_the_organ_of_chief_shifts_the_bias_and_is_said() -> None:
     assert np.abs(models[0].network.bias - models[1].network.bias).max() > 1e-3
     with pytest.raises(ValueError, match="organ"):
         BagClassifier.from_state_dict(state, organ=4)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_the_keras_example_opens_by_the_hdf5_file_of_its_weights(older: bool, tmp_path: Path) -> None:
+    """Keras 3 writes numbered variables; `model.save("x.h5")` and Keras 2 write names below `model_weights`."""
+    h5py = pytest.importorskip("h5py", reason="HDF5 files need h5py (extra bags)")
+    network = networks.case("keras").network
+    names = {"mil_attention_layer": ("v:0", "w:0", "u:0")}
+    with h5py.File(tmp_path / "model.h5", "w") as file:
+        for name, layer in network.layers.items():
+            for i, part in enumerate(layer.vars):
+                kind = names.get(name, ("kernel:0", "bias:0"))[i]
+                label = "alpha" if name in names else name
+                path = f"model_weights/{label}/{label}/{kind}" if older else f"layers/{name}/vars/{i}"
+                file[path] = part.detach().numpy()
+        if not older:
+            file["optimizer/vars/0"] = np.ones(3)
+    model = BagClassifier.from_state_dict(tmp_path / "model.h5")
+    assert model.layout == "keras"
+    assert_agrees(model, network, features(networks.D))
+    with pytest.raises(ValueError, match="expected 13 instances, one per position, got 5"):
+        model.predict_logits([features(networks.D, n=5)])
+
+
+def test_an_hdf5_file_of_weights_has_no_links_and_no_endless_groups(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="HDF5 files need h5py (extra bags)")
+    for name, link in (("outside", h5py.ExternalLink("other.h5", "/x")), ("soft", h5py.SoftLink("/layers"))):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file.create_group("layers")["dense"] = link
+        with pytest.raises(ValueError, match="'dense' is a link to another place"):
+            BagClassifier.from_state_dict(tmp_path / f"{name}.h5")
+    with h5py.File(tmp_path / "loop.h5", "w") as file:
+        group = file.create_group("layers")
+        group["again"] = group  # a hard link to itself
+    with pytest.raises(ValueError, match="groups more than 10 deep"):
+        BagClassifier.from_state_dict(tmp_path / "loop.h5")
+
+
+def test_a_network_with_places_is_checked_on_bags_of_one_size() -> None:
+    case = networks.case("class-token")
+    bags = [features(case.columns, seed=seed) for seed in (4, 5)]
+    model = BagClassifier.from_state_dict(case.network.state_dict(), num_heads=2)
+    result = model.check(bags, lambda several: [forward(case.network, x) for x in several])
+    assert result.options == {"num_heads": 3} and "the class token" in repr(result.model)
+    with pytest.raises(ValueError, match="two bags"):
+        model.check(bags[:1], [forward(case.network, bags[0])])
+
+
+class Gate(networks.EncoderHead):  # type: ignore[misc]
+    """slideflow's attention_gate: instances below a quantile of the bag's scores do not count."""
+
+    def forward(self, x: Any) -> Any:
+        h = self.encoder(x)
+        s = self.attention(h).T
+        s = s.masked_fill(s < torch.quantile(s, 0.75), -torch.inf)
+        return self.head(torch.softmax(s, dim=1) @ h)[0]
+
+
+class SizeTemperature(networks.Xmil):  # type: ignore[misc]
+    """A temperature of sqrt(n)."""
+
+    def forward(self, x: Any) -> Any:
+        h = self.linear_layers(x)
+        return self.classifier(torch.softmax(self.attention(h).T / len(x) ** 0.5, dim=1) @ h)[0]
+
+
+def _marugoto(hidden: Any, **changes: Any) -> Any:
+    nn = torch.nn
+    network = networks.EncoderHead(nn.Sequential(nn.Linear(networks.E, networks.K), hidden, nn.Linear(5, 1)), norm=True)
+    if "after" in changes:
+        network.head[2] = changes["after"]
+    network.head[1].eps = changes.get("eps", 1e-5)
+    return network
+
+
+def _linear(inputs: int = 11) -> Any:
+    return torch.nn.Linear(inputs, networks.E)
+
+
+_F, _nn = torch.nn.functional, torch.nn
+# Options of other people's networks that a file does not hold, and whether the check can find the network.
+UNSAID: dict[str, tuple[Any, bool]] = {
+    "torchmil, ReLU attention": (lambda: networks.Torchmil(torch.relu, False, False), True),
+    "torchmil, GELU attention": (lambda: networks.Torchmil(_F.gelu, False, False), True),
+    "torchmil, gated, ReLU attention": (lambda: networks.Torchmil(torch.relu, True, False), True),
+    "torchmil, gated, GELU attention": (lambda: networks.Torchmil(_F.gelu, True, False), True),
+    "torchmil, Linear-ReLU-Linear": (lambda: networks.torchmil_with(_linear(), _nn.ReLU(), _linear(7)), True),
+    "torchmil, Linear": (lambda: networks.torchmil_with(_linear()), True),
+    "torchmil, Linear-Linear": (lambda: networks.torchmil_with(_linear(), _linear(7)), True),
+    "torchmil, Linear-GELU": (lambda: networks.torchmil_with(_linear(), _nn.GELU()), True),
+    "torchmil, LayerNorm-Linear-ReLU": (
+        lambda: networks.torchmil_with(_nn.LayerNorm(11, elementwise_affine=False), _linear(), _nn.ReLU()),
+        True,
+    ),
+    "torchmil, Linear-ReLU-Linear-GELU": (
+        lambda: networks.torchmil_with(_linear(), _nn.ReLU(), _linear(7), _nn.GELU()),
+        True,
+    ),
+    "slideflow, temperature 2": (lambda: networks.EncoderHead(_nn.Linear(7, 1), norm=True, temperature=2.0), True),
+    "slideflow, quantile gate": (lambda: Gate(_nn.Linear(7, 1), norm=True), False),
+    "owkin, temperature 0.5": (lambda: networks.OwkinAbmil(0.5), True),
+    "marugoto, ReLU in the head": (lambda: _marugoto(_nn.Tanh(), after=_nn.ReLU()), False),
+    "marugoto, ReLU attention": (lambda: _marugoto(_nn.ReLU()), True),
+    "marugoto, epsilon 1e-3": (lambda: _marugoto(_nn.Tanh(), eps=1e-3), True),
+    "xMIL, temperature sqrt(n)": (lambda: SizeTemperature(1), False),
+}
+
+
+@pytest.mark.parametrize("name", UNSAID)
+def test_what_a_file_does_not_hold_is_said_and_then_found_or_refused(name: str) -> None:
+    make, found = UNSAID[name]
+    torch.manual_seed(0)
+    network = networks.randomized(make())
+    model = BagClassifier.from_state_dict(network.state_dict())
+    assert model.doubts.endswith("(not checked)") and model.doubts in repr(model)
+    columns = model.network.D
+    bags = [features(columns, n, seed=n) for n in (9, 12)]
+    assert max(np.abs(model.predict_logits([x])[0] - forward(network, x)).max() for x in bags) > 1e-4
+    result = model.check(bags, lambda several: [forward(network, x) for x in several])
+    assert not result.agrees and model.doubts
+    if found:
+        assert_agrees(result.model, network, features(columns))
+        assert result.model.doubts == ""
+    else:
+        with pytest.raises(ValueError, match="check: the logits differ"):
+            _ = result.model

@@ -1,0 +1,177 @@
+"""HDF5 files, read by a process of their own: a damaged one can hang or crash HDF5's library.
+
+`read_hdf5` starts this file as a script, which takes one line of JSON, {path, wanted, attributes}, and answers with
+lines of JSON: that it is ready; for each array its name, dtype, shape and bytes of a chunk, followed by its numbers, or
+by a line of texts; at last the names and the attributes of the file, or an error. A script has no package around it, so
+this module imports the rest of the library inside functions.
+
+An HDF5 file can name other files as the place of its numbers (external links, external storage, virtual datasets) and
+libraries that decode them (filters): only datasets that lie in the file itself, with HDF5's own filters, are read.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Collection
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Seconds that reading a file may take, plus its bytes by a speed that any disk has; and for Python to start.
+SECONDS = 3.0
+SPEED = 10_000_000
+STARTUP_SECONDS = 60.0
+MAX_LINE = 2**27  # bytes of an answer other than numbers
+
+MEMORY = 2**30  # bytes that this process may take, where the system can limit them
+BLOCK = 2**24  # bytes that are read at once
+MAX_NAMES, MAX_DEPTH = 10_000, 10  # names in a group, and groups inside each other
+MAX_ATTRIBUTE = 10_000  # bytes
+FILTERS = {1, 2, 3, 4, 5, 6, 32000}  # deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's LZF
+
+
+def read_hdf5(
+    path: Path, wanted: Collection[str] | None = None, attributes: Collection[str] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The wanted arrays at the top of a file, with None for other names, or all arrays in it; and its attributes.
+
+    Names of arrays inside groups have dots, as in "layers.dense.vars.0".
+    """
+    from .atomic import reading
+
+    if importlib.util.find_spec("h5py") is None:
+        raise ImportError(f"{path}: HDF5 files need the h5py package: pip install '.[bags]'")
+    request = {"path": str(path.resolve()), "wanted": wanted and list(wanted), "attributes": list(attributes)}
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "HDF5_PLUGIN_PRELOAD": "::"}  # loads no plug-ins
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    arrays: dict[str, Any] = {}
+    with reading(path, "HDF5"), subprocess.Popen([sys.executable, "-P", __file__], env=environment, **pipes) as child:
+        assert child.stdin is not None and child.stdout is not None
+        timer = threading.Timer(STARTUP_SECONDS, child.kill)
+        try:
+            timer.start()
+            child.stdin.write(json.dumps(request).encode() + b"\n")
+            child.stdin.close()
+            child.stdout.readline()
+            timer.cancel()
+            timer = threading.Timer(SECONDS + path.stat().st_size / SPEED, child.kill)
+            timer.start()
+            while line := child.stdout.readline(MAX_LINE):
+                facts = json.loads(line)
+                if "error" in facts:
+                    raise ValueError(facts["error"])
+                if "names" in facts:
+                    return dict.fromkeys(facts["names"]) | arrays, facts["attrs"]
+                arrays[facts["name"]] = _receive(facts, child.stdout, path)
+            raise ValueError("HDF5's library crashed on it, or took too long")
+        finally:
+            timer.cancel()
+            child.kill()
+
+
+def _receive(facts: dict[str, Any], stream: IO[bytes], path: Path) -> NDArray[Any]:
+    """One array of the child, after a check of its size."""
+    from .atomic import check_size
+    from .torch_files import number_of_items
+
+    dtype, items = np.dtype(facts["dtype"]), number_of_items(facts["shape"])
+    check_size(max(items * dtype.itemsize, facts["chunk"]), path)
+    if dtype.hasobject:
+        return np.array(json.loads(stream.readline(MAX_LINE))["texts"], dtype=np.str_)
+    array = np.empty(facts["shape"], dtype)
+    stream.readinto(array.reshape(-1).view(np.uint8))  # type: ignore[attr-defined]  # cut short, no line follows
+    return array
+
+
+# The process that reads
+
+
+def send(**facts: Any) -> None:
+    """One line of JSON."""
+    sys.stdout.buffer.write(json.dumps(facts, default=lambda _: None).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def attributes(data: Any, names: list[str]) -> dict[str, Any]:
+    """The attributes that are used, as plain values."""
+    attrs = {}
+    for name in names:
+        if name in data.attrs:
+            if data.attrs.get_id(name).get_storage_size() > MAX_ATTRIBUTE:
+                raise ValueError(f"its attribute {name!r} has more than {MAX_ATTRIBUTE} bytes")
+            value = data.attrs[name]
+            value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+            attrs[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return attrs
+
+
+def send_array(h5py: Any, name: str, data: Any) -> None:
+    """One dataset, block by block."""
+    if data.external is not None or data.is_virtual:
+        raise ValueError(f"{name!r} lies in another file, which is not opened")
+    stored = data.id.get_create_plist()
+    if not FILTERS.issuperset(stored.get_filter(i)[0] for i in range(stored.get_nfilters())):
+        raise ValueError(f"{name!r} has a filter that HDF5 itself does not have")
+    chunk = int(np.prod(data.chunks or (0,), dtype=object)) * data.dtype.itemsize
+    facts = {"name": name, "dtype": data.dtype.str, "shape": data.shape, "chunk": chunk}
+    if data.dtype.hasobject and h5py.check_string_dtype(data.dtype) is None:
+        raise ValueError(f"{name!r} holds references or lists, not numbers or names")
+    send(**facts)
+    if data.dtype.hasobject:
+        send(texts=np.ravel(data.asstr(errors="replace")[()]).tolist())
+        return
+    axis = next((axis for axis, side in enumerate(data.shape) if side > 1), 0)
+    rows = data.shape[axis] if data.shape else 1
+    row_bytes = max(1, data.size * data.dtype.itemsize // max(1, rows))
+    whole = data.chunks[axis] if data.chunks else 1  # a chunk is decoded whole, so that blocks end where chunks end
+    step = max(whole, BLOCK // row_bytes // whole * whole)
+    for start in range(0, rows, step) if data.size else ():
+        part = data[(*[0] * axis, slice(start, start + step))] if data.shape else data[()]
+        sys.stdout.buffer.write(np.ascontiguousarray(part).tobytes())
+
+
+def main() -> None:
+    """Answer one request."""
+    import h5py
+
+    request = json.loads(sys.stdin.readline())
+    try:
+        import resource  # not on Windows
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    except (ImportError, OSError, ValueError):
+        pass
+    send(ready=True)
+    try:
+        with h5py.File(request["path"], "r") as file:
+            attrs = attributes(file, request["attributes"])
+            names = list(file)
+            wanted = names if request["wanted"] is None else sorted(set(request["wanted"]).intersection(names))
+            if max(len(names), len(wanted)) > MAX_NAMES:
+                raise ValueError(f"it has more than {MAX_NAMES} names")
+            places = [(file, name, name) for name in wanted]
+            while places:
+                group, name, label = places.pop(0)
+                if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                    raise ValueError(f"{name!r} is a link to another place, which is not followed")
+                if isinstance(group[name], h5py.Dataset):
+                    send_array(h5py, label, group[name])
+                    attrs |= attributes(group[name], request["attributes"])
+                elif request["wanted"] is None and isinstance(group[name], h5py.Group):
+                    places += [(group[name], inner, f"{label}.{inner}") for inner in group[name]]
+                    if len(places) > MAX_NAMES or label.count(".") > MAX_DEPTH:
+                        raise ValueError(f"it has more than {MAX_NAMES} names, or groups more than {MAX_DEPTH} deep")
+            send(names=names, attrs=attrs)
+    except Exception as error:  # of many kinds for damaged files
+        send(error=(str(error).strip() or type(error).__name__).splitlines()[0][:400])
+
+
+if __name__ == "__main__":
+    main()
