@@ -5,7 +5,8 @@
 - `llama`: a decoder (rotary positions, root-mean-square norms, gated units) that classifies at the last token.
 
 All have four layers, 128 dimensions and four heads, and share a WordPiece vocabulary that is learned from the training
-reviews. Recipe, checkpoints and resuming are those of `finetune_minilm`. Each model is written to OUT/NAME in Hugging
+reviews. They read 64 tokens of a review, the first 32 and the last 32. Recipe, checkpoints and resuming are those of
+`finetune_minilm`. Each model is written to OUT/NAME in Hugging
 Face's layout.
 
     python -m benchmarks.small_transformers --data aclImdb_v1.tar.gz --out FOLDER
@@ -32,7 +33,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCABULARY = 8_000
 POSITIONS = 130
 SIZES = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 256}
-RECIPE = Recipe(reviews=25_000, epochs=2, rate=5e-4, head_rate=5e-4, checkpoint_every=200)
+RECIPE = Recipe(reviews=25_000, epochs=2, tokens=64, rate=5e-4, head_rate=5e-4, checkpoint_every=200)
 PRETRAINING = replace(RECIPE, epochs=1, rate=1e-3, head_rate=1e-3)
 RECIPES = {
     "bert": RECIPE,

@@ -122,6 +122,30 @@ def gpt2(names=CLASSES, pad=None):
     return _seeded(lambda: GPT2ForSequenceClassification(config)), tokenizer
 
 
+def gpt2_words():
+    """A GPT-2 that predicts the next token."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    tokenizer = byte_pairs(bos_token="<|endoftext|>", eos_token="<|endoftext|>")
+    sizes = {"n_positions": 40, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    config = GPT2Config(vocab_size=len(tokenizer), bos_token_id=0, eos_token_id=0, **sizes)
+    return _seeded(lambda: GPT2LMHeadModel(config)), tokenizer
+
+
+def llama_words():
+    """A Llama that predicts the next token; its tokenizer puts special tokens on both sides of a text."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    tokenizer = word_pieces()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), max_position_embeddings=40, bos_token_id=2, eos_token_id=3, pad_token_id=0, **sizes
+    )
+    return _seeded(lambda: LlamaForCausalLM(config)), tokenizer
+
+
+#: Language models, which have a probability for every next token.
+LANGUAGE_MODELS = {"gpt2": gpt2_words, "llama": llama_words}
 FAMILIES = {"bert": bert, "distilbert": distilbert, "roberta": roberta, "gpt2": gpt2}
 
 

@@ -48,12 +48,16 @@ TRANSFORMER_EXAMPLES = """\
 examples:
   attn-closed-form transformer my-model "A slow start, but a wonderful film." --html report.html
   attn-closed-form transformer my-model review.txt --output odds:positive --samples 1000
-  attn-closed-form transformer my-model review.txt --method shapley,shapley-sampled,lime-sampled,leave-one-out
+  attn-closed-form transformer my-model review.txt --method shapley-sampled,lime-sampled,leave-one-out
+  attn-closed-form transformer my-language-model "The film was slow, but" --output token:" good"
 
-FOLDER is what `save_pretrained` of a model and of its tokenizer wrote: config.json, model.safetensors, tokenizer.json.
-Nothing is downloaded, and no code of the folder is run. A transformer is not a pooled game: shapley, lime, banzhaf and
-slalom-* are exact *of the SLALOM that is fitted to it*, whose error is printed with them. leave-one-out,
-lime-sampled and shapley-sampled ask the transformer itself.
+FOLDER contains what `save_pretrained` of a model and of its tokenizer wrote: config.json, model.safetensors and
+tokenizer.json. Nothing is downloaded, and no code of the folder is run. A transformer has no closed form, so its
+Shapley values are sampled and have standard errors. shapley-sampled, lime-sampled and leave-one-out call the model.
+shapley, lime, banzhaf and slalom-* are exact values of a SLALOM that is fitted near the text; its error is reported.
+
+A language model (...ForCausalLM) is explained by the probability of its next token: --output token:" good" against any
+other token, --output token:" good, bad" for one continuation against another; by default, the most probable token.
 """
 
 
@@ -62,7 +66,8 @@ VIEWS = {
     "--method NAME[,NAME]...": (
         method_names,
         None,
-        "methods to use, repeatable; `all` adds the sampled ones (default: all that need no sampling)",
+        "methods to use, repeatable; `all` adds the sampled ones (default: the exact ones; for a transformer, "
+        "shapley-sampled, leave-one-out and slalom-*)",
     ),
     "--json": "print JSON, and nothing else, to standard output",
     "--compare": "also print what every other method says, by family",
@@ -79,12 +84,16 @@ VIEWS = {
 FIT = {
     "--samples N": (at_least(10, "a number of calls"), SAMPLES, "model calls of the fit and of each sampled method"),
     "--device NAME": "where the model runs, such as cuda (default: cpu)",
-    **settings_options(players="words (default) or tokens", absent="deleted (default), mask or pad"),
+    **settings_options(
+        "words (default) or tokens",
+        "deleted (default), mask or pad",
+        ', token:" A" for the next token of a language model',
+    ),
 }
 
 
 def explain_transformer(args: argparse.Namespace) -> int:
-    """Explain by the SLALOM that is fitted to a transformer."""
+    """Explain a transformer of a folder."""
     return explain_and_show(
         args, lambda: TransformerClassifier.from_folder(args.folder, device=args.device, samples=args.samples)
     )
@@ -149,7 +158,7 @@ EXPLAIN = Command(
     EXPLAIN_EXAMPLES,
 )
 TRANSFORMER = Command(
-    "Explain a transformer's prediction for a text by the SLALOM that is fitted to it.",
+    "Explain a transformer's prediction for a text: its own Shapley values, sampled, with standard errors.",
     {"folder FOLDER": "a local folder in the layout of Hugging Face", **TEXT, **FIT, **VIEWS},
     explain_transformer,
     TRANSFORMER_EXAMPLES,

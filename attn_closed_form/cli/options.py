@@ -109,13 +109,14 @@ TOL = {"--tol X": (float, Settings.tol, "relative accuracy to guarantee")}
 
 
 def settings_options(
-    players: str = "words (default) or positions", absent: str = "unk (default) or deleted"
+    players: str = "words (default) or positions", absent: str = "unk (default) or deleted", outputs: str = ""
 ) -> dict[str, Any]:
     """One option per field of `Settings`."""
     return {
         "--players NAME": f"what gets a score: {players}",
         "--absent NAME": f"what an absent player becomes: {absent}",
-        "--output NAME": "class to explain, margin:A,B for two, odds:A against the rest (default: the predicted class)",
+        "--output NAME": f"class to explain, margin:A,B for two, odds:A against the rest{outputs} (default: the "
+        "predicted class)",
         **TOL,
         **SCALE,
         "--seed N": (int, Settings.seed, "seed of the sampled methods"),

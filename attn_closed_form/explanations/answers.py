@@ -161,7 +161,7 @@ def checked_reasons(evidence: Evidence, scores: Array) -> list[str]:
     ):
         if holds.any():
             k = int(holds.argmax())
-            names = ", ".join(evidence.labels[j] for j in np.argsort(rank)[: k + 1])
+            names = ", ".join(f"“{evidence.names[j]}”" for j in np.argsort(rank)[: k + 1])
             count = f"{names} ({k + 1} of {evidence.d} {things})"
             sentences.append(
                 f"{text.format(count, level(float(values[k])), level(prediction))}. "

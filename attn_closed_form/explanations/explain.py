@@ -44,8 +44,10 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
     >>> explanations.output, round(explanations.probabilities["positive"], 2)
     ('positive', 0.69)
     """
-    outputs = [settings.pop("output", None)]
-    (explanations,) = explain_outputs(model, raw, methods, outputs, **settings).values()
+    output = settings.pop("output", None)
+    if isinstance(model, Model):
+        model, output = model.asked(raw, output)
+    (explanations,) = explain_outputs(model, raw, methods, [output], **settings).values()
     return explanations
 
 

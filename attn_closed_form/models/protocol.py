@@ -196,17 +196,17 @@ class FitReport:
         """One line: whether to trust the scores of the fit, and the one number that decides it.
 
         >>> FitReport("fitted SLALOM", 0.1, 0.5, 1.0, 2.0, 0.0, 500).verdict()
-        'good fit: the fitted SLALOM explains 96 % of the variation near the text on held-out samples'
+        'Good fit: the fitted SLALOM explains 96 % of the variation near the text on held-out samples'
         """
         warning = "; do not trust its scores" if self.grade == "poor" else ""
         share = f"{100 * self.explained:.0f} % of the variation near the text on held-out samples"
-        return f"{self.grade} fit: the {self.name} explains {share}{warning}"
+        return f"{self.grade.capitalize()} fit: the {self.name} explains {share}{warning}"
 
     def sentences(self) -> list[str]:
-        """The verdict, and the numbers behind it, in plain English."""
+        """The numbers behind the verdict, in plain English."""
         sentences = [
-            f"{self.verdict().capitalize().replace('slalom', 'SLALOM')}. The SLALOM scores are those of the "
-            f"{self.name}, not of the model itself. On held-out samples it is off by {self.error:.2g} with up to {FEW} "
+            f"The Shapley values are those of the model itself. The SLALOM scores are those of the {self.name}, not of "
+            f"the model. On held-out samples it is off by {self.error:.2g} with up to {FEW} "
             f"tokens absent (the model varies by {self.spread:.2g} there) and by {self.error_any_size:.2g} with any "
             f"number absent (varies by {self.spread_any_size:.2g}); for the text itself by {abs(self.at_text):.2g}. "
             f"{self.model_calls:,} model calls."
@@ -314,6 +314,10 @@ class Model:
         from ..explanations.explain import explain
 
         return explain(self, raw, methods, **settings)
+
+    def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
+        """The model and the output that answer a question about an input; of most models, those that are given."""
+        return self, output
 
     def predict_logits(self, inputs: Iterable[Any]) -> Array:
         """(n, C) logits of n inputs."""

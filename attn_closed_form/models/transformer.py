@@ -20,7 +20,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -41,9 +41,13 @@ from .text import check_text, excerpt
 
 #: An id for a token that is hidden: the pad token stands in its place, and attention passes it over.
 HIDDEN = -1
+#: The beginning of an output that names continuations of a text, such as "token: good" or "token: good, bad".
+TOKEN = "token:"
 # Model calls of a fit, and of each method that samples: some 20 seconds of MiniLM on two cores for 128 tokens.
 SAMPLES = 2000
 BATCH = 32
+# How the classes of language models end in the transformers package.
+LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
 # Texts of which a tokenizer makes at least one token.
 PROBES = ("the", "a film", "0", ".")
 # Tokenizers without a limit of their own say 10^30.
@@ -118,6 +122,10 @@ class TransformerClassifier(Model):
     samples : model calls of a fit, and of every method that samples
     batch_size : sequences per batch
     max_length : most tokens of a text, special ones included; by default what the tokenizer and the positions allow
+    continuations : of a language model (`...ForCausalLM`), what may follow the text, such as (" good",) against any
+        other token, or (" good", " bad"), one against the other; the logit is the log-odds of the first. A number is
+        the id of a token. `explain` takes them as `output="token: good"` or `output="token: good, bad"`; its default
+        is the most probable next token
     progress : as in `fit_slalom`: None shows a bar on a terminal after a second
 
     Examples
@@ -136,6 +144,7 @@ class TransformerClassifier(Model):
     samples: int = SAMPLES
     batch_size: int = BATCH
     max_length: int | None = None
+    continuations: tuple[str | int, ...] = ()
     progress: Report | bool | None = None
 
     surrogate = "fitted SLALOM"
@@ -151,19 +160,27 @@ class TransformerClassifier(Model):
         whole("samples", self.samples)
         whole("batch_size", self.batch_size)
         labels = getattr(config, "id2label", None) or {}
-        C = int(config.num_labels) or len(self.outputs)
-        self.name_outputs(C, [str(labels.get(i, labels.get(str(i), f"LABEL_{i}"))) for i in range(C)])
-        fast, masks = getattr(self.tokenizer, "is_fast", False), getattr(self.tokenizer, "mask_token_id", None)
+        C = self._outputs
+        names = [str(labels.get(i, labels.get(str(i), f"LABEL_{i}"))) for i in range(C)]
+        if self._continuations and not self.predicts_tokens:
+            raise ValueError(f"continuations: expected none for a classifier, got {self.continuations}")
+        if self.predicts_tokens:
+            quoted = [f'"{self.tokenizer.decode([c]) if isinstance(c, int) else c}"' for c in self.continuations]
+            names = [*(quoted[1:] or ["another token"]), *quoted[:1]] if quoted else ["next token"]
+        self.name_outputs(C, names)
+        fast = getattr(self.tokenizer, "is_fast", False)
+        absences = {"deleted": True, "mask": getattr(self.tokenizer, "mask_token_id", None) is not None}
+        absences["pad"] = not self.predicts_tokens
         several_labels = getattr(config, "problem_type", None) == "multi_label_classification"
         for name, chosen in (
             ("groupings", ("words", "tokens") if fast else ("tokens",)),
-            ("absences", ("deleted", "pad") if masks is None else ("deleted", "mask", "pad")),
+            ("absences", tuple(name for name, possible in absences.items() if possible)),
             ("loss", "sigmoid" if several_labels else "softmax"),
         ):
             object.__setattr__(self, name, chosen)
         # What does not fit is an error here, not in the middle of an explanation.
         example = self.frame.around(self.encode("the"))
-        if not any("ForSequenceClassification" in parent.__name__ for parent in kind.__mro__):
+        if not (self.predicts_tokens or any("ForSequenceClassification" in c.__name__ for c in kind.__mro__)):
             with _evaluating(self.model):
                 self._batch([example], pad=0)
 
@@ -181,9 +198,55 @@ class TransformerClassifier(Model):
         return f"TransformerClassifier({type(self.model).__name__}; {shown}; {self.room} tokens)"
 
     @cached_property
+    def predicts_tokens(self) -> bool:
+        """Whether this is a language model, whose outputs are probabilities of the next token."""
+        return any(parent.__name__.endswith(LANGUAGE_MODELS) for parent in type(self.model).__mro__)
+
+    @property
+    def _outputs(self) -> int:
+        """Number of logits."""
+        return 1 if self.predicts_tokens else int(self.model.config.num_labels) or len(self.outputs)
+
+    @cached_property
     def frame(self) -> Frame:
-        """The special tokens around a text."""
-        return Frame.of(self.tokenizer)
+        """The special tokens around a text; nothing stands between a text and its continuation."""
+        frame = Frame.of(self.tokenizer)
+        return Frame(frame.prefix) if self.predicts_tokens else frame
+
+    @cached_property
+    def _continuations(self) -> tuple[tuple[int, ...], ...]:
+        """The ids of the continuations."""
+        ids = [
+            (c,) if isinstance(c, int) else tuple(self.tokenizer(c, add_special_tokens=False)["input_ids"])
+            for c in self.continuations
+        ]
+        if not all(ids):
+            raise ValueError(f"output: expected a continuation of at least one token, got {self.continuations}")
+        if len(ids) > 2:
+            raise ValueError(f"output: expected one continuation or two, got {len(ids)}")
+        if len(set(ids)) < len(ids):
+            raise ValueError(f"output: expected two different continuations, got {self.continuations}")
+        return tuple(ids)
+
+    def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
+        """A language model that is asked for a continuation becomes a classifier of it."""
+        named = isinstance(output, str) and output.startswith(TOKEN)
+        if not self.predicts_tokens and named:
+            raise ValueError(f"output: expected a class, got {output!r}; only a language model predicts tokens")
+        if not self.predicts_tokens or (self.continuations and not named):
+            return self, output
+        if output is None:
+            rows = np.stack([self.frame.around(ids) for ids in self._checked([self.read(raw).data.ids])])
+            with _evaluating(self.model):
+                chosen: tuple[str | int, ...] = (int(self._run(rows)[0, -1].argmax()),)
+        elif named:
+            text = str(output)[len(TOKEN) :]
+            single = len(self.tokenizer(text, add_special_tokens=False)["input_ids"]) == 1
+            chosen = (text,) if single else tuple(text.split(","))
+        else:
+            raise ValueError(f"output: expected 'token:...' of a language model, such as 'token: good', got {output!r}")
+        model = replace(self, continuations=chosen, outputs=())
+        return model, model.outputs[-1]
 
     @cached_property
     def room(self) -> int:
@@ -197,16 +260,18 @@ class TransformerClassifier(Model):
             if isinstance(positions, int) and positions > 0:
                 limits.append(positions - first)
         most = min([*limits, NO_LIMIT])
-        if most <= self.frame.size:
-            raise ValueError(f"max_length: expected more than the {self.frame.size} special tokens, got {most}")
-        return int(most) - self.frame.size
+        taken = self.frame.size + max((len(ids) - 1 for ids in self._continuations), default=0)
+        if most <= taken:
+            raise ValueError(f"max_length: expected more than the {taken} special tokens, got {most}")
+        return int(most) - taken
 
     def __call__(self, sequences: Sequence[Tokens]) -> Array:
         """Logits (n, C) of n sequences of token ids without special tokens; the id HIDDEN hides a token."""
         rows = [self.frame.around(ids) for ids in self._checked(sequences)]
         lengths = np.array([row.size for row in rows], dtype=np.intp)
-        pads = getattr(self.tokenizer, "padding_side", "right") == "right"
-        logits = np.empty((len(rows), int(self.model.config.num_labels) or len(self.outputs)))
+        # Next tokens are predicted at the end of a row, so such rows are not padded.
+        pads = getattr(self.tokenizer, "padding_side", "right") == "right" and not self.predicts_tokens
+        logits = np.empty((len(rows), self._outputs))
         done = 0
         with stages("transformer", self.progress) as report, _evaluating(self.model), self._padding(rows) as pad:
             for batch in batches(lengths, self.batch_size, pads):
@@ -254,24 +319,55 @@ class TransformerClassifier(Model):
             config.pad_token_id = configured
 
     def _batch(self, rows: Sequence[Ids], pad: int) -> Array:
-        """(n, C) logits of n sequences with their special tokens, in one call of the model."""
+        """(n, C) logits of n sequences with their special tokens."""
+        if self.predicts_tokens:
+            return self._log_odds(np.stack(rows))
         longest = max(row.size for row in rows)
-        ids = np.array([[*row, *[HIDDEN] * (longest - row.size)] for row in rows])
-        arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
+        arrays = {}
         if self.frame.types is not None:
             before, inside, after = self.frame.types
             types = [[*before, *[inside] * (row.size - self.frame.size), *after] for row in rows]
             arrays["token_type_ids"] = np.array([[*row, *[0] * (longest - len(row))] for row in types])
-        torch, device = _package("torch"), next(iter(self.model.parameters())).device
-        tensors = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in arrays.items()}
-        logits = getattr(self.model(**tensors), "logits", None)
+        logits = self._run(np.array([[*row, *[HIDDEN] * (longest - row.size)] for row in rows]), pad, **arrays)
         if logits is None or logits.ndim != 2:
-            shown = "no logits" if logits is None else f"logits of shape {tuple(logits.shape)}"
+            shown = "no logits" if logits is None else f"logits of shape {logits.shape}"
             raise TypeError(
                 "model: expected one row of logits per text (...ForSequenceClassification), got "
                 f"{type(self.model).__name__} with {shown}"
             )
-        return logits.float().cpu().numpy().astype(np.float64)
+        return np.asarray(logits)
+
+    def _run(self, ids: Ids, pad: int = 0, **arrays: Ids) -> Any:
+        """The logits of one call of the model for rows (n, T) of ids; None if it returns none."""
+        arrays |= {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
+        torch, device = _package("torch"), next(iter(self.model.parameters())).device
+        tensors = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in arrays.items()}
+        logits = getattr(self.model(**tensors), "logits", None)
+        return None if logits is None else logits.float().cpu().numpy().astype(np.float64)
+
+    def _log_odds(self, rows: Ids) -> Array:
+        """(n, 1) log-odds of the first continuation of rows (n, T) against the second, or against all others.
+
+        A continuation c_1 ... c_m has the log-probability sum_k log p(c_k), and everything else has the probability
+        sum_k p(c_1) ... p(c_{k-1}) (1 - p(c_k)).
+        """
+        if not self.continuations:
+            raise ValueError("continuations: expected what may follow the text, such as (' good',), got none")
+        logits: dict[tuple[int, ...], Array] = {}
+        sides = []
+        for ids in self._continuations:
+            *stem, _ = ids
+            if ids[:-1] not in logits:
+                logits[ids[:-1]] = self._run(np.hstack([rows, np.tile(np.array(stem, dtype=np.intp), (len(rows), 1))]))
+            z = logits[ids[:-1]][:, -len(ids) :]
+            chosen = np.arange(z.shape[-1]) == np.array(ids)[:, None]
+            total = np.logaddexp.reduce(z, axis=-1)
+            log_p = z[:, chosen] - total
+            log_not = np.logaddexp.reduce(np.where(chosen, -np.inf, z), axis=-1) - total
+            others = np.logaddexp.reduce(np.cumsum(log_p, axis=1) - log_p + log_not, axis=1)
+            sides.append((log_p.sum(axis=1), others))
+        (log_p, others), *second = sides
+        return np.asarray(log_p - (second[0][0] if second else others))[:, None]
 
     def _tokens(self, text: str) -> tuple[Ids, tuple[Span, ...] | None, Ids | None]:
         """Ids, character spans and word numbers of a text without special tokens; None for what is not known."""
@@ -444,7 +540,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
-    """The sequence classifier and the tokenizer of a folder, as `save_pretrained` writes them; no code of it is run."""
+    """The model and the tokenizer of a folder, as `save_pretrained` writes them; no code of it is run."""
     path = Path(folder)
     _check_folder(path)
     _package("torch")
@@ -455,9 +551,10 @@ def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(path, **options)
             part = "model"
-            model, info = transformers.AutoModelForSequenceClassification.from_pretrained(
-                path, use_safetensors=True, output_loading_info=True, **options
-            )
+            kind = transformers.AutoModelForSequenceClassification
+            if (_config(path).get("architectures") or [""])[0].endswith(LANGUAGE_MODELS):
+                kind = transformers.AutoModelForCausalLM
+            model, info = kind.from_pretrained(path, use_safetensors=True, output_loading_info=True, **options)
         except Exception as error:
             raise ValueError(f"{path}: the {part} does not load: {first_line(error)}") from None
     if missing := sorted(info["missing_keys"]):
@@ -476,11 +573,7 @@ def _check_folder(path: Path) -> None:
     if not has(["config.json"]):
         missing = "one without config.json" if path.is_dir() else "no such folder"
         raise ValueError(f"{path}: expected a folder in the layout of Hugging Face, with config.json; got {missing}")
-    try:
-        custom_code = json.loads((path / "config.json").read_text(encoding="utf-8")).get("auto_map")
-    except (ValueError, AttributeError) as error:
-        raise ValueError(f"{path / 'config.json'}: expected JSON, an object ({error})") from None
-    if custom_code:
+    if _config(path).get("auto_map"):
         raise ValueError(f"{path}: asks to run Python code of its own (auto_map in config.json), which is refused")
     if not has(WEIGHTS):
         pickles = "".join(
@@ -491,6 +584,14 @@ def _check_folder(path: Path) -> None:
         raise ValueError(
             f"{path}: expected the files of a tokenizer beside the model, such as tokenizer.json; got none"
         )
+
+
+def _config(path: Path) -> dict[str, Any]:
+    """The configuration of a model."""
+    try:
+        return dict(json.loads((path / "config.json").read_text(encoding="utf-8")).items())
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path / 'config.json'}: expected JSON, an object ({error})") from None
 
 
 @contextmanager

@@ -354,7 +354,8 @@ def _plane(explanations: Explanations) -> str:
     plane = figures.slalom_plane(explanations)
     note = "The value of each player against its importance, the logarithm of its weight. Players at the right decide."
     drawn = "" if plane is None else f'<p class="note">{note}</p>{_slalom_plane(plane, explanations)}'
-    return _details("SLALOM plane", drawn) if drawn else ""
+    poor = "" if plane is None or explanations[SLALOM[0]].trusted else " (poor fit)"
+    return _details(f"SLALOM plane{poor}", drawn) if drawn else ""
 
 
 def _facts(explanations: Explanations) -> str:
@@ -410,7 +411,8 @@ def _slalom_plane(figure: SlalomPlane, explanations: Explanations) -> str:
         tip = f"<title>{escape(name, 40)} s={s:.3g} v={v:.3g}</title>"
         sides[v >= 0].append(f'<circle cx="{x(across):.1f}" cy="{y(up):.1f}" r="4">{tip}</circle>')
     for positive, dots in sides.items():
-        body.append(f'<g class="{"for" if positive else "against"}">{"".join(dots)}</g>')
+        kind = ("for" if positive else "against") if explanations[SLALOM[0]].trusted else "gray"
+        body.append(f'<g class="{kind}">{"".join(dots)}</g>')
     body += [_text(x(label.x), y(label.y), escape(label.text), label.anchor) for label in figure.labels]
     return _svg(480, 340, body, "Value of each word against its importance")
 

@@ -278,8 +278,8 @@ WRONG = {
     "no tokenizer": (lambda: (bert()[0], None), TypeError, "tokenizer: expected the tokenizer of the model"),
     "no model": (lambda: ("bert", bert()[1]), TypeError, "model: expected a sequence classifier"),
     "no head": (lambda: (bert()[0].bert, bert()[1]), TypeError, "model: expected .*ForSequenceClassification"),
-    "a language model": (
-        lambda: (__import__("transformers").GPT2LMHeadModel(gpt2()[0].config), gpt2()[1]),
+    "a model of masked words": (
+        lambda: (__import__("transformers").BertForMaskedLM(bert()[0].config), bert()[1]),
         TypeError,
         "model: expected one row of logits per text",
     ),

@@ -153,7 +153,7 @@ def test_more_calls_shrink_the_standard_errors():
 def test_every_view_says_whose_scores_they_are():
     found = explained()
     said = found.evidence.fit.sentences()[0]
-    assert "fitted SLALOM, not of the model itself" in said and f"{found.evidence.fit.error:.2g}" in said
+    assert "The Shapley values are those of the model itself." in said and f"{found.evidence.fit.error:.2g}" in said
     page, text = found.report(), " ".join(answer(found).split())
     assert said in page.replace("&#x27;", "'") and said in text
     assert "Of the fitted SLALOM, not of the model" in page
@@ -187,7 +187,7 @@ def report_of(error, spread=1.0, error_any_size=0.1):
 )
 def test_the_verdict_has_a_grade_and_one_number(fit, grade, share):
     assert fit.grade == grade == fit.to_dict()["grade"]
-    assert fit.verdict().startswith(f"{grade} fit: the fitted SLALOM explains {share} % of the variation")
+    assert fit.verdict().startswith(f"{grade.capitalize()} fit: the fitted SLALOM explains {share} % of the variation")
     assert ("do not trust" in fit.verdict()) == (grade == "poor")
 
 
@@ -197,13 +197,16 @@ def test_a_poor_fit_is_gray_and_has_no_reasons_of_its_own():
     assert not colored_text(found["slalom-value"]).signed and colored_text(found["shapley-sampled"]).signed
     page, text = found.report(), answer(found, 300)
     assert text.splitlines()[1] == found.fit.verdict() and found.fit.verdict() in page
+    assert text.count(found.fit.verdict()) == 1  # said once
+    plane = page[page.index("SLALOM plane (poor fit)") :]
+    assert 'class="gray"' in plane and 'class="for"' not in plane and 'class="against"' not in plane
     assert "poor fit, shown in gray" in page and "Certified" not in page
 
 
 def test_reasons_are_checked_by_running_the_model():
     model = TransformerClassifier(*bert(), samples=400)
     found = model.explain(REVIEW, "shapley-sampled", output="positive")
-    sentences, labels = found.checked_reasons(), found.evidence.labels
+    sentences, labels = found.checked_reasons(), found.evidence.names
     assert sentences and all("checked by running the model" in sentence for sentence in sentences)
     side = np.sign(found.prediction - 0.5)
     order = np.argsort(-side * found["shapley-sampled"].scores, kind="stable")
@@ -213,7 +216,7 @@ def test_reasons_are_checked_by_running_the_model():
         chosen[order[:k]] = True
         removed = names.startswith("Without ")
         output = black_box(model, found.evidence.settings, "words", ~chosen if removed else chosen, "probability")
-        assert names.endswith(", ".join(labels[j] for j in order[:k]))
+        assert names.endswith(", ".join(f"“{labels[j]}”" for j in order[:k]))
         assert f"the output is {100 * output:.1f} %" in sentence and (side * (output - 0.5) < 0) == removed
         assert sentence in found.report().replace("&#x27;", "'") and sentence in answer(found, 500)
 
