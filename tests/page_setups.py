@@ -25,7 +25,7 @@ def your_bags() -> dict[str, Any]:
     with h5py.File("slide.h5", "w") as file:
         file["features"], file["coords"] = features, coords
     torch.save({"embedding.weight": torch.eye(3), "fc.weight": torch.ones(1, 3)}, "bag_of_words.pt")
-    theirs = BagClassifier.from_state_dict("model.pt", outputs=["normal", "tumour"])
+    theirs = BagClassifier.from_state_dict("model.pt", outputs=["normal", "tumor"])
     return {
         "bags": [features, features[:5]],
         "my_logits": theirs.predict_logits([features, features[:5]]),
