@@ -27,8 +27,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 FOLDERS = [f"attn_closed_form/{name}" for name in ("show", "models", "files", "run", "cli", "web")]
 FOLDERS += ["jax_model/training"]
@@ -37,7 +35,7 @@ EXCLUDED = re.compile("core/(ReplaceBinaryOperator_BitOr_|RemoveDecorator)")
 OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
 SECONDS = 900.0
 BYTES = 6 << 30
-LARGE = ["jax", "hypothesis", "scipy.stats", "sklearn", "matplotlib", "pyarrow", "fastapi"]
+LARGE = ["pytest", "jax", "hypothesis", "scipy.stats", "sklearn", "matplotlib", "pyarrow", "fastapi"]
 
 
 def modules(folders: list[str]) -> list[Path]:
@@ -69,13 +67,16 @@ def tests_of(module: Path) -> list[list[str]]:
         beside = test.parent == ROOT / same_name(module).parent and module.parts[0] != "jax_model"
         if beside or imports.search(test.read_text(encoding="utf-8")):
             others.append(test.relative_to(ROOT))
-    first = [module, same_name(module)] if same_name(module) in others else []
+    first = [test for test in others if test == same_name(module)]
     rest = [test for test in others if test not in first]
-    return [[path.as_posix() for path in stage] for stage in (first, rest or [module]) if stage]
+    # The module comes last: examples import it a second time, under the name that the tests have already given it.
+    return [[path.as_posix() for path in stage] for stage in ([*first, module], rest) if stage]
 
 
 def run_tests(tests: list[str], seconds: float, keep_bytecode: bool = False) -> tuple[str, str]:
     """Outcome and output of pytest in a copy of this process, which has imported the large packages already."""
+    import pytest  # the module of the day is chosen without it
+
     with tempfile.TemporaryFile() as log:
         child = os.fork()
         if not child:
@@ -97,7 +98,9 @@ def run_tests(tests: list[str], seconds: float, keep_bytecode: bool = False) -> 
         if not ended[0]:
             os.waitpid(child, 0)
         log.seek(0)
-        outcome = ("killed" if ended[1] else "survived") if ended[0] else "timeout"
+        unnoticed = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)  # a module may have no examples
+        survived = os.waitstatus_to_exitcode(ended[1]) in unnoticed
+        outcome = ("survived" if survived else "killed") if ended[0] else "timeout"
         return outcome, log.read().decode("utf-8", "replace")
 
 

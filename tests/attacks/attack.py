@@ -97,7 +97,6 @@ class Result:
 def attack(files: Iterator[tuple[str, bytes]], suffix: str, door: str, reader: Reader, folder: Path) -> Result:
     """Read every file, and say what is wrong with each that was not read or refused in one line."""
     result = Result()
-    reader.start()
     path = folder / f"attacked{suffix}"
     for name, data in files:
         path.write_bytes(data)

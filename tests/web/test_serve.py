@@ -130,10 +130,11 @@ class Server:
         return self.client.post("/api/explain", json={"text": text, "methods": ["shapley"]}, **options)
 
 
-@pytest.fixture
-def small(tmp_path):
-    save_model(MODEL, tmp_path / "small.npz")
-    return str(tmp_path / "small.npz")
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "small.npz"
+    save_model(MODEL, path)
+    return str(path)
 
 
 EXPECTED = explain(MODEL, TEXT, "shapley")["shapley"].scores.tolist()
