@@ -78,15 +78,17 @@ class Reasons:
             level = self._level(self.threshold)
             return [f"The prediction is {level}, on neither side, so no reason exists."]
         upper = self.sufficient.prediction < self.sufficient.threshold
-        certified = self.scale.of([self.sufficient.worst, self.contrastive.after]).tolist()
+        worst, after = self.scale.of([self.sufficient.worst, self.contrastive.after]).tolist()
         of = f" for {DIFFERENCE}" if self.quantity == DIFFERENCE else ""
-        worst, after = (self.scale.bound(value, upper) + of for value in certified)
+        flipped = f"{self.scale.bound(after, upper)}{of}"
+        if self.scale.link is not None:  # the flip makes another class the prediction, so the number needs a name
+            flipped = f"{self.quantity.removeprefix('the ')}: {flipped}"
         sides = self.sides
         if self.scale.link is not None and (sides is None or self.threshold != self.scale.threshold):
             sides = f"below {self._level(self.threshold)}", f"above {self._level(self.threshold)}"
         return [
-            self.sufficient.sentence(self.names, self.things, sides, worst),
-            self.contrastive.sentence(self.names, self.things, sides, after),
+            self.sufficient.sentence(self.names, self.things, sides, self.scale.bound(worst, upper) + of),
+            self.contrastive.sentence(self.names, self.things, sides, flipped),
         ]
 
     def _level(self, value: float) -> str:

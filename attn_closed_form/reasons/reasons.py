@@ -45,6 +45,8 @@ GUARANTEES = 5
 # A set (None if there is none), the certified value that goes with it, and the lower bound on the sizes of such sets.
 Smallest = tuple[Masks | None, float, int]
 Sides = tuple[str, str]
+# A sentence names at most this many players.
+MOST_NAMES = 24
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class Reason:
         return f"{'above' if above else 'below'} {self.threshold:g}"
 
     def _names(self, labels: Sequence[str] | None) -> str:
-        return ", ".join(str((labels or self.labels)[j]) for j in self.players or ())
+        shown = [str((labels or self.labels)[j]) for j in self.players or ()]
+        return ", ".join(shown[:MOST_NAMES]) + (f" and {len(shown) - MOST_NAMES} others" if shown[MOST_NAMES:] else "")
 
     def _smaller(self, does: str) -> str:
         if self.minimal:
@@ -133,8 +136,10 @@ class SufficientReason(Reason):
         stays = f"the prediction stays {self._side(self.prediction, sides)} ({limit} {worst})"
         if not self.players:
             return f"None of the {self.d} {things} is needed: no matter which of them are removed, {stays}."
-        these, suffice = ("These", "suffice") if self.size > 1 else ("This", "suffices")
-        text = f"{these} {self.size} of {self.d} {things} {suffice}: {self._names(labels)}. "
+        count = (
+            f"These {self.size} of {self.d} {things} suffice" if self.size > 1 else f"One of {self.d} {things} suffices"
+        )
+        text = f"{count}: {self._names(labels)}. "
         return f"{text}No matter which of the other {things} are removed, {stays}. {self._smaller('suffices')}"
 
     def to_dict(self) -> dict[str, object]:
@@ -190,7 +195,7 @@ def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientRea
     >>> reason.players, reason.minimal
     ((0,), True)
     >>> print(reason.sentence())
-    This 1 of 3 words suffices: superb. No matter which of the other words are removed, the prediction stays positive
+    One of 3 words suffices: superb. No matter which of the other words are removed, the prediction stays positive
     (at least +0.67). No smaller set suffices.
     """
     return SufficientReason(*SufficientSearch.of(game, threshold).fields())

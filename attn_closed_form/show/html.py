@@ -56,6 +56,8 @@ LONGEST_REASON = 400
 MOST_SENTENCES = 40
 # Players in each table of a bag.
 TOP = 10
+# Orders whose deletion curves are drawn; the table next to them has all.
+DRAWN = ("flip-order", "shapley", "leave-one-out", "alpha-mean")
 # Models whose units are instances of a bag get the report of a bag, with a map instead of a text.
 BAG_GROUPING = "instances"
 REFERENCES = (
@@ -427,7 +429,7 @@ def _bag_body(explanations: Explanations) -> str:
         "<p class=note>The classes have no names. Name them with <code>--classes A,B</code> or <code>outputs</code>."
     )
     parts = [
-        f"<h1>{escape(bag_name(explanations), 80)}</h1>",
+        f"<h1>{escape(bag_name(explanations), 80)} <small>{escape(figures.verdict(explanations))}</small></h1>",
         _classes(explanations),
         f"{unnamed}</p>" if outputs == tuple(map(str, range(len(outputs)))) else "",
         _explained(explanations),
@@ -457,13 +459,15 @@ def _bag_scores(explanations: Explanations) -> str:
 
 def _removal(explanations: Explanations) -> str:
     """The deletion curves next to the certified minimum, their shares of the best possible, and the smallest flip."""
-    evidence, name = explanations.evidence, "flip-order"
-    scores = {e.title: e.scores for e in explanations.values()}
-    if (scored := METHODS[name].score(evidence)) is not None:
-        scores.setdefault(METHODS[name].label, scored.scores)
-    curves = {title: removal_curves_of(evidence, each) for title, each in scores.items()}
+    evidence = explanations.evidence
+    scores = {method: e.scores for method, e in explanations.items()}
+    if (scored := METHODS[DRAWN[0]].score(evidence)) is not None:
+        scores.setdefault(DRAWN[0], scored.scores)
+    curves = {method: removal_curves_of(evidence, each) for method, each in scores.items()}
+    chosen = [method for method in DRAWN if method in curves] or list(curves)[: len(DRAWN)]
+    drawn = _deletion({METHODS[method].label: curves[method] for method in chosen}, evidence.scale)
     several = "at least " if evidence.pooled.H > 1 else ""
-    shares = {title: (each.deletion_share, each.insertion_share) for title, each in curves.items()}
+    shares = {METHODS[method].label: (c.deletion_share, c.insertion_share) for method, c in curves.items()}
     rows = (
         (title, ["–" if np.isnan(share) else f"{several}{share:.1%}" for share in both])
         for title, both in shares.items()
@@ -475,7 +479,7 @@ def _removal(explanations: Explanations) -> str:
     )
     flip = escape(explanations.reasons().sentences()[-1], LONGEST_REASON)
     table = _table(["share of the best possible", "deletion", "insertion"], rows)
-    return _section("Removing instances", note, f"<p>{flip}</p>{_deletion(curves, evidence.scale)}{table}", "h2")
+    return _section("Removing instances", note, f"<p>{flip}</p>{drawn}{table}", "h2")
 
 
 def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str:
@@ -501,14 +505,13 @@ def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str
         _text(left, bottom + 15, "0"),
         _text(left + wide, bottom + 15, f"{d:,} removed", "end"),
     ]
-    colors = (css(FOR), "currentColor", css(AGAINST), css(UNSIGNED))
+    colors = (css(FOR), css(AGAINST), "currentColor", css(UNSIGNED))
     for i, (title, each) in enumerate(curves.items()):
-        stroke = f'fill="none" stroke="{colors[i % 4]}" stroke-width="2"'
-        dashes = f' stroke-dasharray="{6 - 2 * (i // 4 % 2)} {3 * (i // 4)}"' if i > 3 else ""
-        body.append(f'<path {stroke}{dashes} d="M{points(each.deletion)}"/>')
-        body.append(f'<path {stroke}{dashes} d="M{left + wide + 12} {top + 8 + 16 * i}h18"/>')
+        stroke = f'fill="none" stroke="{colors[i]}" stroke-width="2"'
+        body.append(f'<path {stroke} d="M{points(each.deletion)}"/>')
+        body.append(f'<path {stroke} d="M{left + wide + 12} {top + 8 + 16 * i}h18"/>')
         body.append(_text(left + wide + 35, top + 12 + 16 * i, escape(title, 22)))
-    return _svg(600, max(bottom, top + 16 * len(curves)) + 22, body, "The prediction as instances are removed")
+    return _svg(600, bottom + 22, body, "The prediction as instances are removed")
 
 
 def _maps(explanations: Explanations, e: Explanation) -> str:
@@ -584,6 +587,6 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
         f"Rank correlation of attention with the scores: {scores}; with their magnitudes: {sizes}.",
         f"Of the {len(attended)} most attended, {against} oppose{'s' if against == 1 else ''} {e.output}:",
     ]
-    note = f"Attention tells how much an instance counts, not for what. {e.info.label} scores have sign and class."
+    note = f"Attention shows how much an instance counts, not which class it supports. {e.info.label} values show both."
     body = _list(facts) + _players(explanations, attended)
-    return _section("What attention does not tell", note, body, "h2")
+    return _section("What attention does not show", note, body, "h2")

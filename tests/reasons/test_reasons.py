@@ -130,7 +130,7 @@ def test_sentences_below_a_threshold():
     reason, flip = sufficient_reason(game, 0.5), contrastive_reason(game, 0.5)
     text = reason.sentence(["dull", "fine", "superb"])
     assert text.startswith(
-        "This 1 of 3 words suffices: dull. No matter which of the other words are removed, the prediction stays"
+        "One of 3 words suffices: dull. No matter which of the other words are removed, the prediction stays"
     )
     assert "below 0.5 (at most -0.25)" in text and text.endswith("No smaller set suffices.")
     assert flip.sentence(["dull", "fine", "superb"]).startswith("Without this one of 3 words the prediction is above")
