@@ -102,19 +102,8 @@ def test_json_is_all_that_is_printed(capsys, arguments):
 
 
 def test_every_option_of_the_game_arrives(capsys):
-    asked = [
-        "--players",
-        "positions",
-        "--absent",
-        "deleted",
-        "--tol",
-        "1e-6",
-        "--method",
-        "lime-sampled",
-        "--seed",
-        "3",
-    ]
-    main(["explain", REVIEW, "--json", *asked])
+    asked = "--players positions --absent deleted --tol 1e-6 --method lime-sampled --seed 3"
+    main(["explain", REVIEW, "--json", *asked.split()])
     data = json.loads(capsys.readouterr().out)
     settings = {"players": "positions", "absent": "deleted", "tol": 1e-6, "seed": 3}
     e = acf.load_demo_model().explain(REVIEW, "lime-sampled", **settings)
@@ -286,8 +275,9 @@ def test_ten_thousand_words_are_no_trouble(tmp_path):
     assert "… 9745 more not seen" in " ".join(run.stdout.decode().split())
 
 
-def test_a_reader_that_goes_away_is_no_traceback():
-    command = [sys.executable, "-m", "attn_closed_form", "explain", REVIEW, "--html", "-"]
+@pytest.mark.parametrize("arguments", [[], ["explain", REVIEW, "--html", "-"]])
+def test_a_reader_that_goes_away_is_no_traceback(arguments):
+    command = [sys.executable, "-m", "attn_closed_form", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
     assert process.stderr.read() == b""
@@ -312,11 +302,7 @@ def test_model_info(capsys, model_file):
     weights = acf.load_model(model_file).weights
     main(["model", model_file, "--json"])
     info = json.loads(capsys.readouterr().out)
-    assert {name: info[name] for name in ("K", "D", "T_max")} == {
-        "K": weights.K,
-        "D": weights.D,
-        "T_max": weights.T_max,
-    }
+    assert (info["K"], info["D"], info["T_max"]) == (weights.K, weights.D, weights.T_max)
     assert info["parameters"] == sum(array.size for array in weights.arrays().values())
     main(["model"])
     assert "the shipped sentiment model" in capsys.readouterr().out
@@ -389,16 +375,6 @@ def test_a_pipe_is_read_like_a_file():
     assert json.loads(run.stdout)["text"] == "a fine film\n"
 
 
-def test_a_demonstration_whose_reader_goes_away_is_no_traceback():
-    process = subprocess.Popen(
-        [sys.executable, "-m", "attn_closed_form"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait() == 141
-
-
 def test_numbers_fit_the_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "70")
     main(["explain", REVIEW, "--top", "3"])
@@ -438,17 +414,20 @@ EXTRAS = ("jax", "optax", "sklearn", "pyarrow", "distributed", "dask", "h5py", "
           "matplotlib", "rich", "torch", "transformers", "safetensors", "proofs_check")  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [*([name] for name in COMMANDS), [], ["corpus", "run"], ["corpus", "summary"]])
-def test_the_help_of_every_command_needs_no_extra(command):
+def test_the_help_of_every_command_needs_no_extra():
+    commands = [*COMMANDS, "", "corpus run", "corpus summary"]
     script = (
-        f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r}))\n"
-        "from attn_closed_form.cli.main import main; main(sys.argv[1:])"
+        f"import contextlib, sys; sys.modules.update(dict.fromkeys({EXTRAS!r}))\n"
+        "from attn_closed_form.cli.main import main\n"
+        f"for command in {commands!r}:\n"
+        "    with contextlib.suppress(SystemExit): main([*command.split(), '--help'])\n"
+        "    print(end='\\0')"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", script, *command, "--help"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout.startswith(" ".join(["usage: attn-closed-form", *command])) and "show this help" in run.stdout
+    for command, shown in zip(commands, run.stdout.split("\0"), strict=False):
+        assert shown.startswith(f"usage: {PROG} {command}") and "show this help" in shown
+    assert f"{PROG} explain" in run.stdout.split("examples:")[1]
 
 
 def test_one_command_builds_one_parser():
@@ -459,20 +438,6 @@ def test_one_command_builds_one_parser():
     )
     run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stderr == "[]\n"
-
-
-def test_the_help_teaches(capsys):
-    with pytest.raises(SystemExit):
-        main(["explain", "--help"])
-    assert "attn-closed-form explain" in capsys.readouterr().out.split("examples:")[1]
-
-
-def test_both_spellings_of_a_method_are_one(capsys):
-    printed = []
-    for name in ("leave-one-out", "loo"):
-        assert main(["explain", REVIEW, "--json", "--method", name]) == 0
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1] and list(json.loads(printed[0])["methods"]) == ["leave-one-out"]
 
 
 def test_the_next_command_can_be_called(monkeypatch, tmp_path):
