@@ -70,11 +70,12 @@ class Memory(threading.Thread):
     def run(self) -> None:
         """Watch until told to stop."""
         while not self.done.wait(0.1):
-            sizes = [_resident(pid) for pid in (self.pid, *([] if self.alone else children(self.pid)))]
+            sizes = [resident(pid) for pid in (self.pid, *([] if self.alone else children(self.pid)))]
             self.largest, self.total = max(self.largest, *sizes), max(self.total, sum(sizes))
 
 
-def _resident(pid: int) -> float:
+def resident(pid: int) -> float:
+    """Resident memory of a process, in MB."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
     except OSError:

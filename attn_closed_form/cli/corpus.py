@@ -26,8 +26,8 @@ examples:
   attn-closed-form corpus run reviews.csv.gz out/ --columns id,label --method shapley,lime --workers 8
   attn-closed-form corpus run reviews.csv out --format xlsx                   # and out.xlsx, one row per word
   attn-closed-form corpus run folder/ out/ --cluster tcp://10.0.0.5:8786      # a Dask cluster that sees the same paths
-  attn-closed-form corpus summary out/                                        # the words that matter most
-  attn-closed-form corpus summary out/ --by mean --least 50 --plot words.png
+  attn-closed-form corpus summary out/                                        # the words for and against each class
+  attn-closed-form corpus summary out/ --by mean --least 50 --plot words.png --html words.html
 
 An interrupted run resumes when the same command is given again. Rows that cannot be explained have the reason in the
 column `error`. OUT is a Parquet dataset: pandas.read_parquet("out") reads it.
@@ -49,6 +49,11 @@ RUN_OPTIONS = {
     "--columns NAME[,NAME]": "your columns to keep (default: all but the inputs; '' for none)",
     **MODEL,
     **settings_options(),
+    "--engine numpy|jax|auto": (
+        None,
+        "numpy",
+        "the core, batches on a device by JAX, or JAX where it finds an accelerator (default: numpy)",
+    ),
     "--max-chars N": (at_least(1), 1_000_000, "longer is an error"),
     "--format parquet|csv|xlsx|jsonl": "also write all results to one file beside OUT, such as OUT.csv",
     "--form long|wide": "of that file: one row per word, or per input (default: long for csv and xlsx, else wide)",
@@ -59,11 +64,12 @@ SUMMARY_OPTIONS = {
     "folder OUT": "folder of the results",
     "--method NAME": "whose scores (default: the first method of the run)",
     "--output NAME": "only this class (default: every class that was explained)",
-    "--top N": (at_least(1), 20, "how many words"),
+    "--top N": (at_least(1), 10, "how many words for each class, and how many against it"),
     "--by total|mean": (None, "total", "order by"),
     "--least N": (at_least(1), 1, "words in at least N documents"),
     "--side supports|opposes": "only words that raise the output, or that lower it (default: both)",
     "--json": "machine-readable",
+    "--html FILE": "write a page with the words for and against each class",
     "--plot FILE": "write a bar chart (needs matplotlib)",
 }
 
@@ -73,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     from ..files.bags import SUFFIXES
     from ..run.plan import input_files
     from ..run.table import write_results
-    from ..run.task import Task
+    from ..run.task import Task, choose_engine
 
     if len(args.separator) != 1:
         raise argparse.ArgumentTypeError(f"--separator: expected one character, got {args.separator!r}")
@@ -89,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         max_chars=args.max_chars,
         columns=None if args.columns is None else tuple(name for name in args.columns.split(",") if name),
     )
-    status = explain_all(args, task, args.source, args.folder)
+    status = explain_all(args, choose_engine(task, args.engine), args.source, args.folder)
     if table is not None and status in (0, 1):
         write_results(args.folder, table, args.form, args.separator)
         print(f"{table}: written")
@@ -130,11 +136,12 @@ def explain_all(args: argparse.Namespace, task: Task, source: str, folder: str, 
             print(_how_far(folder, plan, unit), file=sys.stderr)
         raise
     seconds = time.monotonic() - begin
-    rows, failed, lost, _ = meter.last
+    rows, failed, by_core, lost, _ = meter.last
     rate = f", {rows / seconds:.0f} per second" if rows else ""
     errors = f", {failed:,} with an error (see the column `error`)" if failed else ""
     deaths = f", {lost} workers lost and replaced" if lost else ""
-    print(f"{folder}: {plan.rows:,} {unit}, {rows:,} now in {seconds:.1f} s{rate}{errors}{deaths}")
+    core = f", {by_core:,} of them by the core" if task.engine != "numpy" and by_core else ""
+    print(f"{folder}: {plan.rows:,} {unit}, {rows:,} now in {seconds:.1f} s{core}{rate}{errors}{deaths}")
     return 1 if failed and failed == plan.rows else 0
 
 
@@ -164,18 +171,23 @@ def _how_far(folder: str, plan: Plan | None, unit: str) -> str:
 
 
 def summary(args: argparse.Namespace) -> int:
-    """Print the words that matter most, for each output that was explained."""
+    """Print the words for and against each output that was explained."""
     from ..explanations.methods import find_method
-    from ..run.summary import plot_words, summarize
+    from ..run.summary import interval, plot_words, summarize, summary_page
+    from ..show.html import write_page
 
-    check_targets((args.folder,), args, ("plot",))
+    check_targets((args.folder,), args, ("plot", "html"))
 
     method = find_method(args.method) if args.method else None
     result = summarize(args.folder, method.name if method else args.method)
+    options = {"n": args.top, "by": args.by, "least_documents": args.least}
     outputs = [args.output] if args.output else list(result.outputs)
-    words = {output: result.top(output, args.top, args.by, args.least, args.side) for output in outputs}
+    words = {output: result.sides(output, args.side, **options) for output in outputs}
+    both = {output: [word for ranked in sides.values() for word in ranked] for output, sides in words.items()}
     if args.plot:
-        plot_words(result, words, args.plot, args.by)
+        plot_words(result, both, args.plot, args.by)
+    if args.html:
+        write_page(args.html, summary_page(result, words))
     documents = dict(zip(result.outputs, result.documents.tolist(), strict=True))
     if args.json:
         classes = [
@@ -185,7 +197,7 @@ def summary(args: argparse.Namespace) -> int:
                 "documents": documents[output],
                 "words": [word._asdict() for word in ranked],
             }
-            for output, ranked in words.items()
+            for output, ranked in both.items()
         ]
         shared = {"method": result.method, "rows": result.rows, "of": result.of, "failed": result.failed}
         print(json.dumps({**shared, "outputs": classes}))
@@ -193,22 +205,25 @@ def summary(args: argparse.Namespace) -> int:
     of = "" if result.of is None or result.of == result.rows else f" of {result.of:,} (the run is not finished)"
     errors = f", {result.failed:,} with an error" if result.failed else ""
     print(f"{result.method}: {result.rows:,}{of} documents{errors}, {len(result.words):,} words, by {args.by}")
-    for output, ranked in words.items():
-        names = [visible(word.word) for word in ranked]
-        width = max([4, *map(len, names)])
+    for output, sides in words.items():
         scale = result.scale(output)
         unit = ", in percentage points" if scale.in_percent else ""
         print(f"\n{visible(output)}: {scale.name} explained in {documents[output]:,} documents{unit}")
-        print(f"{'word':<{width}} {'documents':>9} {'total':>11} {'mean':>9}")
-        for name, word in zip(names, ranked, strict=True):
-            numbers = f"{scale.digits(word.total, '>+11.2f')} {scale.digits(word.mean, '>+9.4f')}"
-            print(f"{name:<{width}} {word.documents:>9,} {numbers}")
+        width = max([12, *(len(visible(word.word)) for word in both[output])])
+        for side, ranked in sides.items():
+            print(
+                f"{side + ':':<{width}} {'documents':>9} {'total':>11} {'mean, 95 % interval':>21} {'example row':>11}"
+            )
+            for word in ranked:
+                numbers = f"{scale.digits(word.total, '>+11.2f')} {interval(word, scale):>21}"
+                example = "" if word.example is None else f"{word.example:,}"
+                print(f"{visible(word.word):<{width}} {word.documents:>9,} {numbers} {example:>11}")
     return 0
 
 
 COMMANDS = {
     "run": Command("Explain every row.", RUN_OPTIONS, run, EXAMPLES),
-    "summary": Command("The words that matter most.", SUMMARY_OPTIONS, summary, EXAMPLES),
+    "summary": Command("The words for and against each class.", SUMMARY_OPTIONS, summary, EXAMPLES),
 }
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from .._types import Array
 from ..game.budget import ToleranceError
 from ..game.links import LinkedGame
 from ..models.classifier.predict import TruncationWarning
 from ..models.protocol import Model, Units
-from .evidence import Evidence
+from .evidence import Evidence, Scored
 from .explanation import Explanation, Explanations
 from .methods import Method, as_methods, default_methods
 from .settings import Settings
@@ -78,9 +79,12 @@ def explain_units(
     return explain_evidence(gather_evidence(model, units, settings), methods, strict)
 
 
-def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
-    """The prediction for an input that the model has read, with every choice of the settings made."""
-    logits = model.logits(units)
+def gather_evidence(model: Model, units: Units, settings: Settings, logits: Array | None = None) -> Evidence:
+    """The prediction for an input that the model has read, with every choice of the settings made.
+
+    `logits` are given where many inputs were predicted at once.
+    """
+    logits = model.logits(units) if logits is None else logits
     evidence = Evidence(model, units, settings.resolve(model, logits, units), logits)
     logit = evidence.settings.logit
     if settings.scale is None and logit is not None and evidence.exact and isinstance(evidence.game, LinkedGame):
@@ -91,11 +95,19 @@ def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
     return evidence
 
 
-def explain_evidence(evidence: Evidence, methods: Iterable[Method] | None, strict: bool = False) -> Explanations:
-    """`explain` with every choice made; None are the default methods."""
+def explain_evidence(
+    evidence: Evidence,
+    methods: Iterable[Method] | None,
+    strict: bool = False,
+    known: Mapping[str, Scored] = {},
+) -> Explanations:
+    """`explain` with every choice made; None are the default methods.
+
+    `known` has scores by method that were computed for many inputs at once.
+    """
     explanations = Explanations(evidence)
     for method in default_methods(evidence) if methods is None else methods:
-        scored = method.score(evidence)
+        scored = known[method.name] if method.name in known else method.score(evidence)
         if scored is not None:
             # Calls of the model count only where nothing is exact.
             fit = evidence.fit if method.needs == "game" else None

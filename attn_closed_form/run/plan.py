@@ -2,7 +2,8 @@
 
 **Inputs** are tables or bags. Workers start in the middle of a table, which Parquet allows and a gzipped CSV file does
 not, so CSV, TSV, JSON Lines and fastText files (`files/tables.py`) are copied once to a Parquet file of text that lives
-as long as the run. In a folder of bags, every bag is an input of one row, its name, in the column `path`.
+as long as the run. So are Parquet files with long row groups, because a row group is read from its beginning. In
+a folder of bags, every bag is an input of one row, its name, in the column `path`.
 
 **Parts** are some rows of one input that become one Parquet file, `part-000000.parquet`. A part is written in the
 folder `_work` and then renamed, so a file that is in its place is whole, and the next run resumes with the others.
@@ -37,6 +38,7 @@ METADATA = b"attn_closed_form.run"
 WORK = "_work"
 BATCH = 2_000  # rows of a copied table that are in memory
 ROW_GROUP = 1_024  # rows that a worker has in memory
+LONGEST_GROUP = 8 * ROW_GROUP  # rows of a row group that are read for the sake of the last ones
 PART_ROWS = 500  # at most, on one machine: what an interruption costs each worker
 CLUSTER_ROWS = 50_000  # at most, on a cluster: a billion rows are then 20,000 files
 LEAST_ROWS = 20
@@ -198,9 +200,29 @@ def _fingerprint(file: Path) -> dict[str, str]:
     return {"name": file.name, "contents": contents}
 
 
+def _read_in_place(file: Path) -> bool:
+    """Whether workers read this input itself: a bag, or a Parquet file whose row groups are short."""
+    if _is_bag(file):
+        return True
+    if table_format(file) != "parquet":
+        return False
+    with _parquet(file) as table:
+        about = table.metadata
+        return all(about.row_group(i).num_rows <= LONGEST_GROUP for i in range(about.num_row_groups))
+
+
 def _copy(file: Path, target: Path, column: str) -> None:
-    """Copy a table of another format to a Parquet file of text; structs of scores, the inputs, stay structs."""
+    """Copy a table to a Parquet file with short row groups, of text; structs of scores, the inputs, stay structs."""
     pa = pyarrow()
+    if table_format(file) == "parquet":
+        with (
+            _parquet(file) as table,
+            replacing(target) as partial,
+            pa.parquet.ParquetWriter(partial, table.schema_arrow) as writer,
+        ):
+            for part in table.iter_batches(ROW_GROUP, use_threads=False):
+                writer.write_batch(part)
+        return
     header = read_rows(file) if table_format(file) == "jsonl" else islice(read_rows(file), 1)
     types = dict.fromkeys((name for row in header for name in row), pa.string())
     if not types:
@@ -253,7 +275,7 @@ def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> P
     files = sorted(files, key=lambda file: order.get(file.name, len(order)))  # new bags follow those of earlier runs
     bags, work = _is_bag(files[0]), folder / WORK
     sources = [
-        (file if bags or table_format(file) == "parquet" else work / f"input-{number}.parquet").absolute()
+        (file if _read_in_place(file) else work / f"input-{number}.parquet").absolute()
         for number, file in enumerate(files)
     ]
 
@@ -276,7 +298,7 @@ def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> P
 
 def _request(files: Sequence[Path], task: Task) -> dict[str, Any]:
     """What makes two runs the same, as JSON represents it."""
-    names = ("column", "columns", "max_chars", "model_options", "region", "files")
+    names = ("column", "columns", "max_chars", "model_options", "region", "files", "engine")
     options = {name.replace("_", "-"): getattr(task, name) for name in names}
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
         contents = list(threads.map(_fingerprint, files))

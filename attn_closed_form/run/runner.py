@@ -39,6 +39,7 @@ class Progress(NamedTuple):
 
     rows: int = 0  # that were written
     failed: int = 0  # of these, with an error
+    by_core: int = 0  # of these, with scores that the engine left to the core
     lost: int = 0  # workers of this machine that died and were replaced
     note: str = ""  # a message for the user, such as why rows are given up
 
@@ -61,7 +62,7 @@ def explain_part(task: Task, part: Part) -> Progress:
     pa = pyarrow()
     target = Path(part.target)
     schema = pa.parquet.read_schema(target.with_name(MANIFEST)).remove_metadata()
-    rows = failed = 0
+    rows = failed = by_core = 0
     with (
         threadpool_limits(1),
         replacing(target, part.work) as partial,
@@ -80,7 +81,8 @@ def explain_part(task: Task, part: Part) -> Progress:
             writer.write_table(result_table(task, schema, {"row": numbers, **columns}, outcomes))
             rows += len(outcomes)
             failed += sum(isinstance(outcome, Reason) for outcome in outcomes)
-    return Progress(rows, failed)
+            by_core += sum(not isinstance(outcome, Reason) and outcome.by_core for outcome in outcomes)
+    return Progress(rows, failed, by_core)
 
 
 def run(
@@ -102,13 +104,13 @@ def run(
     else:
         steps = _on_dask(task, parts, workers, cluster)
     stamps = {source: _stamp(source) for source in {part.source for part in parts}}
-    rows = failed = 0
+    rows = failed = by_core = 0
     for part, progress in steps:
         if part is not None and _stamp(part.source) != stamps[part.source]:
             Path(part.target).unlink(missing_ok=True)
             raise RunError(f"{part.source}: changed while the run was at work")
-        rows, failed = rows + progress.rows, failed + progress.failed
-        yield progress._replace(rows=rows, failed=failed)
+        rows, failed, by_core = rows + progress.rows, failed + progress.failed, by_core + progress.by_core
+        yield progress._replace(rows=rows, failed=failed, by_core=by_core)
 
 
 def _stamp(source: str) -> tuple[int, int]:

@@ -1,7 +1,9 @@
-"""Summaries of a run: the words that matter most for each explained output, and the table of all bags.
+"""Summaries of a run: what drives each explained output, and the table of all bags.
 
 Parts are read one at a time; memory grows only with the number of different words. A positive total means that a word
-supports the output in the documents where that output is explained.
+supports the output in the documents where that output is explained. A word's score in a document is the sum over its
+players there. The interval of its mean is mean +- NORMAL standard errors: it holds for other documents like these, if
+they are many, and it is not about the errors of the scores, which are exact.
 """
 
 from __future__ import annotations
@@ -20,20 +22,33 @@ from .._types import Array
 from ..explanations.methods import METHODS
 from ..files.atomic import replacing
 from ..models.scale import ExplainedScale
+from ..show.figures import AGAINST, FOR
+from ..show.html import page_of, table_of
+from ..show.sanitize import escape, visible
 from .plan import read_manifest
 from .table import methods_of, parts_of
 from .task import BAG_COLUMNS, RunError, pyarrow
 
 BAG_TABLE = "bags.csv"
+# Standard errors in half a 95 % interval, and the two sides of a summary by their names for `Summary.top`.
+NORMAL = 1.96
+SIDES = {"supports": "for", "opposes": "against"}
 
 
 class Word(NamedTuple):
-    """A word over the documents of one output: how many have it, and the sum and mean of its scores in them."""
+    """A word over the documents of one output: how many have it, and the sum and mean of its scores in them.
+
+    `half_width` is half the 95 % interval of the mean, None with one document. `example` is the number of the row where
+    its score is largest in modulus, and `example_score` that score.
+    """
 
     word: str
     documents: int
     total: float
     mean: float
+    half_width: float | None = None
+    example: int | None = None
+    example_score: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +68,9 @@ class Summary:
     words: tuple[str, ...]
     counts: NDArray[np.int64]  # (n, O) documents that have a word
     sums: Array  # (n, O) of its scores in them
+    squares: Array  # (n, O) of the squares of its scores in them
+    examples: NDArray[np.int64]  # (n, O) rows where its score is largest in modulus; -1 if there is none
+    example_scores: Array  # (n, O) those scores
 
     @property
     def rows(self) -> int:
@@ -84,9 +102,25 @@ class Summary:
             kept &= total > 0 if side == "supports" else total < 0
         strength = np.where(kept, np.abs(total if by == "total" else mean), -1.0)
         order = np.argsort(-strength, kind="stable")[:n]
+        variance = np.maximum(self.squares[:, column] - documents * mean**2, 0.0) / np.maximum(documents - 1, 1)
+        half_width = NORMAL * np.sqrt(variance / np.maximum(documents, 1))
         return [
-            Word(self.words[j], int(documents[j]), float(total[j]), float(mean[j])) for j in order if strength[j] >= 0
+            Word(
+                self.words[j],
+                int(documents[j]),
+                float(total[j]),
+                float(mean[j]),
+                float(half_width[j]) if documents[j] > 1 else None,
+                int(self.examples[j, column]) if self.examples[j, column] >= 0 else None,
+                float(self.example_scores[j, column]),
+            )
+            for j in order
+            if strength[j] >= 0
         ]
+
+    def sides(self, output: str, side: str | None = None, **options: Any) -> dict[str, list[Word]]:
+        """The strongest words for an output and against it, each as `top` ranks them; with `side` one of the two."""
+        return {SIDES[one]: self.top(output, side=one, **options) for one in SIDES if side in (None, one)}
 
 
 def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summary:
@@ -102,10 +136,11 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
     outputs: dict[str, int] = {}
     scales: dict[str, str] = {}  # by name of the output
     on_logits = "scale" not in names or METHODS[method].on_logits
-    counts, sums = np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0))
-    documents = np.zeros(0, dtype=np.int64)
+    counts, documents = np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    sums, squares, best = (np.zeros((0, 0)) for _ in range(3))
+    examples = np.zeros((0, 0), dtype=np.int64)
     failed = 0
-    columns = ["labels", method, "output", "error", *([] if on_logits else ["scale"])]
+    columns = ["labels", method, "output", "error", *([] if on_logits else ["scale"]), *(["row"] * ("row" in names))]
     for part in parts:
         table = pa.parquet.read_table(part, columns=columns, partitioning=None)
         good = table.filter(pa.compute.is_null(table["error"])).combine_chunks()
@@ -121,15 +156,33 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         lengths = pa.compute.list_value_length(good["labels"]).to_numpy().astype(np.int64)
         document = np.repeat(np.arange(len(lengths)), lengths)  # of each player
         grow = ((0, len(words) - counts.shape[0]), (0, len(outputs) - counts.shape[1]))
-        counts, sums, documents = np.pad(counts, grow), np.pad(sums, grow), np.pad(documents, grow[1])
+        counts, sums, squares, best = (
+            np.pad(counts, grow),
+            np.pad(sums, grow),
+            np.pad(squares, grow),
+            np.pad(best, grow),
+        )
+        examples, documents = np.pad(examples, grow, constant_values=-1), np.pad(documents, grow[1])
         documents += np.bincount(output, minlength=len(outputs))
-        np.add.at(sums, (word, output[document]), pa.compute.list_flatten(good[method]).to_numpy())
-        once = np.unique(np.stack([word, document]), axis=1)
-        np.add.at(counts, (once[0], output[once[1]]), 1)
+        # One entry per word and document.
+        (of_word, of_document), own = np.unique(np.stack([word, document]), axis=1, return_inverse=True)
+        scores = np.bincount(own.ravel(), pa.compute.list_flatten(good[method]).to_numpy(), of_word.size)
+        place = of_word, output[of_document]
+        np.add.at(counts, place, 1)
+        np.add.at(sums, place, scores)
+        np.add.at(squares, place, scores**2)
+        order = np.argsort(np.abs(scores), kind="stable")  # of several entries for one place the last one counts
+        at, stronger = (place[0][order], place[1][order]), scores[order]
+        kept = np.abs(stronger) >= np.abs(best[at])
+        at, stronger = (at[0][kept], at[1][kept]), stronger[kept]
+        best[at] = stronger
+        if "row" in names:
+            examples[at] = good["row"].to_numpy()[of_document[order][kept]]
     manifest = read_manifest(folder)
     of = None if manifest is None else int(manifest["rows"])
     of_outputs = tuple(ExplainedScale(scales[name]) for name in outputs)
-    return Summary(method, of, failed, tuple(outputs), of_outputs, documents, tuple(words), counts, sums)
+    arrays = (counts, sums, squares, examples, best)
+    return Summary(method, of, failed, tuple(outputs), of_outputs, documents, tuple(words), *arrays)
 
 
 def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
@@ -141,24 +194,32 @@ def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
     return numbers[encoded.indices.to_numpy()]
 
 
+def interval(word: Word, scale: ExplainedScale) -> str:
+    """The mean of a word with its 95 % interval, on its scale."""
+    width = "" if word.half_width is None else f" ± {scale.digits(word.half_width, '.4f')}"
+    return scale.digits(word.mean, "+.4f") + width
+
+
 def plot_words(summary: Summary, words: Mapping[str, list[Word]], path: Any, by: str = "total") -> Any:
-    """Write a bar chart of the words of each output, one panel per output; returns the figure. Needs matplotlib."""
+    """Write a bar chart of the words of each output, one panel per output; returns the figure. Needs matplotlib.
+
+    By means, the bars have the 95 % intervals.
+    """
     try:
         import matplotlib.pyplot as plt
     except ImportError:
         raise ImportError("plots need matplotlib: pip install '.[plots]'") from None
-    from ..show.figures import AGAINST, FOR
-    from ..show.sanitize import visible
-
     heights = [0.9 + 0.26 * len(ranked) for ranked in words.values()]
     figure, panels = plt.subplots(
         len(words), figsize=(7, sum(heights)), layout="constrained", squeeze=False, height_ratios=heights
     )
     for (output, ranked), ax in zip(words.items(), panels[:, 0], strict=True):
         scale = summary.scale(output)
-        place = np.arange(len(ranked))[::-1]
-        length = np.array([scale.unit["factor"] * getattr(word, by) for word in ranked])
-        ax.barh(place, length, color=[np.divide(FOR if x > 0 else AGAINST, 255) for x in length])
+        place, factor = np.arange(len(ranked))[::-1], scale.unit["factor"]
+        length = np.array([factor * getattr(word, by) for word in ranked])
+        widths = [factor * (word.half_width or 0.0) for word in ranked] if by == "mean" else None
+        color = [np.divide(FOR if x > 0 else AGAINST, 255) for x in length]
+        ax.barh(place, length, color=color, xerr=widths, error_kw={"ecolor": "0.3", "elinewidth": 0.8})
         ax.set_yticks(place, [f"{visible(word.word)}  ({word.documents:,})".replace("$", r"\$") for word in ranked])
         ax.axvline(0, color="0.3", lw=0.8)
         ax.set_xlabel(f"{scale.titled(by)} over the documents that have the word (their number in brackets)")
@@ -171,6 +232,33 @@ def plot_words(summary: Summary, words: Mapping[str, list[Word]], path: Any, by:
         figure.savefig(partial, dpi=120)
     plt.close(figure)
     return figure
+
+
+def summary_page(summary: Summary, words: Mapping[str, Mapping[str, list[Word]]]) -> str:
+    """An HTML page: for each output the words for it and against it, with counts, means, intervals and examples."""
+    head = ("word", "documents", "total", "mean, 95 % interval", "example: row", "its score")
+    body = f"<h1>{escape(summary.method)}: what drives each class</h1>"
+    body += f"<p>{summary.rows:,} documents, {summary.failed:,} with an error, {len(summary.words):,} words.</p>"
+    for output, sides in words.items():
+        scale, documents = summary.scale(output), summary.documents[summary.outputs.index(output)]
+        unit = ", in percentage points" if scale.in_percent else ""
+        body += f"<h2>{escape(output)}</h2><p>{scale.name} explained in {documents:,} documents{unit}.</p>"
+        for side, ranked in sides.items():
+            rows = [
+                (
+                    word.word,
+                    (
+                        f"{word.documents:,}",
+                        scale.digits(word.total, "+.2f"),
+                        interval(word, scale),
+                        "" if word.example is None else str(word.example),
+                        scale.digits(word.example_score, "+.4f"),
+                    ),
+                )
+                for word in ranked
+            ]
+            body += f"<h3>{side} {escape(output)}</h3>{table_of(head, rows)}"
+    return page_of(f"{summary.method}: what drives each class", body)
 
 
 def write_bag_table(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import importlib
 import json
 import os
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from .._types import Array
-from ..explanations.evidence import Evidence, ToleranceWarning
+from ..explanations.evidence import Evidence, Scored, ToleranceWarning
 from ..explanations.explain import explain_evidence, gather_evidence
 from ..explanations.explanation import Explanations
 from ..explanations.methods import as_methods
@@ -47,7 +48,8 @@ from ..show.exports import KINDS
 from ..show.exports import row as bag_row
 
 MAX_CHARS = 1_000_000
-BATCH_CHARS = 1 << 19  # characters of texts that are explained together
+BATCH_CHARS = {"numpy": 1 << 19, "jax": 1 << 21}  # characters of texts that are explained together
+ENGINES = ("numpy", "jax", "auto")
 MOST_CLASSES = 100  # with a column of their own
 BAG_COLUMNS = ("instances", "empty_bag", "method", "error_bound", "attention_against", "rank_correlation", "assumed")
 
@@ -83,6 +85,8 @@ class Task:
     columns : the user's columns to keep; None for all but `column`
     region : side of square regions of a bag, in the unit of its coordinates; None for the regions of the file
     files : kinds of files to write for every bag, names of `show.exports.KINDS`
+    engine : "numpy", the core, one input after the other; or "jax", batches on a device (`jax_model/device/engine.py`),
+        which leaves to the core what it cannot compute. `choose_engine` finds it
     version : of this package; a worker with another version refuses the work
     """
 
@@ -95,6 +99,7 @@ class Task:
     columns: tuple[str, ...] | None = None
     region: float | None = None
     files: tuple[str, ...] = ()
+    engine: str = "numpy"
     version: str = __version__
 
     def __post_init__(self) -> None:
@@ -121,6 +126,33 @@ class Task:
         return sha256(path)
 
 
+def choose_engine(task: Task, engine: str) -> Task:
+    """The task with an engine: "numpy", "jax", or "auto", which is JAX where it finds an accelerator that can help."""
+    if engine not in ENGINES:
+        raise ValueError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
+    if engine == "numpy":
+        return task
+    try:
+        found = _engine("jax")
+    except ImportError:
+        if engine == "jax":
+            raise
+        return task
+    refusal = found.refusal(task.opened(), task.methods, task.settings)
+    if engine == "jax" and refusal:
+        raise RunError(f"--engine jax: {refusal}; or use --engine numpy")
+    return task if engine == "auto" and (refusal or not found.accelerated) else replace(task, engine="jax")
+
+
+@lru_cache(maxsize=1)
+def _engine(name: str) -> Any:
+    """The engine of the JAX side, which this package does not depend on."""
+    try:
+        return importlib.import_module("jax_model.device.engine").Engine()
+    except ImportError as error:
+        raise ImportError(f"--engine {name} needs JAX ({error}): pip install '.[jax]'") from None
+
+
 def sha256(path: Path) -> str:
     """Of a file's contents."""
     with path.open("rb") as file:
@@ -140,10 +172,11 @@ class Row(NamedTuple):
     counts: NDArray[np.int32]  # (d,) the number of spans of each player
     cells: dict[str, Any]  # of the other columns, by name
     scores: dict[str, Array]  # (d,) by method
+    by_core: bool = True  # whether the core computed some scores
 
     @classmethod
-    def of(cls, explanations: Explanations) -> Row:
-        """The row of an input that was explained."""
+    def of(cls, explanations: Explanations, known: Mapping[str, Scored] = {}) -> Row:
+        """The row of an input that was explained, with the scores that an engine computed."""
         evidence = explanations.evidence
         units, probabilities = evidence.units, evidence.probabilities or {}
         if units.spans is None or units.continues is not None:
@@ -167,7 +200,8 @@ class Row(NamedTuple):
             cells |= bag_row(explanations)
         for name, explanation in explanations.items():
             cells |= {f"{name}_base": explanation.base_value, f"{name}_error": explanation.error}
-        return cls(evidence.labels, places, counts, cells, {name: each.scores for name, each in explanations.items()})
+        scores = {name: each.scores for name, each in explanations.items()}
+        return cls(evidence.labels, places, counts, cells, scores, len(known) < len(scores))
 
 
 class Reason(str):
@@ -195,26 +229,45 @@ def explain_inputs(
     >>> fine.cells["output"], missing
     ('positive', 'expected an input, got null')
     """
-    methods = as_methods(task.methods)
+    methods, model = as_methods(task.methods), task.opened()
     outcomes: list[Outcome] = []
+
+    def gather(units: Units, logits: Array | None = None) -> Evidence:
+        return gather_evidence(model, units, task.settings, logits)
+
+    def explain(evidence: Evidence, known: Mapping[str, Scored]) -> Explanations:
+        return explain_evidence(evidence, methods, True, known)
+
     with warnings.catch_warnings(), _collector_paused():
         warnings.simplefilter("ignore", ToleranceWarning)  # the columns METHOD_error have the guaranteed error
         for batch in _batches(task, raws):
             first = len(outcomes)
             steps = [Reason(refused[i]) if i in refused else raw for i, raw in enumerate(batch, first)]
             # Step by step for the whole batch: each step is faster when it is repeated at once.
-            for step in (
-                partial(_read, task, folder),
-                partial(gather_evidence, task.opened(), settings=task.settings),
-                _with_game,
-                partial(explain_evidence, methods=methods, strict=True),
-            ):
-                steps = _attempt_all(step, steps)
+            steps = _attempt_all(partial(_read, task, folder), steps)
+            known: Sequence[Mapping[str, Scored]] = [{}] * len(steps)
+            if task.engine == "numpy":
+                steps = _attempt_all(_with_game, _attempt_all(gather, steps))
+            else:
+                engine = _engine(task.engine)
+                logits = _of_good(steps, partial(engine.logits, model))
+                steps = _attempt_all(gather, steps, logits)
+                known = _of_good(steps, partial(engine.scored, methods=task.methods))
+            steps = _attempt_all(explain, steps, known)
             if task.files and target is not None:
                 stems = [Path(target) / Path(raw).stem for raw in batch]
                 steps = _attempt_all(partial(_write_files, task), steps, stems)
-            outcomes += _attempt_all(Row.of, steps)
+            outcomes += _attempt_all(Row.of, steps, known)
     return outcomes
+
+
+def _of_good(steps: Sequence[Any], function: Callable[[list[Any]], Sequence[Any]]) -> list[Any]:
+    """The results of a function of many inputs, for those that have no reason why not; None for the others."""
+    good = [i for i, step in enumerate(steps) if not isinstance(step, Reason)]
+    results: list[Any] = [None] * len(steps)
+    for i, result in zip(good, function([steps[i] for i in good]) if good else [], strict=True):
+        results[i] = result
+    return results
 
 
 def _batches(task: Task, raws: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -225,7 +278,7 @@ def _batches(task: Task, raws: Sequence[Any]) -> Iterator[Sequence[Any]]:
     first = size = 0
     for i, raw in enumerate(raws):
         size += len(raw) if isinstance(raw, str) else 0
-        if size > BATCH_CHARS and i > first:
+        if size > BATCH_CHARS[task.engine] and i > first:
             yield raws[first:i]
             first, size = i, len(raw)
     yield raws[first:]

@@ -124,7 +124,7 @@ def report(explanations: Explanations) -> str:
     (True, True)
     """
     if _is_bag(explanations):
-        return _page(f"{bag_name(explanations)}: explanation report", _bag_body(explanations))
+        return page_of(f"{bag_name(explanations)}: explanation report", _bag_body(explanations))
     parts = [_answer(explanations)]
     if len(explanations) > 1 and not figures.notice(explanations):
         parts += [_methods(explanations), _numbers(explanations), _plane(explanations)]
@@ -140,14 +140,15 @@ def report(explanations: Explanations) -> str:
     data = f'<script type="application/json" id="data">{script_json(scores)}</script>'
     script = "\n".join(line.strip() for line in _static("report.js").splitlines() if not line.startswith("//"))
     live = f'<div id="tip" aria-live="polite"></div>{data}<script>{script}</script>'
-    return _page("Explanation report", "".join(parts) + live)
+    return page_of("Explanation report", "".join(parts) + live)
 
 
 def _is_bag(explanations: Explanations) -> bool:
     return explanations.evidence.model.groupings[0] == BAG_GROUPING
 
 
-def _page(title: str, body: str) -> str:
+def page_of(title: str, body: str) -> str:
+    """A whole page with the stylesheet, from escaped HTML."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -172,7 +173,7 @@ def _list(items: Iterable[str], limit: int | None = None) -> str:
     return "<ul>" + "".join(f"<li>{escape(item, limit)}</li>" for item in items) + "</ul>"
 
 
-def _table(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
+def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
     """A table of numbers: the first column names the rows."""
     names_of_columns = "".join(f"<th scope=col>{escape(name)}</th>" for name in head)
     body = "".join(
@@ -345,7 +346,7 @@ def _numbers(explanations: Explanations) -> str:
     rows, order = list(explanations.values()), figures.strongest_players(explanations)
     shown = figures.names(explanations.evidence)
     cells = ((shown[j], [_number(e.scale.digits(e.scores[j], ".3g")) for e in rows]) for j in order)
-    table = _table(["", *(e.scale.titled(e.title) for e in rows)], cells)
+    table = table_of(["", *(e.scale.titled(e.title) for e in rows)], cells)
     things, title = explanations.evidence.settings.players, figures.leader(explanations).title
     note = f"The {len(order)} strongest {things} by {title}; scroll sideways for more methods."
     return _details("The numbers", f'<p class="note">{escape(note)}</p>{table}')
@@ -478,7 +479,7 @@ def _removal(explanations: Explanations) -> str:
         "ranks what to remove first."
     )
     flip = escape(explanations.reasons().sentences()[-1], LONGEST_REASON)
-    table = _table(["share of the best possible", "deletion", "insertion"], rows)
+    table = table_of(["share of the best possible", "deletion", "insertion"], rows)
     return _section("Removing instances", note, f"<p>{flip}</p>{drawn}{table}", "h2")
 
 
@@ -572,7 +573,7 @@ def _players(explanations: Explanations, players: Ids) -> str:
     rows = [
         (labels[1][j], [_number(written(explanations, name, values[j])) for name, values in table]) for j in players
     ]
-    return _table(["", *(titled(explanations, name) for name, _ in table)], rows) if rows else "<p>None.</p>"
+    return table_of(["", *(titled(explanations, name) for name, _ in table)], rows) if rows else "<p>None.</p>"
 
 
 def _differences(explanations: Explanations, e: Explanation) -> str:

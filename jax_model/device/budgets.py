@@ -48,10 +48,12 @@ SLACK = {np.dtype(np.float32): 0.05, np.dtype(np.float64): 1e-9}
 NO_MASS = 110.0
 
 
-# Lists of nodes are filled up to a multiple of this, so that batches alike share one compiled program.
-NODES = 16
-# Groups of rows that have their own numbers of nodes in p.
+# Shortest list of nodes in p; longer ones are powers of two, so that batches alike share one compiled program.
+NODES = 64
+# Groups of nodes for 1/D that have their own numbers of nodes in p.
 GROUPS = 4
+# Their number is a multiple of this, for the same reason.
+RULE = 8
 NO_RULE = "no rule in p can be vouched for with these settings; use attn_closed_form.lime_limit"
 
 
@@ -65,7 +67,7 @@ class Batched(NamedTuple):
 class Summary(NamedTuple):
     """About every game, on the host: ranges (B,), half the range of each head's values (B, H), the largest |f| that is
     known, the base of the engine's means, f of everyone less that base, f of nobody less what the engine takes it for,
-    the largest |score| that counts, and the sum of the moduli of all constants.
+    f of nobody, the largest |score| that counts, and the sum of the moduli of all constants.
     """
 
     log_range: Any
@@ -74,6 +76,7 @@ class Summary(NamedTuple):
     base: Any
     above: Any
     nobody: Any
+    absent: Any
     score: Any
     constants: Any
 
@@ -90,7 +93,7 @@ def _summary(batch: GameBatch) -> Summary:
     alone = present.sum(axis=1)
     first, last = (players == best(alone, axis=-1, keepdims=True) for best in (jnp.argmax, jnp.argmin))
     probes = [jnp.ones_like(first), jnp.zeros_like(first), rise > 0, rise < 0, first, last]
-    values = jnp.stack([jax.vmap(value_of)(batch, probe) for probe in probes])
+    values = jax.vmap(jax.vmap(value_of), (None, 0))(batch, jnp.stack(probes))
     base = batch.bias + heads.centre.sum(axis=1)
     scores = jnp.concatenate([batch.s, batch.s_absent, batch.s_background[:, :, None]], axis=-1)
     counts = scores > scores.max(axis=-1, keepdims=True) - NO_MASS
@@ -101,6 +104,7 @@ def _summary(batch: GameBatch) -> Summary:
         base,
         jax.vmap(everyone_of)(batch),
         jnp.where(heads.empty, batch.empty_value - base, 0.0),
+        values[1],
         jnp.where(counts, jnp.abs(scores), 0.0).max(axis=(1, 2)),
         jnp.abs(batch.bias)
         + jnp.abs(heads.centre).sum(axis=1)
@@ -183,7 +187,9 @@ def plan_batch(
     # Ranges in steps of ln 16, so that batches alike share one compiled program.
     step, room = np.log(16.0), ROOM[dtype]
     lam, w = lambda_rule(float(np.ceil((log_range + 3 * room) / step) * step), eps)
-    return Goals(budgets, problems, jnp.asarray(lam / (1 - room), dtype), jnp.asarray(w / (1 - room), dtype), about)
+    more = (0, -lam.size % RULE)
+    lam, w = np.pad(lam, more, mode="edge") / (1 - room), np.pad(w, more) / (1 - room)
+    return Goals(budgets, problems, jnp.asarray(lam, dtype), jnp.asarray(w, dtype), about)
 
 
 def sums_of(batch: GameBatch, goals: Goals, chunk: int | None) -> TermSums:
@@ -194,30 +200,35 @@ def sums_of(batch: GameBatch, goals: Goals, chunk: int | None) -> TermSums:
     return TermSums._make([*columns, 1.0, None])
 
 
-class Group(NamedTuple):
-    """Some nodes lam, w (L,) for 1/D, and what they are integrated with: the first `count` of the nodes p, w_p (m,)."""
+class Groups(NamedTuple):
+    """Nodes lam, w (G, L) for 1/D in groups; each group uses the first `count` (G,) of its nodes p, w_p (G, m)."""
 
     lam: jax.Array
     w: jax.Array
-    p: jax.Array
-    w_p: jax.Array
+    p: Any
+    w_p: Any
     count: Any
 
 
-def shapley_groups(batch: GameBatch, goals: Goals, chunk: int | None) -> tuple[Group, ...]:
+def shapley_groups(batch: GameBatch, goals: Goals, chunk: int | None) -> Groups:
     """The nodes for 1/D in groups, with nodes in p that keep the error of every game; or the exact number of them."""
     dtype, exact = batch.s.dtype, max(1, (batch.s.shape[-1] + 1) // 2)
-    needed = _nodes_needed(batch, goals, chunk)
-    parts = [part for part in np.array_split(np.arange(goals.lam.size), GROUPS) if part.size]
-    counts = [int(min(exact, needed[part].max())) for part in parts]
-    size = -(-max(counts) // NODES) * NODES
-    groups = []
-    for part, m in zip(parts, counts, strict=True):
-        p, w = np.full(size, 0.5), np.zeros(size)
-        p[:m], w[:m] = legendre_rule(m)
-        rows = slice(part[0], part[-1] + 1)
-        groups.append(Group(goals.lam[rows], goals.w[rows], jnp.asarray(p, dtype), jnp.asarray(w, dtype), m))
-    return tuple(groups)
+    needed = np.minimum(exact, _nodes_needed(batch, goals, chunk)).reshape(GROUPS, -1).max(axis=1)
+    p, w = np.full((GROUPS, power_of_two(needed.max())), 0.5), np.zeros((GROUPS, power_of_two(needed.max())))
+    for g, m in enumerate(needed.tolist()):
+        p[g, :m], w[g, :m] = legendre_rule(m)
+    lam, weights = (x.reshape(GROUPS, -1) for x in (goals.lam, goals.w))
+    return Groups(lam, weights, p.astype(dtype), w.astype(dtype), needed)
+
+
+def power_of_two(count: Any, least: int = NODES) -> int:
+    """The least power of two that is at least both: sizes of arrays that many batches share, so that few programs are
+    compiled.
+
+    >>> power_of_two(65), power_of_two(3)
+    (128, 64)
+    """
+    return max(least, 1 << (int(count) - 1).bit_length())
 
 
 def _nodes_needed(batch: GameBatch, goals: Goals, chunk: int | None) -> NDArray[np.intp]:
@@ -271,8 +282,8 @@ class LimePlan(NamedTuple):
         return max((rule.p.size for rule in self.rules if rule), default=1)
 
     def nodes(self) -> tuple[Array, Array, Array]:
-        """Nodes p (B, m), weights of E_p[f] and of its moment (B, m, 2), weights of Delta_j(p) (B, m)."""
-        B, m = len(self.sizes), -(-self.longest // NODES) * NODES
+        """Nodes p (B, 1, m), weights of E_p[f] and of its moment (B, 1, m, 2), weights of Delta_j(p) (B, 1, m)."""
+        B, m = len(self.sizes), power_of_two(self.longest)
         p, w_E, w_D = np.full((B, m), 0.5), np.zeros((B, m, 2)), np.zeros((B, m))
         for i, (rule, fitted) in enumerate(zip(self.rules, self.regressions, strict=True)):
             if rule and fitted:
@@ -280,7 +291,7 @@ class LimePlan(NamedTuple):
                 p[i, : nodes.size] = nodes
                 w_E[i, : nodes.size] = np.stack([weights, weights * (1 - nodes - fitted.absent_share)], axis=1)
                 w_D[i, : nodes.size] = weights * nodes * (1 - nodes)
-        return p, w_E, w_D
+        return p[:, None], w_E[:, None], w_D[:, None]
 
     def finish(self, level: Array, delta: Array, exponent: NDArray[np.intp]) -> Batched:
         """Coefficients from the sums over nodes: level (B, 2), delta (B, d)."""

@@ -1,16 +1,18 @@
 """Many documents on a device: predictions, gradients, Shapley values and LIME's limit, as the core's.
 
 A model becomes a pytree of score tables (`device_tables`, those of the core's collapsed model), and documents become
-padded arrays of ids. Everything is jitted once per shape: batches are cut to `batch` documents, the last one filled up,
-and games come in buckets of players (BUCKET, 2 BUCKET, ...). With a `mesh` (`games.AXIS` its one axis) a batch is cut
-over its devices. A document that the device cannot explain within `tol` (see `budgets.py`) goes to the core, one at a
-time; one that the core cannot explain either has NaN for its scores and a reason in `problems`. In float32 the scores
-of tokens are rounded, so the games are those of a rounded model; the budget accounts for it.
+padded arrays of ids. Everything is jitted once per shape, and there are few of them: batches have `batch` documents,
+the last one filled up, rows of ids are as long as a power of two unless the model has positions, and games come in
+buckets of players (BUCKET, 2 BUCKET, 4 BUCKET, ...). The games of a batch are made on the host, all at once, from the
+core's score tables. With a `mesh` (`games.AXIS` its one axis) a batch is cut over its devices. A document that the
+device cannot explain within `tol` (see `budgets.py`) goes to the core, one at a time; one that the core cannot explain
+either has NaN for its scores and a reason in `problems`. In float32 the scores of tokens are rounded, so the games are
+those of a rounded model; the budget accounts for it.
 
-L is the number of ids in a row: T_max, or without positions that of the longest document and [CLS], where ids below
-zero fill the other rows up and have no mass. Most of the time of a gradient, L x d_e numbers per document, is memory on
-a CPU. `gradient_blocks` therefore leaves
-the results on the device, one block of documents after the other; `gradient` copies them into one NumPy array.
+`output` is an index, C coefficients, or coefficients (B, C) of every document. L is the number of ids in a row. Where
+ids are below zero, they fill a row up and have no mass. Most of the time of a gradient, L x d_e numbers per document,
+is memory on a CPU. `gradient_blocks` therefore leaves the results on the device, one block of documents after the
+other; `gradient` copies them into one NumPy array.
 """
 
 from __future__ import annotations
@@ -22,26 +24,27 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 import attn_closed_form as acf
 from attn_closed_form import AttentionWeights, PooledGame, ToleranceError
 from attn_closed_form._arrays import numbered
-from attn_closed_form._types import Tokens
+from attn_closed_form._types import Array, Ids, Tokens
+from attn_closed_form.game.pooled_game import merge_runs
 from attn_closed_form.models.classifier import pooled_game
-from attn_closed_form.models.classifier.predict import as_index, as_tokens, is_deleted, pad
+from attn_closed_form.models.classifier.predict import as_output, as_tokens, is_deleted, pad
 
-from ..training.devices import AXIS, cut_by_document, on_every_device
+from ..training.devices import cut_by_document, on_every_device
 from . import values
-from .budgets import Batched
-from .games import PRECISION, GameBatch, filled_up
+from .budgets import Batched, power_of_two
+from .games import PRECISION, GameBatch, on_device
 
-BATCH = 256
-# Documents of a block of gradients on a CPU: few enough for its caches.
-GRADIENTS_CPU = 16
-# Players are padded to a multiple of this.
-BUCKET = 32
+# Documents of a batch on a CPU, and elsewhere; of a block of gradients on a CPU: few enough for its caches.
+BATCH_CPU, BATCH_OTHER, GRADIENTS_CPU = 64, 256, 16
+# Players are padded to this, or to a power of two times this.
+BUCKET = 64
+GRADIENT_SCORES = ("gradient-mean", "gradient-l1", "gradient-l2", "gradient-x-input")
 
 
 class Tables(NamedTuple):
@@ -60,7 +63,6 @@ class Tables(NamedTuple):
     W_q: jax.Array
     W_k: jax.Array
     b_l: jax.Array
-    unk: jax.Array
 
 
 def device_tables(weights: AttentionWeights, dtype: Any = None, mesh: Mesh | None = None) -> Tables:
@@ -78,8 +80,7 @@ def device_tables(weights: AttentionWeights, dtype: Any = None, mesh: Mesh | Non
 def _tables(weights: AttentionWeights, dtype: Any, device: Any, mesh: Mesh | None) -> Tables:
     """Kept for a model, a type and a device: carrying the embeddings over costs more than a batch of predictions."""
     named = {"W_p": np.zeros((1, weights.d_e)), **weights.arrays(), **weights.collapse._asdict()}
-    arrays = {name: np.asarray(named[name], dtype) for name in Tables._fields if name != "unk"}
-    return Tables(**on_every_device(mesh, {**arrays, "unk": np.asarray(weights.unk)}))
+    return Tables(**on_every_device(mesh, {name: np.asarray(named[name], dtype) for name in Tables._fields}))
 
 
 def scores_of(tables: Tables, ids: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -94,22 +95,29 @@ def _predict(tables: Tables, ids: jax.Array) -> jax.Array:
     return jnp.einsum("bkt,bktc->bc", jax.nn.softmax(s, axis=-1), u) / s.shape[1] + tables.b_l
 
 
-def _gradient(tables: Tables, ids: jax.Array, output: jax.Array) -> jax.Array:
+def _gradient(tables: Tables, ids: jax.Array, coefficients: jax.Array) -> jax.Array:
     """P1 Theorem 4.1 with the [CLS] term, as `attn_closed_form.models.classifier.gradient`: (B, L, d_e).
 
-    Written for the whole block: one matrix product makes the rows of all documents.
+    `coefficients` (B, C) are those of the outputs.
     """
     s = jnp.where(ids[:, None] < 0, -jnp.inf, (tables.s_tok[ids] + tables.s_pos).transpose(0, 2, 1))
-    u = (tables.u_tok[ids, :, output] + tables.u_pos[:, :, output]).transpose(0, 2, 1)
+    u = jnp.einsum("btkc,bc->bkt", tables.u_tok[ids] + tables.u_pos, coefficients)
     alpha = jax.nn.softmax(s, axis=-1)
     f = (alpha * u).sum(axis=-1, keepdims=True)
     alpha = alpha / s.shape[1]
     beta = alpha * (u - f)
-    coefficients = jnp.concatenate([alpha, beta], axis=1).transpose(0, 2, 1)
-    rows = coefficients.reshape(-1, coefficients.shape[-1]) @ jnp.concatenate([tables.w_v[:, output], tables.w_k])
+    w_v = jnp.einsum("kce,bc->bke", tables.w_v, coefficients)
+    rows = jnp.einsum("bkt,bke->bte", alpha, w_v) + jnp.einsum("bkt,ke->bte", beta, tables.w_k)
     mean_e = jnp.einsum("bkt,bte->bke", beta, tables.W_e[ids] + tables.W_p)
     mean_k = jnp.einsum("kae,bke->bka", tables.W_k, mean_e) / jnp.sqrt(tables.W_k.shape[1]).astype(s.dtype)
-    return rows.reshape(*ids.shape, -1).at[:, 0].add(jnp.einsum("bka,kae->be", mean_k, tables.W_q))
+    return rows.at[:, 0].add(jnp.einsum("bka,kae->be", mean_k, tables.W_q))
+
+
+def _gradient_scores(tables: Tables, ids: jax.Array, coefficients: jax.Array) -> jax.Array:
+    """One number per token for each of GRADIENT_SCORES, (B, 4, L)."""
+    rows = _gradient(tables, ids, coefficients)
+    by_input = (rows * (tables.W_e[ids] + tables.W_p)).sum(axis=-1)
+    return jnp.stack([rows.mean(axis=-1), jnp.abs(rows).sum(axis=-1), jnp.linalg.norm(rows, axis=-1), by_input], axis=1)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -122,14 +130,14 @@ def predict(
     weights: AttentionWeights,
     documents: Sequence[Tokens],
     dtype: Any = None,
-    batch: int = BATCH,
+    batch: int | None = None,
     mesh: Mesh | None = None,
 ) -> NDArray[Any]:
     """Model outputs, (B, C), as `attn_closed_form.models.classifier.predict_many`."""
     return _together(_blocks(_predict, weights, documents, dtype, batch, mesh), len(documents))
 
 
-def gradient(weights: AttentionWeights, documents: Sequence[Tokens], output: int = 0, **device: Any) -> NDArray[Any]:
+def gradient(weights: AttentionWeights, documents: Sequence[Tokens], output: Any = 0, **device: Any) -> NDArray[Any]:
     """Gradients by the embedded tokens, (B, L, d_e), as `attn_closed_form.gradient`; zero where there is no token.
 
     `device` are options of `gradient_blocks`.
@@ -137,10 +145,18 @@ def gradient(weights: AttentionWeights, documents: Sequence[Tokens], output: int
     return _together(gradient_blocks(weights, documents, output, **device), len(documents))
 
 
+def gradient_scores(
+    weights: AttentionWeights, documents: Sequence[Tokens], output: Any = 0, **device: Any
+) -> NDArray[Any]:
+    """Scores of tokens from their gradients (B, 4, L), in the order of GRADIENT_SCORES; column 0 is [CLS]."""
+    return _together(gradient_blocks(weights, documents, output, _gradient_scores, **device), len(documents))
+
+
 def gradient_blocks(
     weights: AttentionWeights,
     documents: Sequence[Tokens],
-    output: int = 0,
+    output: Any = 0,
+    function: Any = _gradient,
     dtype: Any = None,
     batch: int | None = None,
     mesh: Mesh | None = None,
@@ -154,10 +170,19 @@ def gradient_blocks(
     >>> [float(abs(block).max()) > 0 for block in gradient_blocks(weights, [[2, 3], [4], [5]], batch=2)]
     [True, True]
     """
-    c = jnp.asarray(as_index(weights, output))
-    if batch is None:
-        batch = GRADIENTS_CPU if next(iter(c.devices())).platform == "cpu" else BATCH
-    return _blocks(_gradient, weights, documents, dtype, batch, mesh, c)
+    c = _coefficients(weights, output, len(documents))
+    batch = GRADIENTS_CPU if batch is None and _on_cpu() else batch
+    return _blocks(function, weights, documents, dtype, batch, mesh, c)
+
+
+def _coefficients(weights: AttentionWeights, output: Any, count: int) -> Array:
+    """(count, C) coefficients of the outputs of every document."""
+    rows = output if np.ndim(output) == 2 else as_output(weights, output)
+    return np.broadcast_to(np.asarray(rows, np.float64), (count, weights.C))
+
+
+def _on_cpu() -> bool:
+    return next(iter(jnp.zeros(0).devices())).platform == "cpu"
 
 
 def _blocks(
@@ -165,24 +190,30 @@ def _blocks(
     weights: AttentionWeights,
     documents: Sequence[Tokens],
     dtype: Any,
-    batch: int,
+    batch: int | None,
     mesh: Mesh | None,
-    *more: jax.Array,
+    *more: Array,
 ) -> Iterator[jax.Array]:
-    """A function of blocks of padded ids, all of one shape; of the last block the real documents alone."""
+    """A function of blocks of padded ids and of rows of `more`, all of one shape; of the last block the real rows."""
     if not len(documents):
         raise ValueError("documents: expected at least one document, got none")
-    if batch < 1:
-        raise ValueError(f"batch: expected a positive number of documents, got {batch}")
     tables = device_tables(weights, dtype, mesh)
-    size = min(batch, len(documents))
-    size = size if mesh is None else -(-size // mesh.size) * mesh.size
+    size = _whole(batch, mesh)
     checked = [as_tokens(weights, document) for document in documents]
-    longest = 1 + max(document.size for document in checked)
+    longest = power_of_two(1 + max(document.size for document in checked))
     for start in range(0, len(checked), size):
         ids = pad(weights, checked[start : start + size], longest)
-        block = _each(function, tables, cut_by_document(mesh, np.resize(ids, (size, ids.shape[1]))), *more)
-        yield block[: len(ids)]
+        rows = [x[start : start + size].astype(tables.s_tok.dtype) for x in more]
+        full = (cut_by_document(mesh, np.resize(x, (size, x.shape[1]))) for x in (ids, *rows))
+        yield _each(function, tables, *full)[: len(ids)]
+
+
+def _whole(batch: int | None, mesh: Mesh | None) -> int:
+    """Documents of a batch; on a mesh a multiple of the devices."""
+    size = (BATCH_CPU if _on_cpu() else BATCH_OTHER) if batch is None else batch
+    if size < 1:
+        raise ValueError(f"batch: expected a positive number of documents, got {batch}")
+    return size if mesh is None else -(-size // mesh.size) * mesh.size
 
 
 def _together(blocks: Iterator[jax.Array], count: int) -> NDArray[Any]:
@@ -195,40 +226,41 @@ def _together(blocks: Iterator[jax.Array], count: int) -> NDArray[Any]:
     return out
 
 
-def _game(
-    d: int, deleted: bool, tables: Tables, ids: jax.Array, length: jax.Array, player: jax.Array, output: jax.Array
-) -> GameBatch:
-    """The game of one document: (L,) padded ids, its length, and the player (L - 1,) of each position."""
-    (s, u), (s_unk, u_unk) = (scores_of(tables, row) for row in (ids, jnp.full_like(ids, tables.unk)))
-    u, u_unk = (values[:, :, output] / s.shape[0] for values in (u, u_unk))
-    real = jnp.arange(1, ids.size) <= length
-    of_player = jnp.concatenate([jnp.zeros(1, bool), real])
-    background = _merge(jnp.where(of_player, -jnp.inf, s), u, jnp.zeros(ids.size, int), 1)
-    present = _merge(jnp.where(real, s[:, 1:], -jnp.inf), u[:, 1:], player, d)
-    absent = _merge(jnp.where(real & (not deleted), s_unk[:, 1:], -jnp.inf), u_unk[:, 1:], player, d)
-    players, zero = jnp.where(real, player, -1).max() + 1, jnp.zeros((), s.dtype)
-    arrays = (*present, *absent, background[0][:, 0], background[1][:, 0])
-    return GameBatch(*arrays, tables.b_l[output], zero, players, jnp.zeros((), int))
-
-
-def _merge(s: jax.Array, v: jax.Array, group: jax.Array, groups: int) -> tuple[jax.Array, jax.Array]:
-    """Log-sum-exp of the log-masses and mass-weighted mean of the values of each group: (K, n) -> (K, groups)."""
-    top = jax.vmap(lambda row: jax.ops.segment_max(row, group, groups))(s)
-    shift = jnp.where(jnp.isneginf(top), 0.0, top)
-    mass = jnp.exp(s - shift[:, group])
-    total = jax.vmap(lambda row: jax.ops.segment_sum(row, group, groups))(mass)
-    mean = jax.vmap(lambda row: jax.ops.segment_sum(row, group, groups))(mass * v)
-    return jnp.log(total) + shift, jnp.where(total == 0, 0.0, mean / jnp.where(total == 0, 1.0, total))
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
 def _games(
-    d: int, deleted: bool, mesh: Mesh | None, tables: Tables, ids: Any, length: Any, player: Any, output: Any
+    weights: AttentionWeights, ids: Sequence[Ids], player: Sequence[Ids], coefficients: Array, deleted: bool, d: int
 ) -> GameBatch:
-    games = jax.vmap(lambda i, n, j: _game(d, deleted, tables, i, n, j, output))(ids, length, player)
-    if mesh is None:
-        return games
-    return jax.lax.with_sharding_constraint(games, NamedSharding(mesh, PartitionSpec(AXIS)))
+    """The games of some documents with up to d players each, made on the host as `pooled_game` makes them.
+
+    The tokens of all documents are one long row. [CLS] and padding, which are always there, are one more player.
+    """
+    tables, T_max = weights.collapse, weights.T_max
+    rows = [row if T_max else row[: 1 + own.size] for row, own in zip(pad(weights, ids), ids, strict=True)]
+    tokens, document = np.concatenate(rows), np.repeat(np.arange(len(ids)), [row.size for row in rows])
+    group = np.full(tokens.size, d)
+    first = np.concatenate([[0], np.cumsum([row.size for row in rows])])
+    for start, own in zip(first, player, strict=False):
+        group[start + 1 : start + 1 + own.size] = own
+    place = np.arange(tokens.size) - first[document] if T_max else np.zeros(tokens.size, dtype=np.intp)
+    group += document * (d + 1)
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+
+    def merged(tokens: Ids) -> list[Array]:
+        s = (tables.s_tok[tokens] + tables.s_pos[place]).T[:, order]
+        u = np.einsum("nkc,nc->kn", tables.u_tok[tokens] + tables.u_pos[place], coefficients[document])[:, order]
+        full = np.full((weights.K, len(ids) * (d + 1)), -np.inf), np.zeros((weights.K, len(ids) * (d + 1)))
+        for out, found in zip(full, merge_runs(s, u / weights.K, starts), strict=True):
+            out[:, group[order[starts]]] = found
+        return [x.reshape(weights.K, len(ids), d + 1).transpose(1, 0, 2) for x in full]
+
+    s, v = merged(tokens)
+    s_absent, v_absent = merged(np.full_like(tokens, weights.unk))
+    if deleted:
+        s_absent[:], v_absent[:] = -np.inf, 0.0
+    bias, count = coefficients @ weights.b_l, np.array([1 + own.max() for own in player])
+    s_player, v_player, s_unk, v_unk = (x[:, :, :d] for x in (s, v, s_absent, v_absent))
+    background, no_units = (s[:, :, d], v[:, :, d]), np.zeros(len(ids), dtype=np.intp)
+    return GameBatch(s_player, v_player, s_unk, v_unk, *background, bias, bias, count, no_units)
 
 
 class Bucket(NamedTuple):
@@ -244,14 +276,14 @@ def game_buckets(
     documents: Sequence[Tokens],
     players: str = "words",
     absent: str | None = None,
-    output: int = 0,
+    output: Any = 0,
     dtype: Any = None,
-    batch: int = BATCH,
+    batch: int | None = None,
     mesh: Mesh | None = None,
 ) -> Iterator[Bucket]:
-    """The games of many documents, made on the device, in buckets of like size; as `pooled_game` of each.
+    """The games of many documents on the device, in buckets of like size; as `pooled_game` of each.
 
-    The last batch of a bucket is filled up with games of no players, which cost nothing (`games.py`).
+    The last batch of a bucket is filled up with games of no players, which cost little (`games.py`).
     """
     if players not in ("positions", "words"):
         raise ValueError(f"players: expected 'positions' or 'words', got {players!r}")
@@ -262,25 +294,16 @@ def game_buckets(
         raise ValueError(f"documents: expected at least one token in each, got an empty document at {empty[0]}")
     player = [np.arange(ids.size) if players == "positions" else numbered(ids)[0] for ids in checked]
     counts = np.array([1 + numbers.max() for numbers in player], dtype=np.intp)
-    sizes = -(-counts // BUCKET) * BUCKET
-    tables = device_tables(weights, dtype, mesh)
-    c = jnp.asarray(as_index(weights, output))
-    for d in np.unique(sizes):
+    sizes = np.array([power_of_two(count, BUCKET) for count in counts])
+    coefficients, size = _coefficients(weights, output, len(documents)), _whole(batch, mesh)
+    for d in np.unique(sizes).tolist():
         members = np.flatnonzero(sizes == d)
-        for start in range(0, members.size, batch):
-            places = members[start : start + batch]
-            size = filled_up(places.size, batch, mesh)
-            nothing = [np.zeros(0, dtype=np.intp)] * (size - places.size)
-            rows = [*(checked[place] for place in places), *nothing]
-            lengths = np.array([row.size for row in rows])
-            # Where documents decide the length of a row, it is a power of two, so that few shapes are compiled.
-            ids = pad(weights, rows, 1 << int(lengths.max()).bit_length())
-            numbers = np.zeros((size, ids.shape[1] - 1), dtype=np.intp)
-            for row, place in zip(numbers, places, strict=False):
-                row[: player[place].size] = player[place]
-            cut = (cut_by_document(mesh, array) for array in (ids, lengths, numbers))
-            games = _games(int(d), deleted, mesh, tables, *cut, c)
-            yield Bucket(places, counts[places], games)
+        for start in range(0, members.size, size):
+            places = members[start : start + size]
+            games = _games(
+                weights, [checked[i] for i in places], [player[i] for i in places], coefficients[places], deleted, d
+            )
+            yield Bucket(places, counts[places], on_device(games, dtype, size, mesh))
 
 
 def shapley(
@@ -288,7 +311,7 @@ def shapley(
     documents: Sequence[Tokens],
     players: str = "words",
     absent: str | None = None,
-    output: int = 0,
+    output: Any = 0,
     tol: float = 1e-10,
     **device: Any,
 ) -> Batched:
@@ -302,11 +325,11 @@ def shapley(
     [(2,), (1,)]
     """
 
-    def on_device(bucket: Bucket) -> Batched:
+    def by_device(bucket: Bucket) -> Batched:
         rows, problems = values.shapley(bucket.games, tol)
         return Batched([row[:d] for row, d in zip(rows, bucket.players, strict=False)], problems)
 
-    return _explained(weights, documents, (players, absent, output), device, on_device, partial(acf.shapley, tol=tol))
+    return _explained(weights, documents, (players, absent, output), device, by_device, partial(acf.shapley, tol=tol))
 
 
 def lime(
@@ -314,9 +337,9 @@ def lime(
     documents: Sequence[Tokens],
     players: str = "words",
     absent: str | None = None,
-    output: int = 0,
+    output: Any = 0,
     dtype: Any = None,
-    batch: int = BATCH,
+    batch: int | None = None,
     mesh: Mesh | None = None,
     **options: Any,
 ) -> Batched:
@@ -329,26 +352,26 @@ def lime(
     """
     device = {"dtype": dtype, "batch": batch, "mesh": mesh}
 
-    def on_device(bucket: Bucket) -> Batched:
+    def by_device(bucket: Bucket) -> Batched:
         return values.lime_limit(bucket.games, **options)
 
     which = players, absent, output
-    return _explained(weights, documents, which, device, on_device, partial(acf.lime_limit, **options))
+    return _explained(weights, documents, which, device, by_device, partial(acf.lime_limit, **options))
 
 
 def _explained(
     weights: AttentionWeights,
     documents: Sequence[Tokens],
-    which: tuple[str, str | None, int],
+    which: tuple[str, str | None, Any],
     device: dict[str, Any],
-    on_device: Callable[[Bucket], Batched],
+    by_device: Callable[[Bucket], Batched],
     by_core: Callable[[PooledGame], Any],
 ) -> Batched:
     """Every bucket on the device, and what the device cannot do by the core; NaN where neither can."""
     results: list[Any] = [None] * len(documents)
     problems: dict[int, str] = {}
     for bucket in game_buckets(weights, documents, *which, **device):
-        explained, unsolved = on_device(bucket)
+        explained, unsolved = by_device(bucket)
         for i, place in enumerate(bucket.places.tolist()):
             results[place] = explained[i]
             if i in unsolved:

@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attn_closed_form import PooledGame
 
-from ..training.devices import AXIS
+from ..training.devices import AXIS, cut_by_document
 
 # Factors of a product that a CPU multiplies at once.
 LANES = 8
@@ -71,33 +71,61 @@ def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = N
     d = largest if d is None else d
     if d < largest:
         raise ValueError(f"d: expected at least {largest}, the players of the largest game, got {d}")
-    dtype = jnp.zeros(0).dtype if dtype is None else jnp.dtype(dtype)
     padded = []
     for game in games:
-        top = np.maximum(np.maximum(game.s, game.s_absent).max(axis=1), game.s_background)
-        # A bias that dwarfs every value sets the unit, too.
-        largest_value = max(np.abs(x).max() for x in (game.v, game.v_background, game.bias, game.empty_value))
-        exponent = int(np.frexp(largest_value)[1])
         more = ((0, 0), (0, d - game.d))
         padded.append(
             GameBatch(
-                s=np.pad(game.s - top[:, None], more, constant_values=-np.inf),
-                v=np.pad(np.ldexp(game.v, -exponent), more),
-                s_absent=np.pad(game.s_absent - top[:, None], more, constant_values=-np.inf),
-                v_absent=np.pad(np.ldexp(game.v_absent, -exponent), more),
-                s_background=game.s_background - top,
-                v_background=np.ldexp(game.v_background, -exponent),
-                bias=np.ldexp(game.bias, -exponent),
-                empty_value=np.ldexp(game.empty_value, -exponent),
+                s=np.pad(game.s, more, constant_values=-np.inf),
+                v=np.pad(game.v, more),
+                s_absent=np.pad(game.s_absent, more, constant_values=-np.inf),
+                v_absent=np.pad(game.v_absent, more),
+                s_background=game.s_background,
+                v_background=game.v_background,
+                bias=np.float64(game.bias),
+                empty_value=np.float64(game.empty_value),
                 players=np.intp(game.d),
-                exponent=np.intp(exponent),
+                exponent=np.intp(0),
             )
         )
+    return on_device(GameBatch(*(np.stack(arrays) for arrays in zip(*padded, strict=True))), dtype)
 
-    def stacked(*arrays: Any) -> jax.Array:
-        return jnp.asarray(np.stack(arrays), dtype if arrays[0].dtype.kind == "f" else None)
 
-    return GameBatch(*map(stacked, *padded))
+def on_device(games: GameBatch, dtype: Any = None, size: int | None = None, mesh: Mesh | None = None) -> GameBatch:
+    """NumPy arrays of games in units that cost no digit, as arrays of a floating type on the device.
+
+    With a `size`, games of no players fill the batch up to it.
+    """
+    dtype, n = jnp.zeros(0, dtype).dtype, len(games.players)
+    top = np.maximum(np.maximum(games.s, games.s_absent).max(axis=2), games.s_background)[:, :, None]
+    # A bias that dwarfs every value sets the unit, too. Those of absent players count only where they have mass.
+    values = (games.v, games.v_background, games.bias, games.empty_value)
+    exponent = np.frexp(np.max([np.abs(x).reshape(n, -1).max(axis=1) for x in values], axis=0))[1]
+
+    def scaled(x: Any) -> Any:
+        return np.ldexp(x, -exponent.reshape(-1, *[1] * (x.ndim - 1)))
+
+    arrays = GameBatch(
+        s=games.s - top,
+        v=scaled(games.v),
+        s_absent=games.s_absent - top,
+        v_absent=scaled(games.v_absent),
+        s_background=games.s_background - top[:, :, 0],
+        v_background=scaled(games.v_background),
+        bias=scaled(games.bias),
+        empty_value=scaled(games.empty_value),
+        players=games.players,
+        exponent=exponent.astype(np.intp),
+    )
+
+    def placed(name: str, x: Any) -> jax.Array:
+        filler = -np.inf if name in ("s", "s_absent") else 0
+        more = [(0, (size or n) - n), *[(0, 0)] * (x.ndim - 1)]
+        return cut_by_document(
+            mesh, np.pad(x, more, constant_values=filler).astype(dtype if x.dtype.kind == "f" else x.dtype)
+        )
+
+    return GameBatch(*map(placed, GameBatch._fields, arrays))
 
 
 class Heads(NamedTuple):
@@ -309,15 +337,3 @@ def mesh_of(batch: GameBatch) -> Mesh | None:
     """The devices that a batch is cut over; None for one device."""
     where = batch.s.sharding
     return where.mesh if isinstance(where, NamedSharding) and where.mesh.size > 1 else None
-
-
-def filled_up(count: int, batch: int, mesh: Mesh | None) -> int:
-    """The number of games of a batch that holds `count`: a power of two, so that few shapes are compiled.
-
-    On a mesh it is a multiple of the devices.
-
-    >>> filled_up(5, 256, None), filled_up(200, 150, None)
-    (8, 150)
-    """
-    size = min(batch, 1 << int(np.ceil(np.log2(count))))
-    return size if mesh is None else -(-size // mesh.size) * mesh.size

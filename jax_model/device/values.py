@@ -15,42 +15,49 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..training.devices import cut_by_document
-from .budgets import Batched, Group, LimePlan, plan_batch, shapley_groups
+from .budgets import Batched, Goals, Groups, LimePlan, plan_batch, shapley_groups
 from .games import GameBatch, each_game, flip, heads_of, mesh_of, nodes_of
 
 
 def weighted_sums(
     game: GameBatch, lam: jax.Array, w: jax.Array, count: Any, p: jax.Array, w_E: jax.Array, w_D: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Sums over `count` nodes p: of E_p[f] less its base (r,) by w_E (m, r); of Delta_j(p) (d,) by w_D (m,)."""
-    at = nodes_of(heads_of(game), lam, w)
+    """Sums over groups of nodes: of E_p[f] less its base (r,) by w_E (G, m, r); of Delta_j(p) (d,) by w_D (G, m).
 
-    def add(i: Any, sums: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        level, by_X, by_Z = sums
-        P, num, sigma = flip(at, p[i])
-        by_X = by_X + (w_D[i] * P * num)[..., None] * sigma
-        by_Z = by_Z + (w_D[i] * P)[..., None] * sigma**2
-        return level + w_E[i] * (P * num).sum(), by_X, by_Z
+    Group g integrates its nodes lam, w (G, L) for 1/D with the first count[g] of its nodes p (G, m).
+    """
+    heads = heads_of(game)
 
-    start = jnp.zeros(w_E.shape[1:], lam.dtype), jnp.zeros_like(at.E), jnp.zeros_like(at.E)
-    level, by_X, by_Z = jax.lax.fori_loop(0, count, add, start)
-    return level, (at.sign * (by_X * at.G + by_Z * at.S)).sum(axis=(0, 1))
+    def add_group(g: Any, sums: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        at = nodes_of(heads, lam[g], w[g])
+
+        def add(i: Any, sums: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+            level, by_X, by_Z = sums
+            P, num, sigma = flip(at, p[g, i])
+            by_X = by_X + (w_D[g, i] * P * num)[..., None] * sigma
+            by_Z = by_Z + (w_D[g, i] * P)[..., None] * sigma**2
+            return level + w_E[g, i] * (P * num).sum(), by_X, by_Z
+
+        start = sums[0], jnp.zeros_like(at.E), jnp.zeros_like(at.E)
+        level, by_X, by_Z = jax.lax.fori_loop(0, count[g], add, start)
+        return level, sums[1] + (at.sign * (by_X * at.G + by_Z * at.S)).sum(axis=(0, 1))
+
+    nothing = jnp.zeros(w_E.shape[2:], lam.dtype), jnp.zeros(game.s.shape[-1], lam.dtype)
+    sums: tuple[jax.Array, jax.Array] = jax.lax.fori_loop(0, lam.shape[0], add_group, nothing)
+    return sums
 
 
-def shapley_of(game: GameBatch, *groups: Group) -> jax.Array:
+def shapley_of(game: GameBatch, nodes: Groups) -> jax.Array:
     """(d,) Shapley values of one game: the sum over nodes p of Delta_j(p), and the empty coalition put right."""
-    parts = []
-    for group in groups:
-        without_means = jnp.zeros((group.p.size, 0), group.p.dtype)
-        parts.append(weighted_sums(game, group.lam, group.w, group.count, group.p, without_means, group.w_p)[1])
+    without_means = jnp.zeros((*nodes.p.shape, 0), nodes.p.dtype)
     heads = heads_of(game)
     # f(nobody) less what the formulas take it for, where nobody has no mass.
     excess = jnp.where(heads.empty, game.empty_value - game.bias - heads.centre.sum(), 0.0)
-    phi = jnp.stack(parts).sum(axis=0) - excess / game.players
-    return jnp.where(jnp.arange(phi.size) < game.players, phi, 0.0)
+    sums = weighted_sums(game, nodes.lam, nodes.w, nodes.count, nodes.p, without_means, nodes.w_p)[1]
+    return jnp.where(jnp.arange(sums.size) < game.players, sums - excess / game.players, 0.0)
 
 
-def shapley(batch: GameBatch, tol: float = 1e-10, chunk: int | None = None) -> Batched:
+def shapley(batch: GameBatch, tol: float = 1e-10, chunk: int | None = None, goals: Goals | None = None) -> Batched:
     """Shapley values of every game, (B, d); zero for padding. |error| <= tol * max|f|.
 
     >>> from attn_closed_form import PooledGame
@@ -61,8 +68,8 @@ def shapley(batch: GameBatch, tol: float = 1e-10, chunk: int | None = None) -> B
     array([[0., 2.],
            [4., 0.]])
     """
-    goals = plan_batch(batch, tol)
-    values = np.array(each_game(shapley_of, batch, shapley_groups(batch, goals, chunk), chunk=chunk))
+    goals = plan_batch(batch, tol) if goals is None else goals
+    values = np.array(each_game(shapley_of, batch, (shapley_groups(batch, goals, chunk),), chunk=chunk))
     values[list(goals.problems)] = np.nan
     return Batched(np.ldexp(values, np.asarray(batch.exponent)[:, None]), goals.problems)
 
@@ -79,8 +86,21 @@ def lime_limit(
 
     `values` is a list of `LimeCoefficients`. Games of one player and games without a rule in p are left to the core.
     """
+    return Batched(*lime_plan(batch, kernel_width, ridge, num_samples, tol, chunk)[:2])
+
+
+def lime_plan(
+    batch: GameBatch,
+    kernel_width: float = 25.0,
+    ridge: float = 1.0,
+    num_samples: int | None = 5000,
+    tol: float = 1e-10,
+    chunk: int | None = None,
+) -> tuple[Any, dict[int, str], Goals]:
+    """The values and problems of `lime_limit`, and the budgets."""
     plan = LimePlan.of(batch, kernel_width, ridge, num_samples, tol, chunk)
     p, w_E, w_D = (cut_by_document(mesh_of(batch), x.astype(batch.s.dtype)) for x in plan.nodes())
-    shared = (plan.goals.lam, plan.goals.w, plan.longest)
+    shared = (plan.goals.lam[None], plan.goals.w[None], np.array([plan.longest]))
     level, delta = each_game(weighted_sums, batch, shared, p, w_E, w_D, chunk=chunk)
-    return plan.finish(np.asarray(level, np.float64), np.asarray(delta, np.float64), np.asarray(batch.exponent))
+    sums = np.asarray(level, np.float64), np.asarray(delta, np.float64)
+    return *plan.finish(*sums, np.asarray(batch.exponent)), plan.goals

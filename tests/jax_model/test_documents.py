@@ -39,16 +39,22 @@ def test_games(name, players, absent):
     model, seen = MODELS[name], set()
     for bucket in batched.game_buckets(model, DOCUMENTS, players, absent, output=1, batch=2):
         assert bucket.games.s.shape[-1] % batched.BUCKET == 0
+        unit = bucket.games.exponent
         for row, (place, count) in enumerate(zip(bucket.places, bucket.players, strict=True)):
             core = pooled_game(model, DOCUMENTS[place], players, absent, output=1)
             assert core.d == count == bucket.games.players[row]
+            # Log-masses are relative to the largest of their head, and values in units of a power of two.
+            shift = np.asarray(bucket.games.s_background[row]) - core.s_background
             for name in ("s", "v", "s_absent", "v_absent"):
                 ours = np.asarray(getattr(bucket.games, name)[row])[:, :count]
+                ours = ours - shift[:, None] if "s" in name[:1] else np.ldexp(ours, unit[row])
+                if name == "v_absent":
+                    ours = np.where(np.isneginf(core.s_absent), core.v_absent, ours)
                 assert np.array_equal(np.isneginf(ours), np.isneginf(getattr(core, name)))
                 finite = np.isfinite(ours)
                 assert np.abs(ours[finite] - getattr(core, name)[finite]).max(initial=0) <= FLOAT64
             assert np.isneginf(bucket.games.s[row, :, count:]).all()
-            assert np.abs(bucket.games.s_background[row] - core.s_background).max() <= FLOAT64
+            assert np.abs(np.ldexp(bucket.games.v_background[row], unit[row]) - core.v_background).max() <= FLOAT64
             seen.add(int(place))
     assert seen == set(range(len(DOCUMENTS)))
 

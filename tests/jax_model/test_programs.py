@@ -32,14 +32,14 @@ QUICK = "jax_disable_most_optimizations"
 def programs(dtype, tol):
     """Every function that the device package and the trainer compile: (jitted function, arguments) by name."""
     bucket = max(batched.game_buckets(MODEL, DOCUMENTS, dtype=dtype), key=lambda bucket: len(bucket.places))
-    batch, d = bucket.games, bucket.games.s.shape[-1]
+    batch = bucket.games
     texts = [DOCUMENTS[place] for place in bucket.places]
     ids, tables = jnp.asarray(pad(MODEL, [np.asarray(text) for text in texts])), batched.device_tables(MODEL, dtype)
-    lengths, players = jnp.asarray([len(text) for text in texts]), jnp.zeros((len(texts), MODEL.T_max - 1), int)
     goals = budgets.plan_batch(batch, tol)
     rule, B = (goals.lam, goals.w), len(batch.players)
-    p = jnp.full((B, 16), 0.5, batch.s.dtype)
-    w_E = jnp.zeros((B, 16, 2), batch.s.dtype)
+    p = jnp.full((B, 1, 16), 0.5, batch.s.dtype)
+    w_E = jnp.zeros((B, 1, 16, 2), batch.s.dtype)
+    c = jnp.ones((len(texts), MODEL.C), batch.s.dtype)
 
     def jitted(function, *static):
         return jax.jit(partial(function, *static))
@@ -49,13 +49,12 @@ def programs(dtype, tol):
 
     return {
         "prediction": (jitted(batched._each, batched._predict), (tables, ids)),
-        "gradient": (jitted(batched._each, batched._gradient), (tables, ids, jnp.asarray(0))),
-        "games": (jitted(batched._games, d, False, None), (tables, ids, lengths, players, jnp.asarray(0))),
-        "games, deletion": (jitted(batched._games, d, True, None), (tables, ids, lengths, players, jnp.asarray(0))),
+        "gradient": (jitted(batched._each, batched._gradient), (tables, ids, c)),
+        "gradient scores": (jitted(batched._each, batched._gradient_scores), (tables, ids, c)),
         "summaries": (budgets._summary, (batch,)),
         "sums for bounds": (each(games.row_sums), (rule, batch)),
-        "Shapley values": (each(values.shapley_of), (budgets.shapley_groups(batch, goals, None), batch)),
-        "LIME": (each(values.weighted_sums), ((*rule, 16), batch, p, w_E, p)),
+        "Shapley values": (each(values.shapley_of), ((budgets.shapley_groups(batch, goals, None),), batch)),
+        "LIME": (each(values.weighted_sums), ((rule[0][None], rule[1][None], jnp.array([16])), batch, p, w_E, p)),
         "training step": training_step(ids),
     }
 
@@ -102,7 +101,7 @@ assert len(jax.devices()) == 4
 json.dump([sharded(Mesh(np.array(jax.devices()[:n]), ("documents",))) for n in (1, 4)], sys.stdout)
 """
 # Of one bucket, so that little is compiled; their number is no multiple of the devices.
-FEW = [text for text in DOCUMENTS if len(text) <= batched.BUCKET]
+FEW = [text for text in DOCUMENTS if len(text) <= 32]
 
 
 def sharded(mesh):

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def test_rows_are_explain_itself(source, tmp_path):
 
 def test_rows_do_not_depend_on_the_batch(source, tmp_path, monkeypatch):
     run_all(source, tmp_path / "together", part_rows=23)
-    monkeypatch.setattr(tasks, "BATCH_CHARS", 1)
+    monkeypatch.setitem(tasks.BATCH_CHARS, "numpy", 1)
     run_all(source, tmp_path / "alone", part_rows=23)
     assert part_bytes(tmp_path / "together") == part_bytes(tmp_path / "alone")
 
@@ -185,6 +186,19 @@ def test_large_parts_are_written_in_groups(source, tmp_path, monkeypatch):
     file = pq.ParquetFile(tmp_path / "out" / "part-000000.parquet")
     assert file.metadata.num_row_groups > 2 and file.metadata.num_rows == 23
     run_all(source, tmp_path / "expected", part_rows=4)
+    assert read(tmp_path / "out").equals(read(tmp_path / "expected"))
+
+
+def test_a_parquet_file_with_long_row_groups_is_copied(source, tmp_path, monkeypatch):
+    """A row group is read from its beginning, so parts at the end of a long one would cost as much as all before."""
+    run_all(source, tmp_path / "expected")
+    with planned(source, tmp_path / "in place", Task()) as plan:
+        assert {Path(part.source) for part in plan.missing} == {source}
+    monkeypatch.setattr(planning, "LONGEST_GROUP", 8)
+    with planned(source, tmp_path / "copied", Task()) as plan:
+        (copy,) = {part.source for part in plan.missing}
+        assert Path(copy) != source and pq.read_table(copy).equals(pq.read_table(source))
+    run_all(source, tmp_path / "out")
     assert read(tmp_path / "out").equals(read(tmp_path / "expected"))
 
 

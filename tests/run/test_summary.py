@@ -42,10 +42,17 @@ def test_the_commands(tmp_path, capsys):
     assert {each["output"] for each in found["outputs"]} == {"negative", "positive"}
     assert sum(each["documents"] for each in found["outputs"]) == 20
     only = found["outputs"][0]
-    assert len(only["words"]) == 5
+    assert 5 < len(only["words"]) <= 10 and [word["total"] > 0 for word in only["words"]][:5] == [True] * 5
+    assert all(word["total"] < 0 for word in only["words"][5:])
     assert main(["corpus", "summary", out]) == 0
     printed = capsys.readouterr().out
     assert only["words"][0]["word"] in printed and "21 documents, 1 with an error" in printed
+    assert "against:" in printed and " ± " in printed
+    assert main(["corpus", "summary", out, "--html", str(tmp_path / "words.html")]) == 0
+    page = (tmp_path / "words.html").read_text(encoding="utf-8")
+    shown = {word["word"] for each in found["outputs"] for word in each["words"]}
+    assert all(f">{word}</th>" in page for word in shown) and "against negative" in page and "<script" not in page
+    capsys.readouterr()
     assert main(["corpus", "summary", str(tmp_path / "nothing")]) == 1
     assert "expected the parts" in capsys.readouterr().err
     assert main(["corpus", "run", str(tmp_path / "nothing"), out]) == 1
@@ -96,6 +103,26 @@ def test_a_summary_adds_up_class_by_class(tmp_path, players):
     sides = {side: summary.top(output, 10**6, side=side) for side in ("supports", "opposes")}
     assert sides["supports"] and sides["opposes"]
     assert all(word.total > 0 for word in sides["supports"]) and all(word.total < 0 for word in sides["opposes"])
+    assert list(summary.sides(output, n=3).items()) == [
+        ("for", sides["supports"][:3]),
+        ("against", sides["opposes"][:3]),
+    ]
+    assert list(summary.sides(output, "opposes")) == ["against"]
+    for word in sides["supports"]:
+        scores = [
+            (abs(score), row["row"], score)
+            for row in table
+            if row["output"] == output and word.word in row["labels"]
+            for score in [sum(s for w, s in zip(row["labels"], row["shapley"], strict=True) if w == word.word)]
+        ]
+        largest, number, score = max(scores, key=lambda entry: (entry[0], entry[1]))
+        assert abs(word.example_score) == pytest.approx(largest) and (word.example == number or len(scores) > 1)
+        values = [entry[2] for entry in scores]
+        if len(values) > 1:
+            expected = 1.96 * np.std(values, ddof=1) / np.sqrt(len(values))
+            assert word.half_width == pytest.approx(expected, rel=1e-6, abs=1e-9)
+        else:
+            assert word.half_width is None
     both = [word for word in summary.top(output, 10**6) if word.total]
     assert sorted(sides["supports"] + sides["opposes"]) == sorted(both)
     with pytest.raises(RunError, match="expected a method among shapley"):

@@ -1,0 +1,135 @@
+"""The engine of `attn-closed-form corpus run --engine jax`: explanations of many texts at once, on any device.
+
+The runner (`attn_closed_form/run/task.py`) reads texts and hands over batches of them. The engine predicts, and
+computes Shapley values and LIME's limit of logits and scores from gradients. The core computes the rest: other
+methods and models, probabilities (whose games have complex poles, `attn_closed_form/game/links.py`), and documents that
+cannot keep `tol` on the device.
+
+**Floating type.** float64, which keeps the tolerances of the core, unless the user's `tol` is at least FLOAT32_TOL and
+the device is an accelerator: then float32, whose budget is `budgets.py`'s. Predictions are always computed in float64.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+# Workers are the parallelism on a processor, and several of them share an accelerator's memory.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax
+import numpy as np
+
+from attn_closed_form._types import Array
+from attn_closed_form.explanations.evidence import Evidence, Scored
+from attn_closed_form.explanations.explain import gather_evidence
+from attn_closed_form.explanations.settings import Settings
+from attn_closed_form.models.protocol import Model, Units
+from attn_closed_form.models.text_classifier import TextClassifier
+
+from . import values
+from .budgets import plan_batch, power_of_two
+from .documents import GRADIENT_SCORES, game_buckets, gradient_scores, predict
+
+# The least `tol` for which an accelerator computes in float32.
+FLOAT32_TOL = 5e-3
+GAMES = ("shapley", "lime")
+
+
+def has_accelerator() -> bool:
+    """Whether JAX finds a device beside the processor."""
+    return any(device.platform != "cpu" for device in jax.devices())
+
+
+class Engine:
+    """Batches of texts on JAX's default device."""
+
+    def __init__(self) -> None:
+        jax.config.update("jax_enable_x64", True)
+        self.accelerated = has_accelerator()
+
+    def refusal(self, model: Model, methods: Sequence[str], settings: Settings) -> str:
+        """Why nothing of a run would be computed on the device; empty if something is."""
+        able = (*GAMES, *GRADIENT_SCORES)
+        if not isinstance(model, TextClassifier):
+            return f"the device explains attention classifiers of texts, and this model is a {type(model).__name__}"
+        if not set(methods) & set(able):
+            return f"the device computes {', '.join(able)}, and none of them is asked for"
+        word = next(word for word in model.vocabulary if word not in (model.vocabulary.cls, model.vocabulary.unk))
+        try:
+            linked = gather_evidence(model, model.read(word), settings).scale.link is not None
+        except ValueError:  # a tokenizer that does not read the word; rows decide
+            linked = False
+        if linked and not set(methods) & set(GRADIENT_SCORES):
+            return "the device explains logits, and this run explains probabilities; add --scale logit"
+        return ""
+
+    def logits(self, model: Any, units: Sequence[Units]) -> Array:
+        """(n, C) logits of n inputs of a `TextClassifier`."""
+        out = np.empty((len(units), model.weights.C))
+        for places in _by_length(units):
+            out[places] = predict(model.weights, [units[i].data for i in places], "float64")
+        return out
+
+    def scored(self, evidences: Sequence[Evidence], methods: Sequence[str]) -> list[dict[str, Scored]]:
+        """Scores by method of inputs that share model and settings; a method that is missing is left to the core."""
+        found: list[dict[str, Scored]] = [{} for _ in evidences]
+        plain = [
+            i for i, evidence in enumerate(evidences) if evidence.scale.link is None and not evidence.settings.rest
+        ]
+        for name in (name for name in methods if name in GAMES and plain):
+            for i, scored in zip(plain, _of_games(name, [evidences[i] for i in plain]), strict=True):
+                if scored is not None:
+                    found[i][name] = scored
+        names = [name for name in methods if name in GRADIENT_SCORES]
+        for places in _by_length([evidence.units for evidence in evidences]) if names else ():
+            few = [evidences[i] for i in places]
+            for i, rows in zip(places, _gradients(few), strict=True):
+                for name in names:
+                    tokens = rows[GRADIENT_SCORES.index(name), 1 : 1 + evidences[i].units.data.size]
+                    found[i][name] = Scored(evidences[i].pool(tokens), evidences[i].absent_logit)
+        return found
+
+
+def _by_length(units: Sequence[Units]) -> list[list[int]]:
+    """Places of inputs whose rows of ids are equally long."""
+    places: dict[int, list[int]] = {}
+    for i, one in enumerate(units):
+        places.setdefault(power_of_two(1 + one.data.size), []).append(i)
+    return list(places.values())
+
+
+def _gradients(evidences: Sequence[Evidence]) -> Array:
+    model: Any = evidences[0].model
+    ids = [evidence.units.data for evidence in evidences]
+    output = np.array([evidence.on_logit.settings.coefficients for evidence in evidences])
+    return gradient_scores(model.weights, ids, output, dtype="float64")
+
+
+def _of_games(name: str, evidences: Sequence[Evidence]) -> list[Scored | None]:
+    """Shapley values or LIME's limit; None for a document that the device cannot explain within `tol`."""
+    model: Any = evidences[0].model
+    settings = evidences[0].settings
+    small = settings.tol >= FLOAT32_TOL and has_accelerator()
+    ids = [evidence.units.data for evidence in evidences]
+    output = np.array([evidence.settings.coefficients for evidence in evidences])
+    out: list[Scored | None] = [None] * len(evidences)
+    for bucket in game_buckets(
+        model.weights, ids, settings.players, settings.absent, output, "float32" if small else "float64"
+    ):
+        exponent = np.asarray(bucket.games.exponent)
+        if name == "shapley":
+            goals = plan_batch(bucket.games, settings.tol)
+            scores, problems = values.shapley(bucket.games, settings.tol, goals=goals)
+            bases = np.ldexp(goals.about.absent, exponent)
+        else:
+            limits, problems, goals = values.lime_plan(bucket.games, tol=settings.tol)
+            scores, bases = [limit.coef for limit in limits], [limit.intercept for limit in limits]
+        for row, (i, d) in enumerate(zip(bucket.places.tolist(), bucket.players.tolist(), strict=True)):
+            goal = goals.budgets[row]
+            if row not in problems and goal is not None:
+                error = float(np.ldexp(settings.tol * goal.scale, exponent[row]))
+                out[i] = Scored(np.asarray(scores[row][:d], np.float64), float(bases[row]), error)
+    return out
