@@ -23,6 +23,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import __version__
@@ -50,9 +51,7 @@ from .schema import (
 )
 
 THREADS = 8  # that compute at the same time
-LARGE = (
-    2_000  # characters: longer texts, and questions that sample, are computed one at a time, which bounds the memory
-)
+LARGE = 2_000  # characters; longer texts, and methods that sample, are computed one at a time to bound the memory
 COOKIE = "attn_closed_form_token"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")  # names that can only mean this machine
 FILES = {
@@ -131,7 +130,7 @@ def make_app(
             explain_answer(model, ExplainQuestion.model_validate({"text": about["example"]}))
         yield
 
-    one_at_a_time = anyio.CapacityLimiter(1)
+    one_at_a_time, static = anyio.CapacityLimiter(1), files(__package__) / "static"
 
     async def compute(answer: Callable[[Model, Any], dict[str, Any]], question: Question) -> Response:
         limiter = one_at_a_time if len(question.text) > LARGE or question.samples else None
@@ -148,10 +147,10 @@ def make_app(
 
     left_out: Any = {"docs_url": None, "redoc_url": None}  # pages that load scripts from another site
     app = FastAPI(title="attn-closed-form", version=__version__, lifespan=lifespan, redirect_slashes=False, **left_out)
-    for path, (file, media_type) in FILES.items():
-        content = (files(__package__) / "static" / file).read_bytes()
-        app.add_api_route(path, _constant(content, media_type), include_in_schema=False)
-    app.add_api_route("/look.css", _constant(stylesheet().encode(), "text/css"), include_in_schema=False)
+    constant = {path: Response((static / name).read_bytes(), media_type=kind) for path, (name, kind) in FILES.items()}
+    constant["/look.css"] = Response(stylesheet(), media_type="text/css")
+    for path, response in constant.items():  # a response is an application, which may be asked many times
+        app.router.routes.append(Route(path, response, methods=["GET"]))
     errors: Any = {status: {"model": schema.Error, "description": text} for status, text in ERRORS.items()}
 
     @app.get("/health")
@@ -198,13 +197,6 @@ def make_app(
         app.add_exception_handler(kind, failed)
     # Around the whole application, because Starlette answers a failure (500) outside of `add_middleware`.
     return Guard(app, hosts, token, limits)
-
-
-def _constant(content: bytes, media_type: str) -> Callable[[], Any]:
-    async def respond() -> Response:
-        return Response(content, media_type=media_type)
-
-    return respond
 
 
 def json_bytes(data: Any) -> bytes:

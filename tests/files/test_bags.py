@@ -43,6 +43,11 @@ def test_trident_three_axes(tmp_path: Path) -> None:
     assert bag.patch_size == 512.0 and bag.attrs["level0_magnification"] == 40 and bag.attrs["name"] == "slide"
 
 
+def test_features_of_one_number(tmp_path: Path) -> None:
+    write_h5(tmp_path / "slide.h5", features=FEATURES[:, :1], coords=COORDS)
+    assert np.array_equal(load_bag(tmp_path / "slide.h5").features, FEATURES[:, :1])
+
+
 def test_stamp(tmp_path: Path) -> None:
     path = tmp_path / "slide.h5"
     attrs = {"": {"unit": "um", "tile_size_um": 256.0, "tile_size_px": 224}}
