@@ -78,16 +78,14 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
 def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
     """Attained and certified minimum for each number of absent players."""
     heads = _Heads(game)
-    attained, proved = np.empty(len(sizes)), np.empty(len(sizes))
+    proved, masks = np.full(len(sizes), game.empty_value), np.zeros((len(sizes), game.d), dtype=bool)
     for i, k in enumerate(sizes.tolist()):
-        if k == game.d and game.can_be_empty:
-            attained[i] = proved[i] = game.empty_value
-            continue
-        bound, present = heads.minima(k)
-        mask = heads.descend(present, k) if game.H > 1 else present[0]
-        attained[i] = game.value(mask)
-        proved[i] = min(total(game, bound), attained[i])
-    return attained, proved
+        if k < game.d or not game.can_be_empty:
+            bound, present = heads.minima(k)
+            proved[i] = total(game, bound)
+            masks[i] = heads.descend(present, k) if game.H > 1 else present[0]
+    attained = game.value(masks)
+    return attained, np.minimum(proved, attained)
 
 
 class _Heads:
