@@ -228,34 +228,36 @@ class PooledGame:
 
     def _value_block(self, mask: NDArray[np.bool_]) -> Array:
         """(n, d) mask -> (n,). Centred values are summed, so that a constant costs no digits."""
-        if self._linear is not None:
+        empty = ~mask.any(axis=1)
+        if self.linear is not None:
             # Numerators and denominators of all heads in two matrix products; sums of positive masses lose no digit.
-            present, absent, background = self._linear
+            present, absent, background = self.linear
             ones = mask.astype(np.float64)
-            sums = ones @ present + (1 - ones) @ absent + background
-            with np.errstate(invalid="ignore"):
-                total = (sums[:, self.H :] / sums[:, : self.H]).sum(axis=1)
-        else:
-            total = np.zeros(len(mask))
-            v, v_absent, v_background = self._centred
-            for h in range(self.H):
-                log_mass = np.where(mask, self.s[h], self.s_absent[h])
-                top = np.maximum(log_mass.max(axis=1), self.s_background[h])
-                top[np.isneginf(top)] = 0.0
-                with np.errstate(over="ignore"):
-                    mass = np.exp(log_mass - top[:, None])
-                    base = np.exp(self.s_background[h] - top)
-                num = (mass * np.where(mask, v[h], v_absent[h])).sum(axis=1) + base * v_background[h]
-                with np.errstate(invalid="ignore"):
-                    total += num / (mass.sum(axis=1) + base)
-        with np.errstate(over="ignore"):
+            return self.pooled(ones @ present + (1 - ones) @ absent + background, empty)
+        sums = np.empty((len(mask), 2 * self.H))
+        v, v_absent, v_background = self._centred
+        for h in range(self.H):
+            log_mass = np.where(mask, self.s[h], self.s_absent[h])
+            top = np.maximum(log_mass.max(axis=1), self.s_background[h])
+            top[np.isneginf(top)] = 0.0
+            with np.errstate(over="ignore"):
+                mass = np.exp(log_mass - top[:, None])
+                base = np.exp(self.s_background[h] - top)
+            sums[:, h] = mass.sum(axis=1) + base
+            sums[:, self.H + h] = (mass * np.where(mask, v[h], v_absent[h])).sum(axis=1) + base * v_background[h]
+        return self.pooled(sums, empty)
+
+    def pooled(self, sums: Array, empty: Any) -> Array:
+        """Values (n,) from sums of masses, then of masses times centred values, (n, 2H); `empty`: nobody is present."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = (sums[:, self.H :] / sums[:, : self.H]).sum(axis=1)
             out = finite(self.base + np.ldexp(total, self.exponent), nan=self.can_be_empty)
         if self.can_be_empty:
-            out[~mask.any(axis=1)] = self.empty_value
+            out[empty] = self.empty_value
         return out
 
     @cached_property
-    def _linear(self) -> tuple[Array, Array, Array] | None:
+    def linear(self) -> tuple[Array, Array, Array] | None:
         """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None where they would underflow."""
         tiny = self._masses < np.exp(-LOG_RANGE_PLAIN)
         if tiny.any() and (self._without_mass is None or (tiny & ~self._without_mass).any()):

@@ -12,13 +12,14 @@ All curves come from running sums of masses in O(d log d), without calls of a mo
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._types import Array, Ids
-from ..game.pooled_game import LOG_RANGE_PLAIN, PooledGame
+from ..game.pooled_game import PooledGame
 from .by_size import EVERY_SIZE, BoundsBySize, bounds_by_size
 from .minima import slopes
 
@@ -87,10 +88,6 @@ def removal_curves(
     scale : an increasing function of the prediction, such as the logistic function; by default the prediction itself
     bounds : result of `bounds_by_size(game, absent)`, if it is known
 
-    Returns
-    -------
-    RemovalCurves
-
     Examples
     --------
     >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[3.0, -1.0, 1.0], s_background=0.0, v_background=0.0)
@@ -127,37 +124,15 @@ def values_along(game: PooledGame, order: Ids, absent: Ids | None = None) -> Arr
     array([1.333, 0.5  , 0.   ])
     """
     sizes = np.arange(game.d + 1) if absent is None else absent
-    masses = _plain_masses(game)
-    if masses is None:
+    if game.linear is None:
         rank = np.argsort(order)
         return np.array([float(game.value(rank >= k)) for k in sizes.tolist()])
-    a, b, c0 = masses
-
-    def sums(present: Array, absent: Array, background: Array) -> Array:
-        # Present players are summed from the end, not by subtraction: nothing cancels when the largest has left.
-        zero = np.zeros((game.H, 1))
-        stay = np.concatenate([np.cumsum(present[:, order[::-1]], axis=1)[:, ::-1], zero], axis=1)
-        gone = np.concatenate([zero, np.cumsum(absent[:, order], axis=1)], axis=1)
-        return (stay + gone)[:, sizes] + background
-
-    with np.errstate(invalid="ignore"):
-        heads = sums(a * game.v, b * game.v_absent, c0 * game.v_background[:, None]) / sums(a, b, c0)
-    values: Array = heads.sum(axis=0) + game.bias
-    if game.can_be_empty:
-        values[sizes == game.d] = game.empty_value
-    return values
-
-
-def _plain_masses(game: PooledGame) -> list[Array] | None:
-    """Masses of present players, absent players and the background, in units of each head's largest.
-
-    None if they leave float64.
-    """
-    logs = [game.s, game.s_absent, game.s_background[:, None]]
-    top = np.max(np.concatenate(logs, axis=1), axis=1, keepdims=True)
-    if np.max([np.where(np.isneginf(s), 0.0, top - s).max() for s in logs]) > LOG_RANGE_PLAIN:
-        return None
-    return [np.exp(s - top) for s in logs]
+    present, gone, background = game.linear
+    # Present players are summed from the end, not by subtraction: nothing cancels when the largest has left.
+    sums = np.zeros((game.d + 1, 2 * game.H))
+    sums[:-1] += np.cumsum(present[order[::-1]], axis=0)[::-1]
+    sums[1:] += np.cumsum(gone[order], axis=0)
+    return game.pooled(sums[sizes] + background, sizes == game.d)
 
 
 def flip_order(
@@ -186,7 +161,7 @@ def flip_order(
         return slopes(game, everybody, means - (means.sum() + game.bias - theta) / game.H).sum(axis=0)
 
     start = scores(threshold)
-    if game.d > EVERY_SIZE and _plain_masses(game) is None:
+    if game.d > EVERY_SIZE and game.linear is None:
         return start  # curves of so many players need plain masses
     order = descending(start, game.d)
     curve = values_along(game, order)
@@ -202,14 +177,11 @@ def flip_order(
         each = scores(float(theta))
         ranked = np.lexsort((-each, ~first))
         curve = scale(values_along(game, ranked))
-        best = [min(old, (float(curve[part].sum()), each), key=_area) for old, part in zip(best, parts, strict=True)]
+        areas = [(float(curve[part].sum()), each) for part in parts]
+        best = [min(pair, key=itemgetter(0)) for pair in zip(best, areas, strict=True)]
     (_, inside), (_, outside) = best
     if not crossing:
         return outside
     inside = inside + max(0.0, start[first].min() - inside[first].min())
     outside = outside - max(0.0, outside[~first].max(initial=0.0))
     return np.where(first, inside, outside)
-
-
-def _area(part: tuple[float, Array]) -> float:
-    return part[0]

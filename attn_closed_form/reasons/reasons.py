@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -69,6 +69,9 @@ class Reason:
     d: int
     labels: tuple[str, ...]
 
+    kind: ClassVar[str]
+    certified: ClassVar[str]  # the name of the certified value
+
     @property
     def size(self) -> int:
         """Number of players of the set; d + 1 without a set."""
@@ -97,10 +100,11 @@ class Reason:
             return f"No smaller set {does}."
         return f"At least {self.lower_bound} are needed; whether a smaller set {does} is not known."
 
-    def _to_dict(self, kind: str, **fields: float) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
+        """Plain numbers for JSON."""
         players = None if self.players is None else list(self.players)
-        shared = {"players": players, "lower_bound": self.lower_bound, "minimal": self.minimal}
-        return {"kind": kind, **shared, **fields}
+        shared = {"kind": self.kind, "players": players, "lower_bound": self.lower_bound, "minimal": self.minimal}
+        return {**shared, self.certified: getattr(self, self.certified)}
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,8 @@ class SufficientReason(Reason):
     """
 
     worst: float
+
+    kind, certified = "sufficient", "worst"
 
     def sentence(
         self,
@@ -142,10 +148,6 @@ class SufficientReason(Reason):
         text = f"{count}: {self._names(labels)}. "
         return f"{text}No matter which of the other {things} are removed, {stays}. {self._smaller('suffices')}"
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain numbers for JSON."""
-        return self._to_dict("sufficient", worst=self.worst)
-
 
 @dataclass(frozen=True)
 class ContrastiveReason(Reason):
@@ -157,6 +159,8 @@ class ContrastiveReason(Reason):
     """
 
     after: float
+
+    kind, certified = "contrastive", "after"
 
     def sentence(
         self,
@@ -175,10 +179,6 @@ class ContrastiveReason(Reason):
         text = f"Without {those} of {self.d} {things} the prediction is {self._side(self.after, sides)}"
         after = f"{self.after:+.2f}" if value is None else value
         return f"{text} ({after}): {self._names(labels)}. {self._smaller('does that')}"
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain numbers for JSON."""
-        return self._to_dict("contrastive", after=self.after)
 
 
 def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientReason:

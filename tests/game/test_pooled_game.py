@@ -89,17 +89,17 @@ def test_deleted_positions_leave_the_softmax(length, output):
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_the_two_ways_to_compute_a_value_agree(absent):
     players = pooled_game(MODEL, [3, 5, 8, 5], absent=absent)
-    assert players._linear is not None
+    assert players.linear is not None
     masks = all_masks(4)
     plain = players.value(masks)
     in_logs = pickle.loads(pickle.dumps(players))
-    in_logs.__dict__["_linear"] = None
+    in_logs.__dict__["linear"] = None
     assert_algebraic(in_logs.value(masks), plain, magnitudes(MODEL).value, condition(MODEL, players))
 
 
 def test_peaked_games_stay_in_the_log_domain():
     players = PooledGame.from_scores([1e4, 0.0, -1e4], [1.0, 2.0, 3.0])
-    assert players._linear is None
+    assert players.linear is None
     assert np.array_equal(players.value(np.eye(3, dtype=bool)), [1.0, 2.0, 3.0])
     assert players.value([False, True, True]) == 2.0
 
