@@ -60,16 +60,8 @@ def bounds(game: PooledGame) -> Bounds:
     """
     proved_min, min_present, attained_min = minimum(game)
     proved_max, max_present, attained_max = minimum(mirrored(game))
-    allowed = 8 * value_error(game)
-    return Bounds(
-        attained_min=attained_min,
-        attained_max=-attained_max,
-        proved_min=proved_min,
-        proved_max=-proved_max,
-        min_present=min_present,
-        max_present=max_present,
-        exact=bool(attained_min - proved_min <= allowed and attained_max - proved_max <= allowed),
-    )
+    exact = max(attained_min - proved_min, attained_max - proved_max) <= 8 * value_error(game)
+    return Bounds(attained_min, -attained_max, proved_min, -proved_max, min_present, max_present, bool(exact))
 
 
 def minimum(game: PooledGame) -> tuple[float, Masks, float]:

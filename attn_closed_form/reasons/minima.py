@@ -46,14 +46,8 @@ MU = np.concatenate([[0.0], np.geomspace(3e-2, 1e3, 11)])
 
 def mirrored(game: PooledGame) -> PooledGame:
     """The game with the opposite sign."""
-    return replace(
-        game,
-        v=-game.v,
-        v_absent=-game.v_absent,
-        v_background=-game.v_background,
-        bias=-game.bias,
-        empty_value=-game.empty_value,
-    )
+    signed = ("v", "v_absent", "v_background", "bias", "empty_value")
+    return replace(game, **{name: -getattr(game, name) for name in signed})
 
 
 def value_error(game: PooledGame) -> float:
@@ -165,9 +159,7 @@ class _States:
             return better, np.full(theta.shape, -np.inf)
         error = relative_error(0) * (np.abs(x) + np.abs(y))
         floor = unit.min() - 800.0  # below the logarithm of every gain
-        if (
-            exactly
-        ):  # gains below zero are ranked as well, and the logarithms of both signs are distances from the floor
+        if exactly:  # gains below zero are ranked too, and the logarithms of both signs are distances from the floor
             error = error * (1 + (unit.max() - floor) / 100)
         with np.errstate(divide="ignore", invalid="ignore"):
             signs = (-1, 0, 1)
@@ -244,12 +236,7 @@ def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Arra
 
 
 def proved_above(
-    game: PooledGame,
-    base: Masks,
-    movable: Masks,
-    goal: float,
-    limit: int | None = None,
-    bound: Array | None = None,
+    game: PooledGame, base: Masks, movable: Masks, goal: float, limit: int | None = None, bound: Array | None = None
 ) -> bool:
     """Whether every coalition that differs from `base` (d,) in movable players only is proved to be at least `goal`.
 

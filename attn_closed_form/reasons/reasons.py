@@ -69,8 +69,10 @@ class Reason:
     d: int
     labels: tuple[str, ...]
 
+    # The kind of reason, the name of its certified value, and what its set does.
     kind: ClassVar[str]
-    certified: ClassVar[str]  # the name of the certified value
+    certified: ClassVar[str]
+    does: ClassVar[str]
 
     @property
     def size(self) -> int:
@@ -91,36 +93,6 @@ class Reason:
             return "positive" if above else "negative"
         return f"{'above' if above else 'below'} {self.threshold:g}"
 
-    def _names(self, labels: Sequence[str] | None) -> str:
-        shown = [str((labels or self.labels)[j]) for j in self.players or ()]
-        return ", ".join(shown[:MOST_NAMES]) + (f" and {len(shown) - MOST_NAMES} others" if shown[MOST_NAMES:] else "")
-
-    def _smaller(self, does: str) -> str:
-        if self.minimal:
-            return f"No smaller set {does}."
-        return f"At least {self.lower_bound} are needed; whether a smaller set {does} is not known."
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain numbers for JSON."""
-        players = None if self.players is None else list(self.players)
-        shared = {"kind": self.kind, "players": players, "lower_bound": self.lower_bound, "minimal": self.minimal}
-        return {**shared, self.certified: getattr(self, self.certified)}
-
-
-@dataclass(frozen=True)
-class SufficientReason(Reason):
-    """Players that keep the prediction on its side no matter which of the others are absent.
-
-    Attributes
-    ----------
-    worst : certified, every coalition that contains the players has a prediction at least (or, below the threshold, at
-        most) this
-    """
-
-    worst: float
-
-    kind, certified = "sufficient", "worst"
-
     def sentence(
         self,
         labels: Sequence[str] | None = None,
@@ -137,48 +109,69 @@ class SufficientReason(Reason):
         sides : names of the two sides, below the threshold and above it, such as ("ham", "spam")
         value : how to write the certified value, such as "71 %"; by default as a number with two decimals
         """
+        shown = [str((labels or self.labels)[j]) for j in self.players or ()]
+        names = ", ".join(shown[:MOST_NAMES]) + (f" and {len(shown) - MOST_NAMES} others" if shown[MOST_NAMES:] else "")
+        certified = getattr(self, self.certified)
+        text = self._claim(names, things, sides, f"{certified:+.2f}" if value is None else value)
+        if not self.players:
+            return text
+        if self.minimal:
+            return f"{text} No smaller set {self.does}."
+        return f"{text} At least {self.lower_bound} are needed; whether a smaller set {self.does} is not known."
+
+    def _claim(self, names: str, things: str, sides: Sides | None, value: str) -> str:
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain numbers for JSON."""
+        players = None if self.players is None else list(self.players)
+        shared = {"kind": self.kind, "players": players, "lower_bound": self.lower_bound, "minimal": self.minimal}
+        return {**shared, self.certified: getattr(self, self.certified)}
+
+
+@dataclass(frozen=True)
+class SufficientReason(Reason):
+    """Players that keep the prediction on its side no matter which of the others are absent.
+
+    `worst` is certified: every coalition that contains the players has a prediction at least (or, below the threshold,
+    at most) this.
+    """
+
+    worst: float
+
+    kind, certified, does = "sufficient", "worst", "suffices"
+
+    def _claim(self, names: str, things: str, sides: Sides | None, value: str) -> str:
         limit = "at least" if self.prediction > self.threshold else "at most"
-        worst = f"{self.worst:+.2f}" if value is None else value
-        stays = f"the prediction stays {self._side(self.prediction, sides)} ({limit} {worst})"
+        stays = f"the prediction stays {self._side(self.prediction, sides)} ({limit} {value})"
         if not self.players:
             return f"None of the {self.d} {things} is needed: no matter which of them are removed, {stays}."
-        count = (
+        suffice = (
             f"These {self.size} of {self.d} {things} suffice" if self.size > 1 else f"One of {self.d} {things} suffices"
         )
-        text = f"{count}: {self._names(labels)}. "
-        return f"{text}No matter which of the other {things} are removed, {stays}. {self._smaller('suffices')}"
+        return f"{suffice}: {names}. No matter which of the other {things} are removed, {stays}."
 
 
 @dataclass(frozen=True)
 class ContrastiveReason(Reason):
     """Players without whom the prediction is on the other side.
 
-    Attributes
-    ----------
-    after : the prediction without the players; without players, the least (or greatest) that the search met
+    `after` is the prediction without the players; without players, the least (or greatest) that the search met.
     """
 
     after: float
 
-    kind, certified = "contrastive", "after"
+    kind, certified, does = "contrastive", "after", "does that"
 
-    def sentence(
-        self,
-        labels: Sequence[str] | None = None,
-        things: str = "words",
-        sides: Sides | None = None,
-        value: str | None = None,
-    ) -> str:
-        """The reason in plain English; arguments as for `SufficientReason.sentence`."""
+    def _claim(self, names: str, things: str, sides: Sides | None, value: str) -> str:
         if self.players is None:
             if self.minimal:
                 side = self._side(self.prediction, sides)
                 return f"No removal of {things} takes the prediction to the other side: it stays {side}."
             return f"No removal of {things} that takes the prediction to the other side was found."
         those = f"these {self.size}" if self.size > 1 else "this one"
-        text = f"Without {those} of {self.d} {things} the prediction is {self._side(self.after, sides)}"
-        after = f"{self.after:+.2f}" if value is None else value
-        return f"{text} ({after}): {self._names(labels)}. {self._smaller('does that')}"
+        side = self._side(self.after, sides)
+        return f"Without {those} of {self.d} {things} the prediction is {side} ({value}): {names}."
 
 
 def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientReason:
