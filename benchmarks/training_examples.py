@@ -151,7 +151,7 @@ def sampling(name: str, bandwidth: float) -> list[dict[str, Any]]:
     predictor = KernelPredictor(bandwidth=bandwidth, task="classification").fit(X, y)
     units = predictor.model_.read(X_test[0])
     row = int(np.flatnonzero(predictor.classes_ == y_test[0])[0])
-    game = predictor.model_._game(units, np.eye(len(predictor.classes_))[row])
+    game = predictor.model_.game_of(units, np.eye(len(predictor.classes_))[row])
     exact, seconds = min((_seconds(lambda: shapley(game, TOL)) for _ in range(3)), key=lambda found: found[1])
     title = f"Sampling the same game, {name}: {game.d:,} training examples, one test point"
     gap = abs(exact.sum() - (float(game.value(np.ones(game.d, dtype=bool))) - game.empty_value))

@@ -53,14 +53,8 @@ TRAINING = ("criterion.", "loss", "metric", "auroc", "accuracy", "train_", "val_
 def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFFIXES) -> Any:
     """What a file of arrays holds: arrays by name, or one array (`.npy`, and PyTorch files of one tensor).
 
-    Parameters
-    ----------
-    path : a file whose suffix is one of `suffixes`; the dicts of a PyTorch file may be nested
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        one line that names the file: absent, of another suffix, damaged, pickled, or larger than it may be
+    The dicts of a PyTorch file may be nested. Errors have one line that names the file: absent, of another suffix than
+    `suffixes`, damaged, pickled, or larger than it may be.
     """
     path = regular_file(_with_suffix(path, suffixes))
     suffix = path.suffix.lower()
@@ -271,11 +265,6 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
     """The state dict in a file or in a mapping of names to arrays or torch tensors.
 
     It may lie under one of the usual names (`NESTED`); what wrappers add to all its names is taken off.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        one line that names the file and the reason
     """
     name = "state" if isinstance(source, Mapping) else str(source)
     content = source if isinstance(source, Mapping) else read_arrays(source, STATE_SUFFIXES)

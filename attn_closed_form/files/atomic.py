@@ -58,11 +58,6 @@ def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
     because writers look at the suffix. With `folder`, which must be on the same file system, it lies there and ends in
     ".partial", because readers look at the suffix as well. A symbolic link stays, and its target is replaced.
 
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        the folder does not exist, or `path` is a folder or a device
-
     Examples
     --------
     >>> import tempfile

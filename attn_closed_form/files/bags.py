@@ -38,21 +38,9 @@ ATTRIBUTES = (
 def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     """Read one bag from a file (see the module docstring for the formats).
 
-    Parameters
-    ----------
-    path : a file that ends in .h5, .hdf5, .pt, .pth, .npy, .npz or .safetensors
-    features : name of the features in the file, where it is none of the usual ones
-
-    Returns
-    -------
-    Bag
-        features as stored (float32 stays float32), coordinates where the file has any, and its attributes;
-        `attrs["name"]` is the file's name without suffix, unless the file has an attribute `name`
-
-    Raises
-    ------
-    FileNotFoundError, ImportError, ValueError
-        one line that names the file: absent, unreadable or damaged, without features, or of wrong shapes
+    `features` names the features in the file, where their name is none of the usual ones. They stay as stored (float32
+    stays float32). `attrs["name"]` is the file's name without suffix, unless the file has an attribute `name`. Errors
+    have one line that names the file.
 
     Examples
     --------

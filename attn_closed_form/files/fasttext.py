@@ -32,18 +32,11 @@ MAX_CHARACTERS = 32  # of an n-gram; a word has one for each of its places and e
 
 @dataclass(frozen=True)
 class FastTextReader:
-    """Reads a text as fastText does: words split at white space, each with the rows of its character n-grams.
+    """Reads a text as fastText does: words split at white space, each with the rows of its character n-grams."""
 
-    Attributes
-    ----------
-    rows : UTF-8 of a word -> row of its vector
-    bucket : number of rows that n-grams share, after those of the words
-    minn, maxn : smallest and largest number of characters of an n-gram
-    """
-
-    rows: Mapping[bytes, int]
-    bucket: int
-    minn: int
+    rows: Mapping[bytes, int]  # UTF-8 of a word -> row of its vector
+    bucket: int  # number of rows that n-grams share, after those of the words
+    minn: int  # smallest and largest number of characters of an n-gram
     maxn: int
 
     def __call__(self, text: str) -> list[Piece]:
@@ -86,11 +79,8 @@ def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
     word and its k - 1 n-grams are one player of log-mass log k, and `</s>` is the background. Words split at white
     space; words that start with `__label__` are labels.
 
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        one line that names the file: word vectors; `wordNgrams` > 1, where a pair of neighbors has a vector of its own;
-        the hierarchical softmax (`loss="hs"`), where classes have no logits; a quantized file, which hides its vectors
+    Word vectors are an error, and so are `wordNgrams` > 1, where a pair of neighbors has a vector of its own, the
+    hierarchical softmax (`loss="hs"`), where classes have no logits, and quantized files, which hide their vectors.
     """
     with reading(path, "fastText"):
         return _read(regular_file(path).read_bytes())

@@ -1,9 +1,5 @@
 """What a path is, and the model in it: `open_model` is the one door of the command line, the page and the corpus.
 
-The module has the models whose files are their own: classifiers of texts (`load_model`), their bare weights
-(`load_weights`) and the PyTorch state dict of P1's authors. State dicts of networks over bags are read by
-`BagClassifier.from_state_dict`, fastText's classifiers by `load_fasttext`.
-
 A model file is a weights file with two more arrays: `vocabulary` (see `Vocabulary.to_array`) and `about`, the UTF-8 of
 a JSON object with the class names, the temperature and the model card. Files without `about` load as well. The shipped
 model is `demo_model.npz`, float32; MODEL_CARD.md describes its training and its accuracy.
@@ -92,14 +88,10 @@ def load_demo_model() -> TextClassifier:
 
 
 def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DTypeLike = np.float64) -> None:
-    """Write a model to one `.npz` or `.safetensors` file.
+    """Write a model to one `.npz` or `.safetensors` file, which is replaced whole or not at all.
 
-    Parameters
-    ----------
-    model : TextClassifier; its tokenizer is not part of the file, unless it is the default one
-    path : the file, replaced whole or not at all
-    dtype : float64 (exact), float32 or float16: the numbers in the file are rounded to it. A model loaded from a
-        rounded file is float64 again, and exactly the rounded numbers.
+    A tokenizer other than the default one is not part of the file. `dtype` is float64 (exact), float32 or float16: the
+    numbers in the file are rounded to it.
 
     Examples
     --------
@@ -134,13 +126,7 @@ def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DType
 
 
 def load_model(path: str | os.PathLike[str]) -> TextClassifier:
-    """The model in a file written by `save_model` or `TextClassifier.save`.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        naming the file: not readable, without a vocabulary, or with one that does not fit the weights
-    """
+    """The model in a file written by `save_model` or `TextClassifier.save`; errors name the file and the reason."""
     return _text_model(read_arrays(path), str(path))
 
 
@@ -161,10 +147,9 @@ def _text_model(arrays: Arrays, source: str) -> TextClassifier:
 
 
 def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> None:
-    """Write `weights` to a `.npz` or `.safetensors` file, chosen by the suffix.
+    """Write `weights` to a `.npz` or `.safetensors` file: one array per field of `AttentionWeights`, and both ids.
 
-    The file has one array per field of `AttentionWeights` and the ids `cls` and `unk` as integers. `W_p` has no rows if
-    the model has no positions. The file is replaced whole or not at all.
+    `W_p` has no rows if the model has no positions. The file is replaced whole or not at all.
 
     Examples
     --------
@@ -180,13 +165,7 @@ def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> Non
 
 
 def load_weights(path: str | os.PathLike[str]) -> AttentionWeights:
-    """Read weights written by `save_weights` (or by any tool that stores the same arrays).
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        one line that names the file and the array: damaged, missing, unknown, or refused by `AttentionWeights`
-    """
+    """Read weights written by `save_weights`, or by any tool that stores the same arrays; errors name the array."""
     return weights_from_arrays(read_arrays(path), str(path))
 
 
@@ -239,18 +218,15 @@ def from_torch_state_dict(
 
     Parameters
     ----------
-    state : `embedding.weight` (D, d_e) and, for heads i = 0 .. K-1, `heads.{i}.query.weight`, `.key.weight`
-        (d_att, d_e), `.value.weight` (d_out, d_e), `.classifier.weight` (C, d_out), each with an optional `.bias`.
-        A file, or a mapping of names to torch tensors or arrays.
+    state : a file or a mapping with `embedding.weight` (D, d_e) and, for heads i = 0 .. K-1, `heads.{i}.query.weight`,
+        `.key.weight` (d_att, d_e), `.value.weight` (d_out, d_e), `.classifier.weight` (C, d_out), perhaps with `.bias`
     W_p : (T_max, d_e) position embeddings, which the state dict does not hold. None makes sinusoidal ones from `T_max`
-        and `base`; they agree with the authors' to single precision, and `W_p=model.pe.pe[0]` exactly.
-    T_max : number of positions, 256 (the authors' MAX_LEN) if None and without `W_p`; must be that of `W_p`
+        (256, the authors' MAX_LEN) and `base`; they agree with the authors' to single precision, and
+        `W_p=model.pe.pe[0]` exactly
     base : 10000 is the convention of the authors' code; None is P1's Eq. 3
-    cls, unk : ids of [CLS] and [UNK]
-    scale : False for a model made with scale=False, whose logits are not divided by sqrt(d_att)
-    pos : False for a model made with pos=False, which has no position embeddings
-    cls_position : the position at which [CLS] stands in the model's input, 0 in the authors' preprocessing. (A model
-        whose `cls_pos` is that of another token asks with that token's query, and is not a model of this kind.)
+    scale, pos : False for a model made with scale=False (logits are not divided by sqrt(d_att)) or pos=False
+    cls_position : the position of [CLS] in the model's input. (A model whose `cls_pos` is that of another token asks
+        with that token's query, and is not a model of this kind.)
 
     Examples
     --------

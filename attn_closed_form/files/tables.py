@@ -69,14 +69,8 @@ def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None
     path : a file of one of the formats above
     columns : the columns to read, all of which must be there; None reads every column. Parquet reads no others.
 
-    Yields
-    ------
-    dict from column name to value; a cell that a short CSV line lacks, or a key that a JSON line lacks, is None
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        one line that names the file and the line: absent, damaged, of no known format, or without a column
+    A cell that a short CSV line lacks, or a key that a JSON line lacks, is None. Errors have one line that names the
+    file and the line: absent, damaged, of no known format, or without a column.
 
     Examples
     --------

@@ -55,12 +55,8 @@ KEYS = frozenset(("int", "int_or_bool", "float", "str", "bytes_or_str"))
 def load_torch(path: str | os.PathLike[str]) -> Any:
     """What `torch.save` wrote to a file, with read-only arrays for tensors (float32 for bfloat16).
 
-    Dicts and lists stay; objects that are neither numbers nor text (options, a device) are None.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        one line that names the file and the reason: not a PyTorch file, damaged, or asking for code
+    Dicts and lists stay; objects that are neither numbers nor text (options, a device) are None. Errors have one line
+    that names the file and the reason: not a PyTorch file, damaged, or asking for code.
     """
     path = regular_file(path)
     with reading(path, "PyTorch"):

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from .._arrays import real, softmax
 from .._types import Array, Masks
-from ..game.pooled_game import PooledGame
+from ..game.pooled_game import PooledGame, merge_tokens
 from ..game.values import shapley
 
 # Rows of attention weights add up to 1 within this, which half precision keeps.
@@ -42,18 +42,11 @@ FAMILIES = {
 
 @dataclass(frozen=True, eq=False)
 class HeadGames:
-    """Games of n source positions, one per head and query, with frozen context. Build them with `head_games`.
+    """Games of n source positions, one per head and query, with frozen context. Build them with `head_games`."""
 
-    Attributes
-    ----------
-    s : (..., n) attention scores; -inf where a query does not see a source
-    u : (..., n) values of the sources along the direction
-    always : (n,) sources that are never removed
-    """
-
-    s: Array
-    u: Array
-    always: Masks
+    s: Array  # (..., n) attention scores; -inf where a query does not see a source
+    u: Array  # (..., n) values of the sources along the direction
+    always: Masks  # (n,) sources that are never removed
 
     def game(self, *index: int) -> tuple[PooledGame, Any]:
         """The game of one head and query, with frozen context, and the (d,) source positions that are its players."""
@@ -62,12 +55,9 @@ class HeadGames:
         players, kept = np.flatnonzero(seen & ~self.always), np.flatnonzero(seen & self.always)
         if not players.size:
             raise ValueError(f"games: no source can be removed at {index}")
-        background = {}
-        if kept.size:
-            top = s[kept].max()
-            mass = np.exp(s[kept] - top)
-            background = {"s_background": top + np.log(mass.sum()), "v_background": mass @ u[kept] / mass.sum()}
-        return PooledGame.from_scores(s[players], u[players], labels=list(map(str, players)), **background), players
+        s_0, v_0 = map(float, merge_tokens(s[kept], u[kept])) if kept.size else (None, None)
+        names = list(map(str, players))
+        return PooledGame.from_scores(s[players], u[players], None, None, s_0, v_0, labels=names), players
 
     @property
     def attention(self) -> Array:
@@ -100,11 +90,7 @@ class HeadGames:
         `removed` is a mask (n,) for all games, or one that broadcasts to (..., n).
         """
         mask = np.asarray(removed, dtype=bool) & ~self.always
-        s = np.where(mask, -np.inf, self.s)
-        top = s.max(axis=-1, keepdims=True)
-        mass = np.exp(s - np.where(np.isneginf(top), 0.0, top))
-        total = mass.sum(axis=-1)
-        return np.asarray((mass * self.u).sum(axis=-1) / np.where(total > 0, total, 1.0) - self.values())
+        return merge_tokens(np.where(mask, -np.inf, self.s), self.u)[1] - self.values()
 
     def smallest_knock_outs(self, threshold: float | Array = 0.0) -> tuple[Any, Masks]:
         """The fewest sources whose removal takes f to the other side of the threshold, with frozen context.

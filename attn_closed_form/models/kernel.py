@@ -24,7 +24,7 @@ is not replaced by the next one; that game is the predictor with these k example
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import starmap
 from typing import Any, Self
@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import finite, softmax
+from .._arrays import finite
 from .._progress import Report, stages
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
@@ -48,22 +48,14 @@ TASKS = ("auto", "classification", "regression")
 
 @dataclass(frozen=True, eq=False)
 class KernelModel(Model):
-    """A fitted kernel predictor as a model whose units are training examples; `KernelPredictor.model_` is one.
+    """A fitted kernel predictor as a model whose units are training examples; `KernelPredictor.model_` is one."""
 
-    Attributes
-    ----------
-    X, labels : (n, D) training examples and their names
-    rows : (C, n) values: 1 where an example has the class; in regression the labels, as the only row
-    empty : (C,) values of the prior, and of a coalition without any example
-    predictor : kernel, bandwidth, k and prior
-    """
-
-    X: Array
-    labels: tuple[str, ...]
-    rows: Array
-    empty: Array
+    X: Array  # (n, D) training examples
+    labels: tuple[str, ...]  # their names
+    rows: Array  # (C, n) 1 where an example has the class; in regression the labels, as the only row
+    empty: Array  # (C,) values of the prior, and of a coalition without any example
     outputs: tuple[str, ...]
-    predictor: KernelPredictor
+    predictor: KernelPredictor  # kernel, bandwidth, k and prior
 
     reads = "a row of numbers"
     groupings = ("examples",)
@@ -86,11 +78,7 @@ class KernelModel(Model):
 
     def predict_outputs(self, X: Array) -> Array:
         """(m, C) probabilities, or predictions, of queries (m, D)."""
-        log_prior = math.log(self.predictor.prior) if self.predictor.prior else -np.inf
-        out = np.empty((len(X), len(self.rows)))
-        for i, (nearest, s) in enumerate(map(self.near, X)):
-            out[i] = np.append(self.rows[:, nearest], self.empty[:, None], axis=1) @ softmax(np.append(s, log_prior))
-        return out
+        return np.array([self.logits(self.read(x)) for x in X]).reshape(len(X), len(self.rows))
 
     def read(self, raw: Any) -> Units:
         """One query (D,): its units are the training examples that enter."""
@@ -107,12 +95,12 @@ class KernelModel(Model):
 
     def game(self, units: Units, settings: Resolved) -> PooledGame:
         """The game of a class probability, or of the prediction."""
-        return self._game(units, np.asarray(settings.coefficients))
+        return self.game_of(units, settings.coefficients)
 
-    def _game(self, units: Units, coefficients: Array) -> PooledGame:
+    def game_of(self, units: Units, coefficients: Sequence[float] | Array) -> PooledGame:
         """A coalition without any example has the value of the prior, even if the prior has no weight."""
-        empty = float(coefficients @ self.empty)
-        return replace(self.pooled(units).game(coefficients), labels=units.labels, empty_value=empty)
+        game = self.pooled(units).game(coefficients, labels=units.labels)
+        return replace(game, empty_value=float(np.dot(coefficients, self.empty)))
 
     def probabilities(self, logits: Array) -> None:
         """None: what is explained is a probability or a number itself, not a logit."""
@@ -120,12 +108,12 @@ class KernelModel(Model):
     def values_at(self, x: Array, row: int, target: float, utility: str, tol: float) -> tuple[Ids, Array]:
         """The examples that enter at one test point, and their Shapley values for its utility."""
         units = self.read(x)
-        game = self._game(units, np.eye(len(self.rows))[row])
-        if utility == "probability":
-            return units.data[0], shapley(game, tol)
+        game: Any = self.game_of(units, np.eye(len(self.rows))[row])
         if utility == "log_loss":
-            return units.data[0], shapley(game.through("log"), tol)
-        return units.data[0], -shapley(game.through("squared_error", target=target), tol)
+            game = game.through("log")
+        elif utility == "squared_error":
+            game = game.through("squared_error", target=target)
+        return units.data[0], shapley(game, tol) * (-1 if utility == "squared_error" else 1)
 
 
 @dataclass(eq=False)
@@ -230,7 +218,7 @@ class KernelPredictor:
         n_jobs: int = 1,
         progress: Report | bool | None = None,
     ) -> Array:
-        """Shapley values of the training examples for the quality of predictions, summed over test points.
+        """(n,) Shapley values of the training examples for the quality of predictions, summed over test points.
 
         They add up to the utility with all examples minus that with none.
 
@@ -243,10 +231,6 @@ class KernelPredictor:
         tol : guaranteed accuracy at each test point, relative to the largest utility of a coalition
         n_jobs : processes, as in scikit-learn (by joblib, which comes with it); 1 computes in this process
         progress : a function of (stage, done, total); True for a bar, False for none, None for one on a terminal
-
-        Returns
-        -------
-        (n,) one value per training example
         """
         classes, queries, labels = self._fitted(), finite("X_test", X_test), np.asarray(y_test)
         if labels.shape != (len(queries),):
