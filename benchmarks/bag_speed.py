@@ -2,7 +2,8 @@
 
 A bag in h5 (n tiles of 1,024 float32 features, random) and a network of CLAM's size (512, 256, two classes, random) go
 through `attn-closed-form bag MODEL SLIDE --map --csv` in a process of its own: start of Python, reading, scoring the
-instances in float64, exact Shapley values, map and table. Memory is the largest resident set of that process.
+instances in float64, exact Shapley values, map and table. Memory is the largest resident set of that process. The last
+bar is the time of `bounds_by_size`, one head.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
+from attn_closed_form import PooledGame, bounds_by_size
+
 from .harness import Bar, Row, report
 
 FEATURES = 1024
 # Instances: seconds and gigabytes that we promise.
 LIMITS = {10_000: (3.0, None), 80_000: (15.0, 1.5)}
+PLAYERS = 100_000
 SEED = 0
 
 
@@ -70,6 +74,18 @@ def command(folder: Path, n: int) -> tuple[float, float, float]:
     return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 2**20
 
 
+def seconds_of_bounds(repeats: int) -> float:
+    """Seconds of the certified minimum and maximum by size of a game with one head, the least of some runs."""
+    rng = np.random.default_rng(SEED)
+    game = PooledGame.from_scores(rng.normal(size=PLAYERS), rng.normal(size=PLAYERS))
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        bounds_by_size(game)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1000,10000,80000", help="instances (default: %(default)s)")
@@ -94,6 +110,8 @@ def main() -> None:
             if memory is not None:
                 bars.append(Bar(f"gigabytes, {n} instances", gigabytes, "<=", memory))
             (folder / f"{n}.h5").unlink()
+    seconds = seconds_of_bounds(args.repeats)
+    bars.append(Bar(f"seconds, bounds of {PLAYERS} players at 200 shares", seconds, "<=", 5.0))
     report("bag_speed", rows, seed=SEED, settings={"repeats": args.repeats}, bars=bars)
 
 

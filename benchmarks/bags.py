@@ -178,13 +178,6 @@ def _seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def seconds_of_bounds(d: int = 100_000) -> float:
-    """Time of the certified minimum and maximum of a game with one head, the least of three runs."""
-    rng = np.random.default_rng(SEED)
-    game = PooledGame.from_scores(rng.normal(size=d), rng.normal(size=d))
-    return min(_seconds(lambda: bounds_by_size(game)) for _ in range(3))
-
-
 def summarise(data: str, found: dict[str, list[dict[str, float]]]) -> tuple[list[Row], list[Row]]:
     """One row per method; and one row per measure: who is best, and who is within two standard errors of the best."""
     rows: list[Row] = []
@@ -250,7 +243,6 @@ def main() -> None:
         for row in rows
         if row["method"] == "flip-order"
     ]
-    bars.append(Bar("seconds, bounds of 100,000 players at 200 shares", seconds_of_bounds(), "<=", 5.0))
     report("bags", rows, seed=SEED, settings=settings, bars=bars)
     report("bags_winners", winners, seed=SEED, settings={"digits": settings["digits"], "slides": args.slides})
 

@@ -7,10 +7,10 @@ what a pooled vector of zeros would give (another choice f0' shifts each of d Sh
 heads that the explained output needs enter its game: one where classes share an attention, two for a margin of
 CLAM-MB.
 
-A state dict holds no activations, no temperature of a softmax and no number of heads: what a layout assumes is said in
-every output until `BagClassifier.check` has compared the logits of several bags with those of the user's own network.
-Where they differ, the check tries what the file may have left out and takes the variant that fits best. A whole bag is
-not enough, because explanations ask for sub-bags: a temperature that depends on the size of the bag agrees on one size.
+A state dict holds no activations, no temperature of a softmax and no number of heads: every output reports what a
+layout assumes until `BagClassifier.check` has compared the logits of several bags with those of the user's network.
+Where they differ, the check tries what the file may have left out and takes the variant that fits best. One bag is not
+enough, because explanations ask for sub-bags: a temperature that depends on the size of the bag agrees on one size.
 """
 
 from __future__ import annotations
@@ -60,19 +60,15 @@ HEADS = {
 
 @dataclass(frozen=True)
 class BagCheck:
-    """Result of `BagClassifier.check`: the largest |ours - yours| over the logits (B, C), and its cause.
+    """Result of `BagClassifier.check`."""
 
-    The cause is "" where they agree within the tolerance; else what to change, or that nothing tried helps.
-    `options` are the options that make the file agree, where some do.
-    """
-
-    difference: float
+    difference: float  # the largest |ours - yours| over the logits (B, C)
     agrees: bool
-    cause: str
+    cause: str  # "" where they agree within the tolerance; else what to change, or that nothing tried helps
     ours: Array
     yours: Array
     mended: BagClassifier | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)  # which make the file agree, where some do
 
     def __bool__(self) -> bool:
         return self.agrees
@@ -176,10 +172,7 @@ class BagClassifier(Model):
             perhaps `options`, a mapping of options
         checked : whether these options are known to be right, so that no output calls them assumed
 
-        Raises
-        ------
-        FileNotFoundError, ImportError, ValueError
-            one line: which file, and why it cannot be read or is no pooled game
+        Errors have one line: which file, and why it cannot be read or is not a pooled game.
 
         Examples
         --------
@@ -294,9 +287,7 @@ temperature 1 (not checked))
     ) -> BagCheck:
         """Compare with the logits that your own network gives for some bags, and find the cause of a difference.
 
-        The cause may be an activation, a gate, a temperature, an epsilon, the number of heads, the order of the
-        classes, probabilities in place of logits, normalized features, or none of these. The variant that fits best is
-        `BagCheck.model`; after agreement this model is checked.
+        The variant of the file that fits best is `BagCheck.model`; after agreement this model is checked.
 
         Parameters
         ----------

@@ -281,8 +281,9 @@ class BagNetwork:
 
     def chunks(self, n: int) -> list[slice]:
         """Runs of rows whose widest layer stays near 32 MB."""
-        widest = max([self.D, self.attention.w.shape[1], *(len(layer.W) for layer in self.embed)])
-        rows = max(1, CHUNK_NUMBERS // widest)
+        rows = max(
+            1, CHUNK_NUMBERS // max([self.D, self.attention.w.shape[1], *(len(layer.W) for layer in self.embed)])
+        )
         return [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
 
     def scores(self, features: NDArray[Any]) -> PooledScores:

@@ -144,24 +144,18 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     embed = tuple(Layer(*layer, last if layer is layers[-1] else inner) for layer in layers)
     attention = _attention(state, layout, options, W.shape[1])
     more: dict[str, Any] = {"embed": embed, "normalize": options["normalize"]}
-    if len(readouts) == len(attention.w) == 1:
-        return BagNetwork(attention, W, bias, **more)
-    if len(readouts) == 1 and W.shape[1] == len(attention.w) * _width(embed, attention):
+    H, C = len(attention.w), len(bias)
+    if len(readouts) == 1 and W.shape[1] == H * attention.E:
         # AttentionDeepMIL with several branches: their means stand side by side in front of the last layer.
-        H, C = len(attention.w), len(W)
-        rows = W.reshape(C, H, -1).transpose(1, 0, 2).reshape(H * C, -1)
+        rows = W.reshape(C, H, -1).swapaxes(0, 1).reshape(H * C, -1)
         return BagNetwork(attention, rows, bias, np.tile(np.arange(C), H), np.repeat(np.arange(H), C), **more)
-    if not len(readouts) == len(attention.w) == len(bias):
+    if not len(readouts) == H == C and not len(readouts) == H == 1:
         raise ValueError(
             f"{state.source}: expected one attention branch, or one last layer of one output per branch, got "
-            f"{len(attention.w)} branches and {len(readouts)} layers of {len(bias)} outputs"
+            f"{H} branches and {len(readouts)} layers of {C} outputs"
         )
-    branches = np.arange(len(readouts))
+    branches = None if H == 1 else np.arange(H)
     return BagNetwork(attention, W, bias, branches, branches, **more)
-
-
-def _width(embed: tuple[Layer, ...], attention: Attention) -> int:
-    return len(embed[-1].W) if embed else attention.E
 
 
 def _attention(state: State, layout: Layout, options: Options, E: int) -> Attention:
@@ -362,11 +356,7 @@ LAYOUTS: dict[str, Layout] = {
         leave=_INSTANCES,
     ),
     # xMIL's attention MIL (bifold-pathomics/xMIL), without `out_layers`.
-    "xmil": Layout(
-        embed=r"linear_layers\.\d+\.0",
-        attention=(_PLAIN,),
-        readout="classifier",
-    ),
+    "xmil": Layout(embed=r"linear_layers\.\d+\.0", attention=(_PLAIN,), readout="classifier"),
     # HistoBistro's AttentionMIL (peng-lab/HistoBistro).
     "histobistro": Layout(
         embed=r"encoder\.0",
@@ -460,11 +450,7 @@ LAYOUTS: dict[str, Layout] = {
         build=_build_class_token,
     ),
     # The example of keras.io, `attention_mil_classification`, by the HDF5 file of its weights.
-    "keras": Layout(
-        marks=(rf"(?!.*dense){KERAS}", rf"(?=.*dense){KERAS}"),
-        options=GATED,
-        build=_build_keras,
-    ),
+    "keras": Layout(marks=(rf"(?!.*dense){KERAS}", rf"(?=.*dense){KERAS}"), options=GATED, build=_build_keras),
     # Names of the user's own, which `roles.py` has replaced by these.
     "roles": Layout(
         embed=r"roles\.embed\.\d+",

@@ -123,21 +123,17 @@ class MeanPooledText(Model):
         ('0', '1')
         """
         state = read_state(source)
-        arrays, name = dict(state.arrays), state.source
-        matrices = [key for key, array in arrays.items() if array.ndim == 2]
-        embeddings = [key for key in matrices if "embedding" in key]
-        if len(embeddings) != 1 or len(matrices) != 2:
-            shapes = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
-            raise ValueError(f"{name}: expected one embedding and one linear layer, got {shapes}")
-        vectors = arrays.pop(embeddings[0])
-        layer = next(key for key in matrices if key in arrays)
-        W = arrays.pop(layer)
-        bias = arrays.pop(layer.removesuffix("weight") + "bias", np.zeros(len(W)))
-        if arrays:
+        vectors, layers = state.layers(".*embedding.*"), state.layers("(?!.*embedding).*")
+        if len(vectors) != 1 or len(layers) != 1:
+            raise ValueError(f"{state.source}: expected one embedding and one linear layer, got {state.summary()}")
+        W, bias = state.linear(layers[0])
+        state.leave(f"{vectors[0]}.weight")
+        if unread := state.unread():
             raise ValueError(
-                f"{name}: has weights that a mean of vectors under a linear layer lacks: {list(arrays)[:4]}"
+                f"{state.source}: has weights that a mean of vectors under a linear layer lacks: {unread[:4]}"
             )
-        return cls(vectors, W, bias, as_reader(reader), tuple(outputs or ()), temperature=temperature)
+        embeddings = state.arrays[f"{vectors[0]}.weight"]
+        return cls(embeddings, W, bias, as_reader(reader), tuple(outputs or ()), temperature=temperature)
 
     @classmethod
     def from_linear(

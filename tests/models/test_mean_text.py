@@ -90,7 +90,7 @@ def test_errors_say_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="expected one embedding and one linear layer"):
         MeanPooledText.from_state_dict({**state, "hidden.weight": np.ones((5, 5))}, WORDS)
     with pytest.raises(ValueError, match="has weights that a mean of vectors"):
-        MeanPooledText.from_state_dict({**state, "norm.weight": np.ones(5)}, WORDS)
+        MeanPooledText.from_state_dict({**state, "norm.running_mean": np.ones(5)}, WORDS)
     with pytest.raises(ValueError, match=r"use MeanPooledText\.from_state_dict"):
         BagClassifier.from_state_dict(state)
     with pytest.raises(ValueError, match="reader: expected rows below 7, got"):

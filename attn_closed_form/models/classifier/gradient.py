@@ -87,13 +87,7 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> A
 
 
 def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """G-avg, P1 section 4.1: mean of the gradient's coordinates, (T,).
-
-    >>> from attn_closed_form.models.classifier import random_weights
-    >>> weights = random_weights(seed=0)
-    >>> bool(np.allclose(gradient_mean(weights, [2, 3]), gradient(weights, [2, 3])[1:3].mean(axis=1)))
-    True
-    """
+    """G-avg, P1 section 4.1: mean of the gradient's coordinates, (T,)."""
     coefficients, directions, _ = _gradient(weights, tokens, output)
     return coefficients[1 : 1 + len(tokens)] @ directions.mean(axis=1)
 
@@ -116,12 +110,7 @@ def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
 
 
 def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """G x I, P1 section 4.1: e_t . grad_t, (T,). Needs s and u alone.
-
-    >>> from attn_closed_form.models.classifier import random_weights
-    >>> gradient_times_input(random_weights(seed=0), [2, 3]).shape
-    (2,)
-    """
+    """G x I, P1 section 4.1: e_t . grad_t, (T,). Needs s and u alone."""
     return _relevance(weights, tokens, output, 1, 1)
 
 

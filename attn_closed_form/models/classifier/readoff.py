@@ -39,24 +39,16 @@ FIDELITY_DELETIONS = 10
 
 
 class SlalomReadoff(NamedTuple):
-    """SLALOMs of a model.
+    """SLALOMs of a model. `slalom` is None if there are several heads and no document was given.
 
-    Attributes
-    ----------
-    slalom : one SLALOM on token ids, the model's own if `exact`, else the best fit for a document; None if there are
-        several heads and no document was given
-    heads : K SLALOMs whose mean is the model, exactly: on token ids, or on positions 0..T_max-1 where those matter
-    exact : whether `slalom` is the model itself
-    by_position : whether `heads` are on positions
-    mse, r2 : of `slalom` on fresh samples of the document with up to 10 tokens replaced by [UNK]; 0 and 1 if exact,
-        NaN without a SLALOM
-    cls, unk, T_max : of the model, for `sequence`
+    `mse` and `r2` are those of `slalom` on fresh samples of the document with up to 10 tokens replaced by [UNK]: 0 and
+    1 if exact, NaN without a SLALOM.
     """
 
-    slalom: Slalom | None
-    heads: tuple[Slalom, ...]
-    exact: bool
-    by_position: bool
+    slalom: Slalom | None  # on token ids: the model's own if `exact`, else the best fit for a document
+    heads: tuple[Slalom, ...]  # K, whose mean is the model, exactly: on token ids, or on positions where those matter
+    exact: bool  # whether `slalom` is the model itself
+    by_position: bool  # whether `heads` are on positions
     mse: float
     r2: float
     cls: int
@@ -83,6 +75,8 @@ def slalom_from_weights(
 ) -> SlalomReadoff:
     """SLALOMs of an attention classifier: exact where there are any, the best fit for a document otherwise.
 
+    Biases of the output are part of the values, so that nothing is left to add.
+
     Parameters
     ----------
     weights : AttentionWeights
@@ -90,10 +84,6 @@ def slalom_from_weights(
         by Algorithm 2 to the model with up to 5 tokens replaced by [UNK]
     gamma : sum of the importances, over the ids of each SLALOM
     num_samples, seed : of that fit, see `fit_slalom`
-
-    Returns
-    -------
-    SlalomReadoff; biases of the output are part of the values, so that nothing is left to add
 
     Examples
     --------
@@ -170,10 +160,6 @@ def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) 
     T_max : positions, as P1's model has them: documents are padded, and a longer one is cut. None for documents of any
         length, without padding. Either way an empty one gives the middle of the values
     d_att : dimension of keys and queries; any is as good
-
-    Returns
-    -------
-    AttentionWeights with D = max id + 3, d_e = 1 + C, d_out = C
 
     Examples
     --------

@@ -67,14 +67,10 @@ class AttentionWeights:
     W_q, W_k : (K, d_att, d_e) queries and keys, Eq. 5 and 6
     W_v : (K, d_out, d_e) values, Eq. 7
     W_l : (K, C, d_out) last layer, Eq. 1; C = 1 is the paper's scalar model
-    b_q, b_k : (K, d_att) biases, zero by default
-    b_v : (K, d_out) bias, zero by default
-    b_l : (C,) bias of the output, zero by default
+    b_q, b_k, b_v, b_l : (K, d_att), (K, d_att), (K, d_out) and (C,) biases, zero by default
     cls, unk : ids of [CLS] and [UNK] in the vocabulary
 
-    Attributes
-    ----------
-    D, d_e, T_max, K, d_att, d_out, C : lengths of the axes above; T_max is None without positions
+    The lengths D, d_e, T_max, K, d_att, d_out and C are attributes; T_max is None without positions.
 
     Examples
     --------
