@@ -80,7 +80,7 @@ def yelp_documents(run: Run, vocabulary: Vocabulary, count: int) -> tuple[list[I
         tokens = tokenize(reviews[i].text)
         picked = reviews[i].at_spans([(token.start, token.end) for token in tokens])
         if SHORTEST <= len(tokens) < T_MAX and 0 < picked.sum() < len(tokens):
-            documents.append(vocabulary.encode_tokens(tokens))
+            documents.append(vocabulary.encode_words(token.word for token in tokens))
             chosen.append(picked)
             labels.append(reviews[i].label)
         if len(documents) == count:

@@ -150,19 +150,14 @@ class Layer:
 class Attention:
     """The attention of H heads: log-masses of embedded instances (see the module docstring).
 
-    Attributes
-    ----------
-    w, c : (H, k) and (H,); c, a constant per head, changes no prediction and is kept for who compares raw attention
-    hidden : layer from the embedding (length E) to k, or None: then w is (H, E)
-    gate : layer of the same shape, which multiplies the hidden one, or None
-    temperature : divides the log-masses
+    A constant c per head changes no prediction and is kept for who compares raw attention.
     """
 
-    w: Array
-    c: Array = None  # type: ignore[assignment]  # zeros, filled in __post_init__
-    hidden: Layer | None = None
-    gate: Layer | None = None
-    temperature: float = 1.0
+    w: Array  # (H, k)
+    c: Array = None  # type: ignore[assignment]  # (H,), zeros by default
+    hidden: Layer | None = None  # from the embedding (length E) to k, or None: then w is (H, E)
+    gate: Layer | None = None  # of the same shape, which multiplies the hidden one
+    temperature: float = 1.0  # divides the log-masses
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "w", _weights("w", self.w, None, None))

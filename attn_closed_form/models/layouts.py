@@ -85,32 +85,20 @@ def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
 
 
 class Layout(NamedTuple):
-    """One kind of file.
+    """One kind of file."""
 
-    Attributes
-    ----------
-    embed : layers of the embedding
-    bare : whether there may be none
-    attention : alternatives, the first of which is in the file: (V, w), (V, U, w) with a gate, (w,) on the embedding,
-        () for the mean. V and w may be one pattern that matches two layers
-    readout : the last layer, or one layer per class and attention branch
-    options : what the file does not hold, with the defaults of the network's own code
-    leave : starts of names that play no part in the prediction
-    norm : a batch normalization in front of the readout
-    gated_activation : default of the option `activation` with a gate, where it is not that without one
-    last_activation : activation of the last layer of the embedding, where it is not that of the others
-    build, marks : another builder, and names by which its files are recognized; the others by their layers
-    """
-
-    embed: str = ""
+    embed: str = ""  # layers of the embedding, and whether there may be none
     bare: bool = False
+    # Alternatives, the first of which is in the file: (V, w), (V, U, w) with a gate, (w,) on the embedding, () for the
+    # mean. V and w may be one pattern that matches two layers.
     attention: tuple[tuple[str, ...], ...] = ()
-    readout: str = ""
-    options: Options = UNGATED
-    leave: tuple[str, ...] = ()
-    norm: str = ""
-    gated_activation: str = ""
-    last_activation: str = ""
+    readout: str = ""  # the last layer, or one layer per class and attention branch
+    options: Options = UNGATED  # what the file does not hold, with the defaults of the network's own code
+    leave: tuple[str, ...] = ()  # starts of names that play no part in the prediction
+    norm: str = ""  # a batch normalization in front of the readout
+    gated_activation: str = ""  # default of the option `activation` with a gate, where it is not that without one
+    last_activation: str = ""  # of the last layer of the embedding, where it is not that of the others
+    # Another builder, and names by which its files are recognized; the others are recognized by their layers.
     build: Callable[[State, Layout, Options], BagNetwork] | None = None
     marks: tuple[str, ...] = ()
 

@@ -215,13 +215,9 @@ class Vocabulary(tuple[str, ...]):
         """Token ids of a text, (T,), one for each token of `tokenize(text)`; unknown words become [UNK]."""
         return self.encode_words(_words(text))
 
-    def encode_tokens(self, tokens: Iterable[Token]) -> Ids:
-        """Token ids (T,) of tokens that `tokenize` made, for callers that need the spans too."""
-        # A text that spells out "[CLS]" tokenises to "cls", so the special words cannot be forged.
-        return self.encode_words(token.word for token in tokens)
-
     def encode_words(self, words: Iterable[str]) -> Ids:
         """Token ids (T,) of words in their normal form."""
+        # A text that spells out "[CLS]" tokenises to "cls", so the special words cannot be forged.
         return np.array(list(map(self._ids.get, words, itertools.repeat(self.unk_id))), dtype=np.intp)
 
     def decode(self, ids: Iterable[int]) -> list[str]:

@@ -125,7 +125,9 @@ class TextClassifier(Model):
 
     def predict_logits(self, inputs: Iterable[str]) -> Array:
         """(n, C) logits of many texts; a text without words is [CLS] and padding."""
-        documents = [self.vocabulary.encode_tokens(self.tokenizer(text)) for text in self.several(inputs)]
+        documents = [
+            self.vocabulary.encode_words(token.word for token in self.tokenizer(text)) for text in self.several(inputs)
+        ]
         return predict_many(self.weights, [ids[: int(min(ids.size, self.weights.room))] for ids in documents])
 
     def save(self, path: Any, dtype: Any = np.float64) -> None:

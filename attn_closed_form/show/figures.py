@@ -21,10 +21,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import plain
 from .._types import Array, Ids
+from ..explanations.answers import removal_curves_of
 from ..explanations.evidence import Evidence
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import FAMILIES, METHODS
 from ..models.scale import LOGIT, percent
+from ..reasons.curves import RemovalCurves
 from .sanitize import elide, visible
 
 # Red, green, blue of full strength.
@@ -399,6 +401,15 @@ def _mark(value: float, largest: float) -> dict[str, Any]:
     """
     at = _from_middle(value, largest)
     return {"kind": "for" if value >= 0 else "against", "left": min(0.5, at), "right": max(0.5, at)}
+
+
+def removal_curves(explanations: Explanations) -> dict[str, RemovalCurves]:
+    """The curves of every method, and of the flip order."""
+    evidence, flip = explanations.evidence, "flip-order"
+    scores = {method: e.scores for method, e in explanations.items()}
+    if (scored := METHODS[flip].score(evidence)) is not None:
+        scores.setdefault(flip, scored.scores)
+    return {method: removal_curves_of(evidence, each) for method, each in scores.items()}
 
 
 def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from importlib.resources import files
 import numpy as np
 
 from .._types import Array, Ids
-from ..explanations.answers import removal_curves_of
 from ..explanations.explain import for_output, on_logits
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
@@ -460,11 +459,7 @@ def _bag_scores(explanations: Explanations) -> str:
 
 def _removal(explanations: Explanations) -> str:
     """The deletion curves next to the certified minimum, their shares of the best possible, and the smallest flip."""
-    evidence = explanations.evidence
-    scores = {method: e.scores for method, e in explanations.items()}
-    if (scored := METHODS[DRAWN[0]].score(evidence)) is not None:
-        scores.setdefault(DRAWN[0], scored.scores)
-    curves = {method: removal_curves_of(evidence, each) for method, each in scores.items()}
+    evidence, curves = explanations.evidence, figures.removal_curves(explanations)
     chosen = [method for method in DRAWN if method in curves] or list(curves)[: len(DRAWN)]
     drawn = _deletion({METHODS[method].label: curves[method] for method in chosen}, evidence.scale)
     several = "at least " if evidence.pooled.H > 1 else ""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..explanations.explanation import Explanations
+from ..explanations.methods import METHODS
 from ..files.atomic import replacing
 from ..lime.theory import lime_theorem_5_1
 from . import figures
@@ -138,9 +139,26 @@ class Plot(NamedTuple):
     size: tuple[float, float]
 
 
+def plot_removal(explanations: Explanations, ax: Any) -> None:
+    """The prediction as players are removed, highest score first, above the certified minimum of every number."""
+    curves = figures.removal_curves(explanations)
+    factor, things = explanations.scale.unit["factor"], explanations.evidence.settings.players
+    several = "at least " if explanations.evidence.pooled.H > 1 else ""
+    for method, each in curves.items():
+        share = f"{METHODS[method].label}: {several}{each.deletion_share:.1%} of the best possible"
+        ax.plot(each.absent, factor * each.deletion, label=share)
+    limit, (low, high) = factor * each.bounds.proved_min, ax.get_ylim()
+    ax.fill_between(each.absent, np.minimum(limit.min(), low), limit, color="0.9", label="no order can get here")
+    of_output = visible(explanations.scale.of_output(explanations.output)).removeprefix("the ")
+    ax.set(xlabel=f"{things} removed", ylabel=of_output + (" (%)" if explanations.scale.in_percent else ""))
+    ax.set_ylim(min(limit.min(), low), high)
+    ax.legend(fontsize=8)
+
+
 FIGURES: dict[str, Plot] = {
     "table": Plot(plot_table, (), (TWO_COLUMNS, 4.4)),
     "lime": Plot(plot_lime, ("lime",), (TWO_COLUMNS, 3.6)),
+    "removal": Plot(plot_removal, (), (TWO_COLUMNS, 3.6)),
     "interactions": Plot(plot_interactions, ("shapley",), (5.5, 5.0)),
 }
 

@@ -84,7 +84,7 @@ def test_the_pattern_for_ascii_finds_what_the_general_one_finds(text):
 def test_encode_is_one_id_a_token(text):
     vocabulary = Vocabulary(WORDS)
     tokens = tokenize(text)
-    np.testing.assert_array_equal(vocabulary.encode(text), vocabulary.encode_tokens(tokens))
+    np.testing.assert_array_equal(vocabulary.encode(text), vocabulary.encode_words([token.word for token in tokens]))
     assert len(vocabulary.encode(text)) == len(tokens)
     assert not np.any(vocabulary.encode(text) == vocabulary.cls_id)
 

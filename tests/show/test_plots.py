@@ -10,6 +10,7 @@ import attn_closed_form as acf
 from attn_closed_form import explain
 from attn_closed_form.lime import lime_theorem_5_1
 from attn_closed_form.models.classifier import pooled_game
+from tests.bags import bag_model, slide
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
@@ -131,3 +132,15 @@ def test_an_unknown_figure_and_a_missing_matplotlib_are_errors(model, monkeypatc
     monkeypatch.delitem(sys.modules, "matplotlib.figure")
     with pytest.raises(ImportError, match=r"pip install .*\[plots\]"):
         save_figure(found, "table", "x.png")
+
+
+def test_removal_curves_are_drawn_above_the_certified_minimum():
+    found = bag_model().explain(slide(), ["shapley", "alpha-mean"], output="tumour")
+    ax = found.plot(figure="removal").axes[0]
+    curve = found["shapley"].removal_curves()
+    drawn = {line.get_label().partition(":")[0]: line for line in ax.get_lines()}
+    assert {"Shapley", "Flip order"} <= set(drawn)
+    np.testing.assert_allclose(drawn["Shapley"].get_ydata(), 100 * curve.deletion)
+    area = ax.collections[0].get_paths()[0].vertices
+    assert area[:, 1].max() == pytest.approx(100 * curve.bounds.proved_min.max())
+    assert ax.get_ylabel() == "probability of tumour (%)"
