@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -77,6 +77,10 @@ class PieceMasses:
     half_range: Array  # (n,) largest |value|
     # Of a linked game a piece is a pole at one scale: gap and D_0 are of Q = u a (v - z), which is complex, the lighter
     # state is the one with the smaller real part, and V and n_0 are masses.
+
+    def of_players(self, which: Ids | slice) -> PieceMasses:
+        """The same for some of the players."""
+        return replace(self, gap=self.gap[..., which], lighter=self.lighter[..., which], V=self.V[..., which])
 
     @cached_property
     def players_light(self) -> Array:

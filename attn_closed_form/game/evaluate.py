@@ -64,8 +64,8 @@ MATRIX_PLAYERS = 1024
 PRODUCT_AT_ONCE = 16
 # Of complex terms no |Y| below this is divided by: a player's own term, which cancels, would lose as many digits.
 LEAST_FACTOR = 0.05
-# Nor by one whose square is below this, next to which 1/Y would leave float64.
-LEAST_SQUARE = 1e-200
+# Nor by one below this, next to which the square of 1/Y would leave float64.
+LEAST_MODULUS = 1e-100
 # Largest q of a power series: beyond, J is as large as the number of nodes.
 LARGEST_Q = 0.2
 # What the powers that are left out may make, relative to what is kept: an eighth of an ulp.
@@ -220,29 +220,26 @@ def flip(terms: Terms, p: Array, precise: bool) -> Flips:
 
 def _complex_flip(terms: Terms, points: Array) -> Flips:
     # Real and imaginary parts side by side: p is real, and numbers of one kind multiply several times as fast.
-    r, m, d = len(points), points.shape[1], terms.factor.shape[2]
-    parts = np.matmul(points, np.ascontiguousarray(terms.factor).view(np.float64))
-    Y = parts.view(np.complex128)
-    both = np.square(parts)
-    squares = both[:, :, 0::2] + both[:, :, 1::2]
-    cancels = np.minimum.reduce(squares, axis=2) < LEAST_FACTOR**2
-    if cancels.any():
-        term, node = np.nonzero(cancels)
-        moduli = (points[term, node, :, None] * np.abs(terms.factor[term])).sum(axis=1)
-        least = np.maximum((LEAST_FACTOR * moduli) ** 2, LEAST_SQUARE)
-        cancels[term, node] = (squares[term, node] < least).any(axis=1)
-    every = halved_product(Y)
+    Y = np.matmul(points, np.ascontiguousarray(terms.factor).view(np.float64)).view(np.complex128)
+    every = product(Y, Y)
     every *= terms.weight[:, None]
-    left_out = cancels if cancels.any() else None
-    if left_out is not None:
-        every[left_out], Y[left_out], squares[left_out] = 0.0, 0.0, 1.0
-    sigma = np.conjugate(Y, out=Y)
-    parts.reshape(r, m, d, 2)[...] *= np.divide(1.0, squares, out=squares)[..., None]
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        sigma = np.divide(1.0, Y)
+    # One of both parts is at least 0.7 of the modulus; what this finds is then looked at player by player.
+    parts = sigma.view(np.float64)
+    largest = np.maximum(np.maximum.reduce(parts, axis=2), -np.minimum.reduce(parts, axis=2))
+    left_out = ~(largest < 0.7 / LEAST_FACTOR)
+    if left_out.any():
+        term, node = np.nonzero(left_out)
+        moduli = (points[term, node, :, None] * np.abs(terms.factor[term])).sum(axis=1)
+        least = np.maximum(LEAST_FACTOR * moduli, LEAST_MODULUS)
+        left_out[term, node] = (np.abs(Y[term, node]) < least).any(axis=1)
+        every[left_out], sigma[left_out] = 0.0, 0.0
     sums = np.matmul(sigma, terms.T.transpose(0, 2, 1))
     sums *= points
     num = sums[:, :, 0] + sums[:, :, 1]
     num += terms.n_0[:, None]
-    return every.T, num.T, sigma.transpose(1, 0, 2), left_out
+    return every.T, num.T, sigma.transpose(1, 0, 2), left_out if left_out.any() else None
 
 
 class Vanishing(NamedTuple):
@@ -257,28 +254,15 @@ class Vanishing(NamedTuple):
     n_0: Array  # (n,)
 
     def products(self) -> tuple[Array, Array]:
-        """P num (n,), and P [X_j num + Z_j] (n, d), from products of the players on both sides: nothing is divided.
-
-        A pair (Q, R) is a product of some Y and the same with one numerator in place, so that pairs multiply as (Q, R)
-        (Q', R') = (Q Q', Q R' + R Q').
-        """
+        """P num (n,), and P [X_j num + Z_j] (n, d), from products of all other players: nothing is divided."""
         share = np.stack([self.p, 1 - self.p], axis=1)[:, :, None]
         Y = (share * self.factor).sum(axis=1)
         T = (share * self.factor * self.V).sum(axis=1)
-        n, d = Y.shape
-        before, after = (np.zeros((2, n, d + 1), dtype=complex) for _ in range(2))
-        before[0, :, 0], before[1, :, 0], after[0, :, d] = 1.0, self.n_0, 1.0
-        for k in range(d):
-            before[0, :, k + 1] = before[0, :, k] * Y[:, k]
-            before[1, :, k + 1] = before[1, :, k] * Y[:, k] + before[0, :, k] * T[:, k]
-        for k in range(d - 1, -1, -1):
-            after[0, :, k] = after[0, :, k + 1] * Y[:, k]
-            after[1, :, k] = after[1, :, k + 1] * Y[:, k] + after[0, :, k + 1] * T[:, k]
-        Q = before[0, :, :-1] * after[0, :, 1:]
-        R = before[0, :, :-1] * after[1, :, 1:] + before[1, :, :-1] * after[0, :, 1:]
+        Q, R = products_of_others(Y, T)
+        R += Q * self.n_0[:, None]
         x, y = self.factor[:, 0], self.factor[:, 1]
         first = (x - y) * R + (x * self.V[:, 0] - y * self.V[:, 1]) * Q
-        return self.weight * before[1, :, d], self.weight[:, None] * first
+        return self.weight * (R[:, 0] * Y[:, 0] + Q[:, 0] * T[:, 0]), self.weight[:, None] * first
 
     def second(self, i: int) -> Array:
         """P [num X_i X_j + X_i Z_j + Z_i X_j] (n, d): the change of first differences when i is present."""
@@ -290,6 +274,31 @@ class Vanishing(NamedTuple):
             fixed[:, :, i], V[:, :, i] = 1.0, 0.0
             changes.append(self._replace(factor=fixed, V=V, weight=weight, n_0=n_0).products()[1])
         return changes[0] - changes[1]
+
+
+def products_of_others(Q: Array, R: Array) -> tuple[Array, Array]:
+    """For each of the last axis, the product of all others of its factors Q with numerators R, both (..., n).
+
+    A pair (Q, R) is a product of factors and the sum of the same with one numerator in place of its factor, so pairs
+    multiply as (Q, R) (Q', R') = (Q Q', Q R' + R Q'). Neighbors are multiplied, and the others of a factor are those of
+    its pair times its neighbor: nothing is divided.
+
+    >>> products_of_others(np.array([2.0, 3.0, 5.0]), np.array([1.0, 0.0, 0.0]))
+    (array([15., 10.,  6.]), array([0., 5., 3.]))
+    """
+    n = Q.shape[-1]
+    if n == 1:
+        return np.ones_like(Q), np.zeros_like(R)
+    if n % 2:
+        one = np.ones_like(Q[..., :1])
+        Q, R = np.concatenate([Q, one], axis=-1), np.concatenate([R, 0 * one], axis=-1)
+    near, far, near_R, far_R = Q[..., 0::2], Q[..., 1::2], R[..., 0::2], R[..., 1::2]
+    of_pairs, of_pairs_R = products_of_others(near * far, near * far_R + near_R * far)
+    others, others_R = np.empty_like(Q), np.empty_like(R)
+    for k, (neighbor, neighbor_R) in enumerate(((far, far_R), (near, near_R))):
+        others[..., k::2] = of_pairs * neighbor
+        others_R[..., k::2] = of_pairs * neighbor_R + of_pairs_R * neighbor
+    return others[..., :n], others_R[..., :n]
 
 
 def vanishing(terms: Terms, p: Array, left_out: NDArray[np.bool_] | None) -> Vanishing | None:
@@ -328,8 +337,6 @@ def weighted_sums(
     `for_mean` and `for_first` make a and b sets of weights of the batch's nodes and weights: (a, m, r) and (b, m, r).
     """
     terms = terms.pick(batch.terms)
-    if batch.tilt is not None:
-        terms = terms.tilted(batch.tilt)
     batch = batch._replace(terms=slice(None))
     J = series_length(terms, batch.p)
     if J:
@@ -467,6 +474,8 @@ def product(Y: Array, spare: Array) -> Array:
     """Product over the last axis: of a transposed copy where it is short, of ever shorter halves where it is long."""
     r, m, d = Y.shape
     if d <= MATRIX_PLAYERS:
+        if np.iscomplexobj(Y):
+            return np.multiply.reduce(np.ascontiguousarray(Y.reshape(r * m, d).T), axis=0).reshape(r, m)
         # Two players at a time, as one complex number, are moved to a transposed copy.
         pairs = d // 2
         across = spare.reshape(-1)[: 2 * pairs * r * m].view(np.complex128).reshape(pairs, r * m)
@@ -476,11 +485,6 @@ def product(Y: Array, spare: Array) -> Array:
         if d % 2:
             every *= Y[:, :, -1]
         return every
-    return halved_product(Y)
-
-
-def halved_product(Y: Array) -> Array:
-    """Product over the last axis, of ever shorter halves."""
     while Y.shape[-1] > PRODUCT_AT_ONCE:
         half = Y.shape[-1] // 2
         shorter = Y[..., :half] * Y[..., half : 2 * half]

@@ -138,17 +138,10 @@ def _short_sector_sum(log_range: float, eps: float, angle: float) -> tuple[Array
     return next(((lam, w) for bound, lam, w in table.get((angles[i], log_ranges[j]), ()) if bound <= eps), None)
 
 
-@lru_cache(maxsize=1)
-def short_sector_sums() -> tuple[list[float], list[float], dict[tuple[float, float], list[tuple[float, Array, Array]]]]:
+def short_sector_sums() -> tuple[list[float], list[float], Table]:
     """The table for sectors: its angles and ln R, ascending, and for both the sums (bound, lam, w), shortest first."""
-    with np.load(Path(__file__).parent / "sector_sums.npz", allow_pickle=False) as data:
-        columns = [data[name] for name in ("angle", "log_range", "size", "bound", "lam", "w")]
-    angle, log_range, size, bound, lam, w = columns
-    stop = np.cumsum(size.astype(int))
-    table: dict[tuple[float, float], list[tuple[float, Array, Array]]] = {}
-    for *key, error, first, last in zip(angle.tolist(), log_range.tolist(), bound, stop - size, stop, strict=True):
-        table.setdefault((key[0], key[1]), []).append((float(error), *_frozen(lam[first:last], w[first:last])))
-    return np.unique(angle).tolist(), np.unique(log_range).tolist(), table
+    (angles, log_ranges), table = read_table("sector_sums.npz", "angle", "log_range")
+    return angles, log_ranges, table
 
 
 @lru_cache(maxsize=512)
@@ -200,16 +193,23 @@ def _trapezoid_plain(log_range: float, eps: float) -> tuple[Array, Array]:
     return _frozen(lam, h * lam * (1 + squeeze))
 
 
-@lru_cache(maxsize=1)
-def short_sums() -> tuple[Array, dict[float, list[tuple[float, Array, Array]]]]:
-    """The table: its ln R, ascending, and for each the sums (bound, lam, w), shortest first."""
-    with np.load(Path(__file__).parent / "exponential_sums.npz", allow_pickle=False) as data:
-        log_range, size, bound, lam, w = (data[name] for name in ("log_range", "size", "bound", "lam", "w"))
-    stop = np.cumsum(size.astype(int))
-    table: dict[float, list[tuple[float, Array, Array]]] = {}
-    for key, error, first, last in zip(log_range, bound, stop - size, stop, strict=True):
-        table.setdefault(float(key), []).append((float(error), *_frozen(lam[first:last], w[first:last])))
-    return np.unique(log_range), table
+Table = dict[tuple[float, ...], list[tuple[float, Array, Array]]]
+
+
+@lru_cache(maxsize=8)
+def read_table(file: str, *keys: str, columns: tuple[str, str] = ("lam", "w")) -> tuple[list[list[float]], Table]:
+    """A table of this folder: the values of each key, ascending, and for each of their tuples the entries.
+
+    An entry is a bound and two arrays; the shortest ones are first.
+    """
+    with np.load(Path(__file__).parent / file, allow_pickle=False) as data:
+        named = {name: data[name] for name in (*keys, "size", "bound", *columns)}
+    stop = np.cumsum(named["size"].astype(int))
+    table: Table = {}
+    parts = zip(*(named[key].tolist() for key in keys), strict=True)
+    for key, bound, first, last in zip(parts, named["bound"].tolist(), stop - named["size"], stop, strict=True):
+        table.setdefault(key, []).append((bound, *_frozen(*(named[name][first:last] for name in columns))))
+    return [np.unique(named[key]).tolist() for key in keys], table
 
 
 def short_sum_key(log_range: float, eps: float) -> tuple[int, int] | None:
@@ -223,8 +223,8 @@ def short_sum_key(log_range: float, eps: float) -> tuple[int, int] | None:
 
 
 def _short_sum(i: int, k: int) -> tuple[Array, Array]:
-    _, lam, w = short_sums()[1][_errors()[0][i]][k]
-    return lam, w
+    (log_ranges,), table = read_table("exponential_sums.npz", "log_range")
+    return table[log_ranges[i],][k][1:]
 
 
 @lru_cache(maxsize=1024)
@@ -238,9 +238,8 @@ def short_sums_together(keys: tuple[tuple[int, int], ...]) -> tuple[Array, Array
 @lru_cache(maxsize=1)
 def _errors() -> tuple[list[float], list[list[float]]]:
     """The table's ln R, ascending, and for each the bounds of its sums with a minus sign, which makes them ascend."""
-    log_ranges, table = short_sums()
-    keys = log_ranges.tolist()
-    return keys, [[-error for error, _, _ in table[key]] for key in keys]
+    (log_ranges,), table = read_table("exponential_sums.npz", "log_range")
+    return log_ranges, [[-error for error, _, _ in table[key,]] for key in log_ranges]
 
 
 def _frozen(*arrays: Array) -> tuple[Array, Array]:

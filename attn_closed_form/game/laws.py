@@ -50,21 +50,17 @@ SHORTEST = 1e-6
 # Nodes of one batch: together with the terms of a chunk, this bounds how many numbers are added one after the other.
 MOST_NODES = 64
 # Numbers of nodes for the terms of a linked game: few, because terms with equal numbers are computed together.
-COUNTS = np.array([3, 6, 10, 15, 20, 28, 40, 58, 70])
+COUNTS = np.array([3, 6, 9, 12, 15, 18, 22, 28, 40, 58, 70])
 # Fractional bits of the fixed-point arithmetic that refines Gauss-Legendre rules.
 FIXED_BITS = 160
 
 
 class Batch(NamedTuple):
-    """Terms (indices into a chunk) with m nodes p and weights each, both (m, r), or (m, 1) if all have the same.
-
-    With a `tilt` t (r,) the nodes are for terms whose x is divided by t (`Terms.tilted`).
-    """
+    """Terms (indices into a chunk) with m nodes p and weights each, both (m, r), or (m, 1) if all have the same."""
 
     terms: Ids | slice
     p: Array
     weights: Array
-    tilt: Array | None = None
 
 
 class Nodes(Protocol):

@@ -44,16 +44,15 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._types import Array
-from .budget import FACTOR as PLAIN_FACTOR
-from .budget import POLE_SHARE, PRECISE, ULP, ToleranceError, _probes
+from .budget import POLE_SHARE, ULP, ToleranceError, _probes
+from .exponential_sums import read_table
 from .pooled_game import PooledGame, finite, times_power
 
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -128,31 +127,16 @@ class _Kind(NamedTuple):
 
 def _sigmoid_poles(lo: float, hi: float, error: float) -> Poles:
     """From the table: the shortest entry that is good enough, or else the best one."""
-    ranges, entries = _table()
+    (ranges,), entries = read_table("links.npz", "R", columns=("y", "r"))
     i = bisect_left(ranges, max(abs(lo), abs(hi)))
     if i == len(ranges):
         raise ToleranceError(
             f"the prediction ranges over [{lo:.4g}, {hi:.4g}]; exact values of its logistic function are computed up "
             f"to a modulus of {ranges[-1]:g}"
         )
-    bound, y, r = next((entry for entry in entries[i] if entry[0] <= error), entries[i][-1])
+    choice = entries[ranges[i],]
+    bound, y, r = next((entry for entry in choice if entry[0] <= error), choice[-1])
     return Poles(0.5, 1j * y, r + 0j, bound)
-
-
-@lru_cache(maxsize=1)
-def _table() -> tuple[list[float], list[list[tuple[float, Array, Array]]]]:
-    """The ranges R of the table, ascending, and for each its entries (bound, y, r), shortest first."""
-    with np.load(Path(__file__).parent / "links.npz", allow_pickle=False) as data:
-        R, size, bound, y, r = (data[name] for name in ("R", "size", "bound", "y", "r"))
-    ranges: list[float] = []
-    entries: list[list[tuple[float, Array, Array]]] = []
-    stop = np.cumsum(size.astype(int))
-    for key, error, first, last in zip(R.tolist(), bound.tolist(), stop - size, stop, strict=True):
-        if not ranges or ranges[-1] != key:
-            ranges.append(key)
-            entries.append([])
-        entries[-1].append((error, y[first:last], r[first:last]))
-    return ranges, entries
 
 
 def _log_poles(lo: float, hi: float, error: float) -> Poles:
@@ -426,11 +410,6 @@ class PoleGame:
         slope = LINKS[self.linked.link.name].slope(*self.linked.range)
         moved = slope * (rounding + 42 * ULP * float(values.max() - values.min()))
         return (MODULI * ULP * float((self.half_range * each).sum()) + moved) / total
-
-    @property
-    def rounding(self) -> float:
-        """Relative error of one complex term at a node, beside that of its exponent twice as large as it can be."""
-        return 2 * ULP * ((PLAIN_FACTOR + FACTOR + EXPONENT) * self.d + PRECISE + OWN)
 
 
 class Sectors(NamedTuple):

@@ -25,7 +25,6 @@ The members of a group add up to the group's Shapley value in the game of groups
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from numpy.typing import ArrayLike
 
 from .._types import Array, Ids
 from .budget import PRECISE, budget
-from .evaluate import Game, first_differences, sum_in_pairs
+from .evaluate import Game, first_differences, products_of_others, sum_in_pairs
 from .laws import UNIFORM, legendre_rule
 from .pooled_game import finite
 from .terms import Terms, term_sums, terms_of
@@ -108,7 +107,7 @@ def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
 
 
 def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
-    """Q and R of every term and group, (r, M): products of the groups on both sides, so that nothing is divided."""
+    """Q and R of every term and group, (r, M)."""
     M = starts.size - 1
     p, w = legendre_rule((M + 1) // 2)
     (a, alpha), (b, beta) = _wholes(terms, order, starts)
@@ -125,21 +124,8 @@ def _products(p: Array, w: Array, a: Array, alpha: Array, b: Array, beta: Array)
     """The integrals of `_other_groups` for some terms, from the groups' factors (r, M)."""
     Y = p * a + (1 - p) * b
     n = p * (a * alpha) + (1 - p) * (b * beta)
-    before, after = _running(Y, n), _running(Y[:, :, ::-1], n[:, :, ::-1])
-    Q_before, R_before = before
-    Q_after, R_after = after[0][:, :, ::-1], after[1][:, :, ::-1]
-    Q = np.einsum("m,mrg->rg", w, Q_before * Q_after)
-    R = np.einsum("m,mrg->rg", w, Q_before * R_after + R_before * Q_after)
-    return Q, R
-
-
-def _running(Y: Array, n: Array) -> tuple[Array, Array]:
-    """Products of the groups before each one, and of those with one numerator in place, (m, r, M)."""
-    Q, R = np.ones_like(Y), np.zeros_like(Y)
-    for g in range(1, Y.shape[2]):
-        Q[:, :, g] = Q[:, :, g - 1] * Y[:, :, g - 1]
-        R[:, :, g] = R[:, :, g - 1] * Y[:, :, g - 1] + Q[:, :, g - 1] * n[:, :, g - 1]
-    return Q, R
+    Q, R = products_of_others(Y, n)
+    return np.einsum("m,mrg->rg", w, Q), np.einsum("m,mrg->rg", w, R)
 
 
 def _wholes(terms: Terms, order: Ids, starts: Ids) -> Iterator[tuple[Array, Array]]:
@@ -156,11 +142,9 @@ def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:
     weight = terms.weight * Q
     n_0 = terms.n_0 + R / Q
     factor, T = terms.factor[:, :, group], terms.T[:, :, group]
-    players_light = (group.size - terms.masses.lighter[:, 1, group].sum(axis=1))[terms.own]
-    largest_change = np.abs(terms.difference[:, group]).max(axis=1)
-    masses = terms.masses
+    masses, largest_change = terms.masses.of_players(group), np.abs(terms.difference[:, group]).max(axis=1)
     return terms._replace(
-        masses=replace(masses, gap=masses.gap[:, group], lighter=masses.lighter[:, :, group], V=masses.V[:, :, group]),
+        masses=masses,
         weight=weight,
         n_0=n_0,
         factor=factor,
@@ -168,5 +152,5 @@ def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:
         T=T,
         S=terms.S[:, group],
         difference=terms.difference[:, group],
-        sums=term_sums(weight, n_0, factor, T, largest_change, players_light, terms.sums.share),
+        sums=term_sums(weight, n_0, factor, T, largest_change, masses.players_light[terms.own], terms.sums.share),
     )

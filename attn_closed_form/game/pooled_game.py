@@ -446,18 +446,8 @@ def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
     """
     if s.shape[-1] == 0:
         return np.full(s.shape[:-1], -np.inf), np.zeros(s.shape[:-1])
-    top = np.maximum.reduce(s, axis=-1)
-    shift = np.where(np.isneginf(top), 0.0, top)
-    mass = np.exp(s - shift[..., None])
-    total = np.add.reduce(mass, axis=-1)
-    nothing = total == 0
-    with np.errstate(divide="ignore"):
-        log_mass = np.log(total) + shift
-    mass *= v
-    mean = np.add.reduce(mass, axis=-1) / np.where(nothing, 1.0, total)
-    # Rounding must not push the mean outside the values, or a constant model would seem to vary.
-    mean = np.minimum(np.maximum(mean, np.minimum.reduce(v, axis=-1)), np.maximum.reduce(v, axis=-1))
-    return log_mass, np.where(nothing, 0.0, mean)
+    s, v = merge_runs(s, v, np.zeros(1, dtype=np.intp))
+    return s[..., 0], v[..., 0]
 
 
 def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:

@@ -112,20 +112,6 @@ class Terms(NamedTuple):
         less = None if self.less is None else self.less[which]
         return self._replace(less=less, **{name: getattr(self, name)[which] for name in PER_TERM})
 
-    def tilted(self, t: Array) -> Terms:
-        """Complex terms with x / t, t (r,), in the place of x; their sums stay as they are."""
-        factor, T = self.factor.copy(), self.T.copy()
-        factor[:, 0] /= t[:, None]
-        T[:, 0] /= t[:, None]
-        difference = factor[:, 0] - factor[:, 1]
-        return self._replace(
-            factor=factor,
-            T=T,
-            S=self.S / t[:, None],
-            difference=difference,
-            largest_change=np.maximum.reduce(np.abs(difference), axis=1),
-        )
-
 
 # The arrays of `Terms` with one entry per term.
 PER_TERM = ("lam", "weight", "n_0", "factor", "T", "S", "difference", "largest_change", "own")
@@ -171,56 +157,26 @@ def terms_for(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, p
     weight, n_0 = w * np.exp(-lam * masses.D_0[own]), masses.n_0[own]
     exponent = masses.gap[own]
     exponent *= -lam[:, None]
-    factor = masses.lighter[own]
     # e^(-lam gap) for the heavier state, 1 for the lighter one.
+    factor = masses.lighter[own]
     if np.iscomplexobj(exponent):
-        return _complex_terms(masses, own, lam, weight, np.where(factor, 1.0, np.exp(exponent)[:, None]), total)
-    np.maximum(factor, np.exp(exponent)[:, None], out=factor)
+        factor = np.where(factor, 1.0, np.exp(exponent)[:, None])
+    else:
+        np.maximum(factor, np.exp(exponent)[:, None], out=factor)
     less = np.expm1(exponent, out=exponent)[:, None] * (1 - masses.lighter[own]) if precise else None
-    largest_change = 1 - np.exp(-lam * np.maximum.reduce(masses.gap, axis=1)[own])
     x, y = factor[:, 0], factor[:, 1]
     T = masses.V[own]
-    S = T[:, 0] - T[:, 1]
-    S *= x
+    S = (T[:, 0] - T[:, 1]) * x
     if masses.some_light:
         S *= y
-    T *= factor
-    return Terms(
-        lam=lam,
-        weight=weight,
-        n_0=n_0,
-        factor=factor,
-        less=less,
-        T=T,
-        S=S,
-        difference=x - y if less is None else less[:, 0] - less[:, 1],
-        largest_change=largest_change,
-        sums=term_sums(weight, n_0, factor, T, largest_change, masses.players_light[own], lam.size / total),
-        masses=masses,
-        own=own,
-    )
-
-
-def _complex_terms(masses: PieceMasses, own: Ids, lam: Array, weight: Array, factor: Array, total: int) -> Terms:
-    """The terms of a linked game: masses in the place of masses times values."""
-    V, n_0 = masses.V[own], masses.n_0[own]
-    T = V * factor
-    difference = factor[:, 0] - factor[:, 1]
-    largest_change = np.maximum.reduce(np.abs(difference), axis=1)
-    return Terms(
-        lam=lam,
-        weight=weight,
-        n_0=n_0,
-        factor=factor,
-        less=None,
-        T=T,
-        S=(V[:, 0] - V[:, 1]) * factor[:, 0] * factor[:, 1],
-        difference=difference,
-        largest_change=largest_change,
-        sums=term_sums(weight, n_0, factor, T, largest_change, masses.players_light[own], lam.size / total),
-        masses=masses,
-        own=own,
-    )
+    T = T * factor
+    difference = x - y if less is None else less[:, 0] - less[:, 1]
+    if np.iscomplexobj(factor):
+        largest_change = np.maximum.reduce(np.abs(difference), axis=1)
+    else:
+        largest_change = 1 - np.exp(-lam * np.maximum.reduce(masses.gap, axis=1)[own])
+    sums = term_sums(weight, n_0, factor, T, largest_change, masses.players_light[own], lam.size / total)
+    return Terms(lam, weight, n_0, factor, less, T, S, difference, largest_change, sums, masses, own)
 
 
 def term_sums(

@@ -31,14 +31,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from .._types import Array, Ids
 from .budget import Budget
-from .canonical import Heads, Piece, PieceMasses, head_masses, heads_of, masses_of, pieces_of, ranges_of, scales_of
+from .canonical import Heads, Piece, head_masses, heads_of, masses_of, pieces_of, ranges_of, scales_of
 from .pooled_game import PooledGame
 from .terms import CHUNK_ELEMENTS, MOST_TERMS, Terms, terms_for
 
@@ -93,7 +92,7 @@ def _windows(game: PooledGame, pieces: list[Piece], goal: Budget) -> Iterator[Wi
             stop = min(L, start + max(1, min(MOST_TERMS, CHUNK_ELEMENTS // size)))
             # Light players are fewest at the last node, heavy ones at the first.
             inside, part = slice(int(first[stop - 1]), int(last[start])), slice(start, stop)
-            few, own = _columns(masses, inside), np.zeros(stop - start, dtype=np.intp)
+            few, own = masses.of_players(inside), np.zeros(stop - start, dtype=np.intp)
             terms = terms_for(few, own, piece.lam[part], piece.w[part], total, goal.precise)
             yield Window(_with_heavy(terms, game.d - inside.stop), order[inside], order[inside.stop :])
             start = stop
@@ -117,11 +116,6 @@ def _bounds(mass: Array, piece: Piece, eps: float) -> tuple[Ids, Ids]:
         last = np.searchsorted(mass, (HEAVY - math.log(eps)) * (1 + 1e-9) / piece.lam, side="left")
     first = np.minimum(first, d - 1)
     return first, np.maximum(last, first + 1)
-
-
-def _columns(masses: PieceMasses, players: slice) -> PieceMasses:
-    per_player = {name: getattr(masses, name)[..., players] for name in ("gap", "lighter", "V")}
-    return replace(masses, **per_player)
 
 
 def _with_heavy(terms: Terms, n: int) -> Terms:

@@ -32,7 +32,7 @@ from .._types import Array, Ids
 from ..game.budget import FACTOR, PRECISE, ULP, Budget, ToleranceError, budget, in_units
 from ..game.by_size import centred_moments
 from ..game.evaluate import Game, batch_sums, sum_in_pairs, weighted_sums
-from ..game.laws import Batch
+from ..game.laws import MOST_NODES, Batch
 from ..game.links import PoleGame
 from ..game.pooled_game import PooledGame
 from ..game.terms import Terms, log_bound, terms_of
@@ -42,8 +42,8 @@ from .rules import GROUPS, MIXED_SIGNS, NoRuleError, SizeRule, TiltedTerm, ladde
 
 # Players from which the recursion over sizes says how long it will take, and its time for a term and a pair of players.
 WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
-# Deleted players from which making a rule for each term costs less than long rules for all; for complex terms.
-TILTED_FROM, TURNED_FROM = 1000, 120
+# Deleted players from which making a rule for each term costs less than long rules for all.
+TILTED_FROM = 1000
 # Elements (terms times players times nodes) that take as long as one more call of the engine.
 GROUP_ELEMENTS = 6_000
 # Weight of everyone, in units of pi(1), beyond which no rule in p can have the digits that a narrow kernel needs.
@@ -91,7 +91,7 @@ def moments_by_rule(linked: Game, fit: Regression, settings: Settings, tol: floa
     game = linked.within(2 * tol / rule_factor(fit, settings))
     goal = _rule_budget(game, fit, settings, tol)
     allowed = goal.p_error * goal.amplification / fit.moment_factor()
-    law = KernelLaw(game.d, settings.kernel_width, game.rounding if isinstance(game, PoleGame) else 0.0)
+    law = KernelLaw(game.d, settings.kernel_width)
     parts = batch_sums(game, goal._replace(p_error=allowed), law, partial(rule_sums, fit.absent_share))
     known = known_of(game)
     sums = np.ldexp(sum_in_pairs(parts, np.zeros(2 + game.d)), game.exponent - known.exponent)
@@ -185,16 +185,17 @@ class KernelLaw:
 
     d: int
     width: float
-    rounding: float = 0.0  # relative error of a complex term at a node
 
     def batches(self, terms: Terms, allowed: float, differences: bool = False) -> list[Batch]:
         """Every term with the shortest rule good enough for E_p[f], E_p[f Z_j] and Delta_j; NoRuleError without one."""
         each = allowed * terms.sums.share / terms.sums.weight.size
         real = largest_on_reals(terms)
         shared, tilted = partial(self._shared, log_bound(terms.sums), real, each), partial(self._tilted, terms, each)
-        makers = [partial(shared, GROUPS), tilted]
-        if self.d >= (TILTED_FROM if terms.sums.turn is None else TURNED_FROM):
-            makers = [partial(shared, GROUPS[:1]), tilted, partial(shared, GROUPS[1:])]
+        makers = [partial(shared, GROUPS[:1]), tilted, partial(shared, GROUPS[1:])]
+        if terms.masses.some_light or terms.sums.turn is not None:
+            makers = [partial(shared, GROUPS)]
+        elif self.d < TILTED_FROM:
+            makers = [partial(shared, GROUPS), tilted]
         batches: list[Batch] = []
         left = np.flatnonzero(_sizes(self.d, self.width)[1] * real > each)
         for maker in makers:
@@ -227,48 +228,41 @@ class KernelLaw:
             group = which[(index >= first) & (index <= level)]
             p, weights = rules[level].p[:, None], rules[level].weights[:, None]
             if longer is None or group.size * self.d * (rules[longer].p.size - len(p)) > GROUP_ELEMENTS:
-                batches.append(Batch(group, p, weights))
+                parts = [slice(start, start + MOST_NODES) for start in range(0, len(p), MOST_NODES)]
+                batches += [Batch(group, p[part], weights[part]) for part in parts]
                 first = level + 1
         return batches, done
 
     def _tilted(self, terms: Terms, allowed: float, which: Ids) -> tuple[list[Batch], NDArray[np.bool_]]:
         """Batches of the terms for which a rule can be made, one for each, and which of them they are."""
-        if terms.masses.some_light:
-            return [], np.zeros(which.size, dtype=bool)
         q = _sizes(self.d, self.width)[0]
-        tilts = [tilted_term(terms, i) for i in which.tolist()]
-        rules = [tilted_rule(q, tilt, allowed, self.rounding) for tilt in tilts]
+        rules = [tilted_rule(q, tilted_term(terms, i), allowed) for i in which.tolist()]
         done = np.array([rule is not None for rule in rules])
-        by_count: dict[int, list[tuple[int, complex, Array, Array]]] = {}
-        for i, tilt, rule in zip(which.tolist(), tilts, rules, strict=True):
+        by_count: dict[int, list[tuple[int, Array, Array]]] = {}
+        for i, rule in zip(which.tolist(), rules, strict=True):
             if rule is not None:
-                t = tilt.t if rule.p[-1] > 0 else 1.0
-                by_count.setdefault(rule.p.size, []).append((i, t, rule.p, rule.weights * np.exp(rule.log_factor)))
+                by_count.setdefault(rule.p.size, []).append((i, rule.p, rule.weights * np.exp(rule.log_factor)))
         batches = []
         for group in by_count.values():
-            own, means, p, weights = zip(*group, strict=True)
-            divisor = np.array(means) if terms.sums.turn is not None else None
-            batches.append(Batch(np.array(own), np.stack(p, axis=1), np.stack(weights, axis=1), divisor))
+            own, p, weights = zip(*group, strict=True)
+            batches.append(Batch(np.array(own), np.stack(p, axis=1), np.stack(weights, axis=1)))
         return batches, done
 
 
 def tilted_term(terms: Terms, i: int) -> TiltedTerm:
     """What a tilted rule needs of a term."""
-    E, piece, weight = terms.factor[i, 0], int(terms.own[i]), abs(complex(terms.weight[i]))
-    # The numerators of a complex term are masses alone.
-    B = float(terms.masses.half_range[piece]) if terms.sums.turn is None else 1.0
-    t = E.mean().item()
+    E, piece, weight = terms.factor[i, 0], int(terms.own[i]), float(terms.weight[i])
+    B, t = float(terms.masses.half_range[piece]), float(E.mean())
     absent = float(np.abs(terms.masses.V[piece, 1]).sum()) / B
     relative = E / t if t else E
     return TiltedTerm(
         t=t,
-        S=float((np.abs(relative - 1) ** 2).sum()) * (1 + 1e-9),
-        largest=float(np.abs(relative).max()),
+        S=float(((relative - 1) ** 2).sum()) * (1 + 1e-9),
+        largest=float(relative.max()),
         background=weight * float(terms.sums.background[i]) / B,
         light=weight * absent,
         heavy=weight * max(0.0, float(terms.sums.players[i]) / B - absent),
         B=B,
-        decay=float(np.abs(E).mean()),
     )
 
 

@@ -40,7 +40,13 @@ from .kernel import relative_kernel
 
 # Numbers of nodes that are tried: terms with equal numbers go through the engine together, so they are few. Most games
 # need the first group alone; the longer the rules, the longer it takes to make them.
-GROUPS = ((2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14), (17, 20, 24, 28), (33, 39, 46, 54))
+GROUPS = (
+    (2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14),
+    (17, 20, 24, 28),
+    (33, 39, 46, 54),
+    (64, 76, 90, 110),
+    (130, 155, 185, 220),
+)
 COUNTS = tuple(m for group in GROUPS for m in group)
 # Added to the bound of E_p[f] it also bounds E_p[f 1{j present}]; see `game/terms.py`.
 LOG_PRESENT = np.log((1 + COSH) / 2)
@@ -50,14 +56,12 @@ WEIGHT_BITS, HAHN_BITS, LEGENDRE_BITS = 160, 200, 90
 HIDDEN = 2.0**-72
 # Most nodes that are tried, and Taylor coefficients that are looked at one by one beyond them.
 MOST_TILTED_NODES, BEYOND = 40, 40
-# Numbers of nodes for complex terms, of which some are beyond the degree that is asked for.
-TURNED_COUNTS, MORE_TURNED_NODES = (2, 5, 8, 12, 16, 20, 25, 31, 38, 46, 55, 64), 4
 # Nodes that interpolatory rules may have more than the degree that is asked for.
 MORE_NODES = (0, 2, 5, 9, 14)
 # Beyond it the mean of p is next to nothing, and squares would leave float64.
 LARGEST_BETA = 1e100
 # Weights of both signs are no matter where sum |omega| p^k is at most this times sum omega p^k, k = 0, 1, 2. Elsewhere
-# the rounding of what cancels counts as an error of the rule.
+# a rule for every term is not used, and the rounding of what cancels counts as an error of a rule for one term.
 MIXED_SIGNS = 1.25
 
 Whole = NDArray[Any]  # array of Python's integers
@@ -157,8 +161,11 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     terms, factor = np.exp(-np.outer(THETA, degrees)) * delta, np.log(2) / 2 - np.log(-np.expm1(-2 * THETA))
     with np.errstate(divide="ignore"):
         log_rounding, known = (np.log(part.sum(axis=1)) + factor for part in (terms[:, :exact], terms[:, exact:]))
-    beyond = np.logaddexp(np.log(size) + moments.log_beyond[0], moments.log_beyond[1]) + factor
-    rule = SizeRule(p, weights, np.logaddexp(known, beyond), log_rounding, float(delta[:exact].sum()))
+    log_error = np.logaddexp(known, np.logaddexp(np.log(size) + moments.log_beyond[0], moments.log_beyond[1]) + factor)
+    powers = p[:, None] ** np.arange(3)
+    if not (np.abs(weights) @ powers <= MIXED_SIGNS * (weights @ powers)).all():
+        log_error[:] = np.inf  # too much would cancel: a rule that nobody may choose
+    rule = SizeRule(p, weights, log_error, log_rounding, float(delta[:exact].sum()))
     for array in rule[:4]:
         array.flags.writeable = False
     return rule
@@ -259,36 +266,32 @@ def as_floats(x: Whole, bits: int) -> Array:
 class TiltedTerm(NamedTuple):
     """What the bound needs of one lambda: masses in the units of the lambda rule, times its weight e^(-lam D_0)."""
 
-    t: complex  # mean of E_k
-    S: float  # sum of |E_k / t - 1|^2
-    largest: float  # max of |E_k / t|
+    t: float  # mean of E_k
+    S: float  # sum of (E_k / t - 1)^2
+    largest: float  # max of E_k / t
     background: float  # c_0
     light: float  # sum of lo_k
-    heavy: float  # sum of hi_k |E_k|
+    heavy: float  # sum of hi_k E_k
     B: float  # largest |value|
-    decay: float  # mean of |E_k|
 
 
 class TiltedRule(NamedTuple):
-    """Nodes p, the probability of being present, and weights with the factor (1 - p + p/t)^d in logs; all (m,).
-
-    The rule of a complex term has the nodes of h~ as they are, complex weights, and no factor.
-    """
+    """Nodes p, the probability of being present, and weights with the factor (1 - p + p/t)^d in logs; all (m,)."""
 
     p: Array
     weights: Array
     log_factor: Array
 
 
-def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float, rounding: float = 0.0) -> TiltedRule | None:
+def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> TiltedRule | None:
     """The shortest rule found for which the sum over sizes has an error of at most `allowed`, or None.
 
-    `kernel_present` (d+1,) has the weight q_m of m = 0..d players present, and `rounding` is the relative error of a
-    complex term at a node. An example is equal players, whose term at size m is E^m times a numerator m.
+    `kernel_present` (d+1,) has the weight q_m of m = 0..d players present. An example is equal players, whose term at
+    size m is E^m times a numerator m.
 
     >>> d, E = 5000, 0.7
     >>> q = np.full(d + 1, 1 / d)
-    >>> rule = tilted_rule(q, TiltedTerm(E, 0.0, 1.0, 0.0, 0.0, d * E, 1.0, E), 1e-10)
+    >>> rule = tilted_rule(q, TiltedTerm(E, 0.0, 1.0, 0.0, 0.0, d * E, 1.0), 1e-10)
     >>> numerator = d * rule.p * E / (1 - rule.p * (1 - E))
     >>> h = numerator * np.exp(rule.log_factor + d * np.log1p(-rule.p * (1 - E)))
     >>> m = np.arange(d + 1)
@@ -299,60 +302,31 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float, roundin
     most = float(kernel_present.max())
     if _rest(d, term, most, 0) <= allowed:  # nobody alone counts
         return TiltedRule(np.zeros(1), kernel_present[:1].copy(), np.zeros(1))
-    if not abs(term.t) > 0:
+    if not term.t > 0:
         return None
     M = 1  # sizes beyond M are left out
     while d > M and _rest(d, term, most, M) > allowed / 8:
         M = min(d, M + 1 + M // 8)
     m = np.arange(M + 1)
-    q = kernel_present[: M + 1] * np.exp(m * np.log(abs(term.t)))
-    turn = np.exp(1j * np.angle(term.t) * m) if isinstance(term.t, complex) else None
-    longest = TURNED_COUNTS[-1] if turn is not None else MOST_TILTED_NODES
-    sizes = Sizes(d, M, *_powers(q, turn, d, min(d, longest + BEYOND) + 1))
-    taylor = np.exp(np.minimum(_log_taylor(term, sizes.mu.size, d), 600.0))
-    left = np.cumsum((taylor * sizes.mu)[::-1])[::-1]
+    q = kernel_present[: M + 1] * np.exp(m * np.log(term.t))
+    mu, part = np.empty(min(d, MOST_TILTED_NODES + BEYOND) + 1), q.copy()
+    for k in range(mu.size):  # sum_m q_m (m)_k / (d)_k
+        mu[k] = part.sum()
+        part *= np.maximum(m - k, 0) / max(d - k, 1)
+    taylor = np.exp(np.minimum(_log_taylor(term, mu.size, d), 600.0))
+    left = np.cumsum((taylor * mu)[::-1])[::-1]
     fit = np.flatnonzero(4 * left <= allowed)
-    degree = max(1, int(fit[0])) if fit.size else sizes.mu.size
-    if turn is not None:
-        for p, omega, positive in _turned_rules(q, sizes, taylor, degree):
-            error = _error(sizes, taylor, term, p, omega)
-            if error + rounding * _moduli(sizes, term, p, omega, positive) <= allowed * 7 / 8:
-                return TiltedRule(p, omega, np.zeros(p.size))
-        return None
-    for p, omega in _rules(q, d, sizes.mu, degree):
-        if _error(sizes, taylor, term, p, omega) <= allowed * 7 / 8:
+    degree = max(1, int(fit[0])) if fit.size else mu.size
+    for p, omega in _rules(q, d, mu, degree):
+        if _error(d, M, mu, taylor, term, p, omega) <= allowed * 7 / 8:
             tilt = p * (1 / term.t - 1)
             return TiltedRule((p / term.t) / (1 + tilt), omega, d * np.log1p(tilt))
     return None
 
 
-class Sizes(NamedTuple):
-    """The functional of one term on powers of p: `mu` (n,) sums of moduli, `turned` the same with their phases."""
-
-    d: int
-    M: int  # largest size that counts
-    mu: Array
-    turned: Array
-
-
-def _powers(q: Array, turn: Array | None, d: int, count: int) -> tuple[Array, Array]:
-    """sum_m q_m (m)_k / (d)_k for k < count, without and with the phases."""
-    m, part = np.arange(q.size), q.copy()
-    mu = np.empty(count)
-    turned: Array = np.empty(count, dtype=np.float64 if turn is None else np.complex128)
-    for k in range(count):
-        mu[k] = part.sum()
-        turned[k] = mu[k] if turn is None else (part * turn).sum()  # no BLAS, which would start threads
-        part *= np.maximum(m - k, 0) / max(d - k, 1)
-    return mu, turned
-
-
 def _rest(d: int, term: TiltedTerm, most: float, M: int) -> float:
-    """Bound of what sizes above M add: sum_{m>M} most B [(c_0 + lo) t^m + (m/d) hi t'^(m-1)], t' = t d/(d-1).
-
-    t is the mean of |E_k| here.
-    """
-    t, near = term.decay, term.decay * d / max(d - 1, 1)
+    """Bound of what sizes above M add: sum_{m>M} most B [(c_0 + lo) t^m + (m/d) hi t'^(m-1)], t' = t d/(d-1)."""
+    t, near = term.t, term.t * d / max(d - 1, 1)
     if near >= 1 - 1e-12:
         return np.inf
     fixed = most * term.B * (term.background + term.light)
@@ -365,31 +339,30 @@ def _radius(term: TiltedTerm, k: NDArray[Any]) -> Array:
     return np.sqrt(np.maximum(k, 0.25) / max(term.S, 1e-6))
 
 
-def _log_taylor(term: TiltedTerm, count: int, d: int, lean: float = 0.0) -> Array:
-    """Log of the bounds M(rho) rho^-k on |h~_k|, k < count; `lean` is the modulus of the sum of E_k / t - 1."""
+def _log_taylor(term: TiltedTerm, count: int, d: int) -> Array:
+    """Log of the bounds M(rho) rho^-k on |h~_k|, k < count."""
     k = np.arange(count)
     rho = _radius(term, k)
     rho[0] = 0.0
     # The factors' first-order terms add up to zero but for rounding, d ulps of each.
-    growth = term.S * rho**2 / 2 + (lean + 4 * d * ULP * (1 + term.largest)) * rho
-    mass = term.background + (1 + rho) * term.light + rho * term.heavy / abs(term.t)
+    growth = term.S * rho**2 / 2 + 4 * d * ULP * (1 + term.largest) * rho
+    mass = term.background + (1 + rho) * term.light + rho * term.heavy / term.t
     with np.errstate(divide="ignore", invalid="ignore"):
         majorant = np.log(2 * term.B) + 1 + growth + np.log(mass) + np.log(np.maximum(1.0, rho * term.largest))
         taylor: Array = majorant - np.where(k > 0, k * np.log(rho), 0.0)
     return taylor
 
 
-def _error(sizes: Sizes, taylor: Array, term: TiltedTerm, p: Array, omega: Array) -> float:
+def _error(d: int, M: int, mu: Array, taylor: Array, term: TiltedTerm, p: Array, omega: Array) -> float:
     """The bound of the module docstring, or inf where the rule is not to be trusted."""
-    d, M, mu, turned = sizes
     k = np.arange(mu.size)
     if not ((p > 0).all() and (p < 1).all()):
         return np.inf
     powers = p[:, None] ** k
     sums, moduli = omega @ powers, np.abs(omega) @ powers
     rounding = ULP * ((3 * k + 4 + 20) * mu + (k + p.size + 2) * moduli)
-    error = float(taylor @ (np.abs(turned - sums) + rounding))
-    if not isinstance(term.t, complex) and not (moduli[:3] <= MIXED_SIGNS * sums[:3]).all():
+    error = float(taylor @ (np.abs(mu - sums) + rounding))
+    if not (moduli[:3] <= MIXED_SIGNS * sums[:3]).all():
         error += ULP * (PRECISE + FACTOR * d) * float(taylor @ moduli)  # the rounding of terms that cancel
     # Beyond the last coefficient the terms fall at least geometrically.
     rho = float(_radius(term, k[-1:])[0])
@@ -398,22 +371,6 @@ def _error(sizes: Sizes, taylor: Array, term: TiltedTerm, p: Array, omega: Array
     if not max(top, ratio) < 1:
         return np.inf
     return error + float(taylor[-1] * (mu[-1] * ratio / (1 - ratio) + moduli[-1] * top / (1 - top)))
-
-
-def _moduli(sizes: Sizes, term: TiltedTerm, p: Array, omega: Array, positive: Array) -> float:
-    """By how much the sum of the moduli at the nodes may be above MIXED_SIGNS times that of all coalitions.
-
-    The moduli |E_k| are those of a term with a real tilt |t|, whose product is at most (1 + p (mean|E|/|t| - 1))^d. For
-    them the weights of the `positive` rule make the sum over all sizes, but for its error; whatever |omega| has beyond
-    is added.
-    """
-    lean = sizes.d * max(0.0, term.decay / abs(term.t) - 1)
-    taylor = np.exp(np.minimum(_log_taylor(term, sizes.mu.size, sizes.d, lean), 600.0))
-    powers = p[:, None] ** np.arange(sizes.mu.size)
-    excess = np.maximum(np.abs(omega) - MIXED_SIGNS * positive, 0.0)
-    mass = term.background + term.light + p * term.heavy / abs(term.t)
-    largest = 2 * term.B * np.exp(np.minimum(lean * p, 600.0)) * mass * max(1.0, term.largest) / (1 - p) ** 2
-    return float(taylor @ np.abs(sizes.mu - positive @ powers)) + float(excess @ largest)
 
 
 def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Array]]:
@@ -432,24 +389,6 @@ def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Ar
             yield p, least_squares(jacobi_values(p, up, down, N), nu[:N])
 
 
-def _turned_rules(q: Array, sizes: Sizes, taylor: Array, degree: int) -> Iterator[tuple[Array, Array, Array]]:
-    """Nodes, weights for the functional with its phases, and weights without them, none of which is negative.
-
-    The nodes are those of Gauss-Legendre on the shares that count. Of the weights that make the terms of the bound
-    small, those are taken that differ least from q, relative to it.
-    """
-    with np.errstate(divide="ignore"):
-        log_q = np.maximum(np.log(q), -700.0)
-    for N in [N for N in TURNED_COUNTS if degree + MORE_TURNED_NODES <= N][:3]:
-        x, w = legendre_rule(N)
-        near = w * np.exp(np.interp(x * sizes.M, np.arange(q.size), log_q))
-        p = x * (sizes.M / sizes.d)
-        system = near[:, None] * taylor * p[:, None] ** np.arange(taylor.size)
-        goals = taylor[:, None] * np.stack([sizes.turned.real, sizes.turned.imag, sizes.mu], axis=1)
-        weights = near[:, None] * least_squares(system, goals)
-        yield p, weights[:, 0] + 1j * weights[:, 1], np.maximum(weights[:, 2], 0.0)
-
-
 def _jacobi_moments(q: Array, d: int, mu: Array, count: int) -> tuple[float, Array]:
     """Beta, which fits the mean of p, and what the functional makes of the Jacobi polynomials (count,).
 
@@ -459,7 +398,7 @@ def _jacobi_moments(q: Array, d: int, mu: Array, count: int) -> tuple[float, Arr
     up, down = jacobi(beta, count)
     n, m = np.arange(count), np.arange(q.size)
     climb, fall = up * (d - n), down * (n + beta + d + 1)
-    nu, change, now = np.zeros(count, dtype=q.dtype), 0.0 * m, 0.0 * m + 1
+    nu, change, now = np.zeros(count), 0.0 * m, 0.0 * m + 1
     for i in range(min(count, d + 1)):
         nu[i] = (q * now).sum()
         if i < d:

@@ -20,9 +20,9 @@ from attn_closed_form import (
     semivalue,
     shapley,
 )
-from attn_closed_form.game import beta_shapley, evaluate, links
+from attn_closed_form.game import beta_shapley, evaluate
 from attn_closed_form.game.budget import budget
-from attn_closed_form.game.exponential_sums import EPS_MIN, sector_segments
+from attn_closed_form.game.exponential_sums import EPS_MIN, read_table, sector_segments
 from attn_closed_form.game.laws import UNIFORM
 from attn_closed_form.game.links import LINKS, Link, LinkedGame, sectors
 from attn_closed_form.game.terms import THETA, Interval, log_bound, terms_of
@@ -33,7 +33,8 @@ pytest.importorskip("flint")
 from benchmarks.guarantee import judge, random_question
 from proofs_check.links import proved_sigmoid_bound
 
-RANGES, ENTRIES = links._table()
+(RANGES,), TABLE = read_table("links.npz", "R", columns=("y", "r"))
+ENTRIES = [TABLE[R,] for R in RANGES]
 KINDS = ("deleted", "replaced", "deleted+background", "replaced+background")
 
 

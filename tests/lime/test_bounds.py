@@ -48,12 +48,12 @@ def test_what_the_rounding_of_a_sum_over_nodes_is_multiplied_by(d, width):
 
 def test_what_sizes_beyond_the_last_add():
     d, most = 4000, 0.3
-    term = TiltedTerm(t=0.9, S=0.0, largest=1.0, background=0.4, light=0.7, heavy=60.0, B=3.0, decay=0.9)
+    term = TiltedTerm(t=0.9, S=0.0, largest=1.0, background=0.4, light=0.7, heavy=60.0, B=3.0)
     m = np.arange(d + 1)
     terms = most * 3.0 * (1.1 * 0.9**m + m / d * 60.0 * (0.9 * d / (d - 1)) ** (m - 1.0))
     for M in (0, 1, 20, 150):
         assert _rest(d, term, most, M) == pytest.approx(terms[M + 1 :].sum(), rel=1e-9)
-    assert _rest(d, term._replace(decay=1.0), most, 3) == np.inf
+    assert _rest(d, term._replace(t=1.0), most, 3) == np.inf
 
 
 def test_what_is_cached_cannot_be_written_to():

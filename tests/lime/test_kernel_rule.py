@@ -7,15 +7,24 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from attn_closed_form import PooledGame
 from attn_closed_form.game.budget import budget
 from attn_closed_form.game.by_size import centred_moments
-from attn_closed_form.game.laws import Batch
+from attn_closed_form.game.laws import MOST_NODES, Batch
 from attn_closed_form.game.terms import log_bound, terms_of
-from attn_closed_form.lime.kernel import kernel, relative_kernel
-from attn_closed_form.lime.moments import largest_on_reals, rule_sums
+from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
+from attn_closed_form.lime.moments import (
+    KernelLaw,
+    largest_on_reals,
+    moments_by_recursion,
+    moments_by_rule,
+    rule_sums,
+)
+from attn_closed_form.lime.regression import regression
 from attn_closed_form.lime.rules import (
     HIDDEN,
     LEGENDRE_BITS,
+    MIXED_SIGNS,
     THETA,
     WEIGHT_BITS,
     ladder,
@@ -132,3 +141,46 @@ def test_the_bound_holds_and_means_something(kind, kernel_width):
 
 def test_no_rule_beyond_the_moments():
     assert ladder(5, 25.0).counts.tolist() == [2, 4, 6]
+
+
+@pytest.mark.parametrize("kernel_width", [25.0, 5.0, 3.0])
+def test_rules_whose_weights_cancel_are_never_chosen(kernel_width, monkeypatch):
+    """The budget reckons with sums of moduli that are at most MIXED_SIGNS times the sums."""
+    for d in (30, 106, 300):
+        for rule in ladder(d, kernel_width).rules:
+            powers = rule.p[:, None] ** np.arange(3)
+            excess = (np.abs(rule.weights) @ powers) / (rule.weights @ powers)
+            assert (excess.max() <= MIXED_SIGNS) == bool(np.isfinite(rule.log_error).all())
+    monkeypatch.setattr("attn_closed_form.lime.rules.MIXED_SIGNS", 0.999)
+    few = ladder.__wrapped__(30, kernel_width, (6,))
+    assert few.choose(np.zeros((1, THETA.size)), np.ones(1), 1.0)[1] > 1.0
+
+
+@pytest.mark.parametrize(("reach", "background"), [(3.0, None), (3.0, 1.0), (12.0, 0.0)])
+def test_the_recursion_agrees_on_the_probability_of_many_deleted_players(reach, background):
+    """Complex terms with wide sectors need the longest rules."""
+    rng = np.random.default_rng(3)
+    d = 170
+    value = None if background is None else 0.3
+    linked = PooledGame.from_scores(
+        rng.normal(size=d), reach * rng.uniform(-1, 1, d), s_background=background, v_background=value
+    ).through("sigmoid")
+    settings = Settings(25.0, 1.0, 5000)
+    fit = regression(d, settings, d)
+    fast = fit.solve(moments_by_rule(linked, fit, settings, 1e-9), np.arange(d))
+    slow = fit.solve(moments_by_recursion(linked, fit, 1e-8), np.arange(d))
+    assert np.abs(fast[0] - slow[0]).max() < 1e-8
+    assert abs(fast[1] - slow[1]) < 1e-8
+    assert np.abs(slow[0]).max() > 1e-3
+
+
+def test_batches_are_small_enough_for_the_rounding_of_their_sums():
+    """Step 7 of docs/what-tol-guarantees.md adds up at most MOST_NODES nodes one after the other."""
+    rng = np.random.default_rng(3)
+    game = PooledGame.from_scores(rng.normal(size=300), 12 * rng.uniform(-1, 1, 300)).through("sigmoid").within(1e-8)
+    counts = [
+        len(batch.p)
+        for terms in terms_of(game, budget(game, 1e-8))
+        for batch in KernelLaw(300, 25.0).batches(terms, 1e-8)
+    ]
+    assert max(counts) == MOST_NODES
