@@ -119,6 +119,7 @@ class Run:
         self.at_most: int | None = args.at_most
         self.name, self.quick, self.start = name, bool(args.quick), time.perf_counter()
         self.data: Path = args.data
+        self.has_data = args.data is not None
         self.work: Path = args.work
         self.rows: list[Row] = []
         self.earlier = {"seconds": 0.0, "processor seconds": 0.0}

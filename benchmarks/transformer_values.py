@@ -26,11 +26,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 from math import comb
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,7 +43,7 @@ from attn_closed_form._arrays import members
 from attn_closed_form._types import Array, Ids, Masks
 from attn_closed_form.game.links import Link
 from attn_closed_form.game.sampled import shapley_sample
-from attn_closed_form.models.protocol import FEW, Units
+from attn_closed_form.models.protocol import FEW, FitReport, Units
 from attn_closed_form.models.sentences import sentences
 from jax_model.training.imdb import load_imdb
 
@@ -62,9 +63,6 @@ PARTITION, CAPTUM, SLALOM, LIME = "partition SHAP (shap)", "ShapleyValueSampling
 PAIRED_KERNEL = "KernelSHAP, paired (shapiq)"
 # A correlation of at least this is what "good" promises of the surrogate's Shapley values.
 CORRELATED = 0.9
-# Limits of the groups of explained shares, and the minimum share of a fit that is graded good.
-EXPLAINED = (-np.inf, 0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, np.inf)
-GOOD = 0.9
 
 Value = Callable[[Masks], Array]
 
@@ -268,7 +266,7 @@ Record = dict[str, Any]
 
 def long_run(game: WordGame, calls_per_word: int) -> Record:
     """The truth of one text on every scale."""
-    return {"d": game.d, **{scale: truth(game, scale, calls_per_word)._asdict() for scale in SCALES}}
+    return {"d": game.d, "tokens": game.ids.size, **{scale: truth(game, scale, calls_per_word)._asdict() for scale in SCALES}}
 
 
 def estimates(game: WordGame, names: Iterable[str], seed: int) -> list[Record]:
@@ -314,7 +312,7 @@ def beginnings(path: str, count: int) -> list[str]:
 
 
 def measure(name: str, classifier: TransformerClassifier, texts: list[str], work: Path, long: int) -> list[Record]:
-    """Truth and estimates of every text, from the work folder where they are there."""
+    """Truth and estimates of every text, from the work folder where it has them."""
     store = Store(work / f"{name}.jsonl")
     documents = [Document(text, np.zeros(0, dtype=np.intp), [], 0) for text in texts]
 
@@ -338,12 +336,14 @@ def measure(name: str, classifier: TransformerClassifier, texts: list[str], work
             if (stage, number) not in store.rows:
                 store.add(stage, number, run(number, document, task))
         print(f"{name}: {number + 1} of {len(texts)}", file=sys.stderr, flush=True)
-    return recorded(store, list(stages))
+    return recorded(store)
 
 
-def recorded(store: Store, stages: list[str]) -> list[Record]:
-    """One record per text whose stages are all there."""
-    count = store.done(stages)
+def recorded(store: Store) -> list[Record]:
+    """One record per text whose stages are all there; of several long runs, the longest."""
+    runs = {stage for stage, _ in store.rows if stage.startswith("truth")}
+    stages = ["rivals", "ours", *sorted(runs, key=lambda stage: int(stage.split()[1]))[-1:]]
+    count = store.done(stages) if runs else 0
     rivals, ours, long = ([store.rows[stage, i] for i in range(count)] for stage in stages)
     return [{"truth": t, "estimates": [*o, *r]} for t, o, r in zip(long, ours, rivals, strict=True)]
 
@@ -393,6 +393,7 @@ def truth_rows(model: str, records: list[Record]) -> list[Record]:
     out = []
     for scale in SCALES:
         expected = [record["truth"][scale] for record in records]
+        per_word = [t["calls"] / len(t["values"]) for t in expected if any(t["standard_error"])]
         own = np.array([np.linalg.norm(t["standard_error"]) / np.linalg.norm(t["values"]) for t in expected])
         out.append(
             {
@@ -402,6 +403,8 @@ def truth_rows(model: str, records: list[Record]) -> list[Record]:
                 "texts": len(records),
                 "words": f"{min(r['truth']['d'] for r in records)} to {max(r['truth']['d'] for r in records)}",
                 "mean calls": round(float(np.mean([t["calls"] for t in expected]))),
+                "calls per word": f"{min(per_word):.0f} to {max(per_word):.0f}" if per_word else "all coalitions",
+                "texts with all coalitions": len(expected) - len(per_word),
                 "median error (estimated)": float(np.median(own)),
                 "largest error (estimated)": float(own.max()),
             }
@@ -409,32 +412,31 @@ def truth_rows(model: str, records: list[Record]) -> list[Record]:
     return out
 
 
-def fits(records: list[Record], scale: str, budget: int) -> list[tuple[float, float]]:
-    """Of each fitted SLALOM the share of variation that it explains, and the rank correlation of its values."""
+def fits(records: list[Record], scale: str) -> list[tuple[int, str, float]]:
+    """Of each fitted SLALOM the budget, the grade, and the rank correlation of its Shapley values with the truth."""
     from scipy.stats import spearmanr
 
-    return [
-        (found["explained"], float(spearmanr(found["values"], record["truth"][scale]["values"]).statistic))
-        for record in records
-        for found in record["estimates"]
-        if (found["method"], found["scale"], found["budget"]) == (SLALOM, scale, budget)
-    ]
+    out = []
+    for record in records:
+        for found in record["estimates"]:
+            if (found["method"], found["scale"]) == (SLALOM, scale):
+                near, far = (np.sqrt(1 - found[name]) for name in ("explained", "explained_any_size"))
+                fit = FitReport(SLALOM, near, 1.0, far, 1.0, 0.0, found["calls"], tokens=record["truth"]["tokens"])
+                correlation = spearmanr(found["values"], record["truth"][scale]["values"]).statistic
+                out.append((found["budget"], fit.grade, float(correlation)))
+    return out
 
 
 def verdict_rows(measured: dict[str, list[Record]]) -> list[Record]:
-    """How many fits reach a rank correlation of 0.9 with the truth, by the share of variation that they explain."""
-    out = []
-    for scale, budget in product(SCALES, BUDGETS):
-        pairs = np.array([pair for records in measured.values() for pair in fits(records, scale, budget)])
-        for least, most in pairwise(EXPLAINED):
-            correlations = pairs[(pairs[:, 0] >= least) & (pairs[:, 0] < most), 1]
-            if correlations.size:
-                row: Record = {
-                    "comparison": "What the share of explained variation says about a SLALOM's Shapley values"
-                }
-                row |= {"scale": scale, "calls": f"{budget} d", "share explained": f"{least:g} to {most:g}"}
-                row |= {"fits": correlations.size, "median rank correlation": float(np.median(correlations))}
-                out.append(row | {f"at least {CORRELATED}": float((correlations >= CORRELATED).mean())})
+    """How many fits reach a rank correlation of 0.9 with the truth, by their grade."""
+    title, out = "What the grade of a fitted SLALOM says about its Shapley values", []
+    for model, grade in product((*measured, "all models"), ("good", "fair", "poor")):
+        chosen = [fit for name in measured if model in (name, "all models") for fit in fits(measured[name], "logit")]
+        correlations = np.array([correlation for _, given, correlation in chosen if given == grade])
+        if correlations.size:
+            row: Record = {"comparison": title, "model": model, "grade": grade, "fits": correlations.size}
+            row |= {"median rank correlation": float(np.median(correlations))}
+            out.append(row | {f"at least {CORRELATED}": float((correlations >= CORRELATED).mean())})
     return out
 
 
@@ -470,22 +472,34 @@ def all_bars(measured: dict[str, list[Record]], rows: list[Record]) -> list[Bar]
         if found["method"] == OURS and found["scale"] == "probability"
     ]
     coverage = float(np.concatenate(inside).mean())
-    good = np.array(
-        [
-            correlation
-            for records in measured.values()
-            for explained, correlation in fits(records, "probability", BUDGETS[-1])
-            if explained >= GOOD
-        ]
-    )
+    graded = [fit for records in measured.values() for fit in fits(records, "logit")]
+    good = np.array([correlation for _, grade, correlation in graded if grade == "good"])
     share = float((good >= CORRELATED).mean()) if good.size else float("nan")
     return [
         *(bar for bars in of_model.values() for bar in bars),
         Bar(f"models of {len(measured)} that meet all three", met, ">=", min(3, len(measured))),
         Bar("share of words within two standard errors of the truth", coverage, ">=", 0.93),
         Bar("share of words within two standard errors of the truth (upper limit)", coverage, "<=", 0.97),
-        Bar(f"{good.size} fits graded good: share with a rank correlation of {CORRELATED}", share, ">=", 0.95),
+        Bar(f"{good.size} of {len(graded)} fits graded good: share with a rank correlation of {CORRELATED}", share, ">=", 0.95),
     ]
+
+
+def page_table(rows: list[Record]) -> str:
+    """The table on docs/your-transformer.md: median errors on the probability, one column per model and budget."""
+    title = re.compile(r"Shapley values of (.+), probability, (\d+) d model calls")
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if matched := title.fullmatch(row["comparison"]):
+            column = f"{matched[1]}, {matched[2]} d"
+            cells.setdefault(row["method"], {})[column] = f"{row['median error']:.3f}"
+    columns = sorted({column for row in cells.values() for column in row if ", 30 d" not in column}, key=_model_first)
+    lines = ["| method | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    return "\n".join([*lines, *(f"| {m} | " + " | ".join(row[c] for c in columns) + " |" for m, row in cells.items())])
+
+
+def _model_first(column: str) -> tuple[str, int]:
+    model, budget = column.rsplit(", ", 1)
+    return model, int(budget.split()[0])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -495,10 +509,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")
     parser.add_argument("--model", action="append", required=True, metavar="NAME=FOLDER", help="repeat for each model")
     parser.add_argument("--work", required=True, type=Path, help="folder for outputs and measurements")
-    parser.add_argument("--texts", type=int, default=50, help="default: %(default)s")
+    parser.add_argument("--texts", type=int, default=50, help="texts per model at most (default: %(default)s)")
     parser.add_argument("--long", type=int, default=LONG_RUN, help="calls per word of the truth (default: %(default)s)")
     parser.add_argument("--bfloat16", nargs="*", default=[], metavar="NAME", help="models to run in bfloat16")
     parser.add_argument("--measure-only", action="store_true", help="fill the work folder and report nothing")
+    parser.add_argument("--report-only", action="store_true", help="report what the work folder has")
     args = parser.parse_args(argv)
     import torch
 
@@ -506,6 +521,9 @@ def main(argv: list[str] | None = None) -> int:
     texts = beginnings(args.data, args.texts)
     measured: dict[str, list[Record]] = {}
     for name, folder in (model.split("=", 1) for model in args.model):
+        if args.report_only:
+            measured[name] = recorded(Store(args.work / f"{name}.jsonl"))
+            continue
         classifier = TransformerClassifier.from_folder(folder, batch_size=64, progress=False)
         if name in args.bfloat16:
             classifier.model.bfloat16()
@@ -517,7 +535,6 @@ def main(argv: list[str] | None = None) -> int:
     settings = {
         "texts": {name: len(records) for name, records in measured.items()},
         "words": f"{SHORTEST} to {LONGEST}",
-        "calls per word of the long run": args.long,
         "texts with all coalitions": f"up to {ENUMERATED} words",
         "in bfloat16": args.bfloat16,
         "threads": 1,

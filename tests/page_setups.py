@@ -42,11 +42,12 @@ def your_bags() -> dict[str, Any]:
 
 
 def your_transformer() -> dict[str, Any]:
-    """A transformer with random weights in a folder."""
-    from tests.tiny_transformers import bert
+    """A small classifier and a small language model, both trained for some seconds, in folders."""
+    from tests.tiny_transformers import trained_bert, trained_llama
 
-    for part in bert():
-        part.save_pretrained("my-model")
+    for folder, parts in (("my-model", trained_bert()), ("my-language-model", trained_llama())):
+        for part in parts:
+            part.save_pretrained(folder)
     return {}
 
 

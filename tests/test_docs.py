@@ -66,8 +66,10 @@ def slalom(names, out):
 
 
 def your_transformer(names, out):
-    assert names["model"].outputs == ("negative", "neutral", "positive") and Path("report.html").is_file()
-    assert "Shapley of the fitted SLALOM" in out and "Shapley (sampled) of the model" in out
+    assert names["model"].outputs == ("negative", "positive") and Path("report.html").is_file()
+    headline = names["headline"]
+    assert headline.base_value + headline.scores.sum() == pytest.approx(names["explanations"].prediction, abs=1e-6)
+    assert names["verdict"].prediction > 0.9 and "wonderful" in out
 
 
 #: What a page says of its own example, beyond that it runs.

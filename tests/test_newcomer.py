@@ -41,6 +41,12 @@ def commands_for(task):
             yield install, words
 
 
+def test_torch_is_installed_as_the_makefile_does():
+    pin = next(word for word in (ROOT / "Makefile").read_text(encoding="utf-8").split() if word.startswith("torch=="))
+    assert {pin} == {word for install, _ in commands_for("transformer") for word in install if word.startswith("torch")}
+    assert f"pip install {pin}\n" in (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+
+
 def labeled_texts():
     """A table of 80 texts with two labels."""
     with open("reviews.csv", "w", encoding="utf-8") as file:

@@ -1,7 +1,9 @@
 """Tiny transformers with random weights, and tokenizers made here: nothing is downloaded."""
 
 from functools import cache
+from itertools import product
 
+import numpy as np
 import pytest
 
 WORDS = "the a film was is not very good bad slow fast start but won ##der ##ful ##s boring leads are together . , !"
@@ -142,6 +144,52 @@ def llama_words():
         vocab_size=len(tokenizer), max_position_embeddings=40, bos_token_id=2, eos_token_id=3, pad_token_id=0, **sizes
     )
     return _seeded(lambda: LlamaForCausalLM(config)), tokenizer
+
+
+def trained(model, tokenizer, texts, labels=None, steps=80, rate=5e-3):
+    """The model after some steps on all texts: on their labels, or without labels on their next tokens."""
+    import torch
+
+    rows = dict(tokenizer(texts, padding=True, return_tensors="pt"))
+    hidden = rows["attention_mask"] == 0
+    rows["labels"] = rows["input_ids"].masked_fill(hidden, -100) if labels is None else torch.tensor(labels)
+    rows.pop("token_type_ids", None)
+    torch.set_num_threads(1)  # for models this small threads wait more than they work
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model.train()
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(**rows).loss.backward()
+            optimizer.step()
+    return model.eval(), tokenizer
+
+
+SIGNS = {"good": 1, "fast": 1, "wonderful": 1, "bad": -1, "slow": -1, "boring": -1}
+
+
+def trained_bert():
+    """A BERT that has learned reviews of random words, each labeled by the majority of its judgments."""
+    rng, texts, labels = np.random.default_rng(0), [], []
+    others = "the a film was start leads are together , but".split()
+    while len(texts) < 200:
+        words = [*rng.choice(list(SIGNS), size=rng.integers(1, 4)), *rng.choice(others, size=rng.integers(0, 9))]
+        total = sum(SIGNS.get(word, 0) for word in words)
+        if total:
+            texts.append(" ".join(rng.permutation(words)))
+            labels.append(int(total > 0))
+    return trained(*bert(("negative", "positive")), texts, labels)
+
+
+def trained_llama():
+    """A Llama that has learned to end a review with its verdict."""
+    words = {"fast": "good", "wonderful": "good", "slow": "bad", "boring": "bad"}
+    texts = [
+        f"the {noun} was {word} , the film is {verdict} ."
+        for noun, (word, verdict) in product(("start", "film", "leads"), words.items())
+    ]
+    return trained(*llama_words(), texts, steps=120, rate=1e-2)
 
 
 #: Language models, which have a probability for every next token.

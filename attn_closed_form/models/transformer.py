@@ -494,6 +494,7 @@ class TransformerClassifier(Model):
             at_text=float(f([ids])[0] - fit.slalom.predict(ids)),
             model_calls=fit.model_calls,
             undetermined=tuple(names.get(i, settings.absent) for i in fit.undetermined),
+            tokens=ids.size,
         )
         if report.undetermined and not document.warned:
             document.warned = True

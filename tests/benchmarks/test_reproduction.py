@@ -124,3 +124,13 @@ def test_a_whole_reproduction_leaves_out_what_is_done(tmp_path, monkeypatch):
     assert ran[:4] == ["one", "two", "three", "three"]
     name, rows = ran[4]
     assert name == "reproduce" and rows[-1] == {"module": "all", "seconds": 6.0, "processor seconds": 3.0}
+
+
+def test_tables_7_and_8_need_no_data():
+    """Scores are drawn, with the spread and the tails of IMDB's."""
+    pytest.importorskip("jax")
+    from benchmarks.recovery import SCORE_SPREAD, true_slalom, word_scores
+
+    scores = word_scores(Run("recovery", "doc", ["--quick"], data=False))
+    assert scores.std() == pytest.approx(SCORE_SPREAD, rel=0.05) and (np.abs(scores) > 2 * SCORE_SPREAD).mean() > 0.03
+    assert np.isfinite(true_slalom(scores, 10, seed=0).s).all() and (scores > 0).any() and (scores < 0).any()

@@ -13,6 +13,7 @@ for package in ("captum", "lime", "shap", "shapiq"):
 
 from attn_closed_form import PooledGame, TransformerClassifier, shapley  # noqa: E402
 from benchmarks import small_transformers, transformer_values  # noqa: E402
+from benchmarks.harness import RESULTS  # noqa: E402
 from benchmarks.transformer_values import LIME, OURS, PARTITION, PERMUTATION, SCALES, SLALOM, WordGame  # noqa: E402
 from tests import tiny_transformers  # noqa: E402
 
@@ -95,7 +96,16 @@ def test_rows_and_bars_come_from_the_measurements(classifier, tmp_path, monkeypa
     assert worse[-3].measured <= bars[-3].measured  # fewer words within two standard errors
     assert {row["method"] for row in rows} >= {SLALOM, OURS}
     assert len(transformer_values.truth_rows("tiny", records)) == 2
-    assert sum(row["fits"] for row in transformer_values.verdict_rows({"tiny": records})) == 2 * 2 * 2
+    graded = transformer_values.verdict_rows({"tiny": records})
+    assert sum(row["fits"] for row in graded if row["model"] == "tiny") == 2 * 2
+    table = transformer_values.page_table(rows).splitlines()
+    assert table[0] == "| method | tiny, 10 d | tiny, 100 d |" and len(table) == 2 + 8
+
+
+def test_the_page_has_the_measured_errors():
+    record = json.loads((RESULTS / "transformer_values.json").read_text(encoding="utf-8"))
+    page = (RESULTS.parents[1] / "docs" / "your-transformer.md").read_text(encoding="utf-8")
+    assert transformer_values.page_table(record["rows"]) in page
 
 
 @pytest.mark.parametrize("name", small_transformers.NAMES)

@@ -8,7 +8,7 @@ import pytest
 
 from attn_closed_form import TransformerClassifier
 from attn_closed_form.cli.main import main
-from tests.tiny_transformers import LANGUAGE_MODELS, bert, llama_words, need_torch
+from tests.tiny_transformers import LANGUAGE_MODELS, bert, llama_words, need_torch, trained_llama
 
 need_torch()
 import torch  # noqa: E402
@@ -106,25 +106,8 @@ def test_what_cannot_be_explained_is_said(make, output, message):
 
 @pytest.fixture(scope="module")
 def reviewer(tmp_path_factory):
-    """A folder with a Llama that has learned to end a review with its verdict."""
-    model, tokenizer = llama_words()
-    words = (("fast", "good"), ("wonderful", "good"), ("slow", "bad"), ("boring", "bad"))
-    reviews = [
-        f"the {noun} was {word} , the film is {verdict} ."
-        for noun, (word, verdict) in product(("start", "film", "leads"), words)
-    ]
-    rows = tokenizer(reviews, padding=True, return_tensors="pt")
-    labels = rows["input_ids"].masked_fill(rows["attention_mask"] == 0, -100)
-    torch.manual_seed(0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    model.train()
-    for _ in range(120):
-        loss = model(input_ids=rows["input_ids"], attention_mask=rows["attention_mask"], labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
     folder = tmp_path_factory.mktemp("models") / "reviewer"
-    for part in (model.eval(), tokenizer):
+    for part in trained_llama():
         part.save_pretrained(folder)
     return folder
 

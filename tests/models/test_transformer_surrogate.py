@@ -169,15 +169,16 @@ def test_every_view_says_whose_scores_they_are():
     assert "fitted SLALOM" in repr(found["shapley"])
 
 
-def report_of(error, spread=1.0, error_any_size=0.1):
-    return FitReport("fitted SLALOM", error, spread, error_any_size, 1.0, 0.0, 100)
+def report_of(error, spread=1.0, error_any_size=0.1, tokens=2):
+    return FitReport("fitted SLALOM", error, spread, error_any_size, 1.0, 0.0, 100, tokens=tokens)
 
 
 @pytest.mark.parametrize(
     ("fit", "grade", "share"),
     [
         (report_of(0.1), "good", 99),
-        (report_of(0.1, error_any_size=0.9), "fair", 99),  # good near the text only
+        (report_of(0.1, error_any_size=0.5), "fair", 99),  # good near the text only
+        (report_of(0.1, tokens=3), "fair", 99),  # fewer than 50 calls per token
         (report_of(0.5), "fair", 75),
         (report_of(0.8), "poor", 36),
         (report_of(2.0), "poor", 0),
@@ -189,6 +190,7 @@ def test_the_verdict_has_a_grade_and_one_number(fit, grade, share):
     assert fit.grade == grade == fit.to_dict()["grade"]
     assert fit.verdict().startswith(f"{grade.capitalize()} fit: the fitted SLALOM explains {share} % of the variation")
     assert ("do not trust" in fit.verdict()) == (grade == "poor")
+    assert any("graded fair because" in text for text in fit.sentences()) == (grade == "fair" and share >= 90)
 
 
 def test_a_poor_fit_is_gray_and_has_no_reasons_of_its_own():
