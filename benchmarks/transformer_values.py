@@ -266,7 +266,8 @@ Record = dict[str, Any]
 
 def long_run(game: WordGame, calls_per_word: int) -> Record:
     """The truth of one text on every scale."""
-    return {"d": game.d, "tokens": game.ids.size, **{scale: truth(game, scale, calls_per_word)._asdict() for scale in SCALES}}
+    values = {scale: truth(game, scale, calls_per_word)._asdict() for scale in SCALES}
+    return {"d": game.d, "tokens": game.ids.size, **values}
 
 
 def estimates(game: WordGame, names: Iterable[str], seed: int) -> list[Record]:
@@ -480,7 +481,12 @@ def all_bars(measured: dict[str, list[Record]], rows: list[Record]) -> list[Bar]
         Bar(f"models of {len(measured)} that meet all three", met, ">=", min(3, len(measured))),
         Bar("share of words within two standard errors of the truth", coverage, ">=", 0.93),
         Bar("share of words within two standard errors of the truth (upper limit)", coverage, "<=", 0.97),
-        Bar(f"{good.size} of {len(graded)} fits graded good: share with a rank correlation of {CORRELATED}", share, ">=", 0.95),
+        Bar(
+            f"{good.size} of {len(graded)} fits are good: share with a rank correlation of {CORRELATED}",
+            share,
+            ">=",
+            0.95,
+        ),
     ]
 
 

@@ -172,7 +172,7 @@ SIGNS = {"good": 1, "fast": 1, "wonderful": 1, "bad": -1, "slow": -1, "boring": 
 def trained_bert():
     """A BERT that has learned reviews of random words, each labeled by the majority of its judgments."""
     rng, texts, labels = np.random.default_rng(0), [], []
-    others = "the a film was start leads are together , but".split()
+    others = ["the", "a", "film", "was", "start", "leads", "are", "together", ",", "but"]
     while len(texts) < 200:
         words = [*rng.choice(list(SIGNS), size=rng.integers(1, 4)), *rng.choice(others, size=rng.integers(0, 9))]
         total = sum(SIGNS.get(word, 0) for word in words)
