@@ -116,6 +116,8 @@ class Run:
             "--at-most", metavar="N", type=int, help="take N documents, trainings or runs of each kind at most"
         )
         args = parser.parse_args(argv)
+        if args.data is not None and not args.data.exists():
+            parser.error(f"--data: expected an existing folder, got {args.data}")
         self.at_most: int | None = args.at_most
         self.name, self.quick, self.start = name, bool(args.quick), time.perf_counter()
         self.data: Path = args.data

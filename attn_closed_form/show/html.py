@@ -100,8 +100,8 @@ def notebook(explanations: Explanations) -> str:
     (False, True)
     """
     if not _is_bag(explanations):
-        rows = [(e.title, f"{e.info.summary}; {e.info.accuracy}", e) for e in explanations.values()]
-        return _cell(_answer(explanations, hover=True) + (_words_table(rows, hover=True) if len(rows) > 1 else ""))
+        others = _methods(explanations, hover=True) if len(explanations) > 1 else ""
+        return _cell(_answer(explanations, hover=True) + others)
     e, level = figures.leader(explanations), figures.leader(explanations).scale.level
     body = _strongest(explanations, e) if explanations.evidence.units.coords is None else _maps(explanations, e)
     title = f"{e.output} {level(e.prediction)}, {level(explanations.evidence.absent_value)} for the empty bag. "
@@ -196,7 +196,9 @@ def _answer(explanations: Explanations, hover: bool = False) -> str:
     note = f"Colored by {e.title}: orange raises {e.output}, blue (underlined) lowers it"
     if e.info.kind != "signed":
         note = f"Colored by {e.title}, which has no sign"
-    note += ". Stronger is darker. Hover, tap or use the arrow keys on a word for its numbers."
+    note += (
+        f". Stronger is darker. Hover{' over' if hover else ', tap or use the arrow keys on'} a word for its numbers."
+    )
     if any(e.unknown):
         note += " Dotted words are not in the vocabulary: the model cannot tell them apart."
     parts += [_text_of(e, hover), f'<p class="note">{escape(note)}</p>']
@@ -332,11 +334,11 @@ def _why(explanations: Explanations) -> str:
     return f"<section>{''.join(parts)}</section>"
 
 
-def _methods(explanations: Explanations) -> str:
+def _methods(explanations: Explanations, hover: bool = False) -> str:
     parts = []
     for family in figures.method_rows(explanations):
         rows = ((row.title, row.summary, explanations[row.methods[0]]) for row in family.rows)
-        table = f'<div class="live">{_words_table(rows, hover=False)}</div>'
+        table = f'<div class="live">{_words_table(rows, hover)}</div>'
         parts.append(_section(family.title, family.meaning, table))
     return _details("Other methods", "".join(parts))
 
