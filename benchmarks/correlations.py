@@ -11,11 +11,11 @@ from attn_closed_form._types import Array
 
 def pearson(scores: Array) -> Array:
     """Pearson correlations of the rows of (m, T) scores, (m, m); NaN for a row that is constant."""
-    centred = scores - scores.mean(axis=1, keepdims=True)
-    norm = np.linalg.norm(centred, axis=1, keepdims=True)
+    centered = scores - scores.mean(axis=1, keepdims=True)
+    norm = np.linalg.norm(centered, axis=1, keepdims=True)
     size = np.linalg.norm(scores, axis=1, keepdims=True)
     # A constant row leaves rounding behind, which correlates with anything.
-    unit = np.divide(centred, norm, out=np.full_like(centred, np.nan), where=norm > 1e-12 * size)
+    unit = np.divide(centered, norm, out=np.full_like(centered, np.nan), where=norm > 1e-12 * size)
     return unit @ unit.T
 
 

@@ -52,9 +52,9 @@ class _HandedNorm(torch.nn.Module):
 
     def forward(self, x: Any) -> Any:
         """The layer norm's own values, (..., d) -> (..., d)."""
-        centred = x - x.mean(-1, keepdim=True)
-        deviation = (centred.pow(2).mean(-1, keepdim=True) + self.inner.eps).sqrt().detach()
-        return centred / deviation * self.inner.weight + self.inner.bias
+        centered = x - x.mean(-1, keepdim=True)
+        deviation = (centered.pow(2).mean(-1, keepdim=True) + self.inner.eps).sqrt().detach()
+        return centered / deviation * self.inner.weight + self.inner.bias
 
 
 def _half(a: Any, b: Any) -> Any:

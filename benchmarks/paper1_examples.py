@@ -1,6 +1,6 @@
 """Do seven explainers disagree about one sentence, and how different are the six heads?
 
-P1 Fig. 1 colours one sentence by seven methods and draws three conclusions; here signs and ranks say whether they hold,
+P1 Fig. 1 colors one sentence by seven methods and draws three conclusions; here signs and ranks say whether they hold,
 under one model and under others that differ in the seed of their training (`retrained.py`). P1 Fig. 3 shows
 that heads look at different words; here the distance between their rows of [CLS], on the same sentence and on test
 reviews. How far another training changes the order of the words is a number of its own.
@@ -49,8 +49,8 @@ def total_variation(alpha: Array) -> Array:
     return np.array([np.abs(alpha[i] - alpha[j]).sum() / 2 for i, j in combinations(range(len(alpha)), 2)])
 
 
-def different_favourites(alpha: Array) -> int:
-    """How many tokens are some head's favourite: 1 to K."""
+def different_favorites(alpha: Array) -> int:
+    """How many tokens are some head's favorite: 1 to K."""
     return len(np.unique(alpha.argmax(axis=1)))
 
 
@@ -130,12 +130,12 @@ def figure_3(run: Run, models: dict[str, TextClassifier], documents: list[NDArra
         for case, some in cases.items():
             rows = [attention(model.weights, ids) for ids in some]
             own = [alpha[:, 1 : 1 + len(ids)] for alpha, ids in zip(rows, some, strict=True)]
-            favourites = [different_favourites(alpha) for alpha in own]
+            favorites = [different_favorites(alpha) for alpha in own]
             measured: dict[str, ArrayLike] = {
                 "mean total variation between two heads (0 alike, 1 disjoint)": [
                     float(total_variation(alpha).mean()) for alpha in rows
                 ],
-                "different favourite tokens of the six heads": favourites,
+                "different favorite tokens of the six heads": favorites,
                 "Pearson of alpha-avg and alpha-max (Eq. 10, 11)": [
                     float(pearson(np.stack([a.mean(axis=0), a.max(axis=0)]))[0, 1]) for a in own
                 ],
@@ -147,8 +147,8 @@ def figure_3(run: Run, models: dict[str, TextClassifier], documents: list[NDArra
                 run.rows.append(exact if len(some) == 1 else row._replace(of="test reviews"))
             text = f"{training}, {case}: heads concentrate on different tokens (not all on the same one)"
             of = "sentence" if len(some) == 1 else "test reviews"
-            holds = [bool(n > 1) for n in favourites]
-            run.rows.append(claim("P1 Fig. 3", text, holds, "our model", "there all six have the same favourite", of))
+            holds = [bool(n > 1) for n in favorites]
+            run.rows.append(claim("P1 Fig. 3", text, holds, "our model", "there all six have the same favorite", of))
 
 
 def main(argv: list[str] | None = None) -> int:

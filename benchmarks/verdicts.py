@@ -191,7 +191,7 @@ CLAIMS = (
     ),
     Claim(
         "P2 Tables 1c, 11, 12",
-        "Linearised SLALOM scores are on par with LIME, SHAP and LRP under deletion and insertion.",
+        "Linearized SLALOM scores are on par with LIME, SHAP and LRP under deletion and insertion.",
         rows=(
             ("P2 Tables 1c, 11", "claim: linearised", "transformers"),
             ("P2 Table 12", "claim: linearised", "TF-IDF network"),

@@ -143,7 +143,7 @@ def lime_limit(
     intercept: bool = True,
     law: dict[Removed, Fraction] | None = None,
 ) -> Vector:
-    """Minimiser of E[pi (f - beta_0 - beta.Z)^2] + ridge |beta|^2: P1, Eq. 16 over all samples at once.
+    """Minimizer of E[pi (f - beta_0 - beta.Z)^2] + ridge |beta|^2: P1, Eq. 16 over all samples at once.
 
     Parameters
     ----------

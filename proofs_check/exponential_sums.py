@@ -27,7 +27,7 @@ from itertools import pairwise
 
 # Bits of the balls, and Chebyshev points per degree.
 PRECISION, OVERSAMPLING = 96, 3
-# Half length of a piece of a sector's boundary, as a part of what is left of pi/2; and the ratio of neighbours in a
+# Half length of a piece of a sector's boundary, as a part of what is left of pi/2; and the ratio of neighbors in a
 # grid of real numbers.
 PIECE, RATIO = 0.35, 1.02
 

@@ -109,7 +109,7 @@ class LongDocument:
 
 
 def given_present(document: LongDocument, r: Array, p: Array, kind: int) -> Array:
-    """P(r | l not in S) for a word l of `kind`: P(r) (n - r)/n, normalised.
+    """P(r | l not in S) for a word l of `kind`: P(r) (n - r)/n, normalized.
 
     Examples
     --------

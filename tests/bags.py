@@ -5,7 +5,7 @@ import numpy as np
 from attn_closed_form import Bag, BagClassifier
 
 
-def bag_model(C=2, D=5, seed=0, outputs=("normal", "tumour"), scale=1.0):
+def bag_model(C=2, D=5, seed=0, outputs=("normal", "tumor"), scale=1.0):
     """A classifier with plain attention (xMIL's layout) and random weights."""
     rng = np.random.default_rng(seed)
     state = {

@@ -31,7 +31,7 @@ from .options import SCALE, TOL, Command, at_least, check_targets, method_names,
 
 EXAMPLES = """\
 examples:
-  attn-closed-form bag model.pt slide.h5 --classes normal,tumour --output tumour --map map.png
+  attn-closed-form bag model.pt slide.h5 --classes normal,tumor --output tumor --map map.png
   attn-closed-form bag model.pt slide.h5 --output 1 --csv scores.csv --geojson slide.geojson --report slide.html
   attn-closed-form bag model.pt slide.h5 --each-output --map classes.png            # one map per class
   attn-closed-form bag model.pt slide.h5 --players regions --region 4096 --map regions.png

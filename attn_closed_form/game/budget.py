@@ -1,9 +1,9 @@
 """What `tol` asks of every part of a computation: |error| <= tol * max|f|, or ToleranceError.
 
-With B the sum over heads of the largest |value| off the centre (`PooledGame.half_range`), the error of a mean
+With B the sum over heads of the largest |value| off the center (`PooledGame.half_range`), the error of a mean
 difference Delta_j, or of a sum of them with weights that add up to 1 in modulus, is at most
 
-    2 (eps + rho) B        the lambda rule, and rounding: both are relative errors of every coalition's centred value
+    2 (eps + rho) B        the lambda rule, and rounding: both are relative errors of every coalition's centered value
     + p_error              the rule in p
     + OUTPUT max|f|        the last few additions.
 
@@ -111,7 +111,7 @@ class Facts(NamedTuple):
     """What a budget depends on: all of it can be found on any device. Values are in units of 2^exponent."""
 
     scale: float  # lower bound of max|f|
-    spread: float  # sum over heads of the largest |value| off the centre
+    spread: float  # sum over heads of the largest |value| off the center
     d: int
     exponent: int
     doubt: float = 0.0  # rounding beside that of the engine, relative to the spread: of masses that come rounded
@@ -210,7 +210,7 @@ def _probes(game: PooledGame) -> NDArray[np.bool_]:
     """(6, d) coalitions where |f| is likely large: all, none, all that raise f, that lower it, two players alone."""
     present, absent, _ = game._parts(game._weighted)
     rise = np.add.reduce(present - absent, axis=0)
-    alone = np.add.reduce(game._centred[0], axis=0)
+    alone = np.add.reduce(game._centered[0], axis=0)
     probes = np.zeros((6, game.d), dtype=bool)
     np.greater(rise, 0.0, out=probes[2])
     np.less(rise, 0.0, out=probes[3])

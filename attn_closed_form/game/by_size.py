@@ -53,7 +53,7 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     return out
 
 
-def centred_moments(game: PooledGame | PoleGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
+def centered_moments(game: PooledGame | PoleGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
     """Sums over sizes of q_s E[f | s absent] and, for every player j, of q_s E[f 1{j present} | s absent]. O(L d^2).
 
     f counts less its `base`, in units of 2^exponent, and without what `empty_value` adds for nobody. `weights` (n, d+1)

@@ -14,7 +14,7 @@ segments of nodes. Each tier or segment is a `Piece` with its own unit of mass, 
 into float64: a mass that is too light counts as 0, and one that is too heavy has e^(-lam mass) = 0.
 
 **Digits.** Scores are subtracted from the unit in two floats, without rounding, so masses are right to a few ulps
-no matter how large the scores or their offset are. Values are in units of a power of two and centred in each head
+no matter how large the scores or their offset are. Values are in units of a power of two and centered in each head
 (`PooledGame`); a head whose values do not vary is left out.
 """
 
@@ -43,7 +43,7 @@ PIECE_ELEMENTS = 1 << 20
 
 
 class Heads(NamedTuple):
-    """The heads whose values vary. Log-masses (H, d), centred values (H, d) in units of 2^exponent."""
+    """The heads whose values vary. Log-masses (H, d), centered values (H, d) in units of 2^exponent."""
 
     s: Array
     v: Array
@@ -101,7 +101,7 @@ class PieceMasses:
 def heads_of(game: PooledGame) -> Heads:
     """The varying heads of `game`."""
     varies = game.half_range > 0
-    v, v_absent, v_background = (x[varies] for x in game._centred)
+    v, v_absent, v_background = (x[varies] for x in game._centered)
     s, s_absent, s_background = game.s[varies], game.s_absent[varies], game.s_background[varies]
     return Heads(s, v, s_absent, v_absent, s_background, v_background, game.half_range[varies], game.can_be_empty)
 

@@ -13,7 +13,7 @@ Owen values. With the letters of `terms.py`, every player present with probabili
     I_ij      = second difference in i, j = sum_l P [ num X_i X_j + X_i Z_j + Z_i X_j ].
 
 A **statistic** is one of these, and a **law** (`laws.py`) what is done with it as a function of p. `evaluate` is the
-one place where a game's units, its budget and its empty coalition are dealt with. Values are centred in each head, and
+one place where a game's units, its budget and its empty coalition are dealt with. Values are centered in each head, and
 the sums count f of a coalition without any mass as `game.base`. What is missing is `empty_excess` times the
 probability that all players are absent but the k players of a k-th difference, with the sign of a difference: (-1)^k
 alone(d - k).

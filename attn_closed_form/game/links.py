@@ -273,7 +273,7 @@ class LinkedGame:
         """The argument of g for every state of the inner game (2d + 1,), 0 where it has no mass; and its rounding."""
         game, link = self.game, self.link
         base = link.scale * (game.base - link.target)
-        values = base + link.scale * times_power(game._off_centre[0], game.exponent)
+        values = base + link.scale * times_power(game._off_center[0], game.exponent)
         if not np.isfinite(values).all():
             raise ToleranceError("the scaled predictions leave float64")
         if game._without_mass is not None:

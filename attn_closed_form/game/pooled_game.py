@@ -8,8 +8,8 @@ one head, with a = e^s, A = a v, b = e^s', B = b v' and the background's mass c0
 
 and heads add up (docs/theory/pooled-game.md).
 
-**Units.** f is a constant, `base`, plus one mean per head of values that are centred in that head. `base` is an exact
-sum, rounded once, so a large constant costs no digits. Centred values are counted in units of 2^exponent, a division
+**Units.** f is a constant, `base`, plus one mean per head of values that are centered in that head. `base` is an exact
+sum, rounded once, so a large constant costs no digits. Centered values are counted in units of 2^exponent, a division
 without rounding, so that products with masses stay inside float64 for values of any size. Masses stay in the log
 domain until they are divided by the largest mass of their head.
 """
@@ -227,7 +227,7 @@ class PooledGame:
         return out.reshape(raw.shape[:-1])[()]
 
     def _value_block(self, mask: NDArray[np.bool_]) -> Array:
-        """(n, d) mask -> (n,). Centred values are summed, so that a constant costs no digits."""
+        """(n, d) mask -> (n,). Centered values are summed, so that a constant costs no digits."""
         empty = ~mask.any(axis=1)
         if self.linear is not None:
             # Numerators and denominators of all heads in two matrix products; sums of positive masses lose no digit.
@@ -235,7 +235,7 @@ class PooledGame:
             ones = mask.astype(np.float64)
             return self.pooled(ones @ present + (1 - ones) @ absent + background, empty)
         sums = np.empty((len(mask), 2 * self.H))
-        v, v_absent, v_background = self._centred
+        v, v_absent, v_background = self._centered
         for h in range(self.H):
             log_mass = np.where(mask, self.s[h], self.s_absent[h])
             top = np.maximum(log_mass.max(axis=1), self.s_background[h])
@@ -248,7 +248,7 @@ class PooledGame:
         return self.pooled(sums, empty)
 
     def pooled(self, sums: Array, empty: Any) -> Array:
-        """Values (n,) from sums of masses, then of masses times centred values, (n, 2H); `empty`: nobody is present."""
+        """Values (n,) from sums of masses, then of masses times centered values, (n, 2H); `empty` marks empty coalitions."""
         with np.errstate(invalid="ignore", over="ignore"):
             total = (sums[:, self.H :] / sums[:, : self.H]).sum(axis=1)
             out = finite(self.base + np.ldexp(total, self.exponent), nan=self.can_be_empty)
@@ -366,30 +366,30 @@ class PooledGame:
         return np.minimum.reduce(low, axis=1), np.maximum.reduce(high, axis=1)
 
     @cached_property
-    def centre(self) -> Array:
+    def center(self) -> Array:
         """(H,) midpoint of the values that each head can take, rounded; the engine works with what is off it."""
         least, most = self._value_range
         return least / 2 + most / 2
 
     @cached_property
     def half_range(self) -> Array:
-        """(H,) an upper bound, in units of 2^exponent, of how far a head's value can lie off its centre."""
-        off = self._off_centre
+        """(H,) an upper bound, in units of 2^exponent, of how far a head's value can lie off its center."""
+        off = self._off_center
         return np.maximum(np.maximum.reduce(off, axis=1), -np.minimum.reduce(off, axis=1))
 
     @cached_property
     def base(self) -> float:
-        """The bias and the heads' centres, summed exactly and rounded once: f is this plus the heads' centred means."""
-        return _exact_sum([self.bias, *self.centre.tolist()])
+        """The bias and the heads' centers, summed exactly and rounded once; f adds the centered means."""
+        return _exact_sum([self.bias, *self.center.tolist()])
 
     @cached_property
     def empty_excess(self) -> float:
         """`empty_value` minus `base`, summed exactly, where nobody has no mass; 0 elsewhere."""
-        return _exact_sum([self.empty_value, -self.bias, *(-self.centre).tolist()]) if self.can_be_empty else 0.0
+        return _exact_sum([self.empty_value, -self.bias, *(-self.center).tolist()]) if self.can_be_empty else 0.0
 
     @cached_property
     def everyone_means(self) -> Array:
-        """(H,) each head's mean with everyone present, less its centre, in units of 2^exponent.
+        """(H,) each head's mean with everyone present, less its center, in units of 2^exponent.
 
         Right to about 100 ulps of `half_range`, whatever the number of players and whatever the constants are: masses
         relative to the largest of those that are present, sums in pairs.
@@ -397,28 +397,28 @@ class PooledGame:
         top = np.maximum(self.s.max(axis=1), self.s_background)
         with np.errstate(over="ignore"):
             mass, always = np.exp(self.s - top[:, None]), np.exp(self.s_background - top)
-        v, _, v_background = self._centred
+        v, _, v_background = self._centered
         means: Array = ((mass * v).sum(axis=1) + always * v_background) / (mass.sum(axis=1) + always)
         return means
 
     @cached_property
-    def _off_centre(self) -> Array:
-        """(H, 2d + 1) values less their head's centre in units of 2^exponent; 0 where there is no mass."""
+    def _off_center(self) -> Array:
+        """(H, 2d + 1) values less their head's center in units of 2^exponent; 0 where there is no mass."""
         values = times_power(self._states[1], -self.exponent)
-        values -= times_power(self.centre, -self.exponent)[:, None]
+        values -= times_power(self.center, -self.exponent)[:, None]
         if self._without_mass is not None:
             values[self._without_mass] = 0.0
         return values
 
     @property
-    def _centred(self) -> tuple[Array, Array, Array]:
-        """The values of `_off_centre`: present (H, d), absent (H, d), background (H,)."""
-        return self._parts(self._off_centre)
+    def _centered(self) -> tuple[Array, Array, Array]:
+        """The values of `_off_center`: present (H, d), absent (H, d), background (H,)."""
+        return self._parts(self._off_center)
 
     @cached_property
     def _weighted(self) -> Array:
-        """(H, 2d + 1) masses times values, in the units of `_masses` and `_off_centre`."""
-        return self._masses * self._off_centre
+        """(H, 2d + 1) masses times values, in the units of `_masses` and `_off_center`."""
+        return self._masses * self._off_center
 
     def _parts(self, states: Array) -> tuple[Array, Array, Array]:
         """Players present (H, d), absent (H, d), the background (H,), of an array like `_states`."""

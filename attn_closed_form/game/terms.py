@@ -254,7 +254,7 @@ def _log_product(n: Array, total: Array, reach: Array) -> Array:
 
 
 def _largest_on_ellipse(turn: Turn, m: Array, c: Array, theta: Array) -> Array:
-    """A bound of H of the module docstring on the ellipses `theta` (n,) with centres m and half lengths c (r, 1)."""
+    """A bound of H of the module docstring on the ellipses `theta` (n,) with centers m and half lengths c (r, 1)."""
     (G1, G2), (M1, M2) = turn.first[:, :, None], turn.second[:, :, None]
     a, b = c * np.cosh(theta), c * np.sinh(theta)
     k_0 = m * m * M1 + (1 - m) ** 2 * M2 - 2 * (m * G1.real + (1 - m) * G2.real) + b * b * (M1 + M2)

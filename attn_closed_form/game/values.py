@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 from .._arrays import real
 from .._types import Array
 from .budget import budget
-from .by_size import centred_moments
+from .by_size import centered_moments
 from .evaluate import FIRST, Game, evaluate
 from .laws import UNIFORM, Density, Point
 from .links import LinkedGame
@@ -157,7 +157,7 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     amplification = 1 + float(np.abs(before).sum())
     engine = game.within(tol / amplification)
     goal = budget(engine, tol, amplification, plain=True)
-    mean, present = centred_moments(engine, np.stack([joined + before, before]), goal)
+    mean, present = centered_moments(engine, np.stack([joined + before, before]), goal)
     with np.errstate(over="ignore", invalid="ignore"):
         return finite(size * (np.ldexp(present - mean[1], engine.exponent) - before[-1] * engine.empty_excess))
 
@@ -183,7 +183,7 @@ def leave_one_out(game: Game) -> Array:
     if isinstance(game, LinkedGame):
         everyone = game.game.value(np.ones(game.d, dtype=bool))
         return finite(finite(game.link(everyone)) - finite(game.link(everyone - leave_one_out(game.game))))
-    v, v_absent, v_background = game._centred
+    v, v_absent, v_background = game._centered
     a, b, c0 = game.masses
     n0 = (c0 * v_background)[:, None]
     # Sums over the others are taken from both sides, not by subtraction: nothing cancels when one player is all.

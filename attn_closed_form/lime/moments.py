@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from .._types import Array, Ids
 from ..game.budget import FACTOR, PRECISE, ULP, Budget, ToleranceError, budget, in_units
-from ..game.by_size import centred_moments
+from ..game.by_size import centered_moments
 from ..game.evaluate import Game, batch_sums, sum_in_pairs, weighted_sums
 from ..game.laws import MOST_NODES, Batch
 from ..game.links import PoleGame
@@ -78,7 +78,7 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
             stacklevel=3,
         )
     known = known_of(game)
-    mean, present = (np.ldexp(x, game.exponent - known.exponent) for x in centred_moments(game, weights, goal))
+    mean, present = (np.ldexp(x, game.exponent - known.exponent) for x in centered_moments(game, weights, goal))
     mean += weights[:, -1] * known.nobody - np.array([fit.level, fit.balance]) * known.above
     # E[pi W_j f] = E[pi f] - E[pi Z_j f], and what all players have in common drops out of `individual`.
     return Moments(float(mean[0]), float(mean[1]), present.mean() - present, known)

@@ -444,20 +444,20 @@ def gauss_nodes(nu: Array, up: Array, down: Array, m: int) -> Array | None:
     >>> gauss_nodes(np.eye(1, 4)[0], *jacobi(0.0, 4), 2).round(6)     # Legendre's own moments give Gauss-Legendre
     array([0.211325, 0.788675])
     """
-    # Monic polynomials pi_{k+1} = (p - centre_k) pi_k - product_k pi_{k-1} have the same moments but for factors.
-    centre, product = up + down, np.concatenate([[0.0], up[:-1] * down[1:]])
+    # Monic polynomials pi_{k+1} = (p - center_k) pi_k - product_k pi_{k-1} have the same moments but for factors.
+    center, product = up + down, np.concatenate([[0.0], up[:-1] * down[1:]])
     before, now = np.zeros(2 * m), nu[: 2 * m] * np.concatenate([[1.0], np.cumprod(-up[: 2 * m - 1])])
     if not now[0] > 0:
         return None
-    alpha, beta = [centre[0] + now[1] / now[0]], [now[0]]
+    alpha, beta = [center[0] + now[1] / now[0]], [now[0]]
     for i in range(1, m):
         k = np.arange(i, 2 * m - i)
         new = np.zeros(2 * m)
-        new[k] = np.append(now, 0.0)[k + 1] - (alpha[-1] - centre[k]) * now[k] - beta[-1] * before[k]
+        new[k] = np.append(now, 0.0)[k + 1] - (alpha[-1] - center[k]) * now[k] - beta[-1] * before[k]
         new[k] += product[k] * now[k - 1]
         if not new[i] > 0:
             return None
-        alpha.append(centre[i] + new[i + 1] / new[i] - now[i] / now[i - 1])
+        alpha.append(center[i] + new[i + 1] / new[i] - now[i] / now[i - 1])
         beta.append(new[i] / now[i - 1])
         before, now = now, new
     side = np.sqrt(beta[1:])

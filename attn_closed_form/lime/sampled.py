@@ -1,7 +1,7 @@
 """LIME as the lime package samples it, vectorised on a game, and how many samples it would take.
 
 The algorithm is that of `limit.py`, which says which LIME, with draws instead of expectations: one row per sample,
-weighted ridge regression with a free intercept (as scikit-learn's `Ridge`: centre by weighted means, penalize all but
+weighted ridge regression with a free intercept (as scikit-learn's `Ridge`: center by weighted means, penalize all but
 the intercept).
 
 **How far off.** The estimate solves weighted normal equations, so for n samples its covariance is, to leading order,

@@ -124,8 +124,8 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
     apart = k * p * (1 - p) / (k @ (p * (1 - p)))
     single = _combine(t, (1 / D) @ apart, (N / D**2) @ apart)
     f = (N / D).sum(axis=0)
-    centred = (k @ p) - p
-    common = (k * centred) @ f / (game.d * (k @ centred**2))
+    centered = (k @ p) - p
+    common = (k * centered) @ f / (game.d * (k @ centered**2))
     return single - single.mean() + common
 
 

@@ -128,7 +128,7 @@ def _rows(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def grid_step(coords: Array) -> float | None:
-    """Most common distance between neighbours in a row or column; None where no two instances share one.
+    """Most common distance between neighbors in a row or column; None where no two instances share one.
 
     Pieces of tissue have grids of their own, shifted against each other, so that distances across rows say nothing.
 

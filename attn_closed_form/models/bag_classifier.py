@@ -113,13 +113,13 @@ class BagClassifier(Model):
     ...     readout=rng.normal(size=(2, 5)),
     ...     bias=[0.5, -0.5],
     ... )
-    >>> model = BagClassifier(network, outputs=("normal", "tumour"))
+    >>> model = BagClassifier(network, outputs=("normal", "tumor"))
     >>> model
-    BagClassifier(arrays: D=5, H=1, outputs=('normal', 'tumour'); the empty bag has the bias)
+    BagClassifier(arrays: D=5, H=1, outputs=('normal', 'tumor'); the empty bag has the bias)
     >>> bag = rng.normal(size=(7, 5))
     >>> model.predict([bag, bag[:2]]).tolist(), model.predict_logits([bag]).shape, model.predict_proba([bag]).shape
     (['normal', 'normal'], (1, 2), (1, 2))
-    >>> values = model.explain(bag, "shapley", output="tumour")["shapley"]
+    >>> values = model.explain(bag, "shapley", output="tumor")["shapley"]
     >>> bool(np.isclose(values.base_value + values.scores.sum(), model.predict_proba([bag])[0, 1]))
     True
     """
@@ -161,7 +161,7 @@ class BagClassifier(Model):
         Parameters
         ----------
         source : a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, a state dict, or a module that has one
-        layout : "auto" recognises the network by its names and shapes; `layouts.LAYOUTS` has the others
+        layout : "auto" recognizes the network by its names and shapes; `layouts.LAYOUTS` has the others
         outputs : names of the classes, in the order of the last layer; by default those in the file, or "0", "1", ...
             Of ordered grades, either all grades or one name per output
         head : what the outputs are: "classes", "labels" (each with its own probability), "ordinal" (cumulative logits),
@@ -179,8 +179,8 @@ class BagClassifier(Model):
         >>> rng = np.random.default_rng(0)
         >>> shapes = {"linear_layers.0.0": (5, 7), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
         >>> state = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
-        >>> BagClassifier.from_state_dict(state, outputs=["normal", "tumour"])
-        BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumour'); assumed: tanh attention, ReLU embedding, \
+        >>> BagClassifier.from_state_dict(state, outputs=["normal", "tumor"])
+        BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumor'); assumed: tanh attention, ReLU embedding, \
 temperature 1 (not checked))
         """
         state = read_state(source.state_dict() if hasattr(source, "state_dict") else source)

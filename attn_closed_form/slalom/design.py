@@ -5,7 +5,7 @@ Algorithm 1 (SLALOM-eff) draws n tokens, with replacement, from the distinct tok
 draws from the same populations without replacement, in rounds that treat every token alike:
 
 - short sequences: a random circle of the V tokens, and one shift vector per round; one round has every token once in
-  each place. The first round repeats one token n times, which shows its value (P2, Eq. 44); the second joins neighbours
+  each place. The first round repeats one token n times, which shows its value (P2, Eq. 44); the second joins neighbors
   of the circle, which links all importances (Eq. 52).
 - deletions: the whole document once. One round cuts a random order of the T positions into blocks of k, and deletes a
   block at a time. Every size k has one round before any has two; then the sizes even out.
@@ -30,7 +30,7 @@ def short_sequences(V: int, num_samples: int, length: int, design: str, rng: np.
     rounds = -(-num_samples // V)
     shifts = np.zeros((rounds, length), dtype=np.intp)
     if V ** (length - 1) <= 1 << 20:
-        # A shift vector is a number in base V: 0 repeats a token, 1 joins neighbours, the others come in any order.
+        # A shift vector is a number in base V: 0 repeats a token, 1 joins neighbors, the others come in any order.
         codes = np.r_[0:2, 2 + rng.permutation(max(V ** (length - 1) - 2, 0))][: min(rounds, V ** (length - 1))]
         shifts = np.zeros((len(codes), length), dtype=np.intp)
         shifts[:, 1:] = codes[:, None] // V ** np.arange(length - 1) % V

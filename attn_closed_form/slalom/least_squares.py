@@ -98,7 +98,7 @@ class Problem:
         return np.sqrt(self.weight)[:, None]
 
     @cached_property
-    def centre(self) -> Array:
+    def center(self) -> Array:
         """(C,) weighted means of the outputs."""
         mean: Array = self.weight @ self.f
         return mean
@@ -110,13 +110,13 @@ class Problem:
 
     @cached_property
     def ridge(self) -> float:
-        """Weight of |v - centre|^2."""
+        """Weight of |v - center|^2."""
         return self.penalty / self.V
 
     @cached_property
     def stiffness(self) -> float:
         """Weight of the squared deviations of the importances from their mean."""
-        return self.ridge * self.mse(self.f - self.centre)
+        return self.ridge * self.mse(self.f - self.center)
 
     def mse(self, r: Array) -> float:
         """Weighted mean over samples of residuals r (n, C), summed over classes: the aim of both of P2's algorithms."""
@@ -125,7 +125,7 @@ class Problem:
     def cost(self, s: Array, v: Array, r: Array) -> float:
         """MSE plus penalty, from the residuals r (n, C)."""
         spread = self.stiffness * self.V * float(s[: self.V].var())
-        return self.mse(r) + self.ridge * float(((v - self.centre) ** 2).sum()) + spread
+        return self.mse(r) + self.ridge * float(((v - self.center) ** 2).sum()) + spread
 
     def alpha(self, s: Array) -> Array:
         """(n, V) softmax weights. Rows whose tokens all have tiny masses get a shift of their own."""
@@ -155,7 +155,7 @@ class Problem:
         v = np.broadcast_to(near, (len(H), self.f.shape[1]))
         r = self.f - alpha @ v
         for _ in range(2):
-            rhs = weighted.T @ (r * self.root) + self.ridge * (self.centre - v)
+            rhs = weighted.T @ (r * self.root) + self.ridge * (self.center - v)
             change = np.linalg.solve(H, rhs / scale) / scale
             v, r = v + change, r - alpha @ change
         return v, r
@@ -222,13 +222,13 @@ def _eliminated(
     H_vv.flat[:: len(norm) + 1] += 1e-14 + ridge / norm**2
     S, g = np.zeros(H_vv.shape), np.zeros(norm.shape)
     for c, rate in enumerate(rates):
-        centre = (square * rate).sum(axis=0) / norm**2  # frees the column of s from that of v
-        y = x * (rate - centre)
-        H_vs = x.T @ y / norm[:, None] - np.diag(ridge * centre / norm)
-        S += y.T @ y + np.diag(ridge * centre**2) - H_vs.T @ np.linalg.solve(H_vv, H_vs)
+        center = (square * rate).sum(axis=0) / norm**2  # frees the column of s from that of v
+        y = x * (rate - center)
+        H_vs = x.T @ y / norm[:, None] - np.diag(ridge * center / norm)
+        S += y.T @ y + np.diag(ridge * center**2) - H_vs.T @ np.linalg.solve(H_vv, H_vs)
         g += r[:, c] @ y
         if pull is not None:
-            g -= ridge * centre * pull[:, c]
+            g -= ridge * center * pull[:, c]
     return S, g
 
 
@@ -243,7 +243,7 @@ def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array
     tokens, F = slice(0, problem.V), problem.f - r
     rates = [v[:, c] - F[:, c : c + 1] for c in range(v.shape[1])]
     x = problem.alpha(s) * problem.root
-    S, g = _eliminated(x, rates, r * problem.root, problem.ridge, problem.centre - v)
+    S, g = _eliminated(x, rates, r * problem.root, problem.ridge, problem.center - v)
     S[tokens, tokens] += problem.stiffness * (np.eye(problem.V) - 1.0 / problem.V)
     g[tokens] -= problem.stiffness * (s[tokens] - s[tokens].mean())
     return S, g
@@ -282,13 +282,13 @@ def descend(
     """
     bound, tokens = max_spread / 2, slice(0, problem.V)
 
-    def centred(s: Array) -> Array:  # the same room on both sides, or none
+    def centered(s: Array) -> Array:  # the same room on both sides, or none
         return s if problem.fixed is not None else s - (s[tokens].max() + s[tokens].min()) / 2
 
     def within(s: Array) -> Array:
         return s if problem.fixed is not None else np.r_[np.clip(s[tokens], -bound, bound), s[problem.V :]]
 
-    s = centred(within(centred(s)))
+    s = centered(within(centered(s)))
     v, r = problem.values(s)
     cost = problem.cost(s, v, r)
     for iteration in range(max_iter):
@@ -311,7 +311,7 @@ def descend(
         while True:
             ds = _damped_step(S, g, damping) / scale
             if np.abs(ds).max() <= MAX_STEP:
-                s_new = centred(within(s + ds))
+                s_new = centered(within(s + ds))
                 v_new, r_new = problem.values(s_new, v)
                 cost_new = problem.cost(s_new, v_new, r_new)
                 if cost_new < cost:
@@ -473,4 +473,4 @@ class _Trial(NamedTuple):
 def _believable(problem: Problem, solution: Solution) -> bool:
     """Whether no value is further from the mean output than a few times the range of the outputs."""
     limit = BELIEVABLE * float(np.ptp(problem.f, axis=0).max())
-    return bool(np.abs(solution.v - problem.centre).max() <= limit)
+    return bool(np.abs(solution.v - problem.center).max() <= limit)

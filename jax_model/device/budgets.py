@@ -86,7 +86,7 @@ def _summary(batch: GameBatch) -> Summary:
     heads = jax.vmap(heads_of)(batch)
     players, top = jnp.arange(batch.s.shape[-1]), jnp.maximum(batch.s, batch.s_absent).max(axis=-1, keepdims=True)
     present, absent = (
-        jnp.where(jnp.isneginf(s), 0.0, v - heads.centre[:, :, None])
+        jnp.where(jnp.isneginf(s), 0.0, v - heads.center[:, :, None])
         for s, v in ((batch.s, batch.v), (batch.s_absent, batch.v_absent))
     )
     rise = (jnp.exp(batch.s - top) * present - jnp.exp(batch.s_absent - top) * absent).sum(axis=1)
@@ -94,7 +94,7 @@ def _summary(batch: GameBatch) -> Summary:
     first, last = (players == best(alone, axis=-1, keepdims=True) for best in (jnp.argmax, jnp.argmin))
     probes = [jnp.ones_like(first), jnp.zeros_like(first), rise > 0, rise < 0, first, last]
     values = jax.vmap(jax.vmap(value_of), (None, 0))(batch, jnp.stack(probes))
-    base = batch.bias + heads.centre.sum(axis=1)
+    base = batch.bias + heads.center.sum(axis=1)
     scores = jnp.concatenate([batch.s, batch.s_absent, batch.s_background[:, :, None]], axis=-1)
     counts = scores > scores.max(axis=-1, keepdims=True) - NO_MASS
     return Summary(
@@ -107,7 +107,7 @@ def _summary(batch: GameBatch) -> Summary:
         values[1],
         jnp.where(counts, jnp.abs(scores), 0.0).max(axis=(1, 2)),
         jnp.abs(batch.bias)
-        + jnp.abs(heads.centre).sum(axis=1)
+        + jnp.abs(heads.center).sum(axis=1)
         + jnp.where(heads.empty, jnp.abs(batch.empty_value), 0.0),
     )
 

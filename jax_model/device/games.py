@@ -129,7 +129,7 @@ def on_device(games: GameBatch, dtype: Any = None, size: int | None = None, mesh
 
 
 class Heads(NamedTuple):
-    """A game's heads, centred, in units of the smallest mass: (H, d), (H,)."""
+    """A game's heads, centered, in units of the smallest mass: (H, d), (H,)."""
 
     lo: jax.Array
     hi: jax.Array
@@ -143,7 +143,7 @@ class Heads(NamedTuple):
     empty: jax.Array  # () whether nobody has any mass
     log_range: jax.Array
     half_range: jax.Array
-    centre: jax.Array
+    center: jax.Array
 
 
 def heads_of(game: GameBatch) -> Heads:
@@ -155,7 +155,7 @@ def heads_of(game: GameBatch) -> Heads:
     massive = jnp.concatenate([real, replaced, background[:, None]], axis=-1)
     least = jnp.where(massive, values, jnp.inf).min(axis=-1)
     most = jnp.where(massive, values, -jnp.inf).max(axis=-1)
-    centre = (least + most) / 2
+    center = (least + most) / 2
     light = game.s < game.s_absent
     log_lo, log_hi = jnp.minimum(game.s, game.s_absent), jnp.maximum(game.s, game.s_absent)
     log_always = jax.nn.logsumexp(jnp.concatenate([log_lo, game.s_background[:, None]], axis=-1), axis=-1)
@@ -166,8 +166,8 @@ def heads_of(game: GameBatch) -> Heads:
     c0 = jnp.exp(game.s_background - unit)
     # hi - lo without cancellation: hi (1 - e^(log lo - log hi)).
     step = jnp.where(real, jnp.where(jnp.isneginf(log_lo), -jnp.inf, log_lo - log_hi), 0.0)
-    v = jnp.where(real, game.v - centre[:, None], 0.0)
-    v_absent = jnp.where(replaced, game.v_absent - centre[:, None], 0.0)
+    v = jnp.where(real, game.v - center[:, None], 0.0)
+    v_absent = jnp.where(replaced, game.v_absent - center[:, None], 0.0)
     return Heads(
         lo=lo,
         hi=hi,
@@ -176,12 +176,12 @@ def heads_of(game: GameBatch) -> Heads:
         v_hi=jnp.where(light, v_absent, v),
         light=light,
         c0=c0,
-        v_c0=jnp.where(background, game.v_background - centre, 0.0),
+        v_c0=jnp.where(background, game.v_background - center, 0.0),
         always=lo.sum(axis=-1) + c0,
         empty=empty,
         log_range=jnp.maximum(0.0, log_most - unit),
         half_range=(most - least) / 2,
-        centre=centre,
+        center=center,
     )
 
 
@@ -255,9 +255,9 @@ def flip(at: Nodes, p: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def everyone_of(game: GameBatch) -> jax.Array:
-    """F of everyone less the bias and the heads' centres, of one game: a large constant costs no digit of it."""
+    """F of everyone less the bias and the heads' centers, of one game: a large constant costs no digit of it."""
     heads = heads_of(game)
-    v = jnp.where(jnp.isneginf(game.s), 0.0, game.v - heads.centre[:, None])
+    v = jnp.where(jnp.isneginf(game.s), 0.0, game.v - heads.center[:, None])
     s = jnp.concatenate([game.s, game.s_background[:, None]], axis=-1)
     return (jax.nn.softmax(s, axis=-1) * jnp.concatenate([v, heads.v_c0[:, None]], axis=-1)).sum()
 

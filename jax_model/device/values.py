@@ -52,7 +52,7 @@ def shapley_of(game: GameBatch, nodes: Groups) -> jax.Array:
     without_means = jnp.zeros((*nodes.p.shape, 0), nodes.p.dtype)
     heads = heads_of(game)
     # f(nobody) less what the formulas take it for, where nobody has no mass.
-    excess = jnp.where(heads.empty, game.empty_value - game.bias - heads.centre.sum(), 0.0)
+    excess = jnp.where(heads.empty, game.empty_value - game.bias - heads.center.sum(), 0.0)
     sums = weighted_sums(game, nodes.lam, nodes.w, nodes.count, nodes.p, without_means, nodes.w_p)[1]
     return jnp.where(jnp.arange(sums.size) < game.players, sums - excess / game.players, 0.0)
 

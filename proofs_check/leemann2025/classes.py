@@ -29,7 +29,7 @@ def _log_probabilities(scores: Sequence[Fraction]) -> list[float]:
 @statement(
     paper="P2",
     ref="Eq. 71",
-    claim="sum_c v_c(tau) = 0 is a normalisation: any v_c can be shifted to it without changing a probability of Eq. "
+    claim="sum_c v_c(tau) = 0 is a normalization: any v_c can be shifted to it without changing a probability of Eq. "
     "73",
     method="extended precision",
 )
@@ -55,7 +55,7 @@ def eq_71(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     kind=MISPRINT,
     printed="F_c(t) = log(p(y=1|t)/p(y=0|t)) = sum_i alpha_i(t) v_c(t_i)",
-    corrected="F_c(t) = log p(y=c|t) - (1/|Y|) sum_c' log p(y=c'|t) = sum_i alpha_i(t) v_c(t_i), the centred "
+    corrected="F_c(t) = log p(y=c|t) - (1/|Y|) sum_c' log p(y=c'|t) = sum_i alpha_i(t) v_c(t_i), the centered "
     "log-probability.",
     consequence="The middle expression is left over from Eq. 4 and does not depend on c. For two classes F_1 is "
     "*half* the log-odds: the two-class SLALOM of Eq. 4 is v = v_1 - v_0 = 2 v_1.",

@@ -131,18 +131,18 @@ def _reweighted() -> float:
     verdict=CORRECTED,
     kind=WRONG,
     changes=(
-        "The two steps of Algorithm 2 minimise different functions, so that the loop need not end at the best SLALOM."
+        "The two steps of Algorithm 2 minimize different functions, so that the loop need not end at the best SLALOM."
     ),
     printed="min (E s-bar)^T (E s-bar), said to solve Algorithm 2's argmin_s sum_i (F(B[i]) - SLALOM(B[i]))^2 "
     "('Quadratic problem')",
     corrected="(E s-bar)_i = D_i (SLALOM_i - f_i) with D_i = sum_j n_ij s-bar_j: Eq. 77 weights the residuals by "
-    "D_i^2. The squared error is |diag(1/D) E s-bar|^2, not quadratic in s-bar; Gauss-Newton steps minimise it. "
-    "(Dividing by the D of the previous step comes closer in the example, but its fixed point is not the minimiser.)",
-    consequence="The two steps of Algorithm 2 minimise different functions, so the squared error need not fall in an "
+    "D_i^2. The squared error is |diag(1/D) E s-bar|^2, not quadratic in s-bar; Gauss-Newton steps minimize it. "
+    "(Dividing by the D of the previous step comes closer in the example, but its fixed point is not the minimizer.)",
+    consequence="The two steps of Algorithm 2 minimize different functions, so the squared error need not fall in an "
     "s-step; long sequences and heavy tokens dominate. Both agree if SLALOM fits the sample exactly.",
 )
 def eq_77(perturb: float = 0.0) -> Outcome:
-    """Both objectives as exact numbers at several s-bar; and the two minimisers of a sample of two sequences."""
+    """Both objectives as exact numbers at several s-bar; and the two minimizers of a sample of two sequences."""
     sample, f = [(0, 1), (0, 0, 1), (1, 2), (0, 1, 2)], [Fraction(1, 2), Fraction(0), Fraction(-1), Fraction(1, 3)]
     right = []
     for mass in ((1, 1, 1), (2, 1, 5), (1, 9, 3)):
@@ -159,7 +159,7 @@ def eq_77(perturb: float = 0.0) -> Outcome:
         "v(a) = 0, v(b) = 1, sample F([a, b]) = F([a, a, b]) = 1/2, masses (2 - z, z) on |s-bar|_1 = |V| = 2. Eq. 77: "
         "(z - 1)^2 + (3z/2 - 2)^2, least at z = 16/13 = 1.2308, squared error (z/2 - 1/2)^2 + (z/(4-z) - 1/2)^2 = "
         f"{_mse_example(16 / 13):.6f}. The squared error is least at z = {z:.4f}: {_mse_example(z):.6f}.",
-        detail="printed_error is the relative excess of the squared error at the minimiser of Eq. 77; dividing by the "
+        detail="printed_error is the relative excess of the squared error at the minimizer of Eq. 77; dividing by the "
         f"previous D ends at z = {_reweighted():.4f}",
     )
 

@@ -131,7 +131,7 @@ def eq_56(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Eq. 57-58",
-    claim="the normalisation gives s(theta)",
+    claim="the normalization gives s(theta)",
     assumptions="sum s = gamma, eta(tau) = s(tau) - s(theta)",
     method="exact rational enumeration",
     verdict=CORRECTED,
@@ -186,7 +186,7 @@ def recover(
     ref="Prop. 5.2",
     claim="2|V| - 1 queries, single tokens and pairs, recover s and v of any non-constant SLALOM",
     assumptions="the steps of Appendix B.6 with Eq. 55, 56 and 58 corrected; exact outputs. (The proposition calls the "
-    "normalisation constant tau and the model F; gamma and G are meant.)",
+    "normalization constant tau and the model F; gamma and G are meant.)",
     method="exact rational enumeration",
 )
 def prop_5_2(perturb: float = 0.0) -> Outcome:

@@ -75,14 +75,14 @@ def kernel(s: int) -> Fraction:
 @statement(
     paper="P1",
     ref="Eq. 16",
-    claim="LIME outputs the minimiser of sum pi (y - beta.z)^2 + lambda |beta|^2 over beta in R^{d+1}",
+    claim="LIME outputs the minimizer of sum pi (y - beta.z)^2 + lambda |beta|^2 over beta in R^{d+1}",
     assumptions="z has a leading 1 for the intercept, beta_0",
     method="exact rational enumeration",
     verdict=CORRECTED,
     kind=SLIP,
     printed="The penalty lambda |beta|^2 over all of beta in R^{d+1}, the intercept included.",
     corrected=(
-        "The penalty is lambda sum_{j>=1} beta_j^2: the package fits Ridge with a free intercept. The minimiser then "
+        "The penalty is lambda sum_{j>=1} beta_j^2: the package fits Ridge with a free intercept. The minimizer then "
         "is beta_j = (Gamma_j - G)/(alpha_1 - alpha_2 + rho) + G/(alpha_1 + (d-1) alpha_2 - d alpha_1^2/alpha_0 + "
         "rho), Gamma_j = E[pi Z_j f] - alpha_1 E[pi f]/alpha_0, G = mean Gamma, rho = lambda/n."
     ),

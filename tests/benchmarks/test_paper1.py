@@ -101,7 +101,7 @@ def test_token_scores():
 def test_how_heads_differ():
     alpha = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5]])
     assert paper1_examples.total_variation(alpha) == pytest.approx(np.array([1.0, 1.0, 0.5]))
-    assert paper1_examples.different_favourites(alpha) == 2
+    assert paper1_examples.different_favorites(alpha) == 2
     assert [paper1_examples.rank(np.array([0.5, -2.0, 1.0]), j) for j in range(3)] == [3, 1, 2]
 
 

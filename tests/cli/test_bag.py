@@ -32,8 +32,8 @@ def folder(tmp_path_factory):
     return place
 
 
-def scores(folder, output="tumour", **settings):
-    model = BagClassifier.from_state_dict(folder / "model.npz", "xmil", outputs=["normal", "tumour"])
+def scores(folder, output="tumor", **settings):
+    model = BagClassifier.from_state_dict(folder / "model.npz", "xmil", outputs=["normal", "tumor"])
     return model.explain(load_bag(folder / "slides" / "slide0.npz"), "shapley", output=output, **settings)
 
 
@@ -45,7 +45,7 @@ def arguments(folder, *more, bag="slides/slide0.npz"):
         "--layout",
         "xmil",
         "--classes",
-        "normal,tumour",
+        "normal,tumor",
         *more,
     ]
 
@@ -55,22 +55,22 @@ def test_one_bag_to_every_file(folder, tmp_path, capsys):
         pytest.importorskip(extra, reason=f"{extra} is not installed")
     paths = {kind: tmp_path / f"x{KINDS[kind].suffix}" for kind in KINDS}
     options = [text for kind, path in paths.items() for text in (f"--{kind}", str(path))]
-    assert main(arguments(folder, "--output", "tumour", *options, "--top", "2")) == 0
+    assert main(arguments(folder, "--output", "tumor", *options, "--top", "2")) == 0
     assert all(path.stat().st_size > 100 for path in paths.values())
     with paths["csv"].open(encoding="utf-8", newline="") as stream:
         found = [float(row["shapley"]) for row in csv.DictReader(stream)]
     expected = scores(folder)
     assert found == expected["shapley"].scores.tolist()
     shown = capsys.readouterr().out
-    assert f"tumour {100 * expected.prediction:.1f} %; " in shown and "Explained: the probability of tumour" in shown
+    assert f"tumor {100 * expected.prediction:.1f} %; " in shown and "Explained: the probability of tumor" in shown
     assert f"{100 * expected['shapley'].scores.max():+.4g}" in shown and "of the attention is on instances" in shown
 
 
 def test_json_is_one_object_with_both_ends(folder, capsys):
-    assert main(arguments(folder, "--output", "margin:tumour,normal", "--json", "--top", "3")) == 0
+    assert main(arguments(folder, "--output", "margin:tumor,normal", "--json", "--top", "3")) == 0
     found = json.loads(capsys.readouterr().out)
-    expected = scores(folder, "margin:tumour,normal")["shapley"].scores
-    assert found["output"] == "tumour against normal" and found["scale"] == "probability" and found["instances"] == 12
+    expected = scores(folder, "margin:tumor,normal")["shapley"].scores
+    assert found["output"] == "tumor against normal" and found["scale"] == "probability" and found["instances"] == 12
     assert [value for _, value in found["top"]] == sorted(expected[expected > 0], reverse=True)[:3]
     assert [value for _, value in found["bottom"]] == sorted(expected[expected < 0])[:3]
 
@@ -95,7 +95,7 @@ def test_one_map_per_class(folder, tmp_path):
 @pytest.mark.parametrize(
     ("more", "status", "message"),
     [
-        (["--output", "tumor"], 1, "output: expected one of normal, tumour"),
+        (["--output", "tumor"], 1, "output: expected one of normal, tumor"),
         (["--set", "activation"], 2, "--set: expected NAME=VALUE, got 'activation'"),
         (["--set", "heads=3"], 1, "heads: expected"),
         (["--tol", "0"], 2, "--tol: expected a number in"),
@@ -236,7 +236,7 @@ def test_assumptions_are_printed_until_a_check_has_passed(folder, tmp_path, caps
 
     def write(numbers):
         lines = [f"{file},{','.join(map(repr, row))}" for file, row in zip(files, numbers.tolist(), strict=True)]
-        table.write_text("\n".join(["bag,normal,tumour", *lines]), encoding="utf-8")
+        table.write_text("\n".join(["bag,normal,tumor", *lines]), encoding="utf-8")
 
     assert main(arguments(folder, "--json")) == 0
     assumed = json.loads(capsys.readouterr().out)["assumed"]
@@ -246,7 +246,7 @@ def test_assumptions_are_printed_until_a_check_has_passed(folder, tmp_path, caps
     assert assumed in capsys.readouterr().out
     assert assumed in csv_file.read_text(encoding="utf-8") and assumed in report.read_text(encoding="utf-8")
     write(logits)
-    assert main(arguments(folder, "--json", "--output", "tumour", "--scale", "logit", "--check", str(table))) == 0
+    assert main(arguments(folder, "--json", "--output", "tumor", "--scale", "logit", "--check", str(table))) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["assumed"] is None and "activation='relu'" in captured.err
     assert json.loads(captured.out)["prediction"] == pytest.approx(logits[0, 1])

@@ -77,7 +77,7 @@ def test_explain_prints_one_row_per_method(capsys):
     assert "sampled" not in out and "guaranteed error" in out
 
 
-def test_colour_can_be_forced_and_the_width_is_the_terminals(capsys, monkeypatch):
+def test_color_can_be_forced_and_the_width_is_the_terminals(capsys, monkeypatch):
     main(["explain", REVIEW, "--color", "always", "--method", "shapley"])
     assert "\x1b[38;5;16;48;5;" in capsys.readouterr().out
     monkeypatch.setenv("COLUMNS", "45")

@@ -139,12 +139,12 @@ def test_bags_have_reasons_and_regions():
     from tests import enumeration
     from tests.models.test_bag_classifier import bag, network
 
-    model = BagClassifier(network(H=2), outputs=("normal", "tumour"))
-    found = model.explain(bag(regions=["a", "b", "a", "c", "b", "a"]), "shapley", output="tumour")
-    margin = model.explain(bag(), "shapley", output="margin:tumour,normal")
+    model = BagClassifier(network(H=2), outputs=("normal", "tumor"))
+    found = model.explain(bag(regions=["a", "b", "a", "c", "b", "a"]), "shapley", output="tumor")
+    margin = model.explain(bag(), "shapley", output="margin:tumor,normal")
     why = found.reasons()
     assert why.sufficient.prediction == pytest.approx(margin.prediction)
-    assert why.sides == ("normal", "tumour") and why.things == "instances"
+    assert why.sides == ("normal", "tumor") and why.things == "instances"
     kept = [margin.evidence.game.value(m) for m in enumeration.coalitions(6) if m[list(why.sufficient.players)].all()]
     assert (np.sign(kept) == np.sign(margin.prediction)).all()
     regions = found.grouped("regions")

@@ -65,11 +65,11 @@ def test_values_are_those_of_all_probabilities(absent, output):
 def test_two_logits_are_the_logistic_function_of_their_difference():
     model = bag_model(scale=2.0)
     bag = Bag(np.random.default_rng(4).normal(size=(7, 5)))
-    found = model.explain(bag, ["shapley"], output="tumour")
+    found = model.explain(bag, ["shapley"], output="tumor")
     assert found.evidence.settings.coefficients == (-1.0, 1.0)
     np.testing.assert_allclose(found["shapley"].scores, enumeration.shapley(linked(found)).astype(float), **CLOSE)
     assert found.prediction == pytest.approx(model.predict_proba([bag])[0, 1])
-    logit = model.explain(bag, ["shapley"], output="tumour", scale="logit")
+    logit = model.explain(bag, ["shapley"], output="tumor", scale="logit")
     assert logit.evidence.settings.coefficients == (0.0, 1.0), "the logit of a class is explained as it stands"
     assert on_logits(found, "shapley")["shapley"].scores.tolist() == logit["shapley"].scores.tolist()
     assert on_logits(logit, "shapley") is None

@@ -57,7 +57,7 @@ def write_parquet(path, rows):
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_every_format_gives_the_same_rows(tmp_path, name, content, encoding):
     if name == "no_suffix" and encoding == "utf-16":
-        pytest.skip("without a name, only UTF-8 is recognised")
+        pytest.skip("without a name, only UTF-8 is recognized")
     path = tmp_path / name
     path.write_bytes(content.encode(encoding))
     assert list(read_rows(path)) == ROWS

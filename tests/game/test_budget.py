@@ -79,7 +79,7 @@ def test_the_coalitions_that_are_tried_for_a_large_value():
     game = PooledGame.from_scores([0.0] * 5, [3.0, 1.0, 2.0, 0.0, 5.0], s_background=0.0, v_background=0.0)
     tried = [set(np.flatnonzero(row).tolist()) for row in _probes(game)]
     assert tried == [{0, 1, 2, 3, 4}, set(), {0, 4}, {1, 2, 3}, {4}, {3}]
-    # The value of those above the centre, (3 + 5) / 3, is the largest: the bound is at most that, and hardly less.
+    # The value of those above the center, (3 + 5) / 3, is the largest: the bound is at most that, and hardly less.
     assert 8 / 3 * (1 - 1e-12) <= np.ldexp(largest_known_value(game), game.exponent) <= 8 / 3
 
 

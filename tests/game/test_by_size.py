@@ -7,7 +7,7 @@ import pytest
 
 from attn_closed_form import PooledGame, ToleranceError, expected_value_by_size
 from attn_closed_form.game.budget import budget
-from attn_closed_form.game.by_size import centred_moments
+from attn_closed_form.game.by_size import centered_moments
 
 # The guaranteed bound at the default tol.
 TOL = 1e-10
@@ -16,7 +16,7 @@ TOL = 1e-10
 def moments_by_size(game, q, tol=1e-10):
     """Sums over sizes of q_s E[f | s absent] and of q_s E[f 1{j present} | s absent], with f's constant and nobody."""
     d = game.d
-    sums = centred_moments(game, np.asarray(q)[None], budget(game, tol, plain=True))
+    sums = centered_moments(game, np.asarray(q)[None], budget(game, tol, plain=True))
     (mean,), present = (np.ldexp(x, game.exponent) for x in sums)
     mean = mean + q[-1] * game.empty_excess + game.base * q.sum()
     return float(mean), present + game.base * (q @ (d - np.arange(d + 1))) / d

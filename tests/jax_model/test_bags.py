@@ -52,7 +52,7 @@ def test_predictions_are_those_of_the_saved_arrays(classes):
         np.testing.assert_allclose(probabilities[:, 1], 1 / (1 + np.exp(-expected[:, 0])), atol=1e-5)
 
 
-def test_a_bag_does_not_see_its_neighbours_or_the_padding():
+def test_a_bag_does_not_see_its_neighbors_or_the_padding():
     config = BagConfig(hidden=11, attention=5)
     params = start_params(3, 2, config)
     bags = some_bags()
@@ -179,13 +179,13 @@ def test_an_unfitted_model_says_so():
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 def test_files_hold_the_arrays_and_the_names(tmp_path, suffix):
     bags = some_bags()
-    model = AttentionBagClassifier(**SMALL).fit(bags, np.where(is_large(bags), "tumour", "normal"))
+    model = AttentionBagClassifier(**SMALL).fit(bags, np.where(is_large(bags), "tumor", "normal"))
     path = tmp_path / f"model{suffix}"
     model.save(path)
     if suffix == ".npz":
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in archive.files}
-        assert found.pop("outputs").tolist() == ["normal", "tumour"]
+        assert found.pop("outputs").tolist() == ["normal", "tumor"]
     else:
         from safetensors.numpy import load_file
 
@@ -201,7 +201,7 @@ def test_files_hold_the_arrays_and_the_names(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 def test_the_exact_model_predicts_and_explains_the_same(tmp_path, classes, suffix):
     bags = some_bags()
-    names = np.array(["normal", "tumour", "artefact"])[np.arange(len(bags)) % classes]
+    names = np.array(["normal", "tumor", "artefact"])[np.arange(len(bags)) % classes]
     model = AttentionBagClassifier(**SMALL).fit(bags, names)
     model.save(tmp_path / f"model{suffix}")
     for exact in (model.to_model(), BagClassifier.from_state_dict(tmp_path / f"model{suffix}")):

@@ -104,7 +104,7 @@ def reviews_in_order(n):
     return Reviews(names, np.repeat([0, 1], n), names)
 
 
-def test_split_by_film_keeps_neighbouring_numbers_together():
+def test_split_by_film_keeps_neighboring_numbers_together():
     reviews = reviews_in_order(25)
     training, held_out, groups = split_by_film(reviews, 0.2)
     assert training.classes == ("negative", "positive") and len(groups) == 40

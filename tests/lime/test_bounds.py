@@ -24,8 +24,8 @@ def test_an_error_of_every_value_is_multiplied_by_no_more_than_the_factor(d, k, 
     q[0] = 1 / n
     w = np.array([q[s] / comb(d, s) for s in absent])
     X = masks[:, :k].astype(float)
-    centred = X - w @ X / w.sum()
-    rows = np.linalg.solve((centred * w[:, None]).T @ centred + ridge / n * np.eye(k), (centred * w[:, None]).T)
+    centered = X - w @ X / w.sum()
+    rows = np.linalg.solve((centered * w[:, None]).T @ centered + ridge / n * np.eye(k), (centered * w[:, None]).T)
     intercept = w / w.sum() - (w @ X / w.sum()) @ rows
     worst = max(np.abs(rows[:, 1:]).sum(axis=1).max(), np.abs(intercept[1:]).sum())
     factor = regression(d, Settings(width, ridge, n), k).value_factor()

@@ -9,7 +9,7 @@ import pytest
 
 from attn_closed_form import PooledGame
 from attn_closed_form.game.budget import budget
-from attn_closed_form.game.by_size import centred_moments
+from attn_closed_form.game.by_size import centered_moments
 from attn_closed_form.game.laws import MOST_NODES, Batch
 from attn_closed_form.game.terms import log_bound, terms_of
 from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
@@ -122,7 +122,7 @@ def test_the_bound_holds_and_means_something(kind, kernel_width):
     game = score_game(d, H=1, kind=kind, spread=0.7)
     q = relative_kernel(d, kernel_width)
     goal = budget(game, 1e-11, plain=True)
-    (mean,), present = centred_moments(game, q[None], goal)
+    (mean,), present = centered_moments(game, q[None], goal)
     steps = ladder(d, kernel_width)
     (terms,) = terms_of(game, goal)
     chosen = [ladder(d, kernel_width, (m,)) for m in steps.counts.tolist()]

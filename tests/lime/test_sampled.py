@@ -106,9 +106,9 @@ def test_the_standard_error_of_a_run_is_the_spread_of_the_runs():
 def test_the_standard_error_counts_the_rows_that_are_left_over(rows, left):
     X = np.array([[1, 1], [0, 1], [1, 0], [0, 0], [1, 1]], dtype=bool)[:rows]
     pull = np.array([0.5, -1.0, 2.0, 0.25, -0.5])[:rows]
-    centred = X - X.mean(axis=0)
-    gram = centred.T @ centred + np.eye(2)
-    scores = centred * pull[:, None]
+    centered = X - X.mean(axis=0)
+    gram = centered.T @ centered + np.eye(2)
+    scores = centered * pull[:, None]
     sandwich = np.diag(np.linalg.inv(gram) @ scores.T @ scores @ np.linalg.inv(gram))
     found = _standard_error(X, X.mean(axis=0), pull, gram, np.array([2, 0]), 3)
     assert found[1] == 0

@@ -51,11 +51,11 @@ def bag(n: int = N, seed: int = 5, **options: Any) -> Bag:
 @pytest.mark.parametrize("gated", [True, False])
 def test_logits_and_game_agree_with_the_formula(H: int, gated: bool) -> None:
     net = network(H, 2, gated)
-    model = BagClassifier(net, outputs=("normal", "tumour"))
+    model = BagClassifier(net, outputs=("normal", "tumor"))
     x = bag().features
     assert np.abs(model.predict_logits([x])[0] - by_hand(net, x)).max() < 1e-12
     units = model.read(x)
-    for output, pick in (("tumour", [0, 1]), ("margin:tumour,normal", [-1, 1])):
+    for output, pick in (("tumor", [0, 1]), ("margin:tumor,normal", [-1, 1])):
         settings = Settings(output=output).resolve(model, model.logits(units))
         game = model.game(units, settings)
         masks = enumeration.coalitions(N)

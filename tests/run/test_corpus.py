@@ -206,7 +206,7 @@ def test_bags_by_their_paths(tmp_path):
     rng = np.random.default_rng(0)
     attention = Attention(w=rng.normal(size=(1, 3)), hidden=Layer(rng.normal(size=(3, 5)), activation="tanh"))
     network = BagNetwork(attention, rng.normal(size=(2, 5)), bias=[0.5, -0.5])
-    model = BagClassifier(network, ("normal", "tumour"))
+    model = BagClassifier(network, ("normal", "tumor"))
     (tmp_path / "slides").mkdir()
     for k, n in enumerate((4, 6)):
         np.save(tmp_path / "slides" / f"{k}.npy", rng.normal(size=(n, 5)))

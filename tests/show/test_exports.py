@@ -16,7 +16,7 @@ from tests.bags import bag_model, slide
 
 @pytest.fixture(scope="module")
 def found():
-    return bag_model().explain(slide(name="s1", patch_level=0), ["shapley", "banzhaf", "alpha-mean"], output="tumour")
+    return bag_model().explain(slide(name="s1", patch_level=0), ["shapley", "banzhaf", "alpha-mean"], output="tumor")
 
 
 def test_a_csv_has_one_row_per_instance_with_all_digits(found, tmp_path):
@@ -53,7 +53,7 @@ def test_parquet_says_what_was_explained(found, tmp_path):
     table = parquet.read_table(tmp_path / "scores.parquet")
     np.testing.assert_array_equal(table["shapley"], found["shapley"].scores)
     facts = json.loads(table.schema.metadata[b"explanation"])
-    assert facts["output"] == "tumour" and facts["prediction"] == found.prediction
+    assert facts["output"] == "tumor" and facts["prediction"] == found.prediction
 
 
 def test_geojson_has_a_closed_polygon_per_tile(found, tmp_path):
@@ -67,17 +67,17 @@ def test_geojson_has_a_closed_polygon_per_tile(found, tmp_path):
         properties, score = feature["properties"], found["shapley"].scores[i]
         assert properties["objectType"] == "detection"
         side = (
-            {"name": "for tumour", "color": list(FOR)}
+            {"name": "for tumor", "color": list(FOR)}
             if score >= 0
-            else {"name": "against tumour", "color": list(AGAINST)}
+            else {"name": "against tumor", "color": list(AGAINST)}
         )
         assert properties["classification"] == side
         red, _, blue = properties["color"]
         assert (red > blue) == (score > 0), "orange is for, blue is against"
         measured = properties["measurements"]
-        assert measured["shapley probability of tumour"] == score
-        assert measured["banzhaf probability of tumour"] == found["banzhaf"].scores[i]
-        assert set(measured) == {"shapley probability of tumour", "banzhaf probability of tumour", "attention"}
+        assert measured["shapley probability of tumor"] == score
+        assert measured["banzhaf probability of tumor"] == found["banzhaf"].scores[i]
+        assert set(measured) == {"shapley probability of tumor", "banzhaf probability of tumor", "attention"}
 
 
 def test_geojson_turns_micrometers_into_pixels(tmp_path):
@@ -109,7 +109,7 @@ def test_h5_has_the_names_of_clam(found, tmp_path):
         np.testing.assert_allclose(scores[:, 0], found["banzhaf"].scores, rtol=1e-6)
         np.testing.assert_array_equal(coords, found.evidence.units.coords)
         assert file["coords"].attrs["patch_size_level0"] == 256 and file["coords"].attrs["patch_level"] == 0
-        assert file.attrs["output"] == "tumour"
+        assert file.attrs["output"] == "tumor"
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_and_names_itself(found, tmp_path):
@@ -127,7 +127,7 @@ def test_attention_against_counts_the_attention_on_negative_scores(found):
     gap = disagreement(found)
     assert gap.attention_against == pytest.approx(expected)
     assert (row(found)["attention_against"], row(found)["rank_correlation"]) == (gap.attention_against, gap.correlation)
-    alone = bag_model().explain(slide(), ["shapley"], output="tumour")
+    alone = bag_model().explain(slide(), ["shapley"], output="tumor")
     assert (disagreement(alone) is None) == (row(alone)["attention_against"] is None)
     stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
     assert gap.correlation == pytest.approx(stats.spearmanr(weight, scores).statistic)
@@ -168,7 +168,7 @@ def check_qupath(document):
 
 
 def test_geojson_has_the_fields_that_qupath_documents(tmp_path):
-    found = bag_model().explain(slide(), ["shapley", "alpha-mean"], output="tumour")
+    found = bag_model().explain(slide(), ["shapley", "alpha-mean"], output="tumor")
     write_geojson(found, tmp_path / "slide.geojson")
     document = json.loads((tmp_path / "slide.geojson").read_text(encoding="utf-8"))
     check_qupath(document)

@@ -20,7 +20,7 @@ def panels(figure):
 
 def test_pixels_are_scores_and_attention_stands_beside_them():
     bag = slide(name="slide $x$")
-    found = bag_model().explain(bag, ["shapley"], output="tumour")
+    found = bag_model().explain(bag, ["shapley"], output="tumor")
     figure = heat_map(found)
     signed, attention = panels(figure)
     scores = found["shapley"].scores.reshape(3, 4)
@@ -28,7 +28,7 @@ def test_pixels_are_scores_and_attention_stands_beside_them():
     np.testing.assert_array_equal(pixels[..., :3], colors(scores, scale_end(scores)))
     assert signed.get_images()[0].get_interpolation() == "nearest"
     assert signed.get_images()[0].get_extent() == [1000, 2024, 2768, 2000]
-    assert "tumour" in signed.get_title() and attention.get_title() == "attention"
+    assert "tumor" in signed.get_title() and attention.get_title() == "attention"
     weight = found.evidence.inside("alpha-mean").reshape(3, 4)
     darkest = np.unravel_index(np.argmin(attention.get_images()[0].get_array().sum(axis=-1)), (3, 4))
     assert darkest == np.unravel_index(np.argmax(weight), (3, 4))
@@ -50,16 +50,16 @@ def test_one_map_per_class_on_one_scale(tmp_path):
 
 
 def test_a_binary_logit_has_one_map_and_its_other_class_the_opposite_one():
-    model = bag_model(C=1, outputs=("normal", "tumour"))
-    assert list(explain_outputs(model, slide(), "shapley")) == ["tumour"]
-    both = explain_outputs(model, slide(), "shapley", outputs=["normal", "tumour"])
-    np.testing.assert_allclose(both["normal"]["shapley"].scores, -both["tumour"]["shapley"].scores)
+    model = bag_model(C=1, outputs=("normal", "tumor"))
+    assert list(explain_outputs(model, slide(), "shapley")) == ["tumor"]
+    both = explain_outputs(model, slide(), "shapley", outputs=["normal", "tumor"])
+    np.testing.assert_allclose(both["normal"]["shapley"].scores, -both["tumor"]["shapley"].scores)
     with pytest.raises(TypeError, match="output: expected `outputs`"):
-        explain_outputs(model, slide(), "shapley", output="tumour")
+        explain_outputs(model, slide(), "shapley", output="tumor")
 
 
 def test_tiles_of_a_region_have_the_color_of_the_region():
-    found = bag_model().explain(slide().in_regions(512), ["shapley"], players="regions", output="tumour")
+    found = bag_model().explain(slide().in_regions(512), ["shapley"], players="regions", output="tumor")
     pixels = panels(heat_map(found))[0].get_images()[0].get_array()[..., :3]
     shades = colors(found["shapley"].scores, scale_end(tile_scores(found["shapley"]))).tolist()
     assert len(shades) == 4 and {tuple(p) for p in pixels.reshape(-1, 3).tolist()} == set(map(tuple, shades))

@@ -30,7 +30,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def found():
-    return bag_model().explain(slide(name="slide 7"), ["shapley", "banzhaf", "alpha-mean"], output="tumour")
+    return bag_model().explain(slide(name="slide 7"), ["shapley", "banzhaf", "alpha-mean"], output="tumor")
 
 
 def test_pictures_are_the_tiles(found):
@@ -60,14 +60,14 @@ def test_the_numbers_are_the_scores(found):
     up, down = scores[scores > 0], scores[scores < 0]
     assert f"{100 * up.sum():+.1f} points from the {up.size} instances that support it" in page
     assert f"{100 * down.sum():+.1f} points from the" in page
-    assert "slide 7" in page and "the probability of tumour" in page and f"gets {100 * found.prediction:.1f} %:" in page
+    assert "slide 7" in page and "the probability of tumor" in page and f"gets {100 * found.prediction:.1f} %:" in page
 
 
 def test_the_logit_is_one_switch_away(found):
-    page, logit = report(found), bag_model().explain(slide(), "shapley", output="tumour", scale="logit")
+    page, logit = report(found), bag_model().explain(slide(), "shapley", output="tumor", scale="logit")
     probability, logits = page.split('<div class="logit">')
-    assert "Show logits" in probability and "Explained: the logit of tumour" not in probability
-    assert "Explained: the logit of tumour" in logits and f"gets {logit.prediction:+.4f}:" in logits
+    assert "Show logits" in probability and "Explained: the logit of tumor" not in probability
+    assert "Explained: the logit of tumor" in logits and f"gets {logit.prediction:+.4f}:" in logits
     assert f"{logit['shapley'].scores.max():+#.4g}" in logits
 
 
@@ -98,7 +98,7 @@ def test_a_notebook_shows_the_maps_or_the_tables(found):
 
 
 def test_a_large_bag_makes_a_small_page():
-    found = bag_model().explain(slide(60, 50), ["shapley"], output="tumour")
+    found = bag_model().explain(slide(60, 50), ["shapley"], output="tumor")
     assert len(report(found)) < 60_000
 
 

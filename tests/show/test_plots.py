@@ -135,7 +135,7 @@ def test_an_unknown_figure_and_a_missing_matplotlib_are_errors(model, monkeypatc
 
 
 def test_removal_curves_are_drawn_above_the_certified_minimum():
-    found = bag_model().explain(slide(), ["shapley", "alpha-mean"], output="tumour")
+    found = bag_model().explain(slide(), ["shapley", "alpha-mean"], output="tumor")
     ax = found.plot(figure="removal").axes[0]
     curve = found["shapley"].removal_curves()
     drawn = {line.get_label().partition(":")[0]: line for line in ax.get_lines()}
@@ -143,4 +143,4 @@ def test_removal_curves_are_drawn_above_the_certified_minimum():
     np.testing.assert_allclose(drawn["Shapley"].get_ydata(), 100 * curve.deletion)
     area = ax.collections[0].get_paths()[0].vertices
     assert area[:, 1].max() == pytest.approx(100 * curve.bounds.proved_min.max())
-    assert ax.get_ylabel() == "probability of tumour (%)"
+    assert ax.get_ylabel() == "probability of tumor (%)"

@@ -170,10 +170,10 @@ def test_game_refuses_unknown_options():
         slalom.game(slalom.ids, output=2)
 
 
-# --- linearised scores
+# --- linearized scores
 
 
-def test_linearised_score_is_the_derivative_by_soft_presence():
+def test_linearized_score_is_the_derivative_by_soft_presence():
     slalom = toy(7)
     tokens = slalom.ids[[0, 1, 1, 4]]
     index = slalom.index(tokens)

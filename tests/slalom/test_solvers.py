@@ -31,7 +31,7 @@ def scripted(monkeypatch, errors, plain=None):
     def fake(self, family, penalty, s, used, held):
         tried.append((penalty, family.background, float(s[0])))
         error = plain if not family.background and plain is not None else errors[penalty]
-        # The start of the next fit is recognised by its first importance; squares differ by a constant: no doubt.
+        # The start of the next fit is recognized by its first importance; squares differ by a constant: no doubt.
         return _Trial(
             penalty, np.full(family.counts.shape[1], penalty), np.full(held.size, error), np.full(held.size, 1.0)
         )
@@ -159,7 +159,7 @@ def test_the_penalty_is_raised_until_values_can_be_believed(monkeypatch):
     limit = module.BELIEVABLE * np.ptp(problem.f)
 
     def furthest(found):
-        return np.abs(found.v - problem.centre).max()
+        return np.abs(found.v - problem.center).max()
 
     free = Optimum(penalty=1e-9, background=False).solve(problem, silent, np.random.default_rng(0))
     assert free.problem.penalty == 1e-9

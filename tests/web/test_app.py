@@ -112,7 +112,7 @@ def test_scripts_never_turn_text_into_markup_and_styles_load_nothing():
             assert "url(" not in content and "@import" not in content
 
 
-def test_the_page_has_the_colours_of_the_palette():
+def test_the_page_has_the_colors_of_the_palette():
     css = send("GET", "/look.css").text
     for name, (red, green, blue) in {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}.items():
         assert f"--{name}:rgb({red},{green},{blue})" in css

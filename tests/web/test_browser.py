@@ -69,7 +69,7 @@ def word(page, text):
 
 
 def check_table(page, answer):
-    """Words, colours and scores of the Figure 1 table against the API's numbers."""
+    """Words, colors and scores of the Figure 1 table against the API's numbers."""
     rows = page.eval_on_selector_all(
         "#figure tr[data-methods]",
         """rows => rows.map(row => [

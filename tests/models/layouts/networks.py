@@ -20,7 +20,7 @@ N = 13  # instances, where a network has a place for each
 
 
 class Case(NamedTuple):
-    """A network, the layout that must be recognised, and what its file does not say."""
+    """A network, the layout that must be recognized, and what its file does not say."""
 
     layout: str
     network: Any
@@ -192,7 +192,7 @@ class TwoLinear(nn.Module):
 
 
 class EncoderHead(nn.Module):
-    """HistoBistro (two named layers, no normalisation), marugoto and slideflow (batch normalisation in the head)."""
+    """HistoBistro (two named layers, no normalization), marugoto and slideflow (batch normalization in the head)."""
 
     def __init__(self, attention: Any, norm: bool, temperature: float = 1.0) -> None:
         super().__init__()
