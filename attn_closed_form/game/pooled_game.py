@@ -248,7 +248,7 @@ class PooledGame:
         return self.pooled(sums, empty)
 
     def pooled(self, sums: Array, empty: Any) -> Array:
-        """Values (n,) from sums of masses, then of masses times centered values, (n, 2H); `empty` marks empty coalitions."""
+        """Values (n,) from sums of masses, then of masses times centered values, (n, 2H); `empty` flags no mass."""
         with np.errstate(invalid="ignore", over="ignore"):
             total = (sums[:, self.H :] / sums[:, : self.H]).sum(axis=1)
             out = finite(self.base + np.ldexp(total, self.exponent), nan=self.can_be_empty)
