@@ -60,6 +60,9 @@ BATCH_ELEMENTS = 1 << 17
 COMPLEX_ELEMENTS = 1 << 14
 # Up to this many players matrix products are used: small ones are fast, and no BLAS makes threads for them.
 MATRIX_PLAYERS = 1024
+# OpenBLAS starts threads for a complex vector times a matrix of more elements; on a busy machine, waiting for them may
+# take thousands of times as long as the product.
+COMPLEX_PRODUCT = 4095
 # A product of factors is halved down to this length, which vectorizes, before it is taken one by one.
 PRODUCT_AT_ONCE = 16
 # Of complex terms no |Y| below this is divided by: a player's own term, which cancels, would lose as many digits.
@@ -522,9 +525,15 @@ def contract(x: Array, y: Array, precise: bool) -> Array:
 
 def add_nodes(w: Array, x: Array) -> Array:
     """Weighted sum over nodes: (m, r) with (m, r, d) -> (r, d)."""
-    if x.shape[2] > MATRIX_PLAYERS:
+    m, _, d = x.shape
+    if d > MATRIX_PLAYERS:
         return np.einsum("mr,mrd->rd", w, x)
-    return np.matmul(w.T[:, None, :], x.transpose(1, 0, 2))[:, 0]
+    step = max(1, COMPLEX_PRODUCT // d) if np.iscomplexobj(x) else m
+    weights, x = w.T[:, None, :], x.transpose(1, 0, 2)
+    total: Array = np.matmul(weights[:, :, :step], x[:, :step])[:, 0]
+    for start in range(step, m, step):
+        total += np.matmul(weights[:, :, start : start + step], x[:, start : start + step])[:, 0]
+    return total
 
 
 # --- power series in p -----------------------------------------------------------------------------------------
