@@ -1,15 +1,13 @@
-"""Any sequence classifier of the transformers package, explained by the SLALOM that is fitted to it.
+"""Sequence classifiers and language models of the transformers package, by sampled values and by a fitted SLALOM.
 
-A transformer is not a pooled game, so its game here is a *surrogate*: the SLALOM that `fit_slalom` fits to the
-document with tokens absent (Leemann et al. 2025, Algorithm 2), and its error on held-out samples is reported with every
-score. Methods that need nothing but values of coalitions (`leave-one-out`, `lime-sampled`, `shapley-sampled`) ask the
-transformer itself. Players are the words of the tokenizer, each where it stands, or the tokens. An absent token is
-deleted, or the mask token takes its place, or the pad token does and attention passes it over.
+Methods that need only values of coalitions (`shapley-sampled`, `lime-sampled`, `leave-one-out`) call the transformer.
+All others are exact values of a *surrogate*, the SLALOM that `fit_slalom` fits to the text with tokens absent (Leemann
+et al. 2025, Algorithm 2), whose error on held-out samples is reported. Players are words or tokens. An absent token is
+deleted, replaced by the mask token, or replaced by a pad token that attention skips.
 
-Ids go in as they are and are never decoded and tokenized again, which may change them. Nothing of the model changes.
-Decoder-only models take the logits at the last token that is not a pad token, so a model without a pad token in its
-configuration temporarily gets an id that occurs in no sequence. Where a tokenizer pads on the left, which shifts the
-positions of some models, only sequences of equal length share a batch.
+Ids are never decoded and tokenized again, which may change them. Classifiers of decoders read the logits at the last
+token that is not a pad token, so a model without one temporarily gets an id that occurs in no sequence. Where a
+tokenizer pads on the left, which shifts the positions of some models, only sequences of equal length share a batch.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from .protocol import FEW, FitReport, Model, Resolved, Units
 from .sentences import trimmed
 from .text import check_text, excerpt
 
-#: An id for a token that is hidden: the pad token stands in its place, and attention passes it over.
+#: The id of a hidden token: a pad token replaces it, and attention skips it.
 HIDDEN = -1
 #: The beginning of an output that names continuations of a text, such as "token: good" or "token: good, bad".
 TOKEN = "token:"
@@ -50,8 +49,6 @@ BATCH = 32
 LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
 # Texts of which a tokenizer makes at least one token.
 PROBES = ("the", "a film", "0", ".")
-# Tokenizers without a limit of their own say 10^30.
-NO_LIMIT = 10**9
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
@@ -94,7 +91,7 @@ class Frame:
 
 @dataclass(eq=False)
 class Document:
-    """The ids of a text, and what the model has said about parts of it."""
+    """The ids of a text, and the outputs of the model for parts of it."""
 
     ids: Ids
     known: dict[bytes, Array] = field(default_factory=dict, repr=False)
@@ -111,12 +108,12 @@ class Document:
 
 @dataclass(frozen=True, eq=False)
 class TransformerClassifier(Model):
-    """A sequence classifier with its tokenizer (extra `transformers`).
+    """A sequence classifier or language model with its tokenizer (extra `transformers`).
 
     Parameters
     ----------
-    model : a `...ForSequenceClassification` of the transformers package, on any device, of any precision
-    tokenizer : its tokenizer. A slow one, which does not say where its tokens stand, has the tokens as players
+    model : a `...ForSequenceClassification` or `...ForCausalLM` of transformers, on any device, of any precision
+    tokenizer : its tokenizer. A slow one, which does not report the positions of its tokens, has the tokens as players
     outputs : class names; by default those of `config.id2label`. One logit may have two names: it is then the log-odds
         of the second
     samples : model calls of a fit, and of every method that samples
@@ -130,11 +127,7 @@ class TransformerClassifier(Model):
 
     Examples
     --------
-    >>> from transformers import AutoModelForSequenceClassification, AutoTokenizer  # doctest: +SKIP
-    >>> name = "my-folder"  # doctest: +SKIP
-    >>> model = TransformerClassifier(
-    ...     AutoModelForSequenceClassification.from_pretrained(name), AutoTokenizer.from_pretrained(name)
-    ... )  # doctest: +SKIP
+    >>> model = TransformerClassifier.from_folder("my-folder")  # doctest: +SKIP
     >>> model.explain("A slow start, but a wonderful film.").report("report.html")  # doctest: +SKIP
     """
 
@@ -151,8 +144,7 @@ class TransformerClassifier(Model):
 
     def __post_init__(self) -> None:
         _package("torch")
-        kind: type = type(self.model)
-        config: Any = getattr(self.model, "config", None)
+        kind, config = type(self.model), getattr(self.model, "config", None)
         if not (hasattr(config, "num_labels") and hasattr(self.model, "parameters") and callable(self.model)):
             raise TypeError(f"model: expected a sequence classifier of the transformers package, got {kind.__name__}")
         if not callable(self.tokenizer):
@@ -160,20 +152,17 @@ class TransformerClassifier(Model):
         whole("samples", self.samples)
         whole("batch_size", self.batch_size)
         labels = getattr(config, "id2label", None) or {}
-        C = self._outputs
-        names = [str(labels.get(i, labels.get(str(i), f"LABEL_{i}"))) for i in range(C)]
+        names = [str(labels.get(i, labels.get(str(i), f"LABEL_{i}"))) for i in range(self._outputs)]
         if self._continuations and not self.predicts_tokens:
             raise ValueError(f"continuations: expected none for a classifier, got {self.continuations}")
         if self.predicts_tokens:
             quoted = [f'"{self.tokenizer.decode([c]) if isinstance(c, int) else c}"' for c in self.continuations]
             names = [*(quoted[1:] or ["another token"]), *quoted[:1]] if quoted else ["next token"]
-        self.name_outputs(C, names)
-        fast = getattr(self.tokenizer, "is_fast", False)
-        absences = {"deleted": True, "mask": getattr(self.tokenizer, "mask_token_id", None) is not None}
-        absences["pad"] = not self.predicts_tokens
+        self.name_outputs(self._outputs, names)
+        absences = {"deleted": True, "mask": self._special("mask") is not None, "pad": not self.predicts_tokens}
         several_labels = getattr(config, "problem_type", None) == "multi_label_classification"
         for name, chosen in (
-            ("groupings", ("words", "tokens") if fast else ("tokens",)),
+            ("groupings", ("words", "tokens") if getattr(self.tokenizer, "is_fast", False) else ("tokens",)),
             ("absences", tuple(name for name, possible in absences.items() if possible)),
             ("loss", "sigmoid" if several_labels else "softmax"),
         ):
@@ -202,6 +191,10 @@ class TransformerClassifier(Model):
         """Whether this is a language model, whose outputs are probabilities of the next token."""
         return any(parent.__name__.endswith(LANGUAGE_MODELS) for parent in type(self.model).__mro__)
 
+    def _special(self, name: str) -> int | None:
+        """The id of a special token, if the tokenizer has it."""
+        return getattr(self.tokenizer, f"{name}_token_id", None)
+
     @property
     def _outputs(self) -> int:
         """Number of logits."""
@@ -220,12 +213,11 @@ class TransformerClassifier(Model):
             (c,) if isinstance(c, int) else tuple(self.tokenizer(c, add_special_tokens=False)["input_ids"])
             for c in self.continuations
         ]
-        if not all(ids):
-            raise ValueError(f"output: expected a continuation of at least one token, got {self.continuations}")
-        if len(ids) > 2:
-            raise ValueError(f"output: expected one continuation or two, got {len(ids)}")
-        if len(set(ids)) < len(ids):
-            raise ValueError(f"output: expected two different continuations, got {self.continuations}")
+        if not all(ids) or len(ids) > 2 or len(set(ids)) < len(ids):
+            raise ValueError(
+                "output: expected one continuation or two different ones, of at least one token each, got "
+                f"{self.continuations}"
+            )
         return tuple(ids)
 
     def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
@@ -238,7 +230,7 @@ class TransformerClassifier(Model):
         if output is None:
             rows = np.stack([self.frame.around(ids) for ids in self._checked([self.read(raw).data.ids])])
             with _evaluating(self.model):
-                chosen: tuple[str | int, ...] = (int(self._run(rows)[0, -1].argmax()),)
+                chosen: tuple[str | int, ...] = (int(self._run(rows, keep=1)[0, -1].argmax()),)
         elif named:
             text = str(output)[len(TOKEN) :]
             single = len(self.tokenizer(text, add_special_tokens=False)["input_ids"]) == 1
@@ -259,7 +251,7 @@ class TransformerClassifier(Model):
             positions = getattr(self.model.config, name, None)
             if isinstance(positions, int) and positions > 0:
                 limits.append(positions - first)
-        most = min([*limits, NO_LIMIT])
+        most = min([*limits, 10**9])  # tokenizers without a limit have one of 10^30
         taken = self.frame.size + max((len(ids) - 1 for ids in self._continuations), default=0)
         if most <= taken:
             raise ValueError(f"max_length: expected more than the {taken} special tokens, got {most}")
@@ -296,11 +288,10 @@ class TransformerClassifier(Model):
                 raise ValueError(f"sequences: expected ids below {vocabulary}, got {ids.min()}..{ids.max()} at {row}")
             if ids.size == self.frame.size == 0:
                 # The token that begins or ends a text stands for the empty text.
-                names = ("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id")
-                tokens = [token for name in names if (token := getattr(self.tokenizer, name, None)) is not None]
-                if not tokens:
+                found = (token for name in ("bos", "eos", "pad", "unk") if (token := self._special(name)) is not None)
+                if (token := next(found, None)) is None:
                     raise ValueError("tokenizer: expected a bos, eos, pad or unk token for the empty text; got none")
-                ids = np.array(tokens[:1])
+                ids = np.array([token])
             yield ids
 
     @contextmanager
@@ -311,7 +302,7 @@ class TransformerClassifier(Model):
         pad = configured = getattr(config, "pad_token_id", None)
         if pad is None:
             used = {i for row in rows for i in row.tolist()}
-            candidates = (getattr(self.tokenizer, "pad_token_id", None), *range(len(used) + 1))
+            candidates = (self._special("pad"), *range(len(used) + 1))
             pad = config.pad_token_id = next(i for i in candidates if i is not None and i not in used)
         try:
             yield int(pad)
@@ -323,12 +314,12 @@ class TransformerClassifier(Model):
         if self.predicts_tokens:
             return self._log_odds(np.stack(rows))
         longest = max(row.size for row in rows)
-        arrays = {}
+        types = None
         if self.frame.types is not None:
             before, inside, after = self.frame.types
-            types = [[*before, *[inside] * (row.size - self.frame.size), *after] for row in rows]
-            arrays["token_type_ids"] = np.array([[*row, *[0] * (longest - len(row))] for row in types])
-        logits = self._run(np.array([[*row, *[HIDDEN] * (longest - row.size)] for row in rows]), pad, **arrays)
+            typed = [[*before, *[inside] * (row.size - self.frame.size), *after] for row in rows]
+            types = np.array([[*row, *[0] * (longest - len(row))] for row in typed])
+        logits = self._run(np.array([[*row, *[HIDDEN] * (longest - row.size)] for row in rows]), pad, types)
         if logits is None or logits.ndim != 2:
             shown = "no logits" if logits is None else f"logits of shape {logits.shape}"
             raise TypeError(
@@ -337,13 +328,16 @@ class TransformerClassifier(Model):
             )
         return np.asarray(logits)
 
-    def _run(self, ids: Ids, pad: int = 0, **arrays: Ids) -> Any:
-        """The logits of one call of the model for rows (n, T) of ids; None if it returns none."""
-        arrays |= {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
+    def _run(self, ids: Ids, pad: int = 0, types: Ids | None = None, keep: int = 0) -> Any:
+        """The logits of one call of the model for rows (n, T) of ids, or for the last positions of them, or None."""
+        arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
+        arrays |= {} if types is None else {"token_type_ids": types}
         torch, device = _package("torch"), next(iter(self.model.parameters())).device
         tensors = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in arrays.items()}
-        logits = getattr(self.model(**tensors), "logits", None)
-        return None if logits is None else logits.float().cpu().numpy().astype(np.float64)
+        # A language model computes a logit for every token of its vocabulary, only where they are needed if it can.
+        few = {"logits_to_keep": keep} if keep and "logits_to_keep" in signature(self.model.forward).parameters else {}
+        logits = getattr(self.model(**tensors, **few), "logits", None)
+        return None if logits is None else logits[:, -keep:].float().cpu().numpy().astype(np.float64)
 
     def _log_odds(self, rows: Ids) -> Array:
         """(n, 1) log-odds of the first continuation of rows (n, T) against the second, or against all others.
@@ -356,10 +350,11 @@ class TransformerClassifier(Model):
         logits: dict[tuple[int, ...], Array] = {}
         sides = []
         for ids in self._continuations:
-            *stem, _ = ids
-            if ids[:-1] not in logits:
-                logits[ids[:-1]] = self._run(np.hstack([rows, np.tile(np.array(stem, dtype=np.intp), (len(rows), 1))]))
-            z = logits[ids[:-1]][:, -len(ids) :]
+            stem = ids[:-1]
+            if stem not in logits:
+                longer = [[*row, *stem] for row in rows.tolist()]
+                logits[stem] = self._run(np.array(longer, dtype=np.intp), keep=len(ids))
+            z = logits[stem]
             chosen = np.arange(z.shape[-1]) == np.array(ids)[:, None]
             total = np.logaddexp.reduce(z, axis=-1)
             log_p = z[:, chosen] - total
@@ -404,8 +399,8 @@ class TransformerClassifier(Model):
             raise ValueError(f"text: expected at least one token, got {excerpt(raw)}")
         n = min(ids.size, self.room)
         tokens = tuple(map(str, self.tokenizer.convert_ids_to_tokens(ids[:n].tolist())))
-        unknown = getattr(self.tokenizer, "unk_token_id", None)
-        shared: dict[str, Any] = {"data": Document(ids[:n]), "unknown": tuple((i == unknown) for i in ids[:n].tolist())}
+        unknown = tuple((ids[:n] == self._special("unk")).tolist()) if self._special("unk") is not None else None
+        shared: dict[str, Any] = {"data": Document(ids[:n]), "unknown": unknown}
         groups = {"tokens": np.arange(n)}
         if spans is None or words is None:
             return Units(labels=tokens, groups=groups, unseen=((0, 0),) * (ids.size - n), **shared)
@@ -438,7 +433,7 @@ class TransformerClassifier(Model):
 
     def _stand_in(self, settings: Resolved) -> int | None:
         """The id in the place of an absent token; None if it is deleted."""
-        return {"deleted": None, "pad": HIDDEN, "mask": getattr(self.tokenizer, "mask_token_id", None)}[settings.absent]
+        return {"deleted": None, "pad": HIDDEN, "mask": self._special("mask")}[settings.absent]
 
     def inside(self, name: str, units: Units, settings: Resolved) -> None:
         """Nothing: attention and gradients of a deep model are not closed forms."""
@@ -462,27 +457,20 @@ class TransformerClassifier(Model):
 
     def _fit(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
         document: Document = units.data
-        ids = document.ids
+        ids, queries = document.ids, list[Ids]()
 
         def f(sequences: list[Ids]) -> Array:
+            queries.extend(sequences)
             return settings.explained(document.ask(self, sequences))
 
+        options: dict[str, Any] = {"num_samples": self.samples, "batch_size": self.samples, "max_deletions": FEW}
+        options |= {"seed": settings.seed, "progress": False, "replacement": self._stand_in(settings)}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SlalomWarning)  # said below, with the tokens instead of their ids
-            fit = fit_slalom(
-                f,
-                ids,
-                num_samples=self.samples,
-                max_deletions=FEW,
-                seed=settings.seed,
-                progress=False,
-                batch_size=self.samples,
-                replacement=self._stand_in(settings),
-            )
-        # The spread of the model's output over what it was asked, with few and with any number of tokens absent.
-        sequences = [np.frombuffer(key, dtype=np.intp) for key in document.known]
-        absent = np.array([ids.size - s.size if s.size < ids.size else (s != ids).sum() for s in sequences])
-        values = settings.explained(np.array(list(document.known.values())))
+            warnings.simplefilter("ignore", SlalomWarning)  # given below, with the tokens instead of their ids
+            fit = fit_slalom(f, ids, **options)
+        # The spread of the model's output over the samples of the fit, with few and with any number of tokens absent.
+        absent = np.array([ids.size - q.size if q.size < ids.size else (q != ids).sum() for q in queries])
+        values = settings.explained(document.ask(self, queries))
         near, far = (float(v.std()) if v.size else float("nan") for v in (values[absent <= FEW], values[absent > FEW]))
         names = {int(i): label for i, label in zip(ids, units.labels, strict=True)}
         report = FitReport(
@@ -543,18 +531,17 @@ def _evaluating(model: Any) -> Iterator[None]:
 def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
     """The model and the tokenizer of a folder, as `save_pretrained` writes them; no code of it is run."""
     path = Path(folder)
-    _check_folder(path)
+    config = _checked_config(path)
     _package("torch")
     transformers = _package("transformers")
+    speaks = str((config.get("architectures") or [""])[0]).endswith(LANGUAGE_MODELS)
+    kind = transformers.AutoModelForCausalLM if speaks else transformers.AutoModelForSequenceClassification
     options = {"local_files_only": True, "trust_remote_code": False}
     part = "tokenizer"
     with _quiet():
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(path, **options)
             part = "model"
-            kind = transformers.AutoModelForSequenceClassification
-            if (_config(path).get("architectures") or [""])[0].endswith(LANGUAGE_MODELS):
-                kind = transformers.AutoModelForCausalLM
             model, info = kind.from_pretrained(path, use_safetensors=True, output_loading_info=True, **options)
         except Exception as error:
             raise ValueError(f"{path}: the {part} does not load: {first_line(error)}") from None
@@ -565,8 +552,8 @@ def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
     return model.eval(), tokenizer
 
 
-def _check_folder(path: Path) -> None:
-    """Raise unless the folder has a configuration that runs no code, weights in safetensors, and a tokenizer."""
+def _checked_config(path: Path) -> dict[str, Any]:
+    """The configuration of a folder that runs no code, has weights in safetensors, and has a tokenizer."""
 
     def has(names: Sequence[str]) -> list[str]:
         return [name for name in names if (path / name).is_file()]
@@ -574,25 +561,20 @@ def _check_folder(path: Path) -> None:
     if not has(["config.json"]):
         missing = "one without config.json" if path.is_dir() else "no such folder"
         raise ValueError(f"{path}: expected a folder in the layout of Hugging Face, with config.json; got {missing}")
-    if _config(path).get("auto_map"):
+    try:
+        config = dict(json.loads((path / "config.json").read_text(encoding="utf-8")).items())
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path / 'config.json'}: expected JSON, an object ({error})") from None
+    if config.get("auto_map"):
         raise ValueError(f"{path}: asks to run Python code of its own (auto_map in config.json), which is refused")
     if not has(WEIGHTS):
-        pickles = "".join(
-            f", got {name}: a pickle can run anything; save it with save_pretrained" for name in has(PICKLES)[:1]
-        )
-        raise ValueError(f"{path}: expected weights as model.safetensors{pickles}")
+        pickles = [f", got {name}: a pickle can run anything; save it with save_pretrained" for name in has(PICKLES)]
+        raise ValueError(f"{path}: expected weights as model.safetensors{''.join(pickles[:1])}")
     if not has(TOKENIZER):
         raise ValueError(
             f"{path}: expected the files of a tokenizer beside the model, such as tokenizer.json; got none"
         )
-
-
-def _config(path: Path) -> dict[str, Any]:
-    """The configuration of a model."""
-    try:
-        return dict(json.loads((path / "config.json").read_text(encoding="utf-8")).items())
-    except (ValueError, AttributeError) as error:
-        raise ValueError(f"{path / 'config.json'}: expected JSON, an object ({error})") from None
+    return config
 
 
 @contextmanager

@@ -93,9 +93,9 @@ def test_a_comma_can_be_the_token():
     [
         (bert, "token:good", "only a language model predicts tokens"),
         (llama_words, "good", "output: expected 'token:...'"),
-        (llama_words, "token:", "expected a continuation"),
-        (llama_words, "token:good,good", "expected two different continuations"),
-        (llama_words, "token:good,bad,slow", "expected one continuation or two"),
+        (llama_words, "token:", "expected one continuation or two different ones"),
+        (llama_words, "token:good,good", "expected one continuation or two different ones"),
+        (llama_words, "token:good,bad,slow", "expected one continuation or two different ones"),
         (llama_words, "token:good " + "film " * 50, "max_length: expected more than"),
     ],
 )

@@ -169,6 +169,15 @@ def test_every_view_says_whose_scores_they_are():
     assert "fitted SLALOM" in repr(found["shapley"])
 
 
+def test_the_verdict_does_not_depend_on_what_was_sampled_before():
+    alone, after = (
+        TransformerClassifier(*bert(), samples=100).explain(REVIEW, methods).fit
+        for methods in (["slalom-value"], ["shapley-sampled", "slalom-value"])
+    )
+    assert alone.spread == pytest.approx(after.spread, rel=1e-4)  # batches of other texts round otherwise
+    assert alone.spread_any_size == pytest.approx(after.spread_any_size, rel=1e-4) and alone.grade == after.grade
+
+
 def report_of(error, spread=1.0, error_any_size=0.1, tokens=2):
     return FitReport("fitted SLALOM", error, spread, error_any_size, 1.0, 0.0, 100, tokens=tokens)
 
