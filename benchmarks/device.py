@@ -4,7 +4,9 @@
 `results/device-KIND.json`; what has no file was not measured, and `benchmarks/DEVICES.md` says so. Rows of comparison:
 the NumPy core on one document at a time, and the peers (autodiff for the gradient, KernelSHAP and lime for the
 explanations) on a few documents. `gradient` looks at one document or block of documents after the other and keeps none;
-`gradient, kept` ends with all of them in memory, as one NumPy array.
+`gradient, kept` ends with all of them in memory, as one NumPy array. Every row of a device has the largest difference
+to the results of the core, relative to the largest of these, and the seconds of its first call beyond a later one,
+which are the compilation. Further rows show how Shapley values grow with the number of documents and of words.
 Run with `python -m benchmarks.device --data aclImdb_v1.tar.gz` for real reviews, or without for Zipf's words.
 """
 
@@ -37,6 +39,8 @@ from .shapley import kernel_shap
 
 SEED = 0
 DOCUMENTS = 256
+# Numbers of documents, and lengths of documents in words, for the growth of the cost.
+GROWTH_DOCUMENTS, GROWTH_WORDS = (16, 64, 256), (30, 60, 120, 240)
 PEER_DOCUMENTS = 2
 # What float32 can promise for most documents; LIME's regression multiplies an error by about six.
 FLOAT32_TOL = 5e-3
@@ -83,15 +87,21 @@ def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Calla
     return step
 
 
-def device_rows(device: Any, documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
-    """Everything on one device, in float64 and float32 where both make sense."""
+def device_rows(device: Any, documents: Sequence[NDArray[np.intp]], core: dict[str, Any]) -> list[dict[str, Any]]:
+    """Everything on one device, in float64 and float32 where both make sense; `core` has the core's results by task."""
     weights, _ = benchmark_model(SEED)
     name = f"{device.platform}: {device.device_kind}"
     rows: list[dict[str, Any]] = []
 
     def add(task: str, dtype: str, run: Callable[[], Any], repeats: int = 3) -> None:
+        start = time.perf_counter()
+        found = run()
+        first = time.perf_counter() - start
         seconds = best_of(run, repeats=repeats).best
-        rows.append({"task": task, "method": f"twin, {dtype}", "device": name, "documents/s": len(documents) / seconds})
+        row = {"task": task, "method": f"twin, {dtype}", "device": name, "documents/s": len(documents) / seconds}
+        if task in core:
+            row["error"] = _difference(found, core[task])
+        rows.append({**row, "compilation, s": max(0.0, first - seconds)})
         print(f"  {name}: {task}, {dtype} done", file=sys.stderr)
 
     ids = pad(weights, [np.asarray(d) for d in documents])
@@ -105,7 +115,32 @@ def device_rows(device: Any, documents: Sequence[NDArray[np.intp]]) -> list[dict
             add("LIME", dtype, partial(batched.lime, weights, documents, tol=10 * tol, dtype=dtype), 2)
         add("training step, batch 64", "float32", training_step(weights, ids[:64]))
         rows[-1]["documents/s"] *= 64 / len(documents)
+        return rows + growth_rows(weights, documents, name)
+
+
+def growth_rows(
+    weights: acf.AttentionWeights, documents: Sequence[NDArray[np.intp]], name: str
+) -> list[dict[str, Any]]:
+    """Shapley values in float64 of more and more documents, and of longer and longer ones."""
+    cases = {f"Shapley, {n} documents": documents[:n] for n in GROWTH_DOCUMENTS if n <= len(documents)}
+    for words in GROWTH_WORDS:
+        texts = [2 + np.random.default_rng(i).permutation(weights.D - 2)[:words] for i in range(64)]
+        cases[f"Shapley, 64 documents of {words} different words"] = texts
+    rows = []
+    for task, texts in cases.items():
+        seconds = best_of(partial(batched.shapley, weights, texts, dtype="float64"), repeats=2).best
+        row = {"task": task, "method": "twin, float64", "device": name, "documents/s": len(texts) / seconds}
+        rows.append({**row, "documents": len(texts), "words": float(np.mean([len(np.unique(x)) for x in texts]))})
+        print(f"  {name}: {task} done", file=sys.stderr)
     return rows
+
+
+def _difference(ours: Any, core: Any) -> float:
+    """The largest difference over all documents, relative to the largest number of the core."""
+    ours = getattr(ours, "values", ours)
+    pairs = [(getattr(a, "coef", a), getattr(b, "coef", b)) for a, b in zip(ours, core, strict=True)]
+    worst = max(float(np.abs(np.asarray(a)[..., : len(b), :] - b if b.ndim > 1 else a - b).max()) for a, b in pairs)
+    return worst / max(float(np.abs(b).max()) for _, b in pairs)
 
 
 def _one_by_one(weights: acf.AttentionWeights, documents: Sequence[NDArray[np.intp]], dtype: str) -> None:
@@ -114,8 +149,8 @@ def _one_by_one(weights: acf.AttentionWeights, documents: Sequence[NDArray[np.in
         block.block_until_ready()
 
 
-def core_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
-    """The NumPy core, a document at a time."""
+def core_rows(documents: Sequence[NDArray[np.intp]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The NumPy core, a document at a time: rows, and results by task."""
     weights, _ = benchmark_model(SEED)
     tasks: dict[str, Callable[[], Any]] = {
         "prediction": lambda: predict_many(weights, documents),
@@ -129,7 +164,7 @@ def core_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
         seconds = best_of(run, repeats=2).best
         rows.append({"task": task, "method": "NumPy core", "device": "cpu", "documents/s": len(documents) / seconds})
         print(f"  core: {task} done", file=sys.stderr)
-    return rows
+    return rows, {task: run() for task, run in tasks.items() if task != "gradient"}
 
 
 def _present(game: acf.PooledGame, masks: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -197,10 +232,12 @@ def main(argv: list[str] | None = None) -> int:
         "documents": len(documents),
         "mean tokens": round(float(np.mean([len(d) for d in documents])), 1),
     }
-    compared = core_rows(documents) + peer_rows(documents)
+    compared, results = core_rows(documents)
+    compared += peer_rows(documents)
     met = True
     for device in first.values():
-        rows = sorted(compared + device_rows(device, documents), key=lambda row: TASKS.index(row["task"]))
+        rows = [*compared, *device_rows(device, documents, results)]
+        rows.sort(key=lambda row: TASKS.index(row["task"]) if row["task"] in TASKS else len(TASKS))
         met &= report(file_name(device), rows, seed=SEED, settings=settings, bars=bars_of(device.platform, rows))
     return 0 if met else 1
 

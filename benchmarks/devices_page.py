@@ -13,13 +13,15 @@ from typing import Any
 
 from .harness import RESULTS
 
+COLUMNS = ("task", "method", "documents/s", "error", "compilation, s")
 PAGE = Path(__file__).with_name("DEVICES.md")
 HEAD = """\
 # Devices
 
 Made by `python -m benchmarks.devices_page` from `benchmarks/results/device-*.json`; do not edit. `make bench-device`
 measures the devices of the machine that it runs on and writes one file per kind, `benchmarks/results/device-KIND.json`.
-Devices without a file were not measured.
+Devices without a file were not measured. The error is the largest difference to the core's results, relative to the
+largest of these. Compilation is what the first call takes beyond a later one.
 """
 
 
@@ -32,9 +34,15 @@ def devices_page(folder: Path = RESULTS) -> str:
         settings, machine = record["settings"], record["machine"]
         page += f"\n## {rows[-1]['device']}, {settings['documents']} documents of {settings['mean tokens']} tokens "
         page += f"on average\n\n{machine['processor']}, {machine['cores']} cores, jax {machine['versions']['jax']}, "
-        page += f"{machine['date']}.\n\n| task | method | documents/s |\n| --- | --- | --- |\n"
-        page += "".join(f"| {row['task']} | {row['method']} | {_number(row['documents/s'])} |\n" for row in rows)
+        page += f"{machine['date']}.\n\n| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}\n"
+        page += "".join(f"| {' | '.join(_cell(name, row.get(name)) for name in COLUMNS)} |\n" for row in rows)
     return page
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return f"{value:.1e}" if name == "error" else _number(value)
 
 
 def _number(value: Any) -> str:
