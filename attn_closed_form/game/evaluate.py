@@ -29,11 +29,8 @@ g = 1 - x, q = p max(g) is small. Every player's factor is Y = 1 - p g, so
     sigma_k        = sum_i p^i g_k^i               sigma_k^2 = sum_i (i + 1) p^i g_k^i
     num            = n_0 + sum_i p^i [ p sum_k g_k^i T_k,present + (1 - p) sum_k g_k^i T_k,absent ].
 
-With J powers the players are gone through J times, once for the sums and once for the two polynomials in g that Delta_j
-is made of, instead of once for every node. All terms of each series are positive. Left out are, relative to the whole,
-less than q^J of sigma, (J + 1) q^J / (1 - q)^2 of sigma^2, and q^(J-1) / (1 - q) of the logarithm, which is at most
--X / (1 - q), X = p G_1, so that e^-X X <= 1/e bounds its error as it does that of its rounding. J makes the largest of
-these an eighth of an ulp.
+With J powers the players are gone through twice J times instead of once for every node. All terms are positive, and J
+makes what is left out at most an eighth of an ulp (docs/theory/bounds-of-the-engine.md, "Power series").
 """
 
 from __future__ import annotations

@@ -9,30 +9,15 @@ rule is a set of nodes and weights, all positive, with
 `benchmarks/exponential_sums.py`. The bound of each entry is proved in ball arithmetic by
 `tests/game/test_exponential_sums.py`.
 
-*The trapezoidal rule* serves beyond. Substituting lam = exp(t - e^(-(t - t0))), t0 = 1/2 - ln R, and taking equal
-steps h = pi^2 / ln(1400 / eps) in t leaves three errors:
-1. Steps. With t -> t - ln D the integrand depends on the one number c = e^(1/2) D/R in (0, e^(1/2)]: it is g = phi'
-   e^(-phi), phi = exp(t - c e^(-t)), an entire function. On the line Im t = a < pi/2 the integral of |g| is some N(a,
-   c), and the trapezoidal rule errs by at most 2 N / (e^(2 pi a / h) - 1) (Trefethen and Weideman, 2014, theorem
-   5.1). `proofs_check/trapezoid.py` evaluates this in ball arithmetic for every eps in use and every c: at most
-   0.5 eps.
-2. Right end. Nodes with lam > cut, e^cut = (8/eps) ln(8/eps), are dropped: at most 0.26 eps (same place).
-3. Left end. Weights fall doubly exponentially; all that lie below w R = eps/16 add up to less than 0.07 eps.
-The steps are multiples of 2^-20, so that every t is exact and lam = e^t e^(-squeeze) has the rounding of two
-exponentials however large R is.
+*The trapezoidal rule* serves beyond: lam = exp(t - e^(-(t - t0))), t0 = 1/2 - ln R, in equal steps h = pi^2 / ln(1400 /
+eps) of t, without the nodes at both ends that are too small to matter. The steps are multiples of 2^-20, so that every
+t is exact and lam = e^t e^(-squeeze) has the rounding of two exponentials however large R is.
 
-*Sectors.* For |arg w| <= angle < pi/2 and 1 <= |w| <= R the substitution is the same (`sector_segments`).
-With t -> t - ln|w| the integrand is g = phi' e^(-phi), phi = e^(i arg w) exp(t - c e^(-t)), c = e^(1/2) |w|/R. On the
-line Im t = a let k = c e^(-Re t) and b = |arg w| + a < pi/2. Then |phi| k <= c, so Re phi >= |phi| cos(b) - c sin(a),
-and d|phi|/dt = |phi| (1 + k cos a) with |phi'| <= |phi| (1 + k). So the integral of |g| is at most
+*Sectors.* For |arg w| <= angle < pi/2 and 1 <= |w| <= R the substitution is the same, with smaller steps
+(`sector_segments`). A second table has short sums for angles up to 77 degrees, a third to a half as long, made by
+`benchmarks/sector_sums.py` and proved in ball arithmetic on the boundary of the sector, where the error is largest.
 
-    N(a) = e^(c sin a) / (cos(a) cos(angle + a)),
-
-and the trapezoidal rule errs by at most 2 N / (e^(2 pi a / h) - 1); h makes that 0.5 eps. At both ends nodes are
-dropped whose terms add up, for the worst |w|, to at most 0.2 eps each: at the left with |w| = R, where every term is
-largest, at the right with |w| = 1, since lam |w| e^(-lam |w| cos(angle)) falls once lam |w| cos(angle) > 1. A second
-table has short sums for angles up to 77 degrees, a third to a half as long, made by `benchmarks/sector_sums.py`. Their
-bounds are proved in ball arithmetic on the boundary of the sector, where the error is largest.
+The proofs are in docs/theory/bounds-of-the-engine.md.
 
 A relative error eps of 1/D is a relative error eps of every coalition's value, so it moves no difference of two
 mean values of f by more than 2 eps max|f|: that is what turns eps into a guarantee for Shapley values and the rest.
@@ -52,7 +37,7 @@ from .._types import Array, Ids
 # Smallest eps that a lambda rule is asked for: every range has a rule this good.
 EPS_MIN = 2e-14
 EPS_MAX = 0.1
-# 2 exp(pi^2 / h) times the proved bound of the step error is below this; see the module docstring.
+# 2 exp(pi^2 / h) times the proved bound of the step error is below this.
 STEP_CONSTANT = 1400.0
 T0 = 0.5
 STEP_BITS = 20

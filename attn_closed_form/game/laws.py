@@ -13,17 +13,13 @@ Approximation Theory and Approximation Practice, theorem 19.3). `terms.py` suppl
 same number of nodes, the smallest for which their errors add up to no more than the allowed one. A linked game has many
 more terms, so there each term has as many nodes as it needs, rounded up to one of COUNTS.
 
-**Densities.** Both |p| and |1 - p| are at most (1 + cosh theta)/2 <= e^theta on an ellipse around a part of [0, 1], so
-a density of degree n whose coefficients add up to C in modulus multiplies M by at most C e^(n theta). n/2 more nodes
-and C times less allowed error make up for that. A node p has 2 ulps, which are 2a of p^a and, in the mean over the
-density, 2 (a + 1) of (1 - p)^b; with the rounding of 1 - p and of the powers that is at most 4 (n + 4) ulps, which the
-budget adds to its own (`rounding`).
+**Densities.** A density of degree n whose coefficients add up to C in modulus multiplies M by at most C e^(n theta):
+n/2 more nodes and C times less allowed error make up for that. Its rounding at rounded nodes is at most 4 (n + 4) ulps.
 
 **Short intervals.** For real p a term of Delta_j or I_ij is at most e^LOG_LEFT_OUT w e^(-lam D_0) e^(-X) [ |n_0| +
-sum_k (x_k |A_k| + y_k |B_k|) ] with X = p sum_heavy g + (1 - p) sum_light g, a linear function, because Y_k <= e^(-q
-g_k) and leaving a player out of the product costs at most a factor e: two are left out in Delta_j, j itself and the
-player of the numerator, and three in I_ij. Where X is above some tau the term cannot matter, so only an interval of p
-counts, on which 15 to 25 Gauss-Legendre nodes are enough for any d. A term with X > tau everywhere is left out.
+sum_k (x_k |A_k| + y_k |B_k|) ] with X = p sum_heavy g + (1 - p) sum_light g. Where X is above some tau the term cannot
+matter, so only an interval of p counts, on which 15 to 25 Gauss-Legendre nodes are enough for any d. A term with X >
+tau everywhere is left out. Proofs: docs/theory/bounds-of-the-engine.md, "Laws".
 """
 
 from __future__ import annotations

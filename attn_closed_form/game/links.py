@@ -28,14 +28,7 @@ values, so a linked game is a game for every function of the library that takes 
 The entries of the table are made by `benchmarks/link_poles.py` and proved in ball arithmetic by
 `tests/game/test_links.py`.
 
-**Log.** With u = f - 1, P_M the Legendre polynomial and M nodes the error is u int P_M(2x-1)^2 / (1 + x u) dx /
-P_M(1 + 2/u)^2, at most |u| / ((2M+1) min(1, 1+u) P_M(|1 + 2/u|)^2), and largest at the ends of the range.
-
-**Ring.** For g - g(c) = sum_a q_a (f-c)^a and n poles c + rho e^(i phi) with a radius rho beyond the half range r, the
-rule turns q_a (f-c)^a into the sum over all b = a mod n of +-q_a rho^a x^b, x = (f-c)/rho, b >= 0. With G the largest
-|g - g(c)| on the ring, |q_a| rho^a <= G, so all b > a make at most G x^n / ((1-x)(1-x^n)), x = r/rho, and all b < a at
-most the sum of |q_a| rho^a over a >= n: nothing for a square, e^c rho^n/n! / (1 - rho/(n+1)) / (1-x) for e^f. Of the
-radii for which G is moderate, so that little cancels, the one with the fewest poles is taken.
+The bounds of the others are derived in docs/theory/bounds-of-the-engine.md, "Poles of other links".
 """
 
 from __future__ import annotations
@@ -156,7 +149,7 @@ def _log_poles(lo: float, hi: float, error: float) -> Poles:
 
 
 def _log_error(u: float, M: int) -> float:
-    """The bound of the module docstring for the logarithm."""
+    """The bound of the error of M nodes at u = f - 1."""
     if u == 0:
         return 0.0
     t = abs(1 + 2 / u)

@@ -4,30 +4,20 @@ A **term** is one node lam of the rule for 1/D in one head (one tier of it, see 
 e^(-lam excess) when it is present and y the same when it is absent (one of the two is 1), A and B its mass times value
 when present and when absent, and T = (x A, y B), S = x y (A - B). `evaluate.py` sums over terms and over p.
 
-**The bound.** The number of nodes in p follows from a bound on ellipses. For complex p on the Bernstein ellipse with
-parameter e^theta, c = cosh(theta), around an interval [p_0, p_1], let g_k = |x_k - y_k|. Every |Y_k| of a player that
-is heavy when present is largest at the left end of the ellipse, where it is 1 + u g_k, u = -left, or less than 1:
-between the ends |Y_k|^2 is convex in the real part of p, and at the right end it is smaller by (right - left) g (2 -
-(left + right) g) >= 0. For a player that is light when present it is the right end, with u = right - 1. With u at
-least 0 any players may be left out of a product, and by concavity of the logarithm the product over a group of n
-players is at most (1 + u mean(g))^n. So a term of E_p[f], Delta_j or I_ij is at most
+**The bound.** The number of nodes in p follows from a bound of each term for complex p on the Bernstein ellipse with
+parameter e^theta around an interval,
 
     M = w e^(-lam D_0) e^T [ |n_0| + b sum_k (x_k |A_k| + y_k |B_k|) ],   b the largest of |p|, |1 - p| and 1,
 
-T the logarithm of both groups' products. In Delta_j and I_ij the bracket has a factor |x_j - y_j|, but for a player's
-own terms, so there it may be replaced by max_k |x_k - y_k| [ ... ] + 2 max_k (x_k |A_k| + y_k |B_k|), which is much
-smaller where no player dominates. E_p[f 1{j present}] = p E_p[f | j present] is at most (1 + c)/2 M.
+with T = sum over groups of n log(1 + u mean(g)), g = |x - y|: the n players that are heavy when present, with u how far
+the ellipse reaches beyond 0, and those that are light, with u how far it reaches beyond 1. For Delta_j and I_ij the
+bracket may be replaced by max_k |x_k - y_k| [ ... ] + 2 max_k (x_k |A_k| + y_k |B_k|). E_p[f 1{j present}] is at most
+(1 + c)/2 M, c = cosh(theta). Proofs: docs/theory/bounds-of-the-engine.md, "Terms".
 
 **Poles** (`links.py`). A linked game has complex terms, one per pole and node lam: x = e^(-lam Q) with the Q of the
 state whose real part is larger, relative to the other state, and masses in the place of masses times values. One of x
-and y is 1, so Y = 1 - p g or 1 - (1 - p) g with g = 1 - x or 1 - y, and |Y|^2 = 1 + h with h = -2 Re(p g) + |p g|^2, or
-the same with 1 - p. By concavity of the logarithm a product of all |Y_k| is at most (1 + H/d)^(d/2), H the sum of all
-h. A player that is left out takes away h >= -1, and h >= -2 |p| |g|: H is replaced by H + 3 min(1, 2 b max|g|); fewer
-factors only make the bound smaller, as n log(1 + H/n) grows with n. On the ellipse, p = m + c cosh(theta + i phi), H is
-k_0 + k_1 cos(phi) + k_2 sin(phi) + k_3 cos(phi)^2, and the last three terms are at most (by Lagrange's duality, for any
-nu > 0)
-
-    nu + k_3 + k_1^2 / (4 nu) + k_2^2 / (4 (nu + k_3)).
+and y is 1, so Y = 1 - p g or 1 - (1 - p) g with a complex g. The product of all |Y_k| is at most (1 + H/d)^(d/2), H a
+bound of the sum of all |Y_k|^2 - 1 on the ellipse, where it is k_0 + k_1 cos(phi) + k_2 sin(phi) + k_3 cos(phi)^2.
 """
 
 from __future__ import annotations

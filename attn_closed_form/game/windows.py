@@ -7,24 +7,9 @@ players and num, P, X, Z of the players in the window alone (`evaluate.py`), a t
 
     (1-p)^n P [ X_j num + Z_j ]     in the window,        -(1-p)^(n-1) P num     beyond it,        0 below it.
 
-**What is left out.** In the mean of one coalition with mass D and numerator N, |N| <= B D, the nodes of the trapezoidal
-rule (`exponential_sums.py`) that belong to the range of D are replaced as follows; the others are nothing beside D
-anyway (`canonical.py`, "Tiers"). lam' = dlam/dt grows with t, and 1 + squeeze = lam'/lam is at most 37 at a node that
-is kept, times the step h at most 10.
-1. *Heavy.* The coalition has a player with lam a >= Theta, so lam D >= Theta, and the term w e^(-lam D) N is dropped.
-   There squeeze <= e^(1/2)/Theta, and lam' e^(-lam D) falls, so all such terms add up to at most their first one and
-   the integral: (1.2 Theta + 1) e^-Theta B, which Theta = 8 + ln(1/eps) makes less than eps B / 40.
-2. *Light.* Of players with D_L = sum of a <= tau/lam, the numerator and the mass are dropped. With |N_L| <= B D_L this
-   moves the term by at most w B D_L (1 + lam D' e^(-lam D')) <= 1.37 w B D_L. Let c_k be the mass of the players up to
-   k in the order of their masses. k is dropped at nodes up to tau/c_k, and at none beyond the last node, 40/least.
-   Weights up to a node Lambda add up to at most Lambda + h lam' <= 11 Lambda, as lam' grows. So all terms together move
-   by at most 15.1 B sum_k a_k min(tau/c_k, 40/least) <= 15.1 tau B (2 + ln(40 R/tau)), since a_k/c_k is at most 1 and
-   ln(c_k/c_(k-1)), and the masses of the range add up to at most R times `least`. tau = eps / (640 (ln R + 80)) makes
-   that less than eps B / 40.
-
-The lambda rule uses 0.83 eps of the 0.9 that it is granted (`docs/what-tol-guarantees.md`, step 5); the windows take
-0.05 of what is left. A term in which some players are infinitely heavy and others weightless is a term like any other,
-so the bounds of `terms.py` and `laws.py` hold for it as they stand.
+With Theta = 8 + ln(1/eps) and tau = eps / (640 (ln R + 80)) that leaves out less than 0.05 eps of every centred mean:
+docs/theory/bounds-of-the-engine.md, "Windows". A term in which some players are infinitely heavy and others weightless
+is a term like any other, so the bounds of `terms.py` and `laws.py` hold for it as they stand.
 """
 
 from __future__ import annotations
@@ -43,7 +28,7 @@ from .terms import CHUNK_ELEMENTS, MOST_TERMS, Terms, terms_for
 
 # Fewer players, or a shorter range of masses, and the windows cost more than they save.
 LEAST_PLAYERS, LEAST_RANGE = 256, 48.0
-# Theta and tau of the module docstring.
+# The constants of Theta and tau.
 HEAVY, LIGHT, LIGHT_RANGE = 8.0, 640.0, 80.0
 
 
