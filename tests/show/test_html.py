@@ -1,6 +1,7 @@
 """The report is well formed, self-contained and light, and shows any text literally."""
 
 import dataclasses
+import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -228,6 +229,10 @@ def test_bars_of_the_waterfall_lie_where_the_scores_put_them():
     widths = np.array([float(width) for _, _, width in bars])
     assert np.corrcoef(widths, np.abs(e.scores[order]))[0, 1] > 0.999
     assert [kind == "for" for kind, _, _ in bars] == (e.scores[order] > 0).tolist()
+    edges = [(float(left), float(left) + float(width)) for _, left, width in bars]
+    ways = [edge if kind == "for" else edge[::-1] for edge, (kind, _, _) in zip(edges, bars, strict=True)]
+    gaps = [start - end for (_, end), (start, _) in itertools.pairwise(ways)]  # each begins where the one before ends
+    assert np.abs(gaps).max() < 0.2  # per cent, of numbers with one digit
 
 
 def test_a_constant_model_has_a_page():
