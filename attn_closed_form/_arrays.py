@@ -99,10 +99,11 @@ def did_you_mean(name: object, choices: Iterable[str]) -> str:
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def whole(name: str, value: Any, least: int = 1) -> int:
-    """An integer of at least `least`, or an error about `name`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name}: expected an integer of at least {least}, got {value!r}")
+def whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> int:
+    """An integer of at least `least` and at most `most`, or an error about `name`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        expected = f"of at least {least}" if most == math.inf else f"in {least}..{most}"
+        raise ValueError(f"{name}: expected an integer {expected}, got {value!r}")
     return int(value)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .._arrays import real
+from .._arrays import real, whole
 from ..models.bag_classifier import BagClassifier
 from ..models.classifier.weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
 from ..models.protocol import Model
@@ -250,8 +250,7 @@ def from_torch_state_dict(
         raise ValueError(f"T_max: expected {len(W_p)}, the rows of W_p, got {T_max!r}; cut W_p for a shorter model")
     if not pos:
         W_p = np.zeros_like(W_p)
-    if type(cls_position) is not int or not 0 <= cls_position < len(W_p):
-        raise ValueError(f"cls_position: expected a position in 0..{len(W_p) - 1}, got {cls_position!r}")
+    whole("cls_position", cls_position, 0, len(W_p) - 1)
     # A position enters by its embedding alone, so that moving [CLS] to the front is a change of rows.
     W_p = np.concatenate([W_p[[cls_position]], np.delete(W_p, cls_position, axis=0)])
     return AttentionWeights(W_p=W_p, **fields, cls=cls, unk=unk)

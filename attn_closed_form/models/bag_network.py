@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import finite
+from .._arrays import check_tol, finite
 from .._types import Array, Ids
 from .scores import PooledScores
 
@@ -166,8 +166,7 @@ class Attention:
             raise ValueError(f"w: expected one column per row of the hidden layer, got shape {self.w.shape}")
         if self.gate is not None and (self.hidden is None or self.gate.W.shape != self.hidden.W.shape):
             raise ValueError("gate: expected a layer of the shape of the hidden layer")
-        if not (np.isfinite(self.temperature) and self.temperature > 0):
-            raise ValueError(f"temperature: expected a number above 0, got {self.temperature}")
+        check_tol(self.temperature, "temperature")
 
     @property
     def E(self) -> int:

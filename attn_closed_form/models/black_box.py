@@ -71,8 +71,7 @@ def game_from_black_box(
     """
     s, values, queries = recover(f, np.arange(whole("n", n)), batch_size)
     v = values.reshape(n, -1)
-    if not 0 <= output < v.shape[1]:
-        raise ValueError(f"output: expected an index in 0..{v.shape[1] - 1}, got {output!r}")
+    whole("output", output, 0, v.shape[1] - 1)
     heads = np.zeros(v.shape[1], dtype=np.intp)
     deviation = measure_deviation(f, s[None], v, heads, batch_size, checks, tol, seed)
     plain = PooledGame.from_scores(s, v[:, output], empty_value=empty_value, labels=labels)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._arrays import whole
 from .._types import Array
 from ..files.arrays import Linear, State
 from .bag_network import ACTIVATIONS, NORMALIZATIONS, Attention, BagNetwork, Layer
@@ -261,10 +262,8 @@ def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
     """
     network = _build(state, LAYOUTS["clam"]._replace(leave=layout.leave), options)
     T, t = state.linear("text_to_vision.0")
-    texts, organ = state.array("organ_embedding", 2), options["organ"]
-    if not 0 <= organ < len(texts):
-        raise ValueError(f"organ: expected the number of an organ in 0..{len(texts) - 1}, got {organ}")
-    text = np.maximum(T @ texts[organ] + t, 0.0)
+    texts = state.array("organ_embedding", 2)
+    text = np.maximum(T @ texts[whole("organ", options["organ"], 0, len(texts) - 1)] + t, 0.0)
     return replace(network, bias=network.bias + network.readout @ text)
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import spearman
+from .._arrays import check_tol, spearman
 from .._types import Array, Ids
 from ..explanations.explanation import Explanation, Explanations
 from ..models.scale import LOGIT, ExplainedScale
@@ -190,8 +190,7 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
            [nan, nan, -2.]])
     """
     corners, values = np.asarray(coords, dtype=np.float64), np.asarray(scores, dtype=np.float64)
-    if not (np.isfinite(patch_size) and patch_size > 0):
-        raise ValueError(f"patch_size: expected a length above 0, got {patch_size}")
+    check_tol(patch_size, "patch_size")
     origin, extent = corners.min(axis=0), np.ptp(corners, axis=0) + patch_size
     steps = (corners - origin) / patch_size
     # Cells along a tile's side: enough to place it to an eighth of itself, unless that makes too many cells.

@@ -96,7 +96,7 @@ def test_what_the_constructor_refuses_is_refused_with_the_name_of_the_file(tmp_p
     for name, wrong, message in [
         ("W_k", np.zeros((2, 3, 8)), r"W_k: expected shape .*got \(2, 3, 8\)"),
         ("W_p", np.full((13, 7), np.nan), r"W_p: expected finite"),
-        ("cls", np.array(99), r"cls: expected an id in 0\.\.16, got 99"),
+        ("cls", np.array(99), r"cls: expected an integer in 0\.\.16, got 99"),
         ("unk", np.array(1.0), r"unk: expected one integer, got float64"),
         ("unk", np.array([1]), r"unk: expected one integer, got int64 of shape \(1,\)"),
     ]:
@@ -349,11 +349,11 @@ def test_what_the_state_dict_does_not_say_are_arguments(scaled, positions, cls_a
     ("arguments", "error", "message"),
     [
         ({"state": Path("absent.pt")}, FileNotFoundError, r"absent\.pt: no such file"),
-        ({"T_max": 6.0}, ValueError, "T_max: expected a positive integer, got 6.0"),
+        ({"T_max": 6.0}, ValueError, "T_max: expected an integer of at least 1, got 6.0"),
         ({"T_max": 9, "W_p": WEIGHTS.W_p}, ValueError, "T_max: expected 13, the rows of W_p, got 9"),
         ({"W_p": WEIGHTS.W_p[0]}, ValueError, r"W_p: expected shape \(T_max, 7\), got \(7,\)"),
-        ({"cls_position": 13, "T_max": 13}, ValueError, r"cls_position: expected a position in 0\.\.12, got 13"),
-        ({"cls_position": 1.0, "T_max": 13}, ValueError, "cls_position: expected a position .*, got 1.0"),
+        ({"cls_position": 13, "T_max": 13}, ValueError, r"cls_position: expected an integer in 0\.\.12, got 13"),
+        ({"cls_position": 1.0, "T_max": 13}, ValueError, "cls_position: expected an integer .*, got 1.0"),
     ],
 )
 def test_arguments_of_the_state_dict_that_cannot_be(arguments, error, message):

@@ -178,7 +178,7 @@ def test_long_documents_warn_once():
         ({"tokens": [99]}, "tokens: expected ids in"),
         ({"players": "sentences"}, "players: expected 'positions' or 'words', got 'sentences'"),
         ({"absent": "gone"}, "absent: expected 'unk' or 'deleted', got 'gone'"),
-        ({"output": 3}, r"output: expected an index in 0\.\.2, got 3"),
+        ({"output": 3}, r"output: expected an integer in 0\.\.2, got 3"),
     ],
 )
 def test_bad_arguments_of_pooled_game(arguments, message):

@@ -328,7 +328,7 @@ def test_printed_construction_of_proposition_5_1_fails():
 def test_to_weights_refuses_what_it_cannot_do():
     with pytest.raises(ValueError, match="ids >= 0, got -1"):
         slalom_to_weights(Slalom([-1, 2], [0, 0], [0, 1]))
-    with pytest.raises(ValueError, match="T_max: expected an integer >= 2, got 1"):
+    with pytest.raises(ValueError, match="T_max: expected an integer of at least 2, got 1"):
         slalom_to_weights(toy(0), T_max=1)
 
 

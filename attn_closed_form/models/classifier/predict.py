@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._arrays import numbered, softmax
+from ..._arrays import numbered, softmax, whole
 from ..._types import Array, Ids, Tokens
 from ...game.pooled_game import PooledGame, merge_tokens
 from ..scores import PooledScores
@@ -101,20 +101,11 @@ def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, na
     return raw.astype(np.intp)
 
 
-def as_index(weights: AttentionWeights, output: Any) -> int:
-    """Checked index of an output (a class)."""
-    if isinstance(output, bool) or not isinstance(output, int | np.integer):
-        raise ValueError(f"output: expected an integer, got {output!r}")
-    if not 0 <= output < weights.C:
-        raise ValueError(f"output: expected an index in 0..{weights.C - 1}, got {output}")
-    return int(output)
-
-
 def as_output(weights: AttentionWeights, output: Output) -> Array:
     """Coefficients (C,) of what is explained: of one output, by its index, or of a combination of the outputs."""
     if np.shape(output) == (weights.C,):
         return np.asarray(output, dtype=np.float64)
-    return np.eye(weights.C)[as_index(weights, output)]
+    return np.eye(weights.C)[whole("output", output, 0, weights.C - 1)]
 
 
 def pad(weights: AttentionWeights, documents: Iterable[Ids], length: int | None = None) -> Ids:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..._arrays import whole
 from ..._types import Array, Ids, Tokens
 from ...slalom.design import deletions, distinct
 from ...slalom.fit import fit_sequences
@@ -173,9 +174,8 @@ def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) 
     """
     if slalom.ids.min() < 0:
         raise ValueError(f"slalom: expected ids >= 0, got {slalom.ids.min()}")
-    for name, value, least in (("T_max", 2 if T_max is None else T_max, 2), ("d_att", d_att, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
+    whole("T_max", 2 if T_max is None else T_max, 2)
+    whole("d_att", d_att)
     v = slalom.v.reshape(slalom.V, -1)
     C = v.shape[1]
     cls = int(slalom.ids.max()) + 1

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._arrays import finite
+from ..._arrays import check_tol, finite, whole
 from ..._types import Array, Ids
 
 if TYPE_CHECKING:
@@ -109,15 +109,10 @@ class AttentionWeights:
         arrays = {name: finite(name, getattr(self, name)) for name in given}
         sizes = _sizes(arrays)
         arrays |= {name: np.zeros([sizes[axis] for axis in AXES[name]]) for name in BIASES if name not in arrays}
-        for name in ("cls", "unk"):
-            token = getattr(self, name)
-            if isinstance(token, bool) or not isinstance(token, int | np.integer):
-                raise ValueError(f"{name}: expected a token id (an integer), got {token!r}")
-            if not 0 <= token < sizes["D"]:
-                raise ValueError(f"{name}: expected an id in 0..{sizes['D'] - 1}, got {token}")
+        ids = {name: whole(name, getattr(self, name), 0, sizes["D"] - 1) for name in ("cls", "unk")}
         for array in arrays.values():
             array.flags.writeable = False
-        for name, value in {"T_max": None, **sizes, **arrays, "cls": int(self.cls), "unk": int(self.unk)}.items():
+        for name, value in {"T_max": None, **sizes, **arrays, **ids}.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -183,13 +178,8 @@ def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Arr
     array([[0.   , 1.   ],
            [0.841, 0.54 ]])
     """
-    for name, value in (("T_max", T_max), ("d_e", d_e)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name}: expected a positive integer, got {value!r}")
-    if base is not None and not (np.isfinite(base) and base > 0):
-        raise ValueError(f"base: expected a positive number or None, got {base}")
-    coordinate = np.arange(d_e)
-    pair = coordinate // 2 if base is not None else coordinate // 2 + 1
-    frequency = float(base if base is not None else T_max) ** (-2.0 * pair / d_e)
-    angle = np.arange(T_max)[:, None] * frequency
+    places, coordinate = np.arange(whole("T_max", T_max)), np.arange(whole("d_e", d_e))
+    pair = coordinate // 2 + (base is None)
+    frequency = (T_max if base is None else check_tol(base, "base")) ** (-2.0 * pair / d_e)
+    angle = places[:, None] * frequency
     return np.where(coordinate % 2 == 0, np.sin(angle), np.cos(angle))

@@ -100,7 +100,7 @@ def test_special_ids(name, value):
 
 def test_default_unk_needs_two_tokens():
     one_token = {**ARRAYS, "W_e": ARRAYS["W_e"][:1]}
-    with pytest.raises(ValueError, match=r"^unk: expected an id in 0\.\.0, got 1"):
+    with pytest.raises(ValueError, match=r"^unk: expected an integer in 0\.\.0, got 1"):
         AttentionWeights(**one_token)
     assert predict(AttentionWeights(**one_token, unk=0), [0]).shape == (1,)
 
