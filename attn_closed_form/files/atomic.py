@@ -57,15 +57,6 @@ def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
     The caller writes text or bytes to it. The partial file lies in the same folder and has the suffix of `path`,
     because writers look at the suffix. With `folder`, which must be on the same file system, it lies there and ends in
     ".partial", because readers look at the suffix as well. A symbolic link stays, and its target is replaced.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(f"{folder}/a.txt") as partial:
-    ...         _ = partial.write_text("whole")
-    ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
-    [('a.txt', 'whole')]
     """
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():

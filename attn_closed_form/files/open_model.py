@@ -95,14 +95,11 @@ def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DType
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> from attn_closed_form.models.classifier import random_weights
-    >>> model = TextClassifier(random_weights(seed=0, D=3, C=2), Vocabulary(["[CLS]", "[UNK]", "fine"]), ("no", "yes"))
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "model.npz"
-    ...     save_model(model, path)
-    ...     load_model(path).outputs
-    ('no', 'yes')
+    ...     save_model(load_demo_model(), f"{folder}/model.npz", np.float16)
+    ...     load_model(f"{folder}/model.npz").outputs
+    ('negative', 'positive')
     """
     stored = np.dtype(dtype)
     if stored not in (np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.float16)):
@@ -153,12 +150,11 @@ def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> Non
 
     Examples
     --------
-    >>> import tempfile, pathlib
+    >>> import tempfile
     >>> from attn_closed_form.models.classifier import random_weights
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "model.npz"
-    ...     save_weights(random_weights(seed=0), path)
-    ...     load_weights(path)
+    ...     save_weights(random_weights(seed=0), f"{folder}/weights.npz")
+    ...     load_weights(f"{folder}/weights.npz")
     AttentionWeights(D=50, d_e=16, T_max=32, K=2, d_att=8, d_out=8, C=1, cls=0, unk=1)
     """
     write_arrays(weights_to_arrays(weights), path)

@@ -365,15 +365,6 @@ def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
 
     `train.csv`, `reviews-train.csv.gz` and `train-00000-of-00002.parquet` are training parts; several are read one
     after the other.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("news_train.csv", "news_test.csv", "README.md"):
-    ...         (pathlib.Path(folder) / name).touch()
-    ...     {part: [file.name for file in files] for part, files in split_files(folder).items()}
-    {'train': ['news_train.csv'], 'test': ['news_test.csv']}
     """
     parts: dict[str, list[Path]] = {}
     for file in sorted(Path(folder).iterdir()):

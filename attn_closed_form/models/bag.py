@@ -29,7 +29,7 @@ class Bag:
     Attributes
     ----------
     features : (n, D) real numbers of any float type, kept as they are; (1, n, D) is taken as (n, D)
-    coords : (n, 2) x and y of each instance's upper left corner, in level-0 pixels (STAMP: micrometres), or None
+    coords : (n, 2) x and y of each instance's upper left corner, in level-0 pixels (STAMP: micrometers), or None
     ids : (n,) a name for each instance; "0", "1", ... where None
     attrs : what the file says besides, such as patch_size, level0_magnification, name
     regions : (n,) the region that each instance belongs to, as numbers or names, or None

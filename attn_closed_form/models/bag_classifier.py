@@ -106,19 +106,14 @@ class BagClassifier(Model):
 
     Examples
     --------
-    >>> from attn_closed_form.models.bag_network import Attention, Layer
     >>> rng = np.random.default_rng(0)
-    >>> network = BagNetwork(
-    ...     Attention(w=rng.normal(size=(1, 3)), hidden=Layer(rng.normal(size=(3, 5)), activation="tanh")),
-    ...     readout=rng.normal(size=(2, 5)),
-    ...     bias=[0.5, -0.5],
-    ... )
-    >>> model = BagClassifier(network, outputs=("normal", "tumor"))
+    >>> attention = Attention(w=rng.normal(size=(1, 5)))  # without a hidden layer
+    >>> model = BagClassifier(BagNetwork(attention, rng.normal(size=(2, 5)), [0.5, -0.5]), ("normal", "tumor"))
     >>> model
     BagClassifier(arrays: D=5, H=1, outputs=('normal', 'tumor'); the empty bag has the bias)
     >>> bag = rng.normal(size=(7, 5))
     >>> model.predict([bag, bag[:2]]).tolist(), model.predict_logits([bag]).shape, model.predict_proba([bag]).shape
-    (['normal', 'normal'], (1, 2), (1, 2))
+    (['normal', 'tumor'], (1, 2), (1, 2))
     >>> values = model.explain(bag, "shapley", output="tumor")["shapley"]
     >>> bool(np.isclose(values.base_value + values.scores.sum(), model.predict_proba([bag])[0, 1]))
     True

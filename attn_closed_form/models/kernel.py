@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import finite
+from .._arrays import check_tol, finite, number, whole
 from .._progress import Report, stages
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
@@ -158,16 +158,13 @@ class KernelPredictor:
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep the training examples: X (n, D), y (n,) labels or numbers."""
-        checks = {
-            "kernel": (callable(self.kernel) or self.kernel in KERNELS, "'gaussian', 'cosine' or a function"),
-            "bandwidth": (math.isfinite(self.bandwidth) and self.bandwidth > 0, "a positive number"),
-            "k": (self.k is None or self.k >= 1, "None or at least 1 neighbor"),
-            "prior": (math.isfinite(self.prior) and self.prior >= 0, "a number of at least 0"),
-            "task": (self.task in TASKS, f"one of {', '.join(TASKS)}"),
-        }
-        for name, (fine, expected) in checks.items():
-            if not fine:
-                raise ValueError(f"{name}: expected {expected}, got {getattr(self, name)!r}")
+        check_tol(self.bandwidth, "bandwidth")
+        whole("k", 1 if self.k is None else self.k)
+        number("prior", self.prior, "a number of at least 0", lambda x: 0 <= x < math.inf)
+        if not callable(self.kernel) and self.kernel not in KERNELS:
+            raise ValueError(f"kernel: expected 'gaussian', 'cosine' or a function, got {self.kernel!r}")
+        if self.task not in TASKS:
+            raise ValueError(f"task: expected one of {', '.join(TASKS)}, got {self.task!r}")
         examples, labels = finite("X", X), np.asarray(y)
         if examples.ndim != 2 or not len(examples) or labels.shape != (len(examples),):
             raise ValueError(f"X, y: expected shapes (n, D) and (n,), got {examples.shape} and {labels.shape}")

@@ -115,12 +115,6 @@ class MeanPooledText(Model):
         ----------
         source : a file or a state dict, such as `embedding.weight` (V, D), `fc.weight` (C, D), `fc.bias` (C,)
         reader : words in the order of their rows, a mapping of words to rows, or a function (see `Reader`)
-
-        Examples
-        --------
-        >>> state = {"embedding.weight": np.eye(3), "fc.weight": np.ones((2, 3)), "fc.bias": np.zeros(2)}
-        >>> MeanPooledText.from_state_dict(state, ["good", "bad", "film"]).outputs
-        ('0', '1')
         """
         state = read_state(source)
         vectors, layers = state.layers(".*embedding.*"), state.layers("(?!.*embedding).*")

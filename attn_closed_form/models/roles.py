@@ -30,12 +30,7 @@ MOST_LAYERS = 4
 
 
 def renamed(state: State, roles: Mapping[str, Any]) -> State:
-    """The state dict with the names of layout "roles"; what is named in no role keeps its name and is an error later.
-
-    >>> state = State({"a.weight": np.ones((2, 3)), "b.weight": np.ones((1, 3))}, "file")
-    >>> sorted(renamed(state, {"w": "b", "classifier": "a"}).arrays)
-    ['roles.classifier.weight', 'roles.w.weight']
-    """
+    """The state dict with the names of layout "roles"; other names stay, and are an error later."""
     if unknown := [role for role in roles if role not in ROLES]:
         raise ValueError(f"roles: expected roles among {', '.join(ROLES)}, got {unknown[0]!r}")
     arrays = dict(state.arrays)

@@ -1,4 +1,4 @@
-"""Text to tokens and back: a tokeniser that keeps character spans, and a vocabulary.
+"""Text to tokens and back: a tokenizer that keeps character spans, and a vocabulary.
 
 A token is
 
@@ -217,7 +217,7 @@ class Vocabulary(tuple[str, ...]):
 
     def encode_words(self, words: Iterable[str]) -> Ids:
         """Token ids (T,) of words in their normal form."""
-        # A text that spells out "[CLS]" tokenises to "cls", so the special words cannot be forged.
+        # A text that spells out "[CLS]" tokenizes to "cls", so the special words cannot be forged.
         return np.array(list(map(self._ids.get, words, itertools.repeat(self.unk_id))), dtype=np.intp)
 
     def decode(self, ids: Iterable[int]) -> list[str]:

@@ -242,11 +242,6 @@ def proved_above(
 
     Coalitions without any mass are left out. False means "not proved", not "false". `bound` (H,) are the heads' minima
     where they are known.
-
-    >>> game = PooledGame.from_scores([[0.0, 0.0], [0.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]])
-    >>> both = np.array([True, True])
-    >>> proved_above(game, both, both, 1.9), proved_above(game, both, both, 3.1)
-    (True, False)
     """
     if bound is None:
         bound = head_minima(game, base[None], movable[None], limit).bound[0]

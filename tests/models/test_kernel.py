@@ -165,7 +165,7 @@ def test_scikit_learn_takes_it():
     [
         ({"kernel": "rbf"}, "kernel: expected 'gaussian', 'cosine' or a function, got 'rbf'"),
         ({"bandwidth": 0.0}, "bandwidth: expected a positive number"),
-        ({"k": 0}, "k: expected None or at least 1 neighbor"),
+        ({"k": 0}, "k: expected an integer of at least 1"),
         ({"prior": -1.0}, "prior: expected a number of at least 0"),
         ({"task": "rank"}, "task: expected one of auto"),
     ],
