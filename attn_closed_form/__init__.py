@@ -96,7 +96,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`explain_table`, without which nobody needs the runner."""
+    """Import `explain_table` on first use, because the runner is needed for nothing else."""
     if name == "explain_table":
         from .run.table import explain_table
 

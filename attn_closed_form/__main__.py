@@ -40,7 +40,7 @@ def demo() -> int:
     print(answer(explanations, columns, use_color(sys.stdout)))
     gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()
     print(f"\nExact Shapley values: against all {2 ** len(shapley.labels):,} coalitions, largest difference {gap:.1e}.")
-    print(f'next: {program()} explain "your own text" --compare --html report.html')
+    print(f'next: {program()} explain "any text" --compare --html report.html')
     return 0
 
 

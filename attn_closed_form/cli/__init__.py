@@ -9,12 +9,12 @@ command, write it as a constant in capitals and name it in COMMANDS.
 COMMANDS = {
     "explain": ("explain", "explain the prediction for a text"),
     "bag": ("bag", "explain a bag (such as a slide) of an attention-pooling network"),
-    "roles": ("bag", "propose what the layers of a network of your own are, for `bag --rename`"),
+    "roles": ("bag", "propose the roles of the layers of a network, for `bag --rename`"),
     "transformer": ("explain", "explain a transformer of a local folder"),
     "corpus": ("corpus", "explain every row of a table; summarize the result"),
     "serve": ("serve", "a local page that explains as you type"),
     "methods": ("about", "list the explanation methods"),
     "model": ("about", "what a model file holds: classes, sizes, scores"),
-    "train": ("train", "train a model on your own texts (needs the extra `train`)"),
+    "train": ("train", "train a model on your texts (needs the extra `train`)"),
     "check": ("about", "check the papers' claims by brute force"),
 }

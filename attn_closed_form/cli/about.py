@@ -46,7 +46,7 @@ def check_papers(args: argparse.Namespace) -> int:
     except ImportError as error:
         place = "here" if Path("proofs_check", "__main__.py").exists() else "in a clone of the repository"
         raise ImportError(
-            f"the checks come with the repository, not with the package ({error}): run `python -m proofs_check` {place}"
+            f"the checks are part of the repository, not of the package ({error}): run `python -m proofs_check` {place}"
         ) from None
     return int(checks.main(args.passed_on) or 0)
 

@@ -38,7 +38,7 @@ examples:
   attn-closed-form bag model.pt slides/ --out results/ --files csv,map,report       # a folder, resumable
 
 The model is a state dict (.pt, .safetensors, .npz) of CLAM, ABMIL, xMIL, torchmil, MIL-Lab and others; no code in it is
-run. What its file does not say is given with --set, such as --set activation=relu. On the map, orange tiles support
+run. --set gives options that the file does not store, such as --set activation=relu. On the map, orange tiles support
 the output and blue ones oppose it.
 """
 FILES = tuple(KINDS)
@@ -51,7 +51,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def _model_options(args: argparse.Namespace) -> dict[str, Any]:
-    """What the options tell about the network, as keyword arguments of `BagClassifier.from_state_dict`."""
+    """The options of the network, as keyword arguments of `BagClassifier.from_state_dict`."""
     classes = [name.strip() for name in args.classes.split(",")] if args.classes else None
     options: dict[str, Any] = {"layout": args.layout, "outputs": classes, "head": args.head, **dict(args.set)}
     if args.rename:
@@ -135,7 +135,7 @@ def explain_one(args: argparse.Namespace) -> int:
     if args.out:
         raise argparse.ArgumentTypeError("--out: expected a folder of bags; one bag takes --map, --csv and so on")
     if args.thumbnail and not (args.map or args.report):
-        raise argparse.ArgumentTypeError("--thumbnail: expected --map FILE or --report FILE beside it, which show it")
+        raise argparse.ArgumentTypeError("--thumbnail: expected --map FILE or --report FILE as well, which show it")
     check_targets((args.model, args.bag, args.thumbnail), args, FILES)
     settings = asdict(_settings(args))
     model, bag = BagClassifier.from_state_dict(args.model, **_model_options(args)), load_bag(args.bag)
@@ -237,7 +237,7 @@ OPTIONS = {
         f"--head {'|'.join(HEADS)}": (None, "classes", "what the outputs are"),
         "--rename FILE": "JSON of which layers are embed, V, U, w and classifier, as `roles` writes it",
         "--check FILE": "table with a column `bag` (files) and the logits of your network: at least two sizes of bags",
-        "--set NAME=VALUE...": (_option, [], "what the file does not say; repeatable (default: nothing)"),
+        "--set NAME=VALUE...": (_option, [], "an option that the file does not store; repeatable (default: nothing)"),
     },
     "what to explain": {
         "--output NAME": "class, index, or margin:A,B (default: the predicted class)",
@@ -266,11 +266,11 @@ BAG = Command(
     EXAMPLES,
 )
 ROLES = Command(
-    "List the arrays of a state dict with names of your own, and propose which layers are what, for `bag --rename`.",
+    "List the arrays of a state dict with unknown names, and propose the role of each layer, for `bag --rename`.",
     {
         "model MODEL": OPTIONS["model MODEL"],
         "[bag] BAG": "a bag to compare with --logits",
-        "--logits X,Y": "what your network gives for BAG; the proposal that fits best comes first",
+        "--logits X,Y": "the logits of your network for BAG; the proposal that fits best is printed first",
         "--top N": (at_least(1), 3, "proposals to print"),
         "--out FILE": "write the first proposal as JSON",
     },

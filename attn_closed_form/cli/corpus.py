@@ -55,7 +55,7 @@ RUN_OPTIONS = {
         "the core, batches on a device by JAX, or JAX where it finds an accelerator (default: numpy)",
     ),
     "--max-chars N": (at_least(1), 1_000_000, "longer is an error"),
-    "--format parquet|csv|xlsx|jsonl": "also write all results to one file beside OUT, such as OUT.csv",
+    "--format parquet|csv|xlsx|jsonl": "also write all results to one file next to OUT, such as OUT.csv",
     "--form long|wide": "of that file: one row per word, or per input (default: long for csv and xlsx, else wide)",
     "--separator CHARACTER": (None, ",", "of csv"),
     **RUN,

@@ -70,7 +70,7 @@ VIEWS = {
         "shapley-sampled, leave-one-out and slalom-*)",
     ),
     "--json": "print JSON, and nothing else, to standard output",
-    "--compare": "also print what every other method says, by family",
+    "--compare": "also print the results of all other methods, by family",
     "--reasons": "also print the minimum and maximum prediction over all choices of words, and sentence scores",
     "--csv FILE": "write one row per player with its scores (.csv, .tsv)",
     "--html FILE": "write a self-contained report",
@@ -102,7 +102,7 @@ def explain_transformer(args: argparse.Namespace) -> int:
 def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> int:
     """The work of a command that explains one text; the model is opened when the arguments are known to be good."""
     if args.figure and not args.plot:
-        raise argparse.ArgumentTypeError("--figure: expected --plot FILE beside it, which says where the figure goes")
+        raise argparse.ArgumentTypeError("--figure: expected --plot FILE as well, the file of the figure")
     models = (getattr(args, name, None) for name in ("model", "folder"))
     check_targets((args.file, args.source, *models), args, ("html", "plot", "csv"))
     settings, text, methods, figure = read_settings(args), read_text(args), args.method, args.figure or "table"
@@ -158,7 +158,7 @@ EXPLAIN = Command(
     EXPLAIN_EXAMPLES,
 )
 TRANSFORMER = Command(
-    "Explain a transformer's prediction for a text: its own Shapley values, sampled, with standard errors.",
+    "Explain a transformer's prediction for a text by sampled Shapley values with standard errors.",
     {"folder FOLDER": "a local folder in the layout of Hugging Face", **TEXT, **FIT, **VIEWS},
     explain_transformer,
     TRANSFORMER_EXAMPLES,

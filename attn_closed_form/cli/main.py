@@ -1,7 +1,7 @@
 """The command line, `attn-closed-form`: parse, run one command of this folder, and fail as Unix tools do.
 
 Exit status: 0 done; 1 could not be done (one line on standard error gives the reason); 2 wrong usage; 130 interrupted;
-141 the reader of the pipe has gone. Results go to standard output, everything else to standard error.
+141 the reader closed the pipe. Results go to standard output, everything else to standard error.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def options_of(command: str) -> list[str]:
-    """The options of a command, and the names of its own commands.
+    """The options of a command, and the names of its subcommands.
 
     >>> options_of("methods")
     ['--help', '--json', '-h']
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def piped(run: Callable[[], int]) -> int:
-    """`run()`, and status 141 instead of a traceback if the reader of the pipe has gone."""
+    """`run()`, and status 141 instead of a traceback if the reader closed the pipe."""
     try:
         status = run()
         sys.stdout.flush()

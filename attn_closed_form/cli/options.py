@@ -178,7 +178,7 @@ def check_targets(sources: Iterable[str | None], args: argparse.Namespace, optio
     for option in options:
         if path := getattr(args, option):
             if any(same_file(path, other) for other in taken):
-                raise argparse.ArgumentTypeError(f"--{option}: expected a file of its own, got {path!r}")
+                raise argparse.ArgumentTypeError(f"--{option}: expected a separate file, got {path!r}")
             taken.append(path)
 
 

@@ -74,7 +74,7 @@ OPTIONS = {
     "--metrics FILE": "also write scores, settings and every epoch as JSON",
     "the run": {
         "--resume": "resume from the checkpoint of an interrupted run",
-        "--checkpoint FILE": "state of the run (default: beside --out, .checkpoint)",
+        "--checkpoint FILE": "state of the run (default: next to --out, .checkpoint)",
         "--checkpoint-steps N": (int, None, "also write it every N steps of an epoch"),
         "--device auto|cpu|gpu": (None, "auto", "where to train (default: what JAX finds)"),
         "--coordinator HOST:PORT": "several hosts: where process 0 listens",

@@ -27,14 +27,14 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
     ----------
     model : an explainable model, such as `load_demo_model()`, a `TextClassifier`, a `BagClassifier` or `ScoreTable()`
     raw : the input in the form that the model reads: a text, a bag, a table of scores. What a text has beyond the
-        model's last position is not seen (`TruncationWarning`)
+        model's last position is not read (`TruncationWarning`)
     methods : a name, several, "all", or None for all that do not sample and that the model has; see `METHODS`
     **settings : players, absent, output, tol, seed, scale; see `Settings`. Where float64 cannot keep `tol`, it is
         loosened by powers of ten with a `ToleranceWarning`, and `Explanation.error` is the bound that holds
 
     Returns
     -------
-    Explanations, a dict from method name to `Explanation`, in the order asked
+    Explanations, a dict from method name to `Explanation`, in the order of `methods`
 
     Examples
     --------
@@ -155,7 +155,7 @@ def explain_outputs(
     units = model.read(raw)
     if units.unseen:
         seen, unseen = len(units.labels), len(units.unseen)
-        text = f"text of {seen + unseen} tokens: the model has room for {seen}, the last {unseen} are not seen"
+        text = f"text of {seen + unseen} tokens: the model has room for {seen}, the last {unseen} are not read"
         warnings.warn(text, TruncationWarning, stacklevel=3)
     if outputs is None:
         outputs = model.outputs[-1:] if len(model.logits(units)) == 1 else model.outputs

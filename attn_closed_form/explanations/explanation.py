@@ -86,7 +86,7 @@ class Explanation(OfEvidence):
         `METHODS[method].accuracy`: closed forms round like any float64, estimates and samples are not bounded)
     evidence : the model, the input and the game behind it
     standard_error : (d,) of a method that samples, else None
-    model_calls : how often a model whose game is only fitted to it was asked, else None
+    model_calls : number of evaluations of a model whose game is only fitted to it, else None
 
     Examples
     --------
@@ -139,7 +139,7 @@ class Explanation(OfEvidence):
 
     @property
     def family(self) -> Family:
-        """The family of the method; the scores of a fitted SLALOM are a family of their own."""
+        """The family of the method; the scores of a fitted SLALOM are a separate family."""
         return "slalom" if self.of_fit else self.info.family
 
     @property

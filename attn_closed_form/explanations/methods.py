@@ -54,7 +54,7 @@ FAMILIES: dict[Family, tuple[str, str]] = {
     ),
     "attention": (
         "Attention",
-        "The weights of the players in the mean. Attention has no sign and no class: it does not tell which class a "
+        "The weights of the players in the mean. Attention has no sign and no class: it does not show which class a "
         "player supports.",
     ),
     "slalom": (
@@ -149,7 +149,7 @@ def _sampled_shapley(evidence: Evidence) -> Scored:
     model, settings = evidence.model, evidence.settings
 
     class Logits:
-        """The model's own logits as a game: the sampler fits its control variate to them and applies the link."""
+        """The logits of the model as a game; the sampler fits its control variate to them and applies the link."""
 
         d = evidence.d
 
@@ -238,7 +238,7 @@ METHODS: dict[str, Method] = {
         Method("integrated-gradients", "IG", "derivatives", "signed", "estimate", "inside",
                "integrated gradients from a document of [UNK] (Sundararajan et al. 2017)", forecasts=True, alias="ig"),
         Method("lrp", "LRP", "derivatives", "signed", "closed form", "inside",
-               "layer-wise relevance propagation (Achtibat et al. 2024); the share of [CLS] is lost, so sums are less"),
+               "layer-wise relevance propagation (Achtibat et al. 2024), without the share of [CLS]"),
         Method("alpha-mean", "α-avg", "attention", "unsigned", "closed form", "inside",
                f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and no class", alias="alpha-avg"),
         Method("alpha-max", "α-max", "attention", "unsigned", "closed form", "inside",

@@ -73,12 +73,12 @@ class Settings:
     def resolve(self, model: Model, logits: Array, units: Units | None = None) -> Resolved:
         """The settings for one model and one prediction, with every choice made; without `units`, of the logit."""
         output, coefficients = choose_output(model.outputs, logits, self.output)
-        # With a sigmoid every label has a probability of its own, whose log-odds its logit is.
+        # With a sigmoid every label has a separate probability, and its logit is the log-odds.
         rest = _prefix(self.output, model.outputs) == ODDS and len(logits) > 2 and model.loss != "sigmoid"
         if rest and model.surrogate is None:
             raise ValueError(
                 f"output: expected a class or 'margin:A,B', got {self.output!r}; the log-odds against several classes "
-                "are no pooled game"
+                "are not a pooled game"
             )
         resolved = Resolved(
             players=_among("players", self.players, model.groupings),
@@ -109,7 +109,7 @@ class Settings:
         return replace(resolved, scale=replace(resolved.scale, note=note))
 
     def _on_probability(self, resolved: Resolved, model: Model, units: Units) -> Resolved:
-        """The settings with the probability in place of the logit where that is exact, or was asked for."""
+        """The settings with the probability in place of the logit if that is exact or was requested."""
         prefix = _prefix(self.output, model.outputs)
         if self.scale is None and prefix == ODDS:
             return resolved

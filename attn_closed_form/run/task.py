@@ -55,7 +55,7 @@ BAG_COLUMNS = ("instances", "empty_bag", "method", "error_bound", "attention_aga
 
 
 class RunError(ValueError):
-    """A run that cannot begin or go on; the message gives the reason."""
+    """A run that cannot start or continue; the message gives the reason."""
 
 
 def pyarrow() -> Any:
@@ -79,7 +79,7 @@ class Task:
     methods : names in `METHODS`
     model : what `open_model` opens, such as a file; None is the shipped model. A model object also works, and is then
         sent to the workers with every part
-    model_options : what the model's file does not tell, as in `open_model`
+    model_options : what the file of the model does not store, as in `open_model`
     settings : as in `explain`
     max_chars : a longer text is a row with an error
     columns : the user's columns to keep; None for all but `column`
@@ -87,7 +87,7 @@ class Task:
     files : kinds of files to write for every bag, names of `show.exports.KINDS`
     engine : "numpy", the core, one input after the other; or "jax", batches on a device (`jax_model/device/engine.py`),
         which leaves to the core what it cannot compute. `choose_engine` finds it
-    version : of this package; a worker with another version refuses the work
+    version : of this package; a worker with another version raises an error
     """
 
     column: str = "text"

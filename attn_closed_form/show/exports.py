@@ -3,7 +3,7 @@
 A table has one row per player: one per instance, or one per region where regions are the players. GeoJSON and h5 have
 one entry per tile, because that is what other programs draw. Nothing is ranked or rescaled: numbers are the scores.
 
-Each optional package is imported when it is asked for; one that is missing is an `ImportError` that names the extra to
+Each optional package is imported on first use; one that is missing is an `ImportError` that names the extra to
 install. shap and lime draw any signed scores, but their sums mean something only for methods that add up
 (`base_value + sum = prediction` for Shapley values and integrated gradients).
 """
@@ -30,7 +30,7 @@ from .maps import ATTENTION, Place, attention, colors, columns, disagreement, pl
 from .plots import heat_map, package
 from .sanitize import visible
 
-# What a spreadsheet takes for a formula: names come from strangers' files, and some of them are numbers.
+# What a spreadsheet takes for a formula: names come from untrusted files, and some of them are numbers.
 FORMULA = re.compile(r"[=+@-](?![\d.]+(e[+-]?\d+)?$)", re.IGNORECASE)
 
 
@@ -79,8 +79,8 @@ def write_geojson(
     where, in_microns = place(explanations), "tile_size_um" in explanations.evidence.units.attrs
     if in_microns and microns_per_pixel is None:
         raise ValueError(
-            "microns_per_pixel: the coordinates of this bag are micrometers, and QuPath wants level-0 pixels; give the "
-            "micrometers per pixel of the slide"
+            "microns_per_pixel: the coordinates of this bag are micrometers, and QuPath expects level-0 pixels; pass "
+            "the micrometers per pixel of the slide"
         )
     if microns_per_pixel is not None:
         if not in_microns:
@@ -121,9 +121,9 @@ def write_geojson(
 def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: str | None = None) -> None:
     """Write scores and coordinates as h5: `attention_scores` (n, 1) and `coords` (n, 2), as CLAM's `blockmap.h5`.
 
-    CLAM's `create_heatmaps.py` and TRIDENT's `visualize_heatmap` draw whatever scores they are given; the attributes of
+    CLAM's `create_heatmaps.py` and TRIDENT's `visualize_heatmap` draw any scores; the attributes of
     the coordinates (patch_size, patch_level, patch_size_level0, ...) are kept. `attention_scores` holds the signed
-    scores of `method`, `attention` the model's own. Needs h5py (extra `bags`).
+    scores of `method`, `attention` the attention of the model. Needs h5py (extra `bags`).
     """
     h5py = package("h5py", "bags")
     e, where, weight = leader(explanations, method), place(explanations), attention(explanations)
@@ -211,7 +211,7 @@ def to_lime(explanation: Explanation) -> Any:
         return text.translate(str.maketrans("<>&", "|||"))
 
     class SpanMapper(lime.DomainMapper):  # type: ignore[name-defined,misc]
-        """Link between feature ids and the text, with the spans that we know instead of lime's own splitting."""
+        """Link between feature ids and the text, with known spans instead of lime's splitting."""
 
         def map_exp_ids(self, exp: Any, positions: bool = False, **_: Any) -> list[tuple[str, float]]:
             names = [visible(label) for label in explanation.labels]
@@ -246,7 +246,7 @@ def to_lime(explanation: Explanation) -> Any:
     return made
 
 
-# Indices of order two that shapiq knows, by the method that their single players belong to.
+# Indices of order two in shapiq, by the method that their single players belong to.
 SHAPIQ_INDICES = {"shapley": ("SV", "SII", "STII", "FSII"), "banzhaf": ("BV", "BII", "FBII")}
 
 

@@ -103,7 +103,7 @@ def names(evidence: Evidence) -> tuple[str, ...]:
 
 
 def notice(explanations: Explanations) -> str:
-    """A sentence to show in place of the explanation if the model knows no word of the text; else empty.
+    """A sentence to show in place of the explanation if no word of the text is in the vocabulary; else empty.
 
     >>> from attn_closed_form import load_demo_model
     >>> notice(load_demo_model().explain("Wunderbarer Kinoabend!", "shapley"))[:67]
@@ -194,7 +194,7 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
     """
     order = np.argsort(-np.abs(e.scores), kind="stable")
     named = order[: top if len(order) > top + 1 else len(order)]
-    # What a fitted game misses of the model's own prediction has a bar of its own, so the players end before it.
+    # The difference between a fitted game and the model has a separate bar, so the players end before it.
     missed = e.evidence.fit.at_text if e.of_fit and e.evidence.fit is not None else 0.0
     ends = [e.base_value, *(e.base_value + np.cumsum(e.scores[named])).tolist()]
     shown = [("baseline", 0), *((names(e.evidence)[j], 1) for j in named)]
@@ -415,8 +415,8 @@ def removal_curves(explanations: Explanations) -> dict[str, RemovalCurves]:
 def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
     """The prediction without some players, and the change that each method forecasts: minus the sum of their scores.
 
-    A forecast is on the scale of the method's scores. It comes with what happened (`did`), the difference (`error`), a
-    bar of the forecast, and a mark where the change that happened lies; bars of one scale are comparable.
+    A forecast is on the scale of the method's scores. `did` is the actual change, `error` the difference, `bar` the bar
+    of the forecast and `mark` the place of the actual change; bars of one scale are comparable.
 
     >>> from attn_closed_form import load_demo_model
     >>> without = removal(load_demo_model().explain("A fine film", ["shapley", "loo"]), [1])

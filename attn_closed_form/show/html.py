@@ -289,7 +289,7 @@ def _colored(e: Explanation, hover: bool, colored: bool = True) -> str:
     tags = [f"{opened[look]}{tip}>" for look, tip in zip(looks, tips, strict=True)]  # of each player
     pieces = e.evidence.cached("escaped pieces", escaped)
     parts = [word if j is None else f"{tags[j]}{word}</i>" for word, j in pieces]
-    unseen = f" <small>… {text.unseen:,} more not seen</small>"
+    unseen = f" <small>… {text.unseen:,} more not read</small>"
     return "".join(parts) + (unseen if text.unseen else escape(text.tail, LONGEST_GAP))
 
 

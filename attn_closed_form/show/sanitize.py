@@ -1,4 +1,4 @@
-"""Text of strangers, shown literally: nothing in it may steer a terminal, a page or a reader's eye.
+"""Untrusted text, shown literally: nothing in it may control a terminal or a page, or deceive a reader.
 
 Control characters (an escape sequence could repaint the terminal), lone surrogates (no encoding has them) and
 bidirectional overrides (they make "abc" read "cba") are replaced by U+FFFD. Line breaks and tabs count as spaces.
@@ -17,7 +17,7 @@ _SPACE = re.compile(r"[\t\n\r\f\v\u2028\u2029 ]+")
 
 
 def visible(text: str) -> str:
-    r"""The text on one line, without anything that steers.
+    r"""The text on one line, without control characters.
 
     >>> visible("red:\x1b[31m\nend")
     'red:�[31m end'

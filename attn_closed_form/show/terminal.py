@@ -2,7 +2,7 @@
 
 With color, a word's background is vermilion (raises the prediction), blue (lowers it) or gray (no sign), stronger for
 stronger words. Without, marks follow the word: +, ++, +++, ++++ for, - to ---- against, * to **** without sign. Both
-use one scale. Everything in a file may come from a stranger, so every text goes through `visible`.
+use one scale. Files may come from untrusted sources, so every text goes through `visible`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _waterfall(e: Explanation, columns: int, color: bool) -> str:
 
 
 def table(explanations: Explanations, columns: int = 80, color: bool = False) -> str:
-    r"""One row per method, by family, wrapped to `columns`, with a legend; methods that look alike share a row.
+    r"""One row per method, by family, wrapped to `columns`, with a legend; methods with the same colors share a row.
 
     >>> from attn_closed_form import ScoreTable
     >>> scores = {"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -2.0]}
@@ -128,7 +128,7 @@ def _words(e: Explanation, color: bool) -> list[Printed]:
             word = elide(visible(piece.text), LONGEST_WORD) + ("[UNK]" if text.unknown[piece.player] else "")
             words.append(_word(word, text.levels[piece.player], text.signed, color))
     if text.unseen:
-        words += _plain(f"… {text.unseen} more not seen")
+        words += _plain(f"… {text.unseen} more not read")
     return words
 
 

@@ -2,7 +2,7 @@
 
 A request passes through the security headers, the check of its Host, and the gate (token, type, size and time of the
 body, number of computations) before FastAPI checks its fields. Answers are computed in threads, so that a long text
-blocks nobody who asks for the page. The files of the page are read at the start: no path is made from a request.
+does not block other requests for the page. The files of the page are read at the start: no path is made from a request.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def json_bytes(data: Any) -> bytes:
 
 
 def error_response(refusal: Refusal) -> Response:
-    """The answer to a request that is refused."""
+    """The answer to a rejected request."""
     # After 401 to 415 the body may still be on its way: the server must not read it as the next request.
     headers = {"connection": "close"} if refusal.status in (401, 408, 413, 415) else {}
     headers |= {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(refusal.status, {})
@@ -218,7 +218,7 @@ class Guard:
 
     They need a known Host (Starlette's TrustedHostMiddleware refuses IPv6 addresses before 1.7), the token, and a body
     that is JSON, small and complete in time. A request counts toward the limit only after its body has arrived, so that
-    half-sent requests block nobody; their number is limited at the cost of the oldest. A client that does not take its
+    half-sent requests block no others; their number is limited, the oldest first. A client that does not take its
     answer is given up, so that it does not count for longer than the answer takes.
     """
 
@@ -319,7 +319,7 @@ EXAMPLE_CLASSES = 4
 
 
 def example_text(model: Model) -> str:
-    """A text to begin with: the one of the model's card, or the words that speak most clearly for each class.
+    """An example text: the one of the model's card, or the words that support each class most.
 
     >>> from attn_closed_form import load_demo_model
     >>> model = load_demo_model()
@@ -412,7 +412,7 @@ def why_answer(model: Model, question: Question) -> dict[str, Any]:
 
 
 def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[str, Any]:
-    """Shapley interactions of one player with every other player; None at its own place."""
+    """Shapley interactions of one player with every other player; None for the player itself."""
     explanations = _explanations(model, question)
     evidence, player = explanations.evidence, _player("player", question.player, explanations)
     row, error = evidence.guaranteed(lambda game, tol: interactions(game, player=player, tol=tol))

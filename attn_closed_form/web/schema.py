@@ -140,7 +140,7 @@ class WhyAnswer(BaseModel):
 
 
 class InteractionsAnswer(BaseModel):
-    """Shapley interactions of one player with every other player, null at its own place."""
+    """Shapley interactions of one player with every other player, null for the player itself."""
 
     player: int
     labels: list[str]

@@ -1,4 +1,4 @@
-"""Run the page with uvicorn, in one process or in several of uvicorn's own workers.
+"""Run the page with uvicorn, in one process or in several workers.
 
 Workers get what to serve by the environment variable OPTIONS, because each of them opens the model itself.
 """
@@ -119,7 +119,7 @@ def _announce(address: str, port: int, line: str) -> None:
 
 
 def free_address(host: str, port: int) -> tuple[str, int]:
-    """The numerical address of a host and a port on which nobody listens; port 0 becomes a free one.
+    """The numerical address of a host and an unused port; port 0 becomes a free one.
 
     >>> free_address("127.0.0.1", 0)[0]
     '127.0.0.1'

@@ -100,9 +100,9 @@ def test_one_map_per_class(folder, tmp_path):
         (["--set", "heads=3"], 1, "heads: expected"),
         (["--tol", "0"], 2, "--tol: expected a number in"),
         (["--out", "x"], 2, "--out: expected a folder of bags"),
-        (["--thumbnail", "x.png"], 2, "--thumbnail: expected --map FILE or --report FILE beside it"),
-        (["--csv", "MODEL"], 2, "--csv: expected a file of its own"),
-        (["--csv", "same.out", "--geojson", "same.out"], 2, "--geojson: expected a file of its own"),
+        (["--thumbnail", "x.png"], 2, "--thumbnail: expected --map FILE or --report FILE as well"),
+        (["--csv", "MODEL"], 2, "--csv: expected a separate file"),
+        (["--csv", "same.out", "--geojson", "same.out"], 2, "--geojson: expected a separate file"),
         (["--csv", "no/such/folder.csv"], 1, "no/such/folder.csv: expected a file name in an existing folder"),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_map_never_replaces_the_thumbnail(folder, tmp_path, capsys):
     for target in (thumbnail, tmp_path / "link.png"):
         with pytest.raises(SystemExit) as stop:
             main(arguments(folder, "--thumbnail", str(thumbnail), "--map", str(target)))
-        assert stop.value.code == 2 and "--map: expected a file of its own" in capsys.readouterr().err
+        assert stop.value.code == 2 and "--map: expected a separate file" in capsys.readouterr().err
     assert thumbnail.read_bytes() == b"a picture of the slide"
 
 

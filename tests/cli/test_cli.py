@@ -234,10 +234,10 @@ def test_what_is_not_seen_is_a_warning_once(capsys, model_file, tmp_path):
     assert main(["explain", text, "--model", model_file, "--html", str(tmp_path / "r.html")]) == 0
     out, err = capsys.readouterr()
     assert err.splitlines() == [
-        f"{PROG}: warning: text of 50 tokens: the model has room for 23, the last 27 are not seen",
+        f"{PROG}: warning: text of 50 tokens: the model has room for 23, the last 27 are not read",
         f"wrote {tmp_path / 'r.html'}",
     ]
-    assert "… 27 more not seen" in out
+    assert "… 27 more not read" in out
     with warnings.catch_warnings(record=True) as left_over:
         warnings.simplefilter("always")
         warnings.warn("as before", stacklevel=1)
@@ -267,12 +267,12 @@ def test_hostile_texts_are_printed_without_control_characters(capsys, name):
 
 def test_ten_thousand_words_are_no_trouble(tmp_path):
     run = shell("explain", "-", "--method", "shapley", stdin=long_text(10_000))
-    assert run.returncode == 0 and run.stderr == b"" and b"not seen" not in run.stdout
+    assert run.returncode == 0 and run.stderr == b"" and b"not read" not in run.stdout
     six_heads().save(tmp_path / "six.npz", dtype=np.float32)
     options = ["--method", "shapley", "--model", str(tmp_path / "six.npz")]
     run = shell("explain", "-", *options, stdin=long_text(10_000))
-    assert run.returncode == 0 and b"the last 9745 are not seen" in run.stderr
-    assert "… 9745 more not seen" in " ".join(run.stdout.decode().split())
+    assert run.returncode == 0 and b"the last 9745 are not read" in run.stderr
+    assert "… 9745 more not read" in " ".join(run.stdout.decode().split())
 
 
 @pytest.mark.parametrize("arguments", [[], ["explain", REVIEW, "--html", "-"]])
@@ -358,7 +358,7 @@ def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):
     ):
         with pytest.raises(SystemExit) as stop:
             main(command)
-        assert stop.value.code == 2 and f"{option}: expected a file of its own" in capsys.readouterr().err
+        assert stop.value.code == 2 and f"{option}: expected a separate file" in capsys.readouterr().err
     for source in (table, str(tmp_path)):
         with pytest.raises(SystemExit) as stop:
             main(["corpus", "run", source, str(tmp_path)])

@@ -141,4 +141,4 @@ def test_too_few_samples(wrong, folder, capsys):
 
 def test_a_text_that_is_too_long_is_cut_with_a_warning(folder, capsys):
     assert main(["transformer", str(folder), "film " * 50, "--samples", "20", "--method", "leave-one-out"]) == 0
-    assert "text of 50 tokens: the model has room for 38, the last 12 are not seen" in capsys.readouterr().err
+    assert "text of 50 tokens: the model has room for 38, the last 12 are not read" in capsys.readouterr().err

@@ -123,11 +123,11 @@ def test_a_page_for_256_tokens_is_light(players):
 def test_ten_thousand_words_stay_light_and_are_counted():
     text = long_text(10_000)
     model = model_for(text, T_max=256, K=6, d_e=8)
-    with pytest.warns(UserWarning, match="last 9745 are not seen"):
+    with pytest.warns(UserWarning, match="last 9745 are not read"):
         html = report(explain(model, text))
     Page(html)
     assert len(html.encode()) < 200_000
-    assert "9,745 more not seen" in html and "255 of 10,000" in html
+    assert "9,745 more not read" in html and "255 of 10,000" in html
 
 
 def test_words_carry_the_level_of_their_score():

@@ -80,10 +80,10 @@ def test_methods_that_look_alike_share_a_row_and_families_explain_themselves():
 
 def test_unknown_and_unseen_words_are_named():
     model = model_for("fine film", T_max=4)
-    with pytest.warns(UserWarning, match="not seen"):
+    with pytest.warns(UserWarning, match="not read"):
         found = explain(model, "zyx film fine film film", "alpha-mean")
     shown = table(found, 100)
-    assert "zyx[UNK]" in shown and "… 2 more not seen" in shown
+    assert "zyx[UNK]" in shown and "… 2 more not read" in shown
     assert "[UNK]: not in the vocabulary" in shown
 
 

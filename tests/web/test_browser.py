@@ -423,7 +423,7 @@ def test_the_page_says_how_many_words_the_model_does_not_see(browser, one_head):
     page.goto(one_head)
     write(page, "mess " * 100)  # the model has 64 positions, the first for [CLS]
     assert "The model reads the first 63 words" in page.inner_text("#message")
-    assert "37 more not seen" in page.inner_text("#figure")
+    assert "37 more not read" in page.inner_text("#figure")
     page.close()
 
 

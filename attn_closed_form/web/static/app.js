@@ -114,7 +114,7 @@ function showNothing(message) {
 function show() {
   const { answer, removed } = state;
   const unseen = answer.unseen.length > 0;
-  at("message").textContent = unseen ? `The model reads the first ${seen(answer)} words; the rest is not seen.` : "";
+  at("message").textContent = unseen ? `The model reads the first ${seen(answer)} words; the others are not read.` : "";
   at("results").hidden = false;
   at("prediction").textContent = answer.figures.headline;
   at("prediction").dataset.value = answer.prediction;

@@ -96,7 +96,7 @@ function methodRow(row, answer, removed) {
     word.dataset.player = piece.player;
     cell.append(word);
   }
-  cell.append(text.unseen ? element("small", { textContent: ` … ${text.unseen} more not seen` }) : elide(literal(text.tail), 24));
+  cell.append(text.unseen ? element("small", { textContent: ` … ${text.unseen} more not read` }) : elide(literal(text.tail), 24));
   const line = element("tr", {}, element("th", { scope: "row", textContent: row.title, title: row.summary }), cell);
   line.dataset.methods = row.methods.join(" ");
   return line;
