@@ -7,7 +7,7 @@ A safetensors file is 8 bytes with the length of a header (little endian), the h
 data_offsets}}` and perhaps `__metadata__`, and the numbers. The format has no text, so that arrays of names are lists
 in the metadata.
 
-Training scripts put a state dict under a name beside optimizer state, and wrap a network, which adds a prefix to all
+Training scripts store a state dict under a name next to optimizer state, and wrap a network, which adds a prefix to all
 its names: `read_state` looks inside and takes prefixes off.
 """
 
@@ -46,7 +46,7 @@ MAX_NAMES, MAX_NAME = 10_000, 500  # arrays of a file, and characters in the nam
 NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
 # What wrappers put before every name: DataParallel, Lightning, torch.compile, Hugging Face.
 PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "backbone.", "aggregator.", "mil.", "mil_model.")
-# What Lightning keeps beside a network called `model`: weights of the loss and counters of the metrics.
+# What Lightning stores next to a network called `model`: weights of the loss and counters of the metrics.
 TRAINING = ("criterion.", "loss", "metric", "auroc", "accuracy", "train_", "val_", "valid_", "test_")
 
 
@@ -83,7 +83,7 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
 
 
 def check_names(names: Collection[str]) -> None:
-    """Refuse names that no network has: patterns are compared with each, and errors show them."""
+    """Reject names that no network has: patterns are compared with each, and errors show them."""
     if len(names) > MAX_NAMES or any(len(name) > MAX_NAME or not name.isprintable() for name in names):
         raise ValueError(f"it has more than {MAX_NAMES} arrays, or names that are too long or not printable")
 

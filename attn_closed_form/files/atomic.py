@@ -1,7 +1,7 @@
 """Where files are opened: only regular ones are read, errors name them in one line, and writing is all or nothing.
 
 A process that is killed while it writes leaves the previous file as it was. Two processes that write the same file do
-not disturb each other, because each writes a partial file of its own; the last one to finish wins.
+not disturb each other, because each writes a separate partial file; the last one to finish wins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
 
 
 def check_size(needed: int, path: Path) -> None:
-    """Refuse what would fill the memory from a small file: compressed data, or a size that the file only claims."""
+    """Reject a small file that would fill the memory, by compressed data or by a size that it only claims."""
     if needed > max(ALWAYS_ALLOWED, EXPANSION * path.stat().st_size):
         raise ValueError(f"its contents would take {needed:,} bytes, more than {EXPANSION} times the file")
 

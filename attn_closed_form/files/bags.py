@@ -7,7 +7,7 @@
 | `.npy` (torchmil) | one array | none |
 | `.npz`, `.safetensors` | the names above, or the only matrix | `coords` |
 
-The attributes of an HDF5 file and of its arrays that say where the patches come from (`ATTRIBUTES`) become `Bag.attrs`.
+Attributes of an HDF5 file and of its arrays that describe the origin of the patches (`ATTRIBUTES`) become `Bag.attrs`.
 """
 
 from __future__ import annotations

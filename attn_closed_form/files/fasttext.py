@@ -45,14 +45,14 @@ class FastTextReader:
         return [Piece(match[0], match.start(), match.end(), self.vectors(match[0])) for match in words]
 
     def vectors(self, word: str) -> tuple[int, ...]:
-        """Rows of a word: its own, if it is in the dictionary, and those of its n-grams."""
+        """Rows of a word, if it is in the dictionary, and of its n-grams."""
         row = self.rows.get(word.encode("utf-8", "replace"))
         rows = [] if row is None else [row]
         if word != END_OF_LINE:
             marked = f"<{word}>"
             for start in range(len(marked)):
                 for end in range(start + max(self.minn, 1), min(start + self.maxn, len(marked)) + 1):
-                    if end - start > 1 or 0 < start < len(marked) - 1:  # the marks alone are no n-grams
+                    if end - start > 1 or 0 < start < len(marked) - 1:  # the marks alone are not n-grams
                         rows.append(len(self.rows) + _hash(marked[start:end]) % self.bucket)
         return tuple(rows)
 
@@ -79,7 +79,7 @@ def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
     word and its k - 1 n-grams are one player of log-mass log k, and `</s>` is the background. Words split at white
     space; words that start with `__label__` are labels.
 
-    Word vectors are an error, and so are `wordNgrams` > 1, where a pair of neighbors has a vector of its own, the
+    Word vectors are an error, and so are `wordNgrams` > 1, where a pair of neighbors has a separate vector, the
     hierarchical softmax (`loss="hs"`), where classes have no logits, and quantized files, which hide their vectors.
     """
     with reading(path, "fastText"):
@@ -101,7 +101,7 @@ def _read(data: bytes) -> MeanPooledText:
     if kind != SUPERVISED:
         raise ValueError("it has word vectors; expected a classifier (train_supervised)")
     if ngrams > 1:
-        raise ValueError(f"it has wordNgrams={ngrams}: neighbors have vectors of their own, so it is not a pooled game")
+        raise ValueError(f"it has wordNgrams={ngrams}: pairs of neighbors have vectors, so it is not a pooled game")
     loss = LOSSES.get(loss_code, "unknown")
     if loss not in ("softmax", "ova"):
         raise ValueError(f"it has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'")

@@ -1,4 +1,4 @@
-"""HDF5 files, read by a process of their own: a damaged one can hang or crash HDF5's library.
+"""HDF5 files, read by a separate process, because a damaged file can hang or crash the HDF5 library.
 
 `read_hdf5` starts this file as a script, which takes one line of JSON, {path, wanted, attributes}, and answers with
 lines of JSON: that it is ready; for each array its name, dtype, shape and bytes of a chunk, followed by its numbers, or

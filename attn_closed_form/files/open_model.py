@@ -1,4 +1,4 @@
-"""What a path is, and the model in it: `open_model` is the one door of the command line, the page and the corpus.
+"""What a path contains, and the model in it: the command line, the page and the corpus all call `open_model`.
 
 A model file is a weights file with two more arrays: `vocabulary` (see `Vocabulary.to_array`) and `about`, the UTF-8 of
 a JSON object with the class names, the temperature and the model card. Files without `about` load as well. The shipped
@@ -45,7 +45,7 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
     path : a model file that `train` or `save` wrote; the state dict of an attention-pooling network (`.pt`, `.pth`,
         `.npz`, `.safetensors`); a fastText classifier (`.bin`); "scores" for tables of log-masses and values; None for
         the shipped sentiment model
-    **options : what the file does not say, for `BagClassifier.from_state_dict`
+    **options : what the file does not store, for `BagClassifier.from_state_dict`
 
     Examples
     --------

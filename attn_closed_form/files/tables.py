@@ -45,7 +45,7 @@ FORMATS = {
 }
 EXPECTED = "a CSV, TSV, Parquet or JSON Lines file, or lines of fastText (__label__NAME TEXT); each may be gzipped"
 LABEL_PREFIX = "__label__"
-# The csv module refuses cells above 128 KB unless told otherwise; this is the largest C long of every platform.
+# The csv module rejects cells above 128 KB by default; this limit is the largest C long of every platform.
 CELL_LIMIT = 2**31 - 1
 _BLOCK = 1 << 20
 MAX_FRACTIONS = 20
@@ -240,7 +240,7 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
         raise ImportError(f"{path}: Parquet needs pyarrow: pip install '.[corpus]'") from None
     with ParquetFile(path) as file:
         check_columns(path, file.schema_arrow.names, columns or ())
-        # By groups: pyarrow ends the process where a column of damaged metadata is asked for.
+        # By groups: pyarrow ends the process if a column of damaged metadata is read.
         largest = max((file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)), default=0)
         check_size(largest, path)
         rows = min(1024, 2**26 // (largest + 1) + 1)  # every cell may be the longest text of a dictionary
@@ -361,7 +361,7 @@ def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
 
 
 def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
-    """The tables of a folder by the part that their name says: "train" (there must be one), "valid" and "test".
+    """The tables of a folder by the part in their name: "train" (required), "valid" and "test".
 
     `train.csv`, `reviews-train.csv.gz` and `train-00000-of-00002.parquet` are training parts; several are read one
     after the other.

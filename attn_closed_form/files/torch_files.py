@@ -6,7 +6,7 @@ keys of the storages and then their numbers, one after the other. A pickle is a 
 here behind two walls:
 
 - **Names are closed.** For the names that a saved state dict needs, `find_class` returns records and functions of this
-  module; it refuses every other name. Nothing is imported, and no attribute is set.
+  module; it rejects every other name. Nothing is imported, and no attribute is set.
 - **Instructions are scanned first**, on a stack of kinds instead of values. Their number, the size of integers and the
   places in the memo are bounded, and keys of dicts and members of sets must be texts or numbers. What a file builds is
   never hashed, compared or printed: references to earlier parts make a small file an exponentially large value.
@@ -123,7 +123,7 @@ def _read_pickle(file: io.BytesIO, most: int = MAX_INSTRUCTIONS) -> tuple[Any, d
 
 
 def _scan(file: io.BytesIO, most: int) -> None:
-    """Refuse what is not needed, on a stack of kinds of values, as `pickletools` names them."""
+    """Reject what is not needed, on a stack of kinds of values, as `pickletools` names them."""
     stack: list[str] = []
     memo: dict[int, str] = {}
     argument: Any
@@ -215,7 +215,7 @@ class Function:
         self.make, self.reader = make, reader
 
     def __call__(self, *args: Any) -> Any:
-        """Make what the function stands for."""
+        """Build the result of the function."""
         self.reader.budget -= sum(len(value) for value in args if type(value) in (str, bytes, list, tuple))
         if self.reader.budget < 0:
             raise ValueError("it has a pickle that repeats its parts too often")

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import check_tol, finite, numbered, real
 from .._types import Array, Ids
 
-# A region is a square of so many patches unless told otherwise.
+# The default side of a region, in patches.
 REGION_PATCHES = 16
 PATCH_ATTRS = ("patch_size_level0", "tile_size_um", "patch_size", "downsample", "patch_level")
 
@@ -31,7 +31,7 @@ class Bag:
     features : (n, D) real numbers of any float type, kept as they are; (1, n, D) is taken as (n, D)
     coords : (n, 2) x and y of each instance's upper left corner, in level-0 pixels (STAMP: micrometers), or None
     ids : (n,) a name for each instance; "0", "1", ... where None
-    attrs : what the file says besides, such as patch_size, level0_magnification, name
+    attrs : further attributes of the file, such as patch_size, level0_magnification, name
     regions : (n,) the region that each instance belongs to, as numbers or names, or None
 
     Examples
@@ -79,7 +79,7 @@ class Bag:
     def patch_size(self) -> float | None:
         """Side of a patch in the unit of `coords`: from the attributes, else the most common step of the grid.
 
-        TRIDENT says patch_size_level0, CLAM patch_size and downsample (to level 0), STAMP tile_size_um.
+        TRIDENT stores patch_size_level0, CLAM patch_size and downsample (to level 0), STAMP tile_size_um.
         """
         attrs = {name: np.ravel(self.attrs[name])[0] for name in PATCH_ATTRS if name in self.attrs}
         for name in ("patch_size_level0", "tile_size_um"):
@@ -129,7 +129,7 @@ def _rows(array: NDArray[Any]) -> NDArray[Any]:
 def grid_step(coords: Array) -> float | None:
     """Most common distance between neighbors in a row or column; None where no two instances share one.
 
-    Pieces of tissue have grids of their own, shifted against each other, so that distances across rows say nothing.
+    Pieces of tissue have separate grids, shifted against each other, so distances across rows are not informative.
 
     >>> grid_step(np.array([[0, 0], [256, 0], [512, 0], [13, 99], [269, 99], [781, 99]]))
     256.0

@@ -10,7 +10,7 @@ CLAM-MB.
 A state dict holds no activations, no temperature of a softmax and no number of heads: every output reports what a
 layout assumes until `BagClassifier.check` has compared the logits of several bags with those of the user's network.
 Where they differ, the check tries what the file may have left out and takes the variant that fits best. One bag is not
-enough, because explanations ask for sub-bags: a temperature that depends on the size of the bag agrees on one size.
+enough, because explanations evaluate sub-bags: a temperature that depends on the size of the bag agrees on one size.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Head(NamedTuple):
 
 HEADS = {
     "classes": Head("softmax", (), "one class of several, or the second of two from a single logit"),
-    "labels": Head("sigmoid", ("label",), "several labels at once, each with its own probability"),
+    "labels": Head("sigmoid", ("label",), "several labels at once, each with a probability"),
     "ordinal": Head("sigmoid", (), "cumulative logits of ordered grades: the probability of more than each grade"),
     "regression": Head("identity", ("value",), "numbers, explained as they are"),
     "survival": Head("exp", ("risk",), "log-risk of a Cox model, explained as the risk exp(f)"),
@@ -62,7 +62,7 @@ HEADS = {
 class BagCheck:
     """Result of `BagClassifier.check`."""
 
-    difference: float  # the largest |ours - yours| over the logits (B, C)
+    difference: float  # the largest difference of the logits (B, C)
     agrees: bool
     cause: str  # "" where they agree within the tolerance; else what to change, or that nothing tried helps
     ours: Array
@@ -102,7 +102,7 @@ class BagClassifier(Model):
     bag : the bag of scores of a model made by `from_attention`, which explains this bag and its sub-bags
     reload : the same file with other options, where it came from one
     assumed : what the file does not hold and was not given, such as "tanh attention, temperature 1"
-    checked : whether logits of the user's own network have agreed; until then `doubts` says what is assumed
+    checked : whether the logits of the user's network have agreed; until then `doubts` lists what is assumed
 
     Examples
     --------
@@ -159,11 +159,11 @@ class BagClassifier(Model):
         layout : "auto" recognizes the network by its names and shapes; `layouts.LAYOUTS` has the others
         outputs : names of the classes, in the order of the last layer; by default those in the file, or "0", "1", ...
             Of ordered grades, either all grades or one name per output
-        head : what the outputs are: "classes", "labels" (each with its own probability), "ordinal" (cumulative logits),
+        head : what the outputs are: "classes", "labels" (each with a probability), "ordinal" (cumulative logits),
             "regression" (explained as they are) or "survival" (log-risks, explained as risks); see `HEADS`
-        options : what a file does not say and the layout takes, such as `activation`, `attention_temperature` or
-            `num_heads`; defaults are those of the network's own code. `check` compares with logits of your network
-        roles : for names of your own: which layers are `embed`, `V`, `U`, `w` and `classifier` (`models/roles.py`), and
+        options : options of the layout that a file does not store, such as `activation`, `attention_temperature` or
+            `num_heads`; defaults are those of the network's code. `check` compares with logits of your network
+        roles : for other names: which layers are `embed`, `V`, `U`, `w` and `classifier` (`models/roles.py`), and
             perhaps `options`, a mapping of options
         checked : whether these options are known to be right, so that no output calls them assumed
 
@@ -215,11 +215,11 @@ temperature 1 (not checked))
 
         Parameters
         ----------
-        raw_attention : (n,) attention before the softmax; (C, n) where each class has an attention of its own
+        raw_attention : (n,) attention before the softmax; (C, n) if each class has a separate attention
         instance_logits : (n,) or (n, C) logits of the n bags of one instance each
         f : takes a list of index arrays (sub-bags), returns their (m,) or (m, C) logits. On `checks` random sub-bags
-            the deviation is measured; above `tol` times the largest |logit| the model is no pooled game, an error.
-            None checks nothing, and `deviation` stays None
+            the deviation is measured; above `tol` times the largest |logit| there is an error, because the model
+            is not a pooled game. None checks nothing, and `deviation` stays None
         bias : (C,) bias of the last layer, the value of the empty bag
         coords, ids : of the instances of `bag`, which the model explains: `model.explain(model.bag)`
 
@@ -280,7 +280,7 @@ temperature 1 (not checked))
         tol: float = 1e-4,
         seed: int = 0,
     ) -> BagCheck:
-        """Compare with the logits that your own network gives for some bags, and find the cause of a difference.
+        """Compare with the logits of your network for some bags, and find the cause of a difference.
 
         The variant of the file that fits best is `BagCheck.model`; after agreement this model is checked.
 
@@ -288,7 +288,7 @@ temperature 1 (not checked))
         ----------
         bags : at least two bags of different size, each of two instances or more, best small ones
         logits : (B, C) what your network gives for them, before any softmax or sigmoid; or your network, a function of
-            a list of features (n, D), which is then asked for random sub-bags as well
+            a list of features (n, D), which is then evaluated on random sub-bags as well
         tol : largest difference that counts as agreement, relative to the largest |logit|
         seed : of the sub-bags
 
@@ -360,7 +360,7 @@ def _cause(
     chances = softmax(ours) if ours.shape[1] > 1 else sigmoid(ours)
     for words, logits in (
         ("you gave probabilities; give the logits before the softmax or sigmoid", chances),
-        ("the sign: your logits are ours times -1 (the other class of a binary network?)", -ours),
+        ("the sign: your logits are those of this model times -1 (the other class of a binary network?)", -ours),
         ("the bias of the last layer: your logits are without it", ours - model.network.bias),
         ("", ours),
     ):
@@ -394,7 +394,7 @@ def _cause(
 def _order(classes: Ids) -> str:
     if (classes == np.arange(len(classes))).all():
         return ""
-    return f"the order of the classes: yours are our classes {classes.tolist()}"
+    return f"the order of the classes: yours are the classes {classes.tolist()} of this model"
 
 
 def variants(model: BagClassifier) -> Iterator[dict[str, Any]]:

@@ -196,7 +196,7 @@ class BagNetwork:
     Attributes
     ----------
     attention : Attention of H heads on embedded instances of length E
-    readout : (R, E) values of an embedded instance, or (N, R, E) where each place in the bag has its own
+    readout : (R, E) values of an embedded instance, or (N, R, E) with one for each place in the bag
     bias : (C,) of the logits
     value_class, value_head : (R,) class and head of each row of the readout; None: row r is class r of head 0
     embed : layers from the features (length D) to E, in order; none if the features are the embedding
@@ -259,7 +259,7 @@ class BagNetwork:
 
     @property
     def size(self) -> int | None:
-        """Number of instances that every bag has, where each has a place of its own; None for any number."""
+        """Number of instances of every bag, if each instance has a fixed place; None for any number."""
         return len(self.readout) if self.readout.ndim == 3 else None if self.positions is None else len(self.positions)
 
     def values(self, h: Array, rows: slice) -> Array:

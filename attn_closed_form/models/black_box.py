@@ -28,7 +28,7 @@ class MeasuredGame(PooledGame):
     """A pooled game that was found from a black box."""
 
     deviation: float = float("nan")  # largest difference from the black box on random sub-bags
-    queries: int = 0  # sub-bags that were asked to find it, without those that measured the deviation
+    queries: int = 0  # sub-bags that were evaluated to find it, without those that measured the deviation
 
     def __repr__(self) -> str:
         return f"MeasuredGame(d={self.d}, absent='deleted', deviation={self.deviation:.1e}, queries={self.queries})"
@@ -52,7 +52,7 @@ def game_from_black_box(
     ----------
     f : takes a list of index arrays (sub-bags of 0 .. n - 1), returns (m,) outputs or (m, C) of several classes
     output : which class is explained; the others help to find the log-masses
-    empty_value : the value of the empty bag, which f is not asked for
+    empty_value : the value of the empty bag, which is never passed to f
     batch_size : sub-bags per call of f
     checks : random sub-bags on which the deviation is measured, the whole bag among them
     tol : largest deviation that is allowed, relative to the largest |output|

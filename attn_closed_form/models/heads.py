@@ -7,7 +7,7 @@ projection of that mean on a direction, such as the logit's gradient at the outp
 
 s the attention scores. Removing a source renormalizes the attention of the others, as a knock-out in the network does.
 So every head and query is a pooled game. **Frozen context**: scores, values and direction are those of the whole
-prompt. The game says what this head does if sources are knocked out of this head alone; it does not follow what later
+prompt. The game describes the effect of removing sources from this head alone; it does not follow what later
 layers make of the change beyond first order, and it is not an explanation of the prompt's tokens.
 
 From the whole prompt the first-order score a (u - mean) of one source, a its attention and mean = f(everyone), is
@@ -132,7 +132,7 @@ def head_games(
     direction : (e,), (heads, e) or (heads, queries, e), what values are projected on; None if values (heads, n) or
         (heads, queries, n) are projected already
     background : positions that are never removed, such as an attention sink
-    weights : whether the first argument has weights; None says so if no entry is negative and rows add up to 1
+    weights : whether the first argument has weights; None assumes so if no entry is negative and rows add up to 1
 
     Examples
     --------

@@ -15,7 +15,7 @@ the log-loss and the squared error those of the game sent through a link (`game/
 |---|---|
 | "gaussian" | -|x - x_i|^2 / (2 bandwidth^2) |
 | "cosine" | cos(x, x_i) / bandwidth |
-| a function | whatever it returns for arrays (m, D) and (n, D), an (m, n) array, over the bandwidth |
+| a function | its result for arrays (m, D) and (n, D), an (m, n) array, divided by the bandwidth |
 
 With `k`, only the k examples with the largest weights enter. They are chosen once per query, so that an absent example
 is not replaced by the next one; that game is the predictor with these k examples.
@@ -226,7 +226,7 @@ class KernelPredictor:
             "log_loss", the logarithm of that probability; "squared_error", minus the squared error (in classification,
             of that probability against 1). More is better. Default: "probability", in regression "squared_error"
         tol : guaranteed accuracy at each test point, relative to the largest utility of a coalition
-        n_jobs : processes, as in scikit-learn (by joblib, which comes with it); 1 computes in this process
+        n_jobs : processes, as in scikit-learn (by joblib); 1 computes in this process
         progress : a function of (stage, done, total); True for a bar, False for none, None for one on a terminal
         """
         classes, queries, labels = self._fitted(), finite("X_test", X_test), np.asarray(y_test)

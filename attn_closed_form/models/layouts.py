@@ -47,7 +47,7 @@ TRIED: dict[str, tuple[Any, ...]] = {
     "epsilon": (1e-8, 1e-6, 1e-4, 1e-3, 1e-2),
     "pool_type": ("token", "avg"),
 }
-# What is said of the value of an option that was not given.
+# How a default value of an option is described.
 SAID = {
     "activation": "{} attention",
     "gate": "{} gate",
@@ -94,7 +94,7 @@ class Layout(NamedTuple):
     # mean. V and w may be one pattern that matches two layers.
     attention: tuple[tuple[str, ...], ...] = ()
     readout: str = ""  # the last layer, or one layer per class and attention branch
-    options: Options = UNGATED  # what the file does not hold, with the defaults of the network's own code
+    options: Options = UNGATED  # what the file does not store, with the defaults of the network's code
     leave: tuple[str, ...] = ()  # starts of names that play no part in the prediction
     norm: str = ""  # a batch normalization in front of the readout
     gated_activation: str = ""  # default of the option `activation` with a gate, where it is not that without one
@@ -135,7 +135,7 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     more: dict[str, Any] = {"embed": embed, "normalize": options["normalize"]}
     H, C = len(attention.w), len(bias)
     if len(readouts) == 1 and W.shape[1] == H * attention.E:
-        # AttentionDeepMIL with several branches: their means stand side by side in front of the last layer.
+        # AttentionDeepMIL with several branches: their means are concatenated before the last layer.
         rows = W.reshape(C, H, -1).swapaxes(0, 1).reshape(H * C, -1)
         return BagNetwork(attention, rows, bias, np.tile(np.arange(C), H), np.repeat(np.arange(H), C), **more)
     if not len(readouts) == H == C and not len(readouts) == H == 1:
@@ -166,7 +166,7 @@ def _probe(queries: Array, parts: list[Linear], out: Linear, options: Options, *
     """Attention with fixed queries (Q, D), brought to the form of `BagNetwork`.
 
     Keys k = K x + a and values v = V x + b (`parts`) are split into M heads of width D/M; head m of query q gives
-    instance x the log-mass q_m . k_m(x) / sqrt(D/M), and the outputs of the heads stand side by side before the linear
+    instance x the log-mass q_m . k_m(x) / sqrt(D/M), and the outputs of the heads are concatenated before the linear
     layer W (C, D); queries are averaged. So head (q, m) has w = K_m^T q_m / sqrt(D/M) and readout rows
     V_m^T W[:, m]^T / Q; biases of the values join the bias.
     """
@@ -274,7 +274,7 @@ def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
     Q, a = state.linear(f"{start}q")
     queries = _rows(state.array(query)) @ Q.T + a
     if len(queries) != 1:
-        raise ValueError(f"{query}: expected one query, got {len(queries)}; each has an output of its own")
+        raise ValueError(f"{query}: expected one query, got {len(queries)}; each has a separate output")
     return _probe(queries, _parts(state, start, "kv"), _last(state, start, "linear|head|classifier"), options)
 
 
@@ -438,7 +438,7 @@ LAYOUTS: dict[str, Layout] = {
     ),
     # The example of keras.io, `attention_mil_classification`, by the HDF5 file of its weights.
     "keras": Layout(marks=(rf"(?!.*dense){KERAS}", rf"(?=.*dense){KERAS}"), options=GATED, build=_build_keras),
-    # Names of the user's own, which `roles.py` has replaced by these.
+    # Names of the user, which `roles.py` has replaced by these.
     "roles": Layout(
         embed=r"roles\.embed\.\d+",
         bare=True,
@@ -505,8 +505,8 @@ def network_from_state(state: State, layout: str, options: dict[str, Any]) -> tu
         raise ValueError(f"{state.source}: layout {layout!r}: {error}") from None
     if unread := state.unread():
         raise ValueError(
-            f"{state.source}: has weights that layout {layout!r} does not know: {state.summary(unread)}. A layer after "
-            "the pooling that is not linear makes a model that is not a pooled game"
+            f"{state.source}: has weights that are not part of the layout {layout!r}: {state.summary(unread)}. A layer "
+            "after the pooling that is not linear makes a model that is not a pooled game"
         )
     return network, layout
 
@@ -523,7 +523,7 @@ def _recognize(state: State) -> str:
         names = [name for name in names if len(LAYOUTS[name].marks) == most]
     if len(names) > 1:
         names = [name for name in names if state.layers(LAYOUTS[name].embed)]
-    # The encoder in front of timm's pooling is not part of it, so that it is not refused as a transformer.
+    # The encoder in front of timm's pooling is not part of it, so it is not rejected as a transformer.
     for pattern, what, why in REFUSALS if names not in (["timm"], ["class_token"]) else ():
         if keys := state.keys(pattern):
             raise ValueError(f"{state.source}: looks like {what} ({keys[0]}), which is not a pooled game: {why}")

@@ -1,7 +1,7 @@
 """Text classifiers that average word vectors: a linear layer on their mean is a pooled game of equal masses.
 
 With vectors e of the tokens, f = W mean(e) + b = sum_i (1/n) W e_i + b: every vector has the log-mass 0 and the value
-W e. A word that stands for k vectors (a fastText word and its subwords) has the log-mass log k and the mean of their
+W e. A word with k vectors (a fastText word and its subwords) has the log-mass log k and the mean of their
 values. So the exact methods hold for fastText, `EmbeddingBag(mode="mean")` with a linear layer, and static embeddings
 under a logistic regression. A sum, a layer or a normalization after the mean, and word n-grams are not pooled games.
 """
@@ -174,7 +174,7 @@ class MeanPooledText(Model):
 
 
 def as_reader(value: Readable) -> Reader:
-    """The reader that a function or a vocabulary stands for."""
+    """The reader for a function or a vocabulary."""
     if callable(value):
         return value
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):

@@ -61,7 +61,7 @@ class Units(Remembers):
     labels : n names, one per unit, as the model reads it
     groups : for each grouping its name and (n,) player numbers; players are numbered by first appearance
     data : what the model itself needs later, such as token ids
-    text, spans : the text, and the character span of each unit in it; None for what is no text
+    text, spans : the text, and the character span of each unit in it; None for an input that is not a text
     unknown : n flags: the unit is outside the vocabulary
     unseen : character spans that the model does not read
     coords : (n, 2) where each instance lies
@@ -255,13 +255,13 @@ class Model:
     groupings : what may be a player, the default first, such as ("words", "positions")
     absences : what an absent player may become, the default first, such as ("unk", "deleted")
     temperature : divides the logits in probabilities, explained ones included, and nowhere else
-    loss : what the logits are: "softmax" classes; "sigmoid" labels, each with its own probability; "identity" for
+    loss : what the logits are: "softmax" classes; "sigmoid" labels, each with a probability; "identity" for
         values without a probability; "exp" for log-risks
     reads : what an input is. A model that reads anything but "a text" takes a string for the path of a file
     surrogate : name of the fit where the game is only fitted to the model, such as "fitted SLALOM"; None for a game
         that is the model itself
-    samples : coalitions that a method which samples may ask for
-    doubts : what was assumed about the model and not checked, which every output says; "" if nothing
+    samples : number of coalitions that a sampling method may evaluate
+    doubts : what was assumed about the model and not checked, which every output reports; "" if nothing
     """
 
     outputs: tuple[str, ...]
@@ -275,7 +275,7 @@ class Model:
     samples: int = 5000  # as many as the lime package samples by default
 
     def read(self, raw: Any) -> Units:
-        """Read one input; a ValueError says what is wrong with it."""
+        """Read one input; a ValueError describes what is wrong with it."""
         raise NotImplementedError
 
     def scores(self, units: Units) -> PooledScores:

@@ -1,4 +1,4 @@
-"""Networks with names of their own: which layer of a state dict plays which part.
+"""Networks with other names: which layer of a state dict has which role.
 
 A mapping names the layers: `embed` (one or several, in order), `V` and `U` (the hidden layer and the gate of the
 attention), `w` (its last layer) and `classifier`; `leave` has the starts of names that play no part. `proposals` finds
@@ -17,7 +17,7 @@ import numpy as np
 from ..files.arrays import State
 
 ROLES = ("embed", "V", "U", "w", "classifier", "leave")
-# What the name of a layer says of its part.
+# What the name of a layer suggests about its role.
 HINTS = {
     "embed": r"emb|enc|feat|proj|backbone|fc1",
     "V": r"v\b|_a\b|tanh|hidden|att",
@@ -39,7 +39,7 @@ def renamed(state: State, roles: Mapping[str, Any]) -> State:
     for role in ROLES[:-1]:
         for i, name in enumerate(_names(roles.get(role, ()))):
             new = f"roles.{role}.{i}" if role == "embed" or not isinstance(roles[role], str) else f"roles.{role}"
-            if name in arrays:  # a parameter of its own, which may be a vector
+            if name in arrays:  # a separate parameter, which may be a vector
                 arrays[f"{new}.weight"] = np.atleast_2d(arrays.pop(name))
             elif f"{name}.weight" not in arrays:
                 raise ValueError(f"roles: {role}: {state.source} has no layer {name!r}, only {state.summary()}")
@@ -66,7 +66,7 @@ def proposals(state: State) -> list[dict[str, Any]]:
 
     def score(roles: dict[str, Any]) -> int:
         hits = sum(bool(re.search(HINTS[role], n.lower())) for role, names in roles.items() for n in _names(names))
-        # Layers mostly stand in the order in which they are used.
+        # Layers are mostly stored in the order in which they are used.
         places = [order.index(name) for names in roles.values() for name in _names(names)]
         return 2 * hits + sum(a < b for a, b in pairwise(places))
 

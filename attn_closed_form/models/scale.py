@@ -1,12 +1,12 @@
 """The scale that a prediction is explained on: the probability that people read, or the logit behind it.
 
 The probability of a class is the logistic function of a logit f divided by the temperature: f is the one logit of a
-model with two classes, the difference of its two logits, the logit of a label with a probability of its own, or the
+model with two classes, the difference of its two logits, the logit of a label with a separate probability, or the
 margin of two among several classes (then it is the probability of the first where only these two are possible). The
 logistic function rises with f, so bounds and thresholds pass through it; Shapley values do not, and have a game of
 their own (`game/links.py`), which is exact for one head.
 
-Every view asks this one class for the numbers that it writes, such as "94.2 %" for a probability and "+23.1 points" for
+This class formats the numbers of every view, such as "94.2 %" for a probability and "+23.1 points" for
 a change of it.
 """
 
@@ -38,7 +38,7 @@ class ExplainedScale:
     ----------
     name : "probability"; "risk", the exponential of a log-risk; or without a link "logit", "log-risk" or "value"
     temperature : divides the logit in a probability
-    note : why it is the logit, where the probability has no exact game; empty if there is nothing to say
+    note : why it is the logit, where the probability has no exact game; else empty
     exact : whether the exact methods have a game on this scale
 
     Examples

@@ -1,12 +1,12 @@
 """Tables of scores: any softmax-pooled model as plain arrays, from memory or from a table (`files/tables.py`).
 
-Whoever has the attention logits s and the values v of a model's units needs nothing else: f = sum softmax(s) v + bias.
+The attention logits s and the values v of a model's units are all that is needed: f = sum softmax(s) v + bias.
 A table has one row per unit and the columns
 
     s, v                  log-mass and value; with several outputs `v_NAME` for each instead of `v`
     label                 the name of the unit; its number by default
     group                 units with the same entry are one player in the grouping "groups"
-    s_absent, v_absent    what stands in when the unit is absent; without them it is deleted
+    s_absent, v_absent    the scores of the unit when it is absent; without them it is deleted
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLUMNS = ("label", "group", *NUMBERS)
 
 @dataclass(frozen=True)
 class ScoreTable(Model):
-    """A model that is given by its scores; each input brings its own.
+    """A model that is given by its scores, which each input contains.
 
     Parameters
     ----------

@@ -6,13 +6,13 @@ A token is
   by spaces, so accents, umlauts, vowel signs and points stay where they are;
 - a rating such as 8/10;
 - one of ! and ?;
-- one character of Chinese, Japanese, Thai, Lao, Khmer or Burmese with its marks, since no space says where a word ends;
+- one character of Chinese, Japanese, Thai, Lao, Khmer or Burmese with its marks, since no space ends a word;
 - an emoji or a symbol such as ★, its skin tone and variants aside; a flag, or a family joined by zero-width joiners, is
   one token.
 
 HTML tags, other punctuation and white space separate tokens and are none. A token's form is NFKC, in lower case, with a
-straight apostrophe (ß stays ß); its span points into the text *as given*. P1 (appendix F) says only "standard
-tokenization"; whole words are ours: an explanation of word pieces is harder to read.
+straight apostrophe (ß stays ß); its span points into the text *as given*. P1 (appendix F) only mentions "standard
+tokenization"; this library uses whole words, because an explanation of word pieces is harder to read.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def excerpt(text: str) -> str:
 
 
 class Token(NamedTuple):
-    """A token's form, and where it stands in the text: `text[start:end]`."""
+    """A token's form, and its place in the text: `text[start:end]`."""
 
     word: str
     start: int
@@ -150,7 +150,7 @@ class Vocabulary(tuple[str, ...]):
     Parameters
     ----------
     words : D different words, none empty, none with a line break
-    cls, unk : which of them open a document and stand for every other word, with the ids `cls_id` and `unk_id`; a
+    cls, unk : the token that opens a document and the token for every other word, with the ids `cls_id` and `unk_id`; a
         foreign vocabulary may spell them differently, such as "[cls]" and "UNK"
 
     Examples

@@ -75,7 +75,7 @@ class Frame:
                     parts = None if types is None else (tuple(types[:start]), int(types[start]), tuple(types[end:]))
                     return cls(tuple(ids[:start]), tuple(ids[end:]), parts)
         raise ValueError(
-            f"tokenizer: expected one whose special tokens stand around the text, got {type(tokenizer).__name__}, "
+            f"tokenizer: expected one whose special tokens surround the text, got {type(tokenizer).__name__}, "
             "whose encodings with and without them do not fit together"
         )
 
@@ -98,7 +98,7 @@ class Document:
     warned: bool = False
 
     def ask(self, f: Callable[[list[Ids]], Array], sequences: Sequence[Ids]) -> Array:
-        """(n, C) outputs; sequences that were asked before, or that occur twice, cost nothing."""
+        """(n, C) outputs; sequences that were evaluated before, or that occur twice, cost nothing."""
         keys = [np.asarray(sequence, dtype=np.intp).tobytes() for sequence in sequences]
         new = {key: sequence for key, sequence in zip(keys, sequences, strict=True) if key not in self.known}
         if new:
@@ -287,7 +287,7 @@ class TransformerClassifier(Model):
             if ids.size and not HIDDEN <= ids.min() <= ids.max() < vocabulary:
                 raise ValueError(f"sequences: expected ids below {vocabulary}, got {ids.min()}..{ids.max()} at {row}")
             if ids.size == self.frame.size == 0:
-                # The token that begins or ends a text stands for the empty text.
+                # The token that begins or ends a text represents the empty text.
                 found = (token for name in ("bos", "eos", "pad", "unk") if (token := self._special(name)) is not None)
                 if (token := next(found, None)) is None:
                     raise ValueError("tokenizer: expected a bos, eos, pad or unk token for the empty text; got none")
@@ -379,7 +379,7 @@ class TransformerClassifier(Model):
             start, end = trimmed(text, start, max(int(end), start))
             last = max(start, end)
             spans.append((start, last))
-        # A token of no word (a special one in the text) is a word of its own.
+        # A token of no word (a special one in the text) is a separate word.
         words = [-1 - i if word is None else word for i, word in enumerate(encoding.word_ids())]
         return ids, tuple(spans), numbered(words)[0]
 
@@ -388,7 +388,7 @@ class TransformerClassifier(Model):
         return self._tokens(text)[0][: self.room]
 
     def predict_logits(self, inputs: Iterable[str]) -> Array:
-        """(n, C) logits of texts; what is beyond the model's last position is not seen."""
+        """(n, C) logits of texts; tokens beyond the model's last position are not read."""
         return self([self.encode(text) for text in self.several(inputs)])
 
     def read(self, raw: Any) -> Units:
@@ -425,7 +425,7 @@ class TransformerClassifier(Model):
         return units.data.ask(self, [units.data.ids])[0]
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
-        """What the model itself says of coalitions of the players, (n, d) -> (n,)."""
+        """The outputs of the model itself for coalitions of the players, (n, d) -> (n,)."""
         ids, stand_in = units.data.ids, self._stand_in(settings)
         kept = np.asarray(present, dtype=bool)[:, units.groups[settings.players]]
         sequences = [ids[row] if stand_in is None else np.where(row, ids, stand_in) for row in kept]
@@ -508,7 +508,7 @@ def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
 
 
 def _package(name: str) -> Any:
-    """The package torch or transformers, or a line that says how to get it."""
+    """The package torch or transformers, or an error that names the extra."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -566,20 +566,20 @@ def _checked_config(path: Path) -> dict[str, Any]:
     except (ValueError, AttributeError) as error:
         raise ValueError(f"{path / 'config.json'}: expected JSON, an object ({error})") from None
     if config.get("auto_map"):
-        raise ValueError(f"{path}: asks to run Python code of its own (auto_map in config.json), which is refused")
+        raise ValueError(f"{path}: contains Python code to run (auto_map in config.json), which is not supported")
     if not has(WEIGHTS):
         pickles = [f", got {name}: a pickle can run anything; save it with save_pretrained" for name in has(PICKLES)]
         raise ValueError(f"{path}: expected weights as model.safetensors{''.join(pickles[:1])}")
     if not has(TOKENIZER):
         raise ValueError(
-            f"{path}: expected the files of a tokenizer beside the model, such as tokenizer.json; got none"
+            f"{path}: expected the files of a tokenizer next to the model, such as tokenizer.json; got none"
         )
     return config
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No bars and no load reports of the package: what matters is checked and said by us."""
+    """Suppress the progress bars and load reports of the package."""
     from transformers.utils import logging as theirs
 
     level, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()

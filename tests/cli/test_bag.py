@@ -95,7 +95,7 @@ def test_one_map_per_class(folder, tmp_path):
 @pytest.mark.parametrize(
     ("more", "status", "message"),
     [
-        (["--output", "tumor"], 1, "output: expected one of normal, tumor"),
+        (["--output", "tumr"], 1, "output: expected one of normal, tumor"),
         (["--set", "activation"], 2, "--set: expected NAME=VALUE, got 'activation'"),
         (["--set", "heads=3"], 1, "heads: expected"),
         (["--tol", "0"], 2, "--tol: expected a number in"),

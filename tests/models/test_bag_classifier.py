@@ -239,7 +239,8 @@ class TestCheck:
     def test_finds_the_order_of_classes(self) -> None:
         model = BagClassifier.from_state_dict(state())
         found = model.check(BAGS, model.predict_logits(BAGS)[:, [2, 0, 1]])
-        assert "the order of the classes: yours are our classes [2, 0, 1]" in found.cause and found.mended is None
+        assert "the order of the classes: yours are the classes [2, 0, 1] of this model" in found.cause
+        assert found.mended is None
 
     def test_finds_probabilities_sign_bias_and_count(self) -> None:
         model = BagClassifier.from_state_dict({**state(), "classifiers.bias": np.array([1.0, 2.0, -1.0])})
@@ -282,7 +283,7 @@ class TestRefusals:
             BagClassifier.from_state_dict({name: np.ones((2, 2)) for name in names})
 
     def test_weights_that_nobody_reads_are_named(self) -> None:
-        with pytest.raises(ValueError, match=r"layout 'clam' does not know: norm.weight \(5,\)"):
+        with pytest.raises(ValueError, match=r"are not part of the layout 'clam': norm.weight \(5,\)"):
             BagClassifier.from_state_dict({**state(), "norm.weight": np.ones(E)})
 
     def test_network_after_the_pooling(self) -> None:
@@ -332,7 +333,7 @@ def test_a_pooling_that_was_saved_alone_is_read() -> None:
     mass = np.exp(keys @ pool["latent"][0, 0] / 2)
     expected = pool["head.weight"] @ (mass @ values / mass.sum())
     assert np.allclose(BagClassifier.from_state_dict(pool, num_heads=1).predict_logits([x])[0], expected)
-    with pytest.raises(ValueError, match=r"does not know: norm\.weight \(4,\)"):
+    with pytest.raises(ValueError, match=r"are not part of the layout .*: norm\.weight \(4,\)"):
         BagClassifier.from_state_dict({**pool, "norm.weight": np.ones(4)}, num_heads=1)
 
 

@@ -167,7 +167,7 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Outp
         left, width = waiting.pop()
         used += left.size
         if used > MAX_PANELS:
-            raise ValueError(f"tol: {tol} was not reached with {MAX_PANELS} panels; ask for a larger tol")
+            raise ValueError(f"tol: {tol} was not reached with {MAX_PANELS} panels; use a larger tol")
         done = ~_too_wide(s0, ds, left, width)
         fine, variation = integrals(left[done], width[done], FINE)
         gap = np.abs(fine - integrals(left[done], width[done], COARSE)[0]).max(axis=1, initial=0.0)

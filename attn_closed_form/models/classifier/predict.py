@@ -209,12 +209,12 @@ def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Mean attention over heads, P1 Eq. 10: (T,), for the document's own tokens."""
+    """Mean attention over heads, P1 Eq. 10: (T,), for the tokens of the document."""
     return attention(weights, tokens)[:, 1 : 1 + len(tokens)].mean(axis=0)
 
 
 def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Largest attention over heads, P1 Eq. 11: (T,), for the document's own tokens."""
+    """Largest attention over heads, P1 Eq. 11: (T,), for the tokens of the document."""
     return attention(weights, tokens)[:, 1 : 1 + len(tokens)].max(axis=0)
 
 
@@ -240,7 +240,7 @@ def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array,
 
 @lru_cache(maxsize=512)
 def _without(weights: AttentionWeights, T: int) -> tuple[Array, Array, Array, Array]:
-    """What is there beside the T tokens of a document: [UNK]s in their places, and the background."""
+    """What exists besides the T tokens of a document: [UNK]s in their places, and the background."""
     others = np.r_[0, 1 + T : weights.T_max or 0]
     s, v = _scores_at(weights, np.where(others == 0, weights.cls, weights.unk), others)
     background = merge_tokens(s, s)[0], merge_tokens(np.repeat(s, weights.C, axis=0), v)[1]

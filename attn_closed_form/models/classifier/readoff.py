@@ -6,9 +6,9 @@ None, [UNK] up to T_max. So the sequence, not the document, is the argument: `Sl
 head and no positions: the model is a SLALOM, exactly. K heads: the mean of K SLALOMs, exactly. Positions that matter:
 one SLALOM per document, whose tokens are the T_max positions, exactly. In the last two cases a *single* SLALOM on token
 ids can only be fitted. It is fitted without [CLS]: as all samples have equally many other tokens, giving each of them
-its share of the mass of [CLS] changes no output, and no sample could tell the two apart.
+its share of the mass of [CLS] changes no output, and no sample could distinguish the two.
 
-**Building.** P2, Prop. 5.1, whose printed construction does not compute what it says: with W_k = 0 and W_q = I the
+**Building.** P2, Prop. 5.1, whose printed construction does not compute what it claims: with W_k = 0 and W_q = I the
 logit is the *query's* importance, the same for every key; the value is in the second coordinate while W_class reads
 the third; and the division by sqrt(d) is not undone. `slalom_to_weights` describes the corrected one.
 """
@@ -153,7 +153,7 @@ def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) 
     [CLS] and padding cannot be masked in P1's model, so they are made too light to be felt: their importance is 60 + ln
     T_max below the smallest, and their value is the middle of the values. (If the SLALOM has a background, it is
     [CLS].) Together they hold less than e^-60 < 1e-26 of the attention. They get two fresh ids behind the largest id of
-    the SLALOM. Ids in between that the SLALOM does not know are embedded like [UNK]: they, too, are ignored.
+    the SLALOM. Ids in between that the SLALOM does not contain are embedded like [UNK]: they, too, are ignored.
 
     Parameters
     ----------

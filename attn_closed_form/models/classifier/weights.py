@@ -117,7 +117,7 @@ class AttentionWeights:
 
     @property
     def room(self) -> float:
-        """The most tokens that a document may have beside [CLS]: T_max - 1, or infinity without positions."""
+        """The maximum number of tokens of a document, without [CLS]: T_max - 1, or infinity without positions."""
         return np.inf if self.T_max is None else self.T_max - 1
 
     @cached_property
