@@ -13,7 +13,7 @@ streamed, so memory is that of one row (of one batch for Parquet).
 - **Labels.** `read_labelled` leaves out rows without a text or a label, with one `TableWarning` that counts them. Whole
   numbers that a spreadsheet made floats (1.0, 2.0) become whole again. One class only, a column of measurements (more
   than 20 different fractions) and a column where more than half of the labels differ (an identifier or the text) are
-  errors. Classes are in the order of their names, or of their numbers if all of them are whole numbers.
+  errors. Classes are in the order of their names, or of their numbers if all of them are integers.
 
 Only Parquet needs a package (pyarrow, extra `corpus`); it is imported when such a file is opened.
 """

@@ -1,4 +1,4 @@
-"""What `tol` asks of every part of a computation: |error| <= tol * max|f|, or ToleranceError.
+"""What `tol` requires of every part of a computation: |error| <= tol * max|f|, or ToleranceError.
 
 With B the sum over heads of the largest |value| off the center (`PooledGame.half_range`), the error of a mean
 difference Delta_j, or of a sum of them with weights that add up to 1 in modulus, is at most
@@ -10,9 +10,9 @@ difference Delta_j, or of a sum of them with weights that add up to 1 in modulus
 `budget` gives the rule in p a quarter of tol, because a few more nodes make up for a small part, and the first line
 the rest. rho is derived in `docs/what-tol-guarantees.md`: a product of d factors as
 it stands costs FACTOR ulps per factor; through logarithms, where an error is relative to the logarithm, it costs
-PRECISE ulps whatever d is. The plain product is faster and is taken where it is good enough.
+PRECISE ulps for any d. The plain product is faster and is taken where it is good enough.
 
-max|f| is not known. The largest |f| of a few coalitions, less a bound of its rounding, is a lower bound of it.
+max|f| is not known. The largest |f| of a few coalitions, minus a bound of its rounding, is a lower bound of it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ ULP = 2.0**-53
 FACTOR, PRECISE = 10.0, 400.0
 # Rounding of the last additions, relative to max|f|.
 OUTPUT = 8 * ULP
-# Stands for whatever dwarfs every value: a bias of 1e300 beside values of 1e-300.
+# For a number that dwarfs every value, such as a bias of 1e300 next to values of 1e-300.
 LARGE = 2.0**900
 # Part of `tol` that the approximation of a link by poles may take for one mean: two of them make a difference.
 POLE_SHARE = 1 / 16
 # Part of `tol` that the rule in p may take.
 P_SHARE = 1 / 4
-# Loosest relative error of 1/D that is asked for.
+# Loosest relative error of 1/D that is requested.
 EPS_LOOSE = 0.01
 
 
@@ -74,7 +74,7 @@ def budget(
     tol : what the caller promises, relative to max|f|
     amplification : what an error of a mean difference is multiplied by on the way to the caller's result
     plain : whether the computation cannot take products through logarithms, as the recursion over sizes
-    doubt, constants : rounding beside that of the engine, as in `Facts`
+    doubt, constants : rounding in addition to that of the engine, as in `Facts`
 
     Examples
     --------
@@ -95,7 +95,7 @@ def budget(
 
 
 class Arithmetic(NamedTuple):
-    """A floating type: its name, half its spacing at 1, the least eps to be asked for in it, its smallest exponent."""
+    """A floating type: its name, half its spacing at 1, the least eps to be requested in it, its smallest exponent."""
 
     name: str
     ulp: float
@@ -114,8 +114,8 @@ class Facts(NamedTuple):
     spread: float  # sum over heads of the largest |value| off the center
     d: int
     exponent: int
-    doubt: float = 0.0  # rounding beside that of the engine, relative to the spread: of masses that come rounded
-    constants: float = 0.0  # what a result may lose 8 ulps of beside them: constants added up in the floating type
+    doubt: float = 0.0  # further rounding relative to the spread, for masses that are already rounded
+    constants: float = 0.0  # constants added up in the floating type, of which a result may lose 8 ulps
 
 
 def budget_of(
@@ -184,7 +184,7 @@ def smallest_text(tol: float) -> str:
 def largest_known_value(game: PooledGame | PoleGame) -> float:
     """A lower bound of max|f| over all coalitions, in units of 2^exponent.
 
-    Values of a few telling coalitions, less a bound on their rounding: d ulps for each sum of a head, one for the base.
+    The values of a few coalitions minus a bound on their rounding: d ulps for each sum of a head, one for the base.
     """
     if not isinstance(game, PooledGame):
         return game.linked._scale

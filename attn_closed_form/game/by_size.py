@@ -56,8 +56,8 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
 def centered_moments(game: PooledGame | PoleGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
     """Sums over sizes of q_s E[f | s absent] and, for every player j, of q_s E[f 1{j present} | s absent]. O(L d^2).
 
-    f counts less its `base`, in units of 2^exponent, and without what `empty_value` adds for nobody. `weights` (n, d+1)
-    has q in its first row; the others have their first moment taken too: (n,), (d,).
+    f enters with its `base` subtracted, in units of 2^exponent, without the part of `empty_value`. `weights` (n, d+1)
+    has q in its first row; the first moments of the others are returned as well: (n,), (d,).
     """
 
     def moments(terms: Terms) -> Array:

@@ -13,7 +13,7 @@ handful of nodes. A tier that is long all the same (a chain of players, each e^4
 segments of nodes. Each tier or segment is a `Piece` with its own unit of mass, in which everything that matters fits
 into float64: a mass that is too light counts as 0, and one that is too heavy has e^(-lam mass) = 0.
 
-**Digits.** Scores are subtracted from the unit in two floats, without rounding, so masses are right to a few ulps
+**Digits.** Scores are subtracted from the unit in two floats, without rounding, so masses are correct to a few ulps
 no matter how large the scores or their offset are. Values are in units of a power of two and centered in each head
 (`PooledGame`); a head whose values do not vary is left out.
 """

@@ -62,7 +62,7 @@ MATRIX_PLAYERS = 1024
 COMPLEX_PRODUCT = 4095
 # A product of factors is halved down to this length, which vectorizes, before it is taken one by one.
 PRODUCT_AT_ONCE = 16
-# Of complex terms no |Y| below this is divided by: a player's own term, which cancels, would lose as many digits.
+# No complex term is divided by a |Y| below this, because the term of that player, which cancels, would lose its digits.
 LEAST_FACTOR = 0.05
 # Nor by one below this, next to which the square of 1/Y would leave float64.
 LEAST_MODULUS = 1e-100
@@ -507,7 +507,7 @@ def precise_product(points: Array, less: Array, some_light: bool, Y: Array) -> A
 
 
 def contract(x: Array, y: Array, precise: bool) -> Array:
-    """Sums over players: (r, m, d) with (r, 2, d) -> (r, m, 2). NumPy's own sum is pairwise, the others are not."""
+    """Sums over players: (r, m, d) with (r, 2, d) -> (r, m, 2). NumPy's sum is pairwise, the others are not."""
     r, m, d = x.shape
     if not precise and d <= MATRIX_PLAYERS:
         return np.matmul(x, y.transpose(0, 2, 1))

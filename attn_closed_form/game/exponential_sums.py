@@ -5,13 +5,13 @@ rule is a set of nodes and weights, all positive, with
 
     | D sum_l w_l e^(-lam_l D) - 1 | <= eps        for every D in [1, R].
 
-*Short sums* serve up to R = e^12: a table of nearly best sums of exponentials (Braess and Hackbusch, 2005), made by
+*Short sums* are used up to R = e^12: a table of nearly best sums of exponentials (Braess and Hackbusch, 2005), made by
 `benchmarks/exponential_sums.py`. The bound of each entry is proved in ball arithmetic by
 `tests/game/test_exponential_sums.py`.
 
-*The trapezoidal rule* serves beyond: lam = exp(t - e^(-(t - t0))), t0 = 1/2 - ln R, in equal steps h = pi^2 / ln(1400 /
-eps) of t, without the nodes at both ends that are too small to matter. The steps are multiples of 2^-20, so that every
-t is exact and lam = e^t e^(-squeeze) has the rounding of two exponentials however large R is.
+*The trapezoidal rule* is used beyond: lam = exp(t - e^(-(t - t0))), t0 = 1/2 - ln R, in equal steps h = pi^2 / ln(1400
+/ eps) of t, without the nodes at both ends that are too small to matter. The steps are multiples of 2^-20, so that
+every t is exact and lam = e^t e^(-squeeze) has the rounding of two exponentials for any R.
 
 *Sectors.* For |arg w| <= angle < pi/2 and 1 <= |w| <= R the substitution is the same, with smaller steps
 (`sector_segments`). A second table has short sums for angles up to 77 degrees, a third to a half as long, made by
@@ -34,7 +34,7 @@ import numpy as np
 
 from .._types import Array, Ids
 
-# Smallest eps that a lambda rule is asked for: every range has a rule this good.
+# Smallest eps that is requested of a lambda rule: every range has a rule this good.
 EPS_MIN = 2e-14
 EPS_MAX = 0.1
 # 2 exp(pi^2 / h) times the proved bound of the step error is below this.

@@ -8,15 +8,15 @@ polynomial weight:
 |---|---|---|
 | SII, Shapley interaction (Grabisch and Roubens, 1999) | int I_ij dp | Shapley values, int Delta_i dp |
 | BII, Banzhaf interaction (same) | I_ij(1/2) | Banzhaf values, Delta_i(1/2) |
-| STII, Shapley-Taylor (Sundararajan et al., 2020) | int 2 (1-p) I_ij dp | f(i) - f(nobody) |
+| STII, Shapley-Taylor (Sundararajan et al., 2020) | int 2 (1-p) I_ij dp | f(i) - f(empty) |
 | FSII, faithful Shapley (Tsai et al., 2023) | int 6 p (1-p) I_ij dp | int (4 - 6 p) Delta_i dp |
 | FBII, faithful Banzhaf (same) | I_ij(1/2) | Delta_i(1/2) - 1/2 sum_j I_ij(1/2) |
 
-The papers print sums over coalitions. Ours follow from the Moebius coefficients m(T) of the game, in which Delta_i(p)
-is sum over T with i of m(T) p^(t-1): for STII, 2 t! (n-1-t)! / n! is int 2 (1-p) p^t (1-p)^(n-2-t) dp; for FSII the
-printed coefficient of m(T) for a single player is -2 (t-2) / (t (t+1)) = 4/t - 6/(t+1), and for a pair 6 / (t (t+1)).
-FBII is the best approximation of order two over all coalitions, which is the projection on products of x_i - 1/2.
-STII and FSII add up: f(nobody) plus all singles plus all pairs is f(all).
+The papers print sums over coalitions. The integrals follow from the Moebius coefficients m(T) of the game, in which
+Delta_i(p) is sum over T with i of m(T) p^(t-1): for STII, 2 t! (n-1-t)! / n! is int 2 (1-p) p^t (1-p)^(n-2-t) dp; for
+FSII the printed coefficient of m(T) for a single player is -2 (t-2) / (t (t+1)) = 4/t - 6/(t+1), and for a pair 6 / (t
+(t+1)). FBII is the best approximation of order two over all coalitions, which is the projection on products of x_i -
+1/2. STII and FSII add up: f(empty) plus all singles plus all pairs is f(all).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _singles(game: Game, index: str, pairs: Array, tol: float) -> Array:
 
 
 def constant_of(game: Game, index: str, table: Array, tol: float = 1e-10) -> float:
-    """The constant that belongs to a table of `interactions`: f(nobody), or that of the fit for "FBII".
+    """The constant that belongs to a table of `interactions`: f(empty), or that of the fit for "FBII".
 
     The constant of "FBII" is a sum over all pairs, and d times less accurate than they are.
 

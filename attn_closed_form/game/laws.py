@@ -107,7 +107,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Density:
-    """The density sum of c p^a (1-p)^b over `powers` = ((c, a, b), ...), whole numbers, with respect to dp on [0, 1].
+    """The density sum of c p^a (1-p)^b over `powers` = ((c, a, b), ...), integers, with respect to dp on [0, 1].
 
     `total` is the integral of its modulus.
 
@@ -132,7 +132,7 @@ class Density:
         return 4.0 * (self.degree + 4) * moduli / self.total
 
     def alone(self, n: int) -> float:
-        """Int rho (1 - p)^n dp, from int p^a (1-p)^b dp = 1 / ((a + b + 1) C(a + b, a)) in whole numbers."""
+        """Int rho (1 - p)^n dp, from int p^a (1-p)^b dp = 1 / ((a + b + 1) C(a + b, a)) in integers."""
         return math.fsum(c / ((a + b + n + 1) * math.comb(a + b + n, a)) for c, a, b in self.powers)
 
     def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:

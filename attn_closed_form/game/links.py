@@ -15,7 +15,7 @@ angle, it lies around the positive real axis, with half angle theta < pi/2, and
     D / (N - z D) = u D int_0^inf e^(-lam u (N - z D)) dlam
 
 factorizes over the players as 1/D does for a plain game (`exponential_sums.py` has the rule for a sector). Every
-statistic of `evaluate.py` follows with complex factors x = e^(-lam u Q_j) and masses in the place of masses times
+statistic of `evaluate.py` follows with complex factors x = e^(-lam u Q_j) and masses in place of masses times
 values, so a linked game is a game for every function of the library that takes one.
 
 | link | g(f) | poles |
@@ -61,10 +61,10 @@ ROOM = 1e-9
 LARGEST_RATIO = 1e4
 # Least width of the range that a ring is made for, relative to that of the values.
 LEAST_RANGE = 0.1
-# Rounding in ulps: of Q_j from masses, values and the pole; of a factor beside that of a plain game; of all else, where
-# a player's own term has 15 ulps, and 20 times as many where its factor nearly cancels (`evaluate.LEAST_FACTOR`). A
-# factor has 9 ulps of a complex exponential, 3 of its mixture, 2.3 of a complex product and 2.9 of the numerator's sum,
-# together less than 18, of which 10 are those of a plain game.
+# Rounding in ulps: of Q_j from masses, values and the pole; of a factor in addition to that of a plain game; of the
+# rest, where a player's term has 15 ulps, and 20 times as many if its factor nearly cancels (`evaluate.LEAST_FACTOR`).
+# A factor has 9 ulps of a complex exponential, 3 of its mixture, 2.3 of a complex product and 2.9 of the numerator's
+# sum, together less than 18, of which 10 are those of a plain game.
 EXPONENT, FACTOR, OWN = 12.0, 8.0, 700.0
 # What sums of moduli over the nodes of a short sum are at most, relative to the integral (`proved_moduli`).
 MODULI = 1.1
@@ -102,7 +102,7 @@ class Link:
             return LINKS[self.name].function(self.argument(np.asarray(f, dtype=np.float64)))
 
     def argument(self, f: Any) -> Any:
-        """What g is a function of: the scaled prediction less the target."""
+        """What g is a function of: the scaled prediction minus the target."""
         return self.scale * (f - self.target)
 
 
@@ -293,7 +293,7 @@ class LinkedGame:
 
     @cached_property
     def _scale(self) -> float:
-        """A lower bound of max|g| over all coalitions: the largest of a few, less a bound of its rounding."""
+        """A lower bound of max|g| over all coalitions: the largest of a few, minus a bound of its rounding."""
         known = float(np.abs(self.value(_probes(self.game))).max())
         spread = abs(self.link.scale) * math.ldexp(float(self.game.half_range.sum()), self.game.exponent)
         doubt = LINKS[self.link.name].slope(*self.range) * (self._values[1] + 4 * ULP * (self.d + 8) * spread)
@@ -362,12 +362,12 @@ class PoleGame:
 
     @property
     def base(self) -> float:
-        """The constant beside the poles."""
+        """The constant next to the poles."""
         return self.poles.constant
 
     @cached_property
     def everyone_means(self) -> Array:
-        """(1,) g of everyone less the constant."""
+        """(1,) g of the grand coalition minus the constant."""
         return np.array([float(self.value(np.ones(self.d, dtype=bool))) - self.base])
 
     @cached_property
@@ -382,7 +382,7 @@ class PoleGame:
 
     @cached_property
     def doubt(self) -> float:
-        """Rounding beside that of a plain game, relative to the sum of `half_range`.
+        """Rounding in addition to that of a plain game, relative to the sum of `half_range`.
 
         Moduli of e^(-lam w) add up to 1/cos(theta) times 1/|w|, and lam |w| times that to 1/cos(theta)^2, both times
         MODULI at most. An exponent

@@ -1,16 +1,16 @@
-"""Owen values: Shapley values where the players of a group (the words of a sentence) come one after another.
+"""Owen values: Shapley values over the orders in which the players of a group (the words of a sentence) are adjacent.
 
 Owen (1977) lets the groups arrive in a uniform order, and within each group its members: the other groups are there
 as wholes or not at all. In coin flips, every other group is present with probability p, every other member of j's own
 group with probability q, both uniform on [0, 1]. With 1/D = sum_l w_l e^(-lam_l D) the mean of a product is the
-product of the means, and p occurs in the other groups alone, q in j's own group alone. So the double integral falls
+product of the means, and p occurs in the other groups alone, q in the group of j alone. So the double integral falls
 apart into one over p, which leaves two numbers per group and node lam, and one over q, which is that of `evaluate.py`
 for the members of the group:
 
     Y_T(p) = p a_T + (1-p) b_T,            n_T(p) = p a_T alpha_T + (1-p) b_T beta_T
     Q_g = int_0^1 prod_{T != g} Y_T dp,    R_g = int_0^1 sum_{T != g} n_T prod_{U != g, T} Y_U dp
     Owen_j = sum_l int_0^1 [ Delta_j of the engine for the members of g alone, with the probability q,
-                             the weight w e^(-lam D_0) Q_g, and N_0 + R_g / Q_g in the place of N_0 ] dq
+                             the weight w e^(-lam D_0) Q_g, and N_0 + R_g / Q_g in place of N_0 ] dq
 
 with a_T and b_T the product of e^(-lam gap) over the members of T that are heavy when present, or when absent, and
 alpha_T, beta_T what those members' heavy states add to the numerator. All of it costs O(L (m_p M + m_q d)) for M

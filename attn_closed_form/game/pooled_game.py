@@ -87,7 +87,7 @@ class PooledGame:
     empty_value: float
     labels: tuple[str, ...]
 
-    # Rounding beside that of the engine, which a linked game has.
+    # Rounding in addition to that of the engine, which a linked game has.
     doubt = 0.0
 
     def __post_init__(self) -> None:
@@ -114,7 +114,7 @@ class PooledGame:
         if empty.any() and not empty.all():
             raise ValueError(
                 f"s_absent, s_background: head {int(np.argmax(empty))} has no mass when every player is absent and "
-                f"head {int(np.argmin(empty))} has; expected all heads alike"
+                f"head {int(np.argmin(empty))} has; expected the same of all heads"
             )
         for name in ("s", "v", "s_absent", "v_absent", "s_background", "v_background"):
             array = getattr(self, name)
@@ -328,7 +328,7 @@ class PooledGame:
 
     @property
     def can_be_empty(self) -> bool:
-        """Whether the coalition of nobody has no mass, so that its value is `empty_value`."""
+        """Whether the empty coalition has no mass, so that its value is `empty_value`."""
         return self._without_mass is not None and bool(self._head_can_be_empty[0])
 
     @cached_property
@@ -384,12 +384,12 @@ class PooledGame:
 
     @cached_property
     def empty_excess(self) -> float:
-        """`empty_value` minus `base`, summed exactly, where nobody has no mass; 0 elsewhere."""
+        """`empty_value` minus `base`, summed exactly, if the empty coalition has no mass; 0 elsewhere."""
         return _exact_sum([self.empty_value, -self.bias, *(-self.center).tolist()]) if self.can_be_empty else 0.0
 
     @cached_property
     def everyone_means(self) -> Array:
-        """(H,) each head's mean with everyone present, less its center, in units of 2^exponent.
+        """(H,) each head's mean with all players present, minus its center, in units of 2^exponent.
 
         Right to about 100 ulps of `half_range`, whatever the number of players and whatever the constants are: masses
         relative to the largest of those that are present, sums in pairs.
@@ -403,7 +403,7 @@ class PooledGame:
 
     @cached_property
     def _off_center(self) -> Array:
-        """(H, 2d + 1) values less their head's center in units of 2^exponent; 0 where there is no mass."""
+        """(H, 2d + 1) values minus their head's center in units of 2^exponent; 0 where there is no mass."""
         values = times_power(self._states[1], -self.exponent)
         values -= times_power(self.center, -self.exponent)[:, None]
         if self._without_mass is not None:
@@ -488,7 +488,7 @@ def times_power(x: Array, exponent: int) -> Array:
 
 
 def exp_difference(s: Array, unit: Array) -> Array:
-    """e^(s - unit), right to a few ulps however large both are: the difference is taken in two floats."""
+    """e^(s - unit), correct to a few ulps for any size of both: the difference is taken in two floats."""
     with np.errstate(over="ignore", invalid="ignore"):
         high = s - unit
         size = np.abs(high)

@@ -7,17 +7,17 @@ Written over coalitions S of size s, the Shapley value of player j in a game v w
 where S has the size s with probability q_s and is uniform among the sets of that size. Every S is drawn with its
 complement, so only half the difference of the two values counts, and interactions of an even number of players cancel.
 With q_s proportional to 1 / sqrt(s (d - s)) all coalitions have the same weight
-|W(S)|, and every coalition tells something about every player. The mean over pairs is unbiased, and the spread over
+|W(S)|, and every coalition is informative about every player. The mean over pairs is unbiased, and the spread over
 pairs gives the standard error.
 
-**Control variates.** Whatever part of v can be predicted, and whose Shapley values are known exactly, need not be
+**Control variates.** A part of v that can be predicted, and whose Shapley values are known exactly, need not be
 sampled. There are two such parts.
 
 1. *A fitted head.* A pooled game with one head is a ratio of linear functions of the presence vector z,
    f(z) = (n_0 + A.z) / (1 + delta.z), and has exact Shapley values, through a link as well (`links.py`). `fit_head`
    fits it by reweighted least squares (Sanathanan and Koerner, 1963) to one half of the pairs for use on the other.
    It explains nearly everything for pooled games with several heads.
-2. *Kernel regression* of what is left, with z in {-1, 1}^d and
+2. *Kernel regression* of the remainder, with z in {-1, 1}^d and
 
        k(z, z') = sinh(tau sum_i w_i z_i z'_i) / sinh(tau),
 
@@ -57,7 +57,7 @@ FIT_STEPS, FIT_PENALTY = 8, 1e-8
 MIN_SAMPLES = 1.5
 # The denominator of a fit stays above this for every coalition.
 MIN_DENOMINATOR = 0.1
-# Relative accuracy of the fit's own Shapley values, far below any standard error: wanted, and accepted.
+# Relative accuracy of the fit's Shapley values, far below any standard error: requested, and accepted.
 FIT_TOLS = (1e-8, 1e-6)
 # Half a difference for the slope of a link, and the minimum weight of a coalition in a fit relative to the largest.
 HALF_STEP, MIN_WEIGHT = 1e-4, 0.05
@@ -107,7 +107,7 @@ def shapley_sample(
         evaluated once, and the standard errors are 0. Without a proxy at least four orders with d - 1 coalitions each
     seed : anything that `numpy.random.default_rng` takes
     link : the values of a function of the game, such as "sigmoid" for the probability; see `PooledGame.through`
-    proxy : whether fitted games serve as control variates; see the module docstring
+    proxy : whether fitted games are used as control variates; see the module docstring
 
     Returns
     -------
@@ -301,7 +301,7 @@ def _ranks(rng: np.random.Generator, pairs: int, d: int) -> Ids:
 
 
 def _walk(values: Array, rank: Ids) -> tuple[Array, Array]:
-    """Mean changes and their standard errors (d,), from values of nobody, of everybody, and along each order."""
+    """Mean changes and their standard errors (d,), from the values along each order."""
     orders, d = rank.shape
     path = np.empty((orders, d + 1))
     path[:, 0], path[:, -1] = values[:2]

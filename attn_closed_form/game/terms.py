@@ -15,7 +15,7 @@ bracket may be replaced by max_k |x_k - y_k| [ ... ] + 2 max_k (x_k |A_k| + y_k 
 (1 + c)/2 M, c = cosh(theta). Proofs: docs/theory/bounds-of-the-engine.md, "Terms".
 
 **Poles** (`links.py`). A linked game has complex terms, one per pole and node lam: x = e^(-lam Q) with the Q of the
-state whose real part is larger, relative to the other state, and masses in the place of masses times values. One of x
+state whose real part is larger, relative to the other state, and masses in place of masses times values. One of x
 and y is 1, so Y = 1 - p g or 1 - (1 - p) g with a complex g. The product of all |Y_k| is at most (1 + H/d)^(d/2), H a
 bound of the sum of all |Y_k|^2 - 1 on the ellipse, where it is k_0 + k_1 cos(phi) + k_2 sin(phi) + k_3 cos(phi)^2.
 """
@@ -174,7 +174,7 @@ def term_sums(
 ) -> TermSums:
     """The sums of terms with these arrays, named as in `Terms` and `TermSums`.
 
-    Sums of 1 - x are taken as d less the sum of x: their rounding, d ulps, is nothing beside the factors of the bounds.
+    Sums of 1 - x are taken as d minus the sum of x: their rounding, d ulps, is negligible in the bounds.
     """
     r, _, d = factor.shape
     turn = None

@@ -75,7 +75,7 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
     Parameters
     ----------
     game : PooledGame
-    p : 0 means that j joins nobody, 1/2 gives Banzhaf values, 1 gives leave-one-out differences
+    p : 0 means that j joins the empty coalition, 1/2 gives Banzhaf values, 1 gives leave-one-out differences
     tol : relative accuracy
 
     Examples
@@ -102,7 +102,7 @@ def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) 
     Parameters
     ----------
     game : PooledGame
-    alpha, beta : whole numbers of at least 1, so that the density is a polynomial in p; (1, 1) gives Shapley values
+    alpha, beta : integers of at least 1, so that the density is a polynomial in p; (1, 1) gives Shapley values
     tol : relative accuracy
 
     Examples
@@ -163,7 +163,7 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
 
 
 def single_changes(game: Game) -> Array:
-    """f({j}) - f(nobody), (d,): right to a few times d ulps."""
+    """f({j}) - f(empty), (d,): correct to a few times d ulps."""
     out = np.empty(game.d)
     players = np.arange(game.d)
     for start in range(0, game.d, SINGLES):

@@ -9,7 +9,7 @@ players and num, P, X, Z of the players in the window alone (`evaluate.py`), a t
 
 With Theta = 8 + ln(1/eps) and tau = eps / (640 (ln R + 80)) that leaves out less than 0.05 eps of every centred mean:
 docs/theory/bounds-of-the-engine.md, "Windows". A term in which some players are infinitely heavy and others weightless
-is a term like any other, so the bounds of `terms.py` and `laws.py` hold for it as they stand.
+is a term like any other, so the bounds of `terms.py` and `laws.py` hold for it unchanged.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The lime package weighs a sample with s of d features absent by its cosine dista
     pi(s) = exp(-D^2 / (2 kernel_width^2)),    D = 100 (1 - sqrt(1 - s/d)).
 
 A narrow kernel has logarithms of thousands, whose last digit in float64 would be the twelfth of the weight. They are
-therefore whole numbers, in units of 2^-LOG_BITS.
+therefore integers, in units of 2^-LOG_BITS.
 """
 
 from __future__ import annotations

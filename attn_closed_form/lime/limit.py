@@ -12,7 +12,7 @@ those of the same regression with means replaced by expectations, which `regress
 
 P1's beta^infinity (section 5.2) is kernel_width = inf and n = inf; their Eq. 17 is its leading order in d.
 
-What is left are moments of f: sums over sizes s of q_s E[f | s absent] and of q_s E[f W_j | s absent] (`moments.py`).
+What remains are moments of f: sums over sizes s of q_s E[f | s absent] and of q_s E[f W_j | s absent] (`moments.py`).
 
 `lime_features` is the package's choice of features, `feature_selection="auto"` (`lime_base.py`), in the same limit.
 """
@@ -65,9 +65,9 @@ def lime_limit(
     game : a PooledGame, or one `through` a link such as "sigmoid", which the package explains by default. The package's
         `bow=True` is `pooled_game(..., players="words")` of a model without positions; its `bow=False` with [UNK] as
         mask is `players="positions"`
-    kernel_width : the package's, 25 by default; inf weighs all samples alike
+    kernel_width : the package's, 25 by default; inf gives all samples the same weight
     ridge : the package's `Ridge(alpha=1)`
-    num_samples : n, which sets the share of the document's own row (1/n) and of the ridge (ridge/n). None: n to
+    num_samples : n, which sets the share of the row of the document (1/n) and of the ridge (ridge/n). None: n to
         infinity, where both vanish and `ridge` has no influence (but for d = 1: there is no other row with the player
         present, so both stay, and the coefficient is (f(all) - f(none)) / (1 + ridge))
     tol : relative accuracy; a looser one is faster
@@ -97,7 +97,7 @@ def lime_limit(
     coef = np.zeros(game.d)
     if game.d == 1:
         # A regression through two values of f. In units of the other row's weight the document has the weight q_0 and
-        # rho = ridge q_0; for n to infinity q_0 is 0. f(all) and f(none) are right to a few ulps of max|f| and of the
+        # rho = ridge q_0; for n to infinity q_0 is 0. f(all) and f(none) are correct to a few ulps of max|f| and of the
         # heads' spread, and the regression adds a few more; `budget` bounds both.
         weights = weights_of(1, settings)
         engine = game.within(2 * tol)
@@ -105,7 +105,7 @@ def lime_limit(
         everyone, nobody = (float(x) for x in game.value([[True], [False]]))
         change = everyone - nobody
         coef[0] = change / (1 + settings.ridge + weights.penalty)
-        # The mean of f less coef times the mean of Z, both about f(none).
+        # The mean of f minus coef times the mean of Z, both about f(none).
         share = weights.document / (1 + weights.document)
         return LimeCoefficients(coef, nobody + (change - float(coef[0])) * share)
     fit = regression(game.d, settings, chosen.size)

@@ -13,8 +13,9 @@
 the sums, are multiplied by `Regression.value_factor` or `rounding_factor`; `budget` gives them most of `tol`. The rule
 in p has the rest, and its errors of different moments share nothing (`moment_factor`). For the rules in p the
 sums of moduli that the rounding is relative to are those of the rules' weights, which are positive or nearly so.
-f(everyone), which the intercept begins with and f' is relative to, and the regression itself have rounding of their
-own, `Regression.doubt`; that of an `empty_value` far from all values is relative to it, `Regression.nobody_factor`.
+f(all), which the intercept begins with and f' is relative to, and the regression itself have separate
+rounding errors, `Regression.doubt`; that of an `empty_value` far from all values is relative to it,
+`Regression.nobody_factor`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
 TILTED_FROM = 1000
 # Elements (terms times players times nodes) that take as long as one more call of the engine.
 GROUP_ELEMENTS = 6_000
-# Weight of everyone, in units of pi(1), beyond which no rule in p can have the digits that a narrow kernel needs.
+# Weight of the grand coalition, in units of pi(1), beyond which no rule in p is accurate enough for a narrow kernel.
 NARROWEST = math.exp(25.0)
 
 
@@ -72,7 +73,7 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
     if game.d >= WARN_FROM:
         seconds = sum(terms.weight.size for terms in terms_of(game, goal, 1 << 16)) * game.d**2 * SECONDS_PER_STEP
         warnings.warn(
-            f"no rule in p can be vouched for with these settings, so LIME's limit takes the recursion over all pairs "
+            f"no rule in p has a proven error with these settings, so LIME's limit takes the recursion over all pairs "
             f"of {game.d:,} players: about {seconds:,.0f} seconds and {game.d**2 * 16 / 1e9:.1f} GB",
             RuntimeWarning,
             stacklevel=3,
@@ -131,7 +132,7 @@ def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -
 
 
 def known_of(game: PooledGame | PoleGame) -> Known:
-    """Values of everyone and of nobody, in units in which neither is above 1."""
+    """Values of the grand and of the empty coalition, in units in which neither is above 1."""
     excess = game.empty_excess
     exponent = max(game.exponent, math.frexp(excess)[1]) if excess else game.exponent
     above = math.ldexp(float(game.everyone_means.sum()), game.exponent - exponent)

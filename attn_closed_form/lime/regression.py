@@ -6,14 +6,14 @@ ridge/n,
 
     A = sum q_s,   w = sum q_s s/d / A,   B = sum q_s s(d-s) / (d(d-1)),   V = sum q_s (s/d - w)^2,
 
-and f' = f - f(everyone), so that the document's own row adds nothing to any moment of f',
+and f' = f - f(all), so that the row of the document adds nothing to any moment of f',
 
     mean = E[pi f'],   shared = E[pi (W_bar - w) f'],   individual_j = E[pi (W_j - W_bar) f'].
 
 Symmetry leaves a matrix a I + b 11^T to invert. On k features (k = d: all of them), m the mean of their individual_j,
 
     slope  = (shared + m) / (k V + (1 - k/d) B + rho),
-    coef_j = -(individual_j - m) / (B + rho) - slope,      intercept = f(everyone) + mean / A + (1 - w) k slope.
+    coef_j = -(individual_j - m) / (B + rho) - slope,      intercept = f(all) + mean / A + (1 - w) k slope.
 
 This is the formula of the lime package's normal equations in terms of Z_j = 1 - W_j, written so that no small number is
 the difference of large ones. Why that matters: for a narrow kernel all q_s but q_0 are tiny, and so is everything that
@@ -29,7 +29,7 @@ in s, so q_3 / q_2 < q_2 / q_1. Both, and the rho that is added to V, are then m
 moments and shared a covariance, so an error of w does not matter to first order, and coefficients change by no more
 than 8 delta `value_factor` times the largest |f|. But w is a rounded number, too: it is taken about the size s_0 with
 the largest weight and wrong by 4 ulps of sum q_s |s - s_0| / (d A), which adds A times that times the mean of f' to
-`shared`. An error of f(everyone) is one of all f' at once, which the free intercept takes up but for the document's own
+`shared`. An error of f(all) is one of all f' at once, which the free intercept takes up but for the document's own
 row. `doubt` has all three.
 """
 
@@ -48,21 +48,21 @@ from ..game.budget import ULP
 from ..game.pooled_game import finite
 from .kernel import LARGEST_EXPONENT, LOG_BITS, WIDE, Settings, log_kernel, relative_kernel
 
-# Ulps of the largest |f| less its constant: of f(everyone), of the regression's own weights and sums, and of w.
+# Ulps of the largest |f| minus its constant: of f(all), of the regression's weights and sums, and of w.
 EVERYONE, SUMS, MIDDLE = 100.0, 50.0, 10.0
 
 
 class Known(NamedTuple):
     """What is known of f without sums."""
 
-    above: float  # f(everyone) - base, in units of 2^exponent
-    nobody: float  # f(nobody) less what the engine takes it for, in units of 2^exponent
+    above: float  # f(all) - base, in units of 2^exponent
+    nobody: float  # f(empty) minus what the engine takes it for, in units of 2^exponent
     base: float  # the constant, as it is
     exponent: int
 
 
 class Moments(NamedTuple):
-    """The moments of f' = f - f(everyone) that decide the coefficients, in the units of `known`."""
+    """The moments of f' = f - f(all) that decide the coefficients, in the units of `known`."""
 
     mean: float
     shared: float
@@ -82,7 +82,7 @@ class Regression(NamedTuple):
     individual_denominator: float  # B + rho
     shared_denominator: float  # k V + (1 - k/d) B + rho
     k: int
-    at_all: float  # pi(0), the weight of everyone in a rule in p
+    at_all: float  # pi(0), the weight of the grand coalition in a rule in p
     offset: float  # sum of q_s |s - s_0| / d, which the rounding of w is relative to
 
     @property
@@ -119,9 +119,9 @@ class Regression(NamedTuple):
         return float(max(q @ coef, q @ intercept))
 
     def doubt(self, factor: float, at_all: float) -> float:
-        """Rounding of f(everyone) and of the regression, relative to the spread of f, for `budget`.
+        """Rounding of f(all) and of the regression, relative to the spread of f, for `budget`.
 
-        `factor` is what `budget` multiplies errors of values by, and `at_all` the weight of f(everyone) that is in the
+        `factor` is what `budget` multiplies errors of values by, and `at_all` the weight of f(all) that is in the
         sums over f and has to be taken off.
         """
         off = abs(self.absent_share * at_all - self.balance) / self.shared_denominator
@@ -131,7 +131,7 @@ class Regression(NamedTuple):
         return ULP * (SUMS + (EVERYONE * shift + MIDDLE * middle) / factor)
 
     def nobody_factor(self) -> float:
-        """What a change of f(nobody) is multiplied by, at most, in a coefficient or the intercept."""
+        """What a change of f(empty) is multiplied by, at most, in a coefficient or the intercept."""
         share = float(self.drawn[-1]) / self.total
         slope = (float(self.drawn[-1]) * float(self.deviation[-1]) + self.offset * share) / self.shared_denominator
         return max(slope, self._through_slope(float(self.drawn[-1]), slope))

@@ -5,7 +5,7 @@ degree d at most. A weight q_m on the number m of present players turns it into 
 E[h | m present]. `docs/theory/rules-in-p.md` has the proofs of what follows.
 
 - `size_moments`: nu_n = Lambda[P_n(1 - 2p)] = sum_m q_m Q_n(m), P_n Legendre and Q_n Hahn polynomials, and |r|, the
-  norm of what is left of q beyond the last of them; all in whole numbers.
+  norm of what is left of q beyond the last of them; all in integers.
 - `ladder`: nodes and weights with the first moments of q = `relative_kernel`, which serve every term. With |E_p[h]|
   <= M on the Bernstein ellipse e^theta, and <= B on [0, 1], the error is at most sum_{n<=d} c_n delta_n,
 
@@ -50,13 +50,13 @@ GROUPS = (
 COUNTS = tuple(m for group in GROUPS for m in group)
 # Added to the bound of E_p[f] it also bounds E_p[f 1{j present}]; see `game/terms.py`.
 LOG_PRESENT = np.log((1 + COSH) / 2)
-# Binary digits of the whole numbers: of weights, of Hahn polynomials, and of Legendre polynomials at nodes.
+# Binary digits of the integers: of weights, of Hahn polynomials, and of Legendre polynomials at nodes.
 WEIGHT_BITS, HAHN_BITS, LEGENDRE_BITS = 160, 200, 90
-# What the rounding of the whole numbers can hide of a moment of a rule, relative to the sums of weights.
+# What the rounding of the integers can hide of a moment of a rule, relative to the sums of weights.
 HIDDEN = 2.0**-72
 # Most nodes that are tried, and Taylor coefficients that are looked at one by one beyond them.
 MOST_TILTED_NODES, BEYOND = 40, 40
-# Nodes that interpolatory rules may have more than the degree that is asked for.
+# Nodes that interpolatory rules may have more than the degree that is requested.
 MORE_NODES = (0, 2, 5, 9, 14)
 # Beyond it the mean of p is next to nothing, and squares would leave float64.
 LARGEST_BETA = 1e100
@@ -68,7 +68,7 @@ Whole = NDArray[Any]  # array of Python's integers
 
 
 class NoRuleError(ToleranceError):
-    """No rule in p can be vouched for."""
+    """No rule in p has a proven error."""
 
 
 # --- rules for every term -----------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
 
 
 class SizeMoments(NamedTuple):
-    """nu_n for n = 0..N: as whole numbers in units of 2^-(WEIGHT_BITS + LEGENDRE_BITS), and rounded (N+1,).
+    """nu_n for n = 0..N: as integers in units of 2^-(WEIGHT_BITS + LEGENDRE_BITS), and rounded (N+1,).
 
     `log_beyond` (2, len(THETA)) has logs of the sums of sqrt(2n+1) e^(-n theta) and of the same times |r| |Q_n|, n > N.
     """
@@ -226,7 +226,7 @@ def size_moments(d: int, kernel_width: float, longest: int = COUNTS[-1]) -> Size
 
 
 def polynomials(slope: Whole, shift: int, steps: Sequence[tuple[int, int]], bits: int) -> Iterator[Whole]:
-    """p_0 = 1, p_1, ... in units of 2^-bits, each right to two of them.
+    """p_0 = 1, p_1, ... in units of 2^-bits, each correct to two of them.
 
     With x = slope / 2^shift, c p_{n+1} = (2n+1) x p_n - b p_{n-1}; `steps` has (b, c) for n = 0, 1, ..., and |x| is at
     most (b + c) / (2n+1).

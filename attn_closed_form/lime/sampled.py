@@ -1,8 +1,8 @@
 """LIME as the lime package samples it, vectorised on a game, and how many samples it would take.
 
-The algorithm is that of `limit.py`, which says which LIME, with draws instead of expectations: one row per sample,
-weighted ridge regression with a free intercept (as scikit-learn's `Ridge`: center by weighted means, penalize all but
-the intercept).
+The algorithm is that of `limit.py`, which specifies the variant of LIME, with draws instead of expectations: one row
+per sample, weighted ridge regression with a free intercept (as scikit-learn's `Ridge`: center by weighted means,
+penalize all but the intercept).
 
 **How far off.** The estimate solves weighted normal equations, so for n samples its covariance is, to leading order,
 the sandwich V/n of an M-estimator (White, 1980; z_bar the weighted mean of Z_j and r = f - intercept - beta . Z):
@@ -40,7 +40,7 @@ GAUSSIAN_DRAWS = 2000
 class LimeSample(NamedTuple):
     """One run of LIME: f ~ intercept + coef . Z, coef (d,), and the weighted R^2 that the package calls score.
 
-    `standard_error` (d,) is that of the coefficients, by the sandwich of the run itself; None where not asked for.
+    `standard_error` (d,) is that of the coefficients, by the sandwich of the run itself; None if not requested.
     """
 
     coef: Array
@@ -132,7 +132,7 @@ def lime_samples_needed(
     """How many samples LIME needs for a mean error of `accuracy` on this document.
 
     The error of a run is its largest deviation from the limit over the largest coefficient, max_j |b_j - beta_j| /
-    max_j |beta_j|, and its mean over runs is what is asked to be `accuracy`. To leading order it falls like 1/sqrt(n):
+    max_j |beta_j|, and its mean over runs is required to be `accuracy`. To leading order it falls like 1/sqrt(n):
     this is where it gets there, from the sandwich of the module docstring, with the expectation in its middle
     estimated from max(4,000, 20 d) seeded coalitions, and the mean of the largest of d Gaussians from 2,000 draws.
     That is right within some 10 %; below some 10 d samples LIME is worse than its leading order. At least 2 samples.

@@ -17,7 +17,7 @@ gives 6 int p (1-p) Delta dp:
     beta = c_1 (g v - g_h v_h) - c_2 (g - g_h),   c_1 = 6 I_1 / A,   c_2 = 6 [N_A J_2 + (N_B - N_A) J_3] / A^2,
 
 the integrals in r = B/A - 1 below. It takes the ratio of means for the mean of a ratio, so it is right where no token
-holds much of the attention, whatever T/T_max. A kernel weighs p by k(p); see `lime_mean_field`.
+holds much of the attention, for any T/T_max. A kernel weighs p by k(p); see `lime_mean_field`.
 
 **Which to trust?** `lime_limit`, always: it is exact, and takes milliseconds. On random models with spread attention
 (T = 99 of 256) the mean field is within 0.3 %, the first order 2 to 25 % off; on the shipped model some 3 % and a third
@@ -63,7 +63,7 @@ def lime_theorem_5_1(game: PooledGame) -> Array:
 
     Examples
     --------
-    A constant model, f = 2 whatever the document, yet:
+    A constant model, f = 2 for every document, yet:
 
     >>> game = PooledGame.from_scores([0.0, 1.0], [2.0, 2.0], [0.5, 0.0], [2.0, 2.0], 1.0, 2.0)
     >>> lime_theorem_5_1(game).round(3)

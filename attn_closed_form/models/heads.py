@@ -10,7 +10,7 @@ So every head and query is a pooled game. **Frozen context**: scores, values and
 prompt. The game describes the effect of removing sources from this head alone; it does not follow what later
 layers make of the change beyond first order, and it is not an explanation of the prompt's tokens.
 
-From the whole prompt the first-order score a (u - mean) of one source, a its attention and mean = f(everyone), is
+From the whole prompt the first-order score a (u - mean) of one source, a its attention and mean = f(all), is
 nearly as good as the game and costs nothing; the direct contribution a u ignores that the attention is renormalized.
 """
 

@@ -202,7 +202,7 @@ class TransformerClassifier(Model):
 
     @cached_property
     def frame(self) -> Frame:
-        """The special tokens around a text; nothing stands between a text and its continuation."""
+        """The special tokens around a text; there are none between a text and its continuation."""
         frame = Frame.of(self.tokenizer)
         return Frame(frame.prefix) if self.predicts_tokens else frame
 
@@ -221,7 +221,7 @@ class TransformerClassifier(Model):
         return tuple(ids)
 
     def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
-        """A language model that is asked for a continuation becomes a classifier of it."""
+        """A language model with given continuations becomes a classifier of them."""
         named = isinstance(output, str) and output.startswith(TOKEN)
         if not self.predicts_tokens and named:
             raise ValueError(f"output: expected a class, got {output!r}; only a language model predicts tokens")
@@ -432,7 +432,7 @@ class TransformerClassifier(Model):
         return settings.explained(units.data.ask(self, sequences))
 
     def _stand_in(self, settings: Resolved) -> int | None:
-        """The id in the place of an absent token; None if it is deleted."""
+        """The id in place of an absent token; None if it is deleted."""
         return {"deleted": None, "pad": HIDDEN, "mask": self._special("mask")}[settings.absent]
 
     def inside(self, name: str, units: Units, settings: Resolved) -> None:

@@ -168,7 +168,7 @@ class _Heads:
         return mask
 
     def _linearized(self, present: Masks) -> tuple[float, Array]:
-        """The value of a coalition less the bias, and (d,) what the presence of each player adds to f near it."""
+        """The value of a coalition minus the bias, and (d,) what the presence of each player adds to f near it."""
         if self.states is None:
             return float(self.game.value(present)), slopes(self.game, present).sum(axis=0)
         there = present.astype(np.float64)

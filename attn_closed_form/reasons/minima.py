@@ -11,7 +11,7 @@ with the largest gains.
 
 **Several heads** (`proved_above`): is every coalition above a goal? This proof is finer than the sum of the heads'
 minima. f(S) - goal = sum_h r_h with r_h = X_h / D_h, where X_h = N_h - theta_h D_h and D_h are linear in the coalition
-S and the theta_h add up to the goal (less the bias). Suppose some S has sum_h r_h < 0. Then
+S and the theta_h add up to the goal (minus the bias). Suppose some S has sum_h r_h < 0. Then
 
 1. each r_h is at least rho_h, the head's minimum less theta_h, and so at most rho'_h = -sum of the other heads' rho;
 2. r_h <= rho'_h is linear in S, so the mass D_h of such a coalition is at most U_h, the Lagrange dual of "greatest D_h
@@ -19,7 +19,7 @@ S and the theta_h add up to the goal (less the bias). Suppose some S has sum_h r
 3. (r_h - rho_h) D_h <= (r_h - rho_h) U_h (McCormick, 1976), that is, r_h >= rho_h + (X_h - rho_h D_h) / U_h, which is
    linear in S, so the sum over heads is least for each player on its own.
 
-If that least sum is not negative, no such S exists. It loses little where heads nearly agree.
+If that smallest sum is not negative, no such S exists. It loses little where heads nearly agree.
 
 **Rounding.** The proof is the sign of a sum of floating-point terms. Each carries a relative error below
 (750 + d) ulps: 750 for an exponential of at most 745 in absolute value, d for the sum. So theta is accepted only if the
@@ -184,7 +184,7 @@ class _States:
         return flipped, np.logaddexp(_log_sum(np.where(doubtful, log_error, -np.inf)), other) + np.log(2.0)
 
     def pool(self, flipped: Masks, theta: Array, log_slip: Array) -> tuple[Array, Array, Array]:
-        """Mean value, mean of value less theta, and how much rounding can have changed it, each (n, H)."""
+        """Mean value, mean of value minus theta, and how much rounding can have changed it, each (n, H)."""
         log_mass = np.where(flipped, self.flip, self.base)
         top = log_mass.max(axis=-1)
         empty = top == -np.inf
@@ -268,7 +268,7 @@ def proved_above(
 
 
 def _least(terms: Array, limit: int | None, size: Array | None = None) -> Array:
-    """Least sum over the choices of each player between two terms, (2, ..., d+1), less rounding.
+    """Smallest sum over the choices of each player between two terms, (2, ..., d+1), minus rounding.
 
     Rounding is relative to the terms, or to `size` where a term is itself a sum with cancellation.
     """
@@ -284,7 +284,7 @@ def _least(terms: Array, limit: int | None, size: Array | None = None) -> Array:
 def raised(
     game: PooledGame, base: Masks, movable: Masks, bound: Array, low: float, high: float, bisections: int
 ) -> float:
-    """The greatest goal between `low`, which is proved, and `high` that a few bisections prove with `proved_above`."""
+    """The largest goal between `low`, which is proved, and `high` that a few bisections prove with `proved_above`."""
     for _ in range(bisections):
         middle = (low + high) / 2
         fine = proved_above(game, base, movable, middle, bound=bound)

@@ -246,7 +246,7 @@ class Search:
 
     @cached_property
     def all(self) -> Masks:
-        """(d,) everybody."""
+        """(d,) all players."""
         return np.ones(self.game.d, dtype=bool)
 
     @cached_property
@@ -262,7 +262,7 @@ class Search:
         """Values of all coalitions, and what rounding can do to each."""
         values = self.game.value(all_coalitions(self.game.d))
         error = np.full(len(values), self.error)
-        if self.game.can_be_empty:  # the value of nobody is a given number
+        if self.game.can_be_empty:  # the value of the empty coalition is a given number
             error[0] = 0.0
         return values, error
 
@@ -346,7 +346,7 @@ class SufficientSearch(Search):
         least = float(total(self.game, self.heads(chosen).bound)[0])
         if self.game.can_be_empty and not chosen.any():
             return min(least, self.game.empty_value)
-        # Everybody is one coalition, whose value is known better than by the sum of the heads.
+        # The value of the grand coalition is known better than by the sum of the heads.
         return max(least, self.prediction - self.error) if chosen.all() else least
 
     def suffices(self, chosen: Masks) -> bool:
@@ -365,7 +365,7 @@ class SufficientSearch(Search):
         return slopes(self.game, heads.present[0], theta)
 
     def guaranteed(self, chosen: Masks) -> float:
-        """The greatest value that a few bisections prove for every coalition that contains a set that suffices."""
+        """The largest value that a few bisections prove for every coalition that contains a set that suffices."""
         heads = self.heads(chosen)
         proved = max(self.worst(chosen), float(np.nextafter(self.theta, np.inf)))
         attained = heads.present[0] | chosen
@@ -387,7 +387,7 @@ class SufficientSearch(Search):
 
 
 class ContrastiveSearch(Search):
-    """Sets that flip: everybody else together is below the threshold."""
+    """Sets that flip: all other players together are below the threshold."""
 
     def smallest(self) -> Smallest:
         """A set whose removal flips (None if the search ends without one), the value without it, the lower bound."""

@@ -1,4 +1,4 @@
-"""The folder of a run: its inputs, its parts, what is done and what is left; one run at a time.
+"""The folder of a run: its inputs, its shards, which are done and which are missing; one run at a time.
 
 **Inputs** are tables or bags. Workers start in the middle of a table, which Parquet allows and a gzipped CSV file does
 not, so CSV, TSV, JSON Lines and fastText files (`files/tables.py`) are copied once to a Parquet file of text that lives
@@ -10,7 +10,7 @@ folder `_work` and then renamed, so a file that is in its place is whole, and th
 
 **The manifest**, `_corpus.parquet`, has no rows, only the schema of the parts, and in its metadata the request: the
 contents of inputs and model (SHA-256; for bags, which may be very large, size and time), the options, the version. A
-request that differs is refused, because the rows would be a mixture. Bags are independent of each other, so more bags
+request that differs is an error, because the rows would be a mixture. Bags are independent of each other, so more bags
 may be added, and those that could not be explained are tried again, repaired or not. Since the manifest is a table
 without rows, it does not disturb any reader of the folder.
 """

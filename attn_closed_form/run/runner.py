@@ -2,7 +2,7 @@
 
 Dask replaces workers that die and repeats their parts. A part that has cost several workers their lives fails with
 `KilledWorker`; it may be an innocent neighbor of the part that killed them. So blamed parts are set aside until all
-others are done, and then run again with nothing beside them, row by row: the row that kills its worker gets an error,
+others are done, and then run again alone, row by row: the row that kills its worker gets an error,
 and all other rows get their explanations. What users see when something breaks is the table of docs/corpus.md.
 """
 
@@ -198,7 +198,7 @@ class _Dask:
             raise RunError(f"scheduler {self.address}: lost during the run ({_one_line(error)})") from None
 
     def alone(self, task: Task, part: Part) -> Progress:
-        """Explain a part that was blamed, with nothing beside it; the rows that kill their worker get an error."""
+        """Explain a blamed part alone; the rows that kill their worker get an error."""
         refused: dict[int, str] = {}
         reason = "expected explanations, got a worker that died at this row every time, as when memory runs out"
         for number in range(part.rows):
@@ -215,7 +215,7 @@ class _Dask:
 
 
 def _explain_one(task: Task, part: Part, number: int) -> bool:
-    """Explain one row and drop the result; True says that the worker survives it."""
+    """Explain one row and drop the result; True means that the worker survives it."""
     row = replace(part, start=part.start + number, stop=part.start + number + 1)
     for table in row.read(task.column):
         explain_inputs(task, table[task.column].to_pylist(), part.folder)

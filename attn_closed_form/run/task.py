@@ -165,7 +165,7 @@ def _opened(model: str | None, options: str) -> Model:
 
 
 class Row(NamedTuple):
-    """What the results have of one input: little beside its `Explanations`, so that a batch needs little memory."""
+    """The results of one input, much smaller than its `Explanations`, so that a batch needs little memory."""
 
     labels: tuple[str, ...]
     places: NDArray[np.int32] | None  # (n, 2) character spans, those of the first player first; None without a text

@@ -2,7 +2,7 @@
 
 Algorithm 1 (SLALOM-eff) draws n tokens, with replacement, from the distinct tokens of the document; Algorithm 2
 (SLALOM-fidel) deletes up to 5 positions of it. `design="uniform"` is both as printed. The default, `design="balanced"`,
-draws from the same populations without replacement, in rounds that treat every token alike:
+draws from the same populations without replacement, in rounds that treat all tokens equally:
 
 - short sequences: a random circle of the V tokens, and one shift vector per round; one round has every token once in
   each place. The first round repeats one token n times, which shows its value (P2, Eq. 44); the second joins neighbors
@@ -68,7 +68,7 @@ def deletions(T: int, num_samples: int, max_deletions: int, design: str, rng: np
 
 
 def any_size(T: int, num_samples: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Subsets of all sizes alike: (num_samples, T) masks with 1 to T - 1 positions kept (one if T is 1)."""
+    """Subsets of all sizes with equal weight: (num_samples, T) masks with 1 to T - 1 positions kept (one if T is 1)."""
     kept = 1 + np.floor(rng.permutation(np.arange(num_samples)) * max(T - 1, 1) / max(num_samples, 1))
     order = rng.random((num_samples, T)).argsort(axis=1).argsort(axis=1)
     mask: NDArray[np.bool_] = order < kept[:, None]

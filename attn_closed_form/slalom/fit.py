@@ -9,7 +9,8 @@ document after deletions (Algorithm 2). Where this departs from P2:
   can be wrong by any amount elsewhere
 - absent tokens can be replaced instead of deleted
 - samples are balanced (`design.py`), no sequence is put to the model twice, and a tenth of the samples is held out
-- several classes share their importances (C.1); the MSE is summed over them. `fit_slalom_classes` gives each its own
+- several classes share their importances (C.1); the MSE is summed over them. `fit_slalom_classes` gives each class
+  separate ones
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def fit_slalom(
     max_deletions : ("fidel") at most so many tokens are deleted at a time, 5 in the paper; one token always stays
     any_size : ("fidel") weight of subsets of any size in the mean squared error, from 0, which is Algorithm 2, to 1
     replacement : ("fidel") id of a token, such as [MASK] or [PAD], that takes the place of a deleted one; it then has
-        an importance and a value of its own. None deletes
+        an importance and a value. None deletes
     design : "balanced" or "uniform" (independent draws, as printed)
     solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background where all lengths are equal
     gamma : sum of the importances
@@ -193,7 +194,7 @@ def fit_slalom(
 
 
 def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[SlalomFit, ...]:
-    """One SLALOM per class, each with importances of its own, from one set of samples: f returns (n, C) outputs.
+    """One SLALOM per class, each with separate importances, from one set of samples: f returns (n, C) outputs.
 
     The options are those of `fit_slalom`; the seed must be a number, so that every class has the same samples.
 

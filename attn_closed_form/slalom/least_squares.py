@@ -62,7 +62,7 @@ SURE = 2.0
 NEAR_BEST = 1.02
 # Values further from the mean of f than so many times its range are not believed.
 BELIEVABLE = 5.0
-# Steps of a fit that only serves to compare penalties.
+# Steps of a fit that is only used to compare penalties.
 ROUGH_STEPS, ROUGH_TOL = 20, 1e-3
 # So many times rounding is an exact SLALOM: there is nothing better to look for. The search for one ends when a step
 # gains less than this share of the cost.
@@ -128,7 +128,7 @@ class Problem:
         return self.mse(r) + self.ridge * float(((v - self.center) ** 2).sum()) + spread
 
     def alpha(self, s: Array) -> Array:
-        """(n, V) softmax weights. Rows whose tokens all have tiny masses get a shift of their own."""
+        """(n, V) softmax weights. Rows whose tokens all have tiny masses get a separate shift."""
         mass = self.counts * np.exp(s - s.max())
         total = mass.sum(axis=1)
         if (total < 1e-200).any():
@@ -138,7 +138,7 @@ class Problem:
         return mass / total[:, None]
 
     def residuals(self, s: Array, v: Array) -> Array:
-        """(n, C) outputs less those of the SLALOM."""
+        """(n, C) outputs minus those of the SLALOM."""
         return self.f - self.alpha(s) @ v
 
     def values(self, s: Array, near: Array | float = 0.0) -> tuple[Array, Array]:
@@ -336,7 +336,7 @@ def _damped_step(S: Array, g: Array, damping: float) -> Array:
 
 
 def silent(*_: object) -> None:
-    """The report of a fit that only serves another."""
+    """The report of an auxiliary fit."""
 
 
 # The penalty and the background

@@ -105,7 +105,7 @@ class Slalom:
         return 1 if self.v.ndim == 1 else self.v.shape[1]
 
     def index(self, tokens: Tokens) -> Ids:
-        """Rows of `s` and `v` for a sequence of ids; an id that this SLALOM does not know is an error."""
+        """Rows of `s` and `v` for a sequence of ids; an id outside this SLALOM is an error."""
         raw = as_ids("tokens", tokens)
         order = np.argsort(self.ids)
         index = order[np.minimum(np.searchsorted(self.ids, raw, sorter=order), self.V - 1)]
@@ -162,7 +162,7 @@ class Slalom:
         tokens : T ids, at least one
         players : "positions" makes every token a player; "words" makes every distinct id a player
         output : which class is explained
-        empty_value : the value of the empty document, which Eq. 4 leaves open; a background has its own
+        empty_value : the value of the empty document, which Eq. 4 leaves open; not used with a background
         absent : id of the token that takes the place of an absent player, None for nothing
 
         Examples

@@ -75,7 +75,7 @@ class Question(BaseModel):
 
     @property
     def samples(self) -> bool:
-        """Whether a method that samples is asked for."""
+        """Whether a method that samples is requested."""
         return False
 
     @model_validator(mode="after")
@@ -94,7 +94,7 @@ class ExplainQuestion(Question):
 
     @property
     def samples(self) -> bool:
-        """Whether a method that samples is asked for."""
+        """Whether a method that samples is requested."""
         return any(method.accuracy == "sampled" for method in as_methods(self.methods))
 
 

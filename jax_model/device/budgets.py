@@ -1,4 +1,4 @@
-"""What `tol` asks of a batch of games: the core's budgets, bounds and rules, on the host; the device only sums.
+"""What `tol` requires of a batch of games: the core's budgets, bounds and rules, on the host; the device only sums.
 
 This is the one module of `device` that reads the core's internals.
 
@@ -9,7 +9,7 @@ ranges and the smallest of their errors, and products are plain ones (`budget_of
 
 **float32.** The budget is the core's with the spacing of float32: the rounding of d factors and of everything else, of
 scores that were rounded when they became float32 (`Facts.doubt`), and of constants that were added up in it. It takes
-some 1e-4 to 1e-3 of max|f|, and a `tol` below is refused.
+some 1e-4 to 1e-3 of max|f|, and a smaller `tol` is an error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOG_RANGE = {np.dtype(np.float32): 60.0, np.dtype(np.float64): 256.0}
 # Room for rounding at the ends of the range of D, relative, and in the logarithm of a bound that is summed on a device.
 ROOM = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}
 SLACK = {np.dtype(np.float32): 0.05, np.dtype(np.float64): 1e-9}
-# A score this far below the largest of its head has a mass of zero beside it.
+# A score this far below the largest of its head has no mass in comparison.
 NO_MASS = 110.0
 
 
@@ -54,7 +54,7 @@ NODES = 64
 GROUPS = 4
 # Their number is a multiple of this, for the same reason.
 RULE = 8
-NO_RULE = "no rule in p can be vouched for with these settings; use attn_closed_form.lime_limit"
+NO_RULE = "no rule in p has a proven error with these settings; use attn_closed_form.lime_limit"
 
 
 class Batched(NamedTuple):
@@ -66,8 +66,9 @@ class Batched(NamedTuple):
 
 class Summary(NamedTuple):
     """About every game, on the host: ranges (B,), half the range of each head's values (B, H), the largest |f| that is
-    known, the base of the engine's means, f of everyone less that base, f of nobody less what the engine takes it for,
-    f of nobody, the largest |score| that counts, and the sum of the moduli of all constants.
+    known, the base of the engine's means, f of the grand coalition minus that base, f of the empty coalition minus what
+    the engine assumes for it, f of the empty coalition, the largest relevant |score|, and the sum of the moduli of all
+    constants.
     """
 
     log_range: Any
@@ -251,7 +252,7 @@ class LimePlan(NamedTuple):
 
     The rule depends on the number of players (`attn_closed_form/lime/rules.py`), so every game brings its own
     nodes, padded with nodes of no weight to the longest of the batch. What remains after the sums is a few numbers per
-    game, which the core's own `Regression` takes on the host. Which LIME: the lime package's with `bow=False`.
+    game, which the core's `Regression` takes on the host. Which LIME: the lime package's with `bow=False`.
     """
 
     goals: Goals

@@ -39,7 +39,7 @@ GAMES = ("shapley", "lime")
 
 
 def has_accelerator() -> bool:
-    """Whether JAX finds a device beside the processor."""
+    """Whether JAX finds a device other than the CPU."""
     return any(device.platform != "cpu" for device in jax.devices())
 
 
@@ -56,7 +56,7 @@ class Engine:
         if not isinstance(model, TextClassifier):
             return f"the device explains attention classifiers of texts, and this model is a {type(model).__name__}"
         if not set(methods) & set(able):
-            return f"the device computes {', '.join(able)}, and none of them is asked for"
+            return f"the device computes {', '.join(able)}, and none of them was requested"
         word = next(word for word in model.vocabulary if word not in (model.vocabulary.cls, model.vocabulary.unk))
         try:
             linked = gather_evidence(model, model.read(word), settings).scale.link is not None

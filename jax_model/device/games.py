@@ -140,7 +140,7 @@ class Heads(NamedTuple):
     c0: jax.Array
     v_c0: jax.Array
     always: jax.Array  # D_0, the mass that is always there
-    empty: jax.Array  # () whether nobody has any mass
+    empty: jax.Array  # () whether the empty coalition has no mass
     log_range: jax.Array
     half_range: jax.Array
     center: jax.Array
@@ -255,7 +255,7 @@ def flip(at: Nodes, p: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def everyone_of(game: GameBatch) -> jax.Array:
-    """F of everyone less the bias and the heads' centers, of one game: a large constant costs no digit of it."""
+    """Value of the grand coalition minus the bias and the centers of the heads, so large constants cost no digits."""
     heads = heads_of(game)
     v = jnp.where(jnp.isneginf(game.s), 0.0, game.v - heads.center[:, None])
     s = jnp.concatenate([game.s, game.s_background[:, None]], axis=-1)

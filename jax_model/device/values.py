@@ -22,7 +22,7 @@ from .games import GameBatch, each_game, flip, heads_of, mesh_of, nodes_of
 def weighted_sums(
     game: GameBatch, lam: jax.Array, w: jax.Array, count: Any, p: jax.Array, w_E: jax.Array, w_D: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Sums over groups of nodes: of E_p[f] less its base (r,) by w_E (G, m, r); of Delta_j(p) (d,) by w_D (G, m).
+    """Sums over groups of nodes: of E_p[f] minus its base (r,) by w_E (G, m, r); of Delta_j(p) (d,) by w_D (G, m).
 
     Group g integrates its nodes lam, w (G, L) for 1/D with the first count[g] of its nodes p (G, m).
     """
@@ -51,7 +51,7 @@ def shapley_of(game: GameBatch, nodes: Groups) -> jax.Array:
     """(d,) Shapley values of one game: the sum over nodes p of Delta_j(p), and the empty coalition put right."""
     without_means = jnp.zeros((*nodes.p.shape, 0), nodes.p.dtype)
     heads = heads_of(game)
-    # f(nobody) less what the formulas take it for, where nobody has no mass.
+    # f(empty) minus what the formulas take it for, if the empty coalition has no mass.
     excess = jnp.where(heads.empty, game.empty_value - game.bias - heads.center.sum(), 0.0)
     sums = weighted_sums(game, nodes.lam, nodes.w, nodes.count, nodes.p, without_means, nodes.w_p)[1]
     return jnp.where(jnp.arange(sums.size) < game.players, sums - excess / game.players, 0.0)

@@ -4,7 +4,7 @@ A document that is too long is cut to a random window (`crop`), and each documen
 [0, max_unk], at which it loses its tokens, each for itself (`unk_by` "tokens") or all occurrences of a word together
 ("words"). What is lost becomes [UNK] in a model with positions and is deleted in one without. That is a regulariser,
 and it keeps the masked documents that Shapley values and LIME ask about in distribution. A batch is a pure function of
-(seed, epoch, step): an interrupted run goes on with the same batches, and every host of a cluster makes the same ones
+(seed, epoch, step): an interrupted run continues with the same batches, and every host of a cluster makes the same ones
 without a word to the others.
 
 With positions a row has T_max ids, [UNK] at its end. Without, a row is as long as the longest document of the batch,
@@ -49,7 +49,7 @@ class Documents(NamedTuple):
         return np.diff(self.starts)
 
     def checksum(self) -> int:
-        """A number that changes with the data, to refuse a checkpoint of other data."""
+        """A number that changes with the data, to detect a checkpoint of other data."""
         return zlib.crc32(self.labels.tobytes(), zlib.crc32(self.starts.tobytes(), zlib.crc32(self.ids.tobytes())))
 
 
@@ -80,7 +80,7 @@ def pad_rows(
 
 
 class Batches(NamedTuple):
-    """The training batches of a run; `step_batch(epoch, step)` is the same whenever it is asked for."""
+    """The training batches of a run; `step_batch(epoch, step)` is always the same."""
 
     documents: Documents
     config: Config

@@ -42,7 +42,7 @@ class Data(NamedTuple):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train as the parsed arguments say, write the model and say how good it is; returns the exit status."""
+    """Train with the parsed arguments, write the model and print its scores; returns the exit status."""
     out = Path(args.out)
     if out.suffix not in (".npz", ".safetensors"):
         raise ValueError(f"--out: expected a file name ending in .npz or .safetensors, got {args.out!r}")

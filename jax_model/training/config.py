@@ -78,7 +78,7 @@ def _setting(default: Any, meaning: str) -> Any:
 class Config:
     """Settings of a run; every one is a flag of the command line. NOTATION.md has the letters."""
 
-    positions: str = _setting("none", "sinusoidal: the model knows where a word stands, and reads a limited length")
+    positions: str = _setting("none", "sinusoidal: the model reads the positions of words, and texts of limited length")
     T_max: int = _setting(1024, "most words of a text in a training step; with positions, later words are never read")
     D: int = _setting(6000, "largest number of words in the vocabulary; the most frequent ones are kept")
     d_e: int = _setting(32, "size of a word's embedding")
@@ -86,7 +86,7 @@ class Config:
     d_att: int = _setting(32, "size of keys and queries, per head")
     d_out: int = _setting(32, "size of values, per head")
     scale: float = _setting(0.1, "size of embeddings and positions at the start; small ones learn rare words later")
-    query_scale: float = _setting(1.0, "size of the queries at the start; with small ones all words begin alike")
+    query_scale: float = _setting(1.0, "size of the queries at the start; if small, all words start with equal weights")
     unk_start: float = _setting(0.0, "with positions, attention logit of [UNK] and padding at the start; 0 is any")
     epochs: int = _setting(8, "largest number of passes over the texts")
     patience: int = _setting(2, "stop when more than this many epochs in a row bring no smaller held-out loss")
@@ -100,7 +100,7 @@ class Config:
     crop: float = _setting(0.5, "chance that a text that is too long is read from a random place, not from its start")
     validation: float = _setting(0.2, "share of the texts that is held out, unless --valid names a file of them")
     refit: str = _setting("all", "all: train once more on all texts, held-out ones too, for as many epochs; or none")
-    class_weight: str = _setting("none", "balanced: classes count alike, however many texts each has; or none")
+    class_weight: str = _setting("none", "balanced: weight classes inversely to their frequency; or none")
     seed: int = _setting(0, "seed of everything random; the same seed gives the same model")
 
     def __post_init__(self) -> None:

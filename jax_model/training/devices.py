@@ -26,7 +26,7 @@ def join_cluster(coordinator: str | None, processes: int | None, process_id: int
         return
     if missing:
         raise ValueError(f"coordinator, processes and process_id go together; {' and '.join(missing)} missing")
-    # Processors of several hosts work together through gloo, which older versions of JAX have to be told.
+    # CPUs of several hosts communicate through gloo, which older versions of JAX need as an option.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(coordinator, processes, process_id)
 
@@ -44,7 +44,7 @@ def device_mesh(device: str = "auto") -> Mesh:
     except RuntimeError:
         found = sorted({d.platform for d in jax.devices()})
         raise ValueError(
-            f"device: asked for {device}, but JAX finds only {', '.join(found)}; "
+            f"device: expected {device}, but JAX finds only {', '.join(found)}; "
             "a GPU needs its driver and a GPU build of jax (pip install 'jax[cuda12]')"
         ) from None
     return Mesh(np.array(devices), (AXIS,))

@@ -91,7 +91,7 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
 `attn-closed-form train --help` explains; None lets the trainer choose, from the texts where it depends on them
     validation_fraction : share of every class that is held out to stop by, to keep the best epoch and to fit the
         temperature
-    class_weight : None, or "balanced" to count all classes alike, however many texts each has
+    class_weight : None, or "balanced" to weight classes inversely to their frequency
     random_state : int for the same model on every run; None draws a seed
     device : "auto", "cpu" or "gpu"
     verbose : False is silent; True shows the progress on standard error
@@ -222,7 +222,7 @@ class AttentionBagClassifier(_AttentionClassifier):
     early_stopping : hold out `validation_fraction` of the bags (stratified), keep the epoch that predicts them best,
         and stop `patience` epochs after it. Off by default, as in scikit-learn: with a hundred bags, a tenth of them
         says little, and the average and the falling learning rate make the last epoch a good one.
-    class_weight : None, or "balanced" to weigh every class alike
+    class_weight : None, or "balanced" to weight classes inversely to their frequency
     random_state : an int; the same one on the same data gives the same model
 
     Attributes

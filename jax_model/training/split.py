@@ -24,7 +24,7 @@ class Split(NamedTuple):
 
 
 def together(split: Split) -> Split:
-    """All texts to train on, those that were held out as well; each of these is a group of its own.
+    """All texts to train on, those that were held out as well; each of these is a separate group.
 
     >>> data = Labelled(list("abc"), np.array([0, 1, 0]), ("x", "y"))
     >>> together(Split(data.take([0, 1]), data.take([2]))).training.texts

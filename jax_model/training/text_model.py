@@ -4,8 +4,8 @@ A token enters a prediction through its attention logit and its C values, per he
 step makes one table with K (1 + C) columns and one row per word, and gathers from it. Many classes: the embeddings are
 gathered and pooled, and the C values are taken of the K pooled vectors. Either way no matrix product per document is
 left, and an epoch of IMDB takes seconds on two cores. `witness/model.py` stays the naive witness;
-`tests/jax_model/test_text_model.py` holds the two together, values and gradients. An id below zero is no token: it has
-no mass, and fills up the shorter documents of a batch where the model has no padding.
+`tests/jax_model/test_text_model.py` holds the two together, values and gradients. An id below zero is not a token: it
+has no mass, and fills up the shorter documents of a batch where the model has no padding.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def collapsed_forward(params: Params, ids: jax.Array, cls: Any = 0) -> jax.Array
 
 
 def _directions(p: Params, cls: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """What an embedding is multiplied with: keys (K, d_e) and values (K, C, d_e), and the constants beside them."""
+    """What an embedding is multiplied with: keys (K, d_e) and values (K, C, d_e), and the constants."""
     q = p.W_q @ (p.W_e[cls] if p.W_p is None else p.W_e[cls] + p.W_p[0]) + p.b_q
     scale = p.W_k.shape[1] ** -0.5
     keys = jnp.einsum("kae,ka->ke", p.W_k, q) * scale

@@ -98,7 +98,7 @@ def train(
 
 
 def refit_checkpoint(checkpoint: PathLike) -> Path:
-    """Where the state of the training on all texts goes, beside that of the first."""
+    """The file for the state of the training on all texts, next to that of the first training."""
     return Path(f"{checkpoint}.all")
 
 

@@ -167,7 +167,7 @@ def pad_documents(documents: Sequence[Any], length: int, first: tuple[int, ...] 
 def predict_documents(
     params: Tree, config: Config, documents: Sequence[Any], first: tuple[int, ...] = ()
 ) -> NDArray[np.float64]:
-    """Log-odds of a list of id arrays, (n,): the model as the black box that LIME, SHAP and SLALOM ask.
+    """Log-odds of a list of id arrays, (n,): the model as the black box that LIME, SHAP and SLALOM evaluate.
 
     Documents of similar lengths share a call; shapes are few, so that nothing is compiled twice.
     """

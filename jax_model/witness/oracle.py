@@ -1,4 +1,4 @@
-"""What autodiff and brute force say: the other side of every comparison with the closed forms.
+"""Results of autodiff and brute force: the other side of every comparison with the closed forms.
 
 Each function takes the parameters and a padded document (`pad_ids` makes one) and is jitted. Gradients are taken
 with respect to all T_max embedded positions, [CLS] and padding included, through the naive model of `model.py`: the

@@ -34,7 +34,7 @@ def forward(
     ----------
     s, v : (V,) importances and (V, C) values of the tokens
     ids, real : (T,) indices into s and v, and whether a place of the padded sequence is filled
-    s_background, v_background : () and (C,); importance -inf for P2's own SLALOM, which has no background
+    s_background, v_background : () and (C,); importance -inf for P2's SLALOM, which has no background
 
     >>> s, v = jnp.array([0.0, 1.0]), jnp.array([[1.0], [-1.0]])
     >>> f = forward(s, v, jnp.array([0, 1, 0]), jnp.array([True, True, False]), -jnp.inf, jnp.zeros(1))

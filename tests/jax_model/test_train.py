@@ -200,7 +200,7 @@ def test_devices_that_are_not_there():
     with pytest.raises(ValueError, match="go together; processes and process_id missing"):
         join_cluster("localhost:1", None, None)
     if {device.platform for device in jax.devices()} == {"cpu"}:
-        with pytest.raises(ValueError, match=r"asked for gpu, but JAX finds only cpu; .*jax\[cuda12\]"):
+        with pytest.raises(ValueError, match=r"expected gpu, but JAX finds only cpu; .*jax\[cuda12\]"):
             device_mesh("gpu")
 
 

@@ -98,7 +98,7 @@ def test_float32_keeps_its_tolerance(monkeypatch):
 def test_engines_that_cannot_help(monkeypatch):
     with pytest.raises(RunError, match="explains probabilities; add --scale logit"):
         choose_engine(Task(), "jax")
-    with pytest.raises(RunError, match="none of them is asked for"):
+    with pytest.raises(RunError, match="none of them was requested"):
         choose_engine(Task(methods=("banzhaf",)), "jax")
     with pytest.raises(RunError, match="ScoreTable"):
         choose_engine(Task(model="scores"), "jax")

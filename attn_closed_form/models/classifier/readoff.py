@@ -46,7 +46,7 @@ class SlalomReadoff(NamedTuple):
     1 if exact, NaN without a SLALOM.
     """
 
-    slalom: Slalom | None  # on token ids: the model's own if `exact`, else the best fit for a document
+    slalom: Slalom | None  # on token ids: that of the model if `exact`, else the best fit for a document
     heads: tuple[Slalom, ...]  # K, whose mean is the model, exactly: on token ids, or on positions where those matter
     exact: bool  # whether `slalom` is the model itself
     by_position: bool  # whether `heads` are on positions
