@@ -122,10 +122,12 @@ def growth_rows(
     weights: acf.AttentionWeights, documents: Sequence[NDArray[np.intp]], name: str
 ) -> list[dict[str, Any]]:
     """Shapley values in float64 of more and more documents, and of longer and longer ones."""
-    cases = {f"Shapley, {n} documents": documents[:n] for n in GROWTH_DOCUMENTS if n <= len(documents)}
+    cases: dict[str, Sequence[NDArray[np.intp]]] = {
+        f"Shapley, {n} documents": documents[:n] for n in GROWTH_DOCUMENTS if n <= len(documents)
+    }
     for words in GROWTH_WORDS:
-        texts = [2 + np.random.default_rng(i).permutation(weights.D - 2)[:words] for i in range(64)]
-        cases[f"Shapley, 64 documents of {words} different words"] = texts
+        made = [2 + np.random.default_rng(i).permutation(weights.D - 2)[:words] for i in range(64)]
+        cases[f"Shapley, 64 documents of {words} different words"] = made
     rows = []
     for task, texts in cases.items():
         seconds = best_of(partial(batched.shapley, weights, texts, dtype="float64"), repeats=2).best

@@ -1,18 +1,4 @@
-"""What a run computes for one input, and the columns that the results become.
-
-| column | contents |
-|---|---|
-| `row` | number of the row in the whole run |
-| the user's columns | unchanged |
-| `labels`, `spans` | the players, and where each occurs in the text |
-| `output`, `scale`, `prediction` | the class (or margin) that is explained, "probability" or "logit", and its value |
-| `probability`, `probability_CLASS` | of the output, and of every class |
-| `unseen`, `error` | tokens beyond the model's last position; why a row has no explanation |
-| `instances` ... `rank_correlation` | for bags: how attention differs from the scores (`show/exports.py`) |
-| `METHOD`, `METHOD_base`, `METHOD_error` | scores (one per player), base value, guaranteed error or null |
-
-Scores of attributions are on the scale of the row; those of attention, derivatives and SLALOM are always of the logit.
-"""
+"""What a run computes for one input, and the columns that the results become, which docs/corpus.md lists."""
 
 from __future__ import annotations
 

@@ -58,10 +58,15 @@ NO_RULE = "no rule in p has a proven error with these settings; use attn_closed_
 
 
 class Batched(NamedTuple):
-    """Results of a batch, one per game. `problems` has a reason for every game whose result is NaN."""
+    """Results of a batch, one per game: values, base values, guaranteed errors.
+
+    `problems` has a reason for every game whose result is NaN.
+    """
 
     values: Any
     problems: dict[int, str]
+    bases: Any
+    errors: Any
 
 
 class Summary(NamedTuple):
@@ -121,6 +126,10 @@ class Goals(NamedTuple):
     lam: jax.Array
     w: jax.Array
     about: Summary
+
+    def errors(self, tol: float, exponent: NDArray[np.intp]) -> Array:
+        """(B,) the errors that `tol` allows; NaN for games without a budget."""
+        return np.ldexp([np.nan if goal is None else tol * goal.scale for goal in self.budgets], exponent)
 
     @property
     def kept(self) -> list[int]:
@@ -294,7 +303,7 @@ class LimePlan(NamedTuple):
                 w_D[i, : nodes.size] = weights * nodes * (1 - nodes)
         return p[:, None], w_E[:, None], w_D[:, None]
 
-    def finish(self, level: Array, delta: Array, exponent: NDArray[np.intp]) -> Batched:
+    def finish(self, level: Array, delta: Array, exponent: NDArray[np.intp]) -> list[LimeCoefficients]:
         """Coefficients from the sums over nodes: level (B, 2), delta (B, d)."""
         limits, about = [], self.goals.about
         for i, (d, rule, fitted) in enumerate(zip(self.sizes, self.rules, self.regressions, strict=True)):
@@ -305,7 +314,7 @@ class LimePlan(NamedTuple):
             moments = moments_of_sums(fitted, level[i], delta[i, :d], known)
             coef, intercept = fitted.solve(moments, np.arange(d))
             limits.append(LimeCoefficients(np.ldexp(coef, exponent[i]), math.ldexp(intercept, int(exponent[i]))))
-        return Batched(limits, self.goals.problems)
+        return limits
 
 
 def _regression(d: int, settings: Settings) -> Regression | None:

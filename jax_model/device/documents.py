@@ -18,6 +18,7 @@ other; `gradient` copies them into one NumPy array.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ from .games import PRECISION, GameBatch, on_device
 # Documents of a batch on a CPU, and elsewhere; of a block of gradients on a CPU: few enough for its caches.
 BATCH_CPU, BATCH_OTHER, GRADIENTS_CPU = 64, 256, 16
 # Players are padded to this, or to a power of two times this.
-BUCKET = 64
+BUCKET = 128
 GRADIENT_SCORES = ("gradient-mean", "gradient-l1", "gradient-l2", "gradient-x-input")
 
 
@@ -313,23 +314,21 @@ def shapley(
     absent: str | None = None,
     output: Any = 0,
     tol: float = 1e-10,
+    core: bool = True,
     **device: Any,
 ) -> Batched:
     """Exact Shapley values of every document, one (d,) array each, as `shapley(pooled_game(...))` of the core.
 
-    `device` are options of `game_buckets`: dtype, batch and mesh.
+    `device` are options of `game_buckets`: dtype, batch and mesh. Without `core` all problems of the device remain.
 
     >>> jax.config.update("jax_enable_x64", True)
     >>> from attn_closed_form.models.classifier import random_weights
     >>> [phi.shape for phi in shapley(random_weights(seed=0), [[5, 7, 5], [4]]).values]
     [(2,), (1,)]
     """
-
-    def by_device(bucket: Bucket) -> Batched:
-        rows, problems = values.shapley(bucket.games, tol)
-        return Batched([row[:d] for row, d in zip(rows, bucket.players, strict=False)], problems)
-
-    return _explained(weights, documents, (players, absent, output), device, by_device, partial(acf.shapley, tol=tol))
+    which = players, absent, output
+    by_device, by_core = partial(values.shapley, tol=tol), partial(acf.shapley, tol=tol)
+    return _explained(weights, documents, which, device, by_device, by_core if core else None)
 
 
 def lime(
@@ -341,6 +340,7 @@ def lime(
     dtype: Any = None,
     batch: int | None = None,
     mesh: Mesh | None = None,
+    core: bool = True,
     **options: Any,
 ) -> Batched:
     """LIME's limit for every document, as `lime_limit(pooled_game(...), **options)` of the core.
@@ -350,13 +350,9 @@ def lime(
     >>> [limit.coef.shape for limit in lime(random_weights(seed=0), [[5, 7, 5], [4]]).values]
     [(2,), (1,)]
     """
-    device = {"dtype": dtype, "batch": batch, "mesh": mesh}
-
-    def by_device(bucket: Bucket) -> Batched:
-        return values.lime_limit(bucket.games, **options)
-
-    which = players, absent, output
-    return _explained(weights, documents, which, device, by_device, partial(acf.lime_limit, **options))
+    which, device = (players, absent, output), {"dtype": dtype, "batch": batch, "mesh": mesh}
+    by_device, by_core = partial(values.lime_limit, **options), partial(acf.lime_limit, **options)
+    return _explained(weights, documents, which, device, by_device, by_core if core else None)
 
 
 def _explained(
@@ -364,19 +360,21 @@ def _explained(
     documents: Sequence[Tokens],
     which: tuple[str, str | None, Any],
     device: dict[str, Any],
-    by_device: Callable[[Bucket], Batched],
-    by_core: Callable[[PooledGame], Any],
+    by_device: Callable[[GameBatch], Batched],
+    by_core: Callable[[PooledGame], Any] | None,
 ) -> Batched:
     """Every bucket on the device, and what the device cannot do by the core; NaN where neither can."""
-    results: list[Any] = [None] * len(documents)
-    problems: dict[int, str] = {}
+    found = Batched([None] * len(documents), {}, np.full(len(documents), np.nan), np.full(len(documents), np.nan))
     for bucket in game_buckets(weights, documents, *which, **device):
-        explained, unsolved = by_device(bucket)
-        for i, place in enumerate(bucket.places.tolist()):
-            results[place] = explained[i]
-            if i in unsolved:
-                try:
-                    results[place] = by_core(pooled_game(weights, documents[place], *which))
-                except ToleranceError as error:
-                    problems[place] = str(error)
-    return Batched(results, problems)
+        results = by_device(bucket.games)
+        for i, (place, d) in enumerate(zip(bucket.places.tolist(), bucket.players.tolist(), strict=True)):
+            value = results.values[i]
+            found.values[place] = value[:d] if isinstance(value, np.ndarray) else value
+            found.bases[place], found.errors[place] = results.bases[i], results.errors[i]
+            if i in results.problems:
+                found.problems[place] = results.problems[i]
+                with suppress(ToleranceError):
+                    if by_core is not None:
+                        found.values[place] = by_core(pooled_game(weights, documents[place], *which))
+                        del found.problems[place]
+    return found

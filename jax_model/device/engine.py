@@ -26,12 +26,12 @@ from attn_closed_form._types import Array
 from attn_closed_form.explanations.evidence import Evidence, Scored
 from attn_closed_form.explanations.explain import gather_evidence
 from attn_closed_form.explanations.settings import Settings
+from attn_closed_form.models.classifier import predict_many
 from attn_closed_form.models.protocol import Model, Units
 from attn_closed_form.models.text_classifier import TextClassifier
 
-from . import values
-from .budgets import plan_batch, power_of_two
-from .documents import GRADIENT_SCORES, game_buckets, gradient_scores, predict
+from .budgets import power_of_two
+from .documents import GRADIENT_SCORES, gradient_scores, lime, predict, shapley
 
 # The least `tol` for which an accelerator computes in float32.
 FLOAT32_TOL = 5e-3
@@ -67,7 +67,9 @@ class Engine:
         return ""
 
     def logits(self, model: Any, units: Sequence[Units]) -> Array:
-        """(n, C) logits of n inputs of a `TextClassifier`."""
+        """(n, C) logits of n inputs of a `TextClassifier`; on a processor by the core, which compiles nothing."""
+        if not self.accelerated:
+            return predict_many(model.weights, [one.data for one in units])
         out = np.empty((len(units), model.weights.C))
         for places in _by_length(units):
             out[places] = predict(model.weights, [units[i].data for i in places], "float64")
@@ -113,23 +115,19 @@ def _of_games(name: str, evidences: Sequence[Evidence]) -> list[Scored | None]:
     model: Any = evidences[0].model
     settings = evidences[0].settings
     small = settings.tol >= FLOAT32_TOL and has_accelerator()
-    ids = [evidence.units.data for evidence in evidences]
-    output = np.array([evidence.settings.coefficients for evidence in evidences])
-    out: list[Scored | None] = [None] * len(evidences)
-    for bucket in game_buckets(
-        model.weights, ids, settings.players, settings.absent, output, "float32" if small else "float64"
-    ):
-        exponent = np.asarray(bucket.games.exponent)
-        if name == "shapley":
-            goals = plan_batch(bucket.games, settings.tol)
-            scores, problems = values.shapley(bucket.games, settings.tol, goals=goals)
-            bases = np.ldexp(goals.about.absent, exponent)
-        else:
-            limits, problems, goals = values.lime_plan(bucket.games, tol=settings.tol)
-            scores, bases = [limit.coef for limit in limits], [limit.intercept for limit in limits]
-        for row, (i, d) in enumerate(zip(bucket.places.tolist(), bucket.players.tolist(), strict=True)):
-            goal = goals.budgets[row]
-            if row not in problems and goal is not None:
-                error = float(np.ldexp(settings.tol * goal.scale, exponent[row]))
-                out[i] = Scored(np.asarray(scores[row][:d], np.float64), float(bases[row]), error)
-    return out
+    found = (shapley if name == "shapley" else lime)(
+        model.weights,
+        [evidence.units.data for evidence in evidences],
+        settings.players,
+        settings.absent,
+        np.array([evidence.settings.coefficients for evidence in evidences]),
+        tol=settings.tol,
+        core=False,
+        dtype="float32" if small else "float64",
+    )
+    return [
+        None
+        if i in found.problems
+        else Scored(np.asarray(getattr(value, "coef", value), np.float64), float(base), float(error))
+        for i, (value, base, error) in enumerate(zip(found.values, found.bases, found.errors, strict=True))
+    ]

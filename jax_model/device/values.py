@@ -2,7 +2,7 @@
 
 The core chooses the nodes for the whole batch, by its own bounds and budgets (`budgets.py`), in float64 and in float32.
 The number of nodes in p is an argument of the compiled program, not a shape. Games go through in chunks (`games.py`);
-a CPU likes small chunks, a GPU large ones. Both functions return `Batched(values, problems)`: a game that cannot keep
+a CPU likes small chunks, a GPU large ones. Both functions return `Batched`: a game that cannot keep
 `tol` has NaN in its row and a reason in `problems`, and the others have their values.
 """
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..training.devices import cut_by_document
-from .budgets import Batched, Goals, Groups, LimePlan, plan_batch, shapley_groups
+from .budgets import Batched, Groups, LimePlan, plan_batch, shapley_groups
 from .games import GameBatch, each_game, flip, heads_of, mesh_of, nodes_of
 
 
@@ -57,8 +57,8 @@ def shapley_of(game: GameBatch, nodes: Groups) -> jax.Array:
     return jnp.where(jnp.arange(sums.size) < game.players, sums - excess / game.players, 0.0)
 
 
-def shapley(batch: GameBatch, tol: float = 1e-10, chunk: int | None = None, goals: Goals | None = None) -> Batched:
-    """Shapley values of every game, (B, d); zero for padding. |error| <= tol * max|f|.
+def shapley(batch: GameBatch, tol: float = 1e-10, chunk: int | None = None) -> Batched:
+    """Shapley values of every game, (B, d); zero for padding. |error| <= tol * max|f|. Bases are f of nobody.
 
     >>> from attn_closed_form import PooledGame
     >>> from jax_model.device.games import game_batch
@@ -68,10 +68,11 @@ def shapley(batch: GameBatch, tol: float = 1e-10, chunk: int | None = None, goal
     array([[0., 2.],
            [4., 0.]])
     """
-    goals = plan_batch(batch, tol) if goals is None else goals
+    goals, exponent = plan_batch(batch, tol), np.asarray(batch.exponent)
     values = np.array(each_game(shapley_of, batch, (shapley_groups(batch, goals, chunk),), chunk=chunk))
     values[list(goals.problems)] = np.nan
-    return Batched(np.ldexp(values, np.asarray(batch.exponent)[:, None]), goals.problems)
+    values, bases = np.ldexp(values, exponent[:, None]), np.ldexp(goals.about.absent, exponent)
+    return Batched(values, goals.problems, bases, goals.errors(tol, exponent))
 
 
 def lime_limit(
@@ -84,23 +85,13 @@ def lime_limit(
 ) -> Batched:
     """LIME's limit for every game, as `attn_closed_form.lime_limit`: |error| <= tol * max|f|, or a problem.
 
-    `values` is a list of `LimeCoefficients`. Games of one player and games without a rule in p are left to the core.
+    `values` is a list of `LimeCoefficients`; bases are the intercepts. Games of one player and games without a rule in
+    p are left to the core.
     """
-    return Batched(*lime_plan(batch, kernel_width, ridge, num_samples, tol, chunk)[:2])
-
-
-def lime_plan(
-    batch: GameBatch,
-    kernel_width: float = 25.0,
-    ridge: float = 1.0,
-    num_samples: int | None = 5000,
-    tol: float = 1e-10,
-    chunk: int | None = None,
-) -> tuple[Any, dict[int, str], Goals]:
-    """The values and problems of `lime_limit`, and the budgets."""
-    plan = LimePlan.of(batch, kernel_width, ridge, num_samples, tol, chunk)
+    plan, exponent = LimePlan.of(batch, kernel_width, ridge, num_samples, tol, chunk), np.asarray(batch.exponent)
     p, w_E, w_D = (cut_by_document(mesh_of(batch), x.astype(batch.s.dtype)) for x in plan.nodes())
     shared = (plan.goals.lam[None], plan.goals.w[None], np.array([plan.longest]))
     level, delta = each_game(weighted_sums, batch, shared, p, w_E, w_D, chunk=chunk)
-    sums = np.asarray(level, np.float64), np.asarray(delta, np.float64)
-    return *plan.finish(*sums, np.asarray(batch.exponent)), plan.goals
+    limits = plan.finish(np.asarray(level, np.float64), np.asarray(delta, np.float64), exponent)
+    bases = np.array([limit.intercept for limit in limits])
+    return Batched(limits, plan.goals.problems, bases, plan.goals.errors(tol, exponent))

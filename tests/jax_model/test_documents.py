@@ -65,7 +65,7 @@ def test_games(name, players, absent):
 )
 def test_shapley(name, players, absent):
     model = MODELS[name]
-    ours, problems = batched.shapley(model, DOCUMENTS, players, absent, batch=4)
+    ours, problems, *_ = batched.shapley(model, DOCUMENTS, players, absent, batch=4)
     assert not problems
     core = [acf.shapley(pooled_game(model, d, players, absent)) for d in DOCUMENTS]
     assert worst(ours, core) <= 3e-10 * np.abs(model.collapse.u_tok).max()
@@ -76,7 +76,7 @@ def test_shapley(name, players, absent):
     [("words", "unk", {}), ("positions", "deleted", {"kernel_width": np.inf, "num_samples": None})],
 )
 def test_lime(players, absent, options):
-    ours, problems = batched.lime(MODEL, DOCUMENTS, players, absent, batch=4, **options)
+    ours, problems, *_ = batched.lime(MODEL, DOCUMENTS, players, absent, batch=4, **options)
     assert not problems
     core = [acf.lime_limit(pooled_game(MODEL, d, players, absent), **options) for d in DOCUMENTS]
     size = np.abs(MODEL.collapse.u_tok).max()
@@ -86,7 +86,7 @@ def test_lime(players, absent, options):
 
 def test_shapley_float32():
     tol = 5e-3
-    ours, problems = batched.shapley(MODEL, DOCUMENTS, tol=tol, dtype=jnp.float32)
+    ours, problems, *_ = batched.shapley(MODEL, DOCUMENTS, tol=tol, dtype=jnp.float32)
     assert not problems
     games = [pooled_game(MODEL, d, "words") for d in DOCUMENTS]
     for row, game in zip(ours, games, strict=True):
@@ -96,7 +96,7 @@ def test_shapley_float32():
 
 
 def test_a_document_that_nobody_can_do():
-    ours, problems = batched.shapley(MODEL, DOCUMENTS, tol=1e-15)
+    ours, problems, *_ = batched.shapley(MODEL, DOCUMENTS, tol=1e-15)
     assert set(problems) == set(range(len(DOCUMENTS)))
     assert all(np.isnan(row).all() for row in ours) and "smallest possible tol" in problems[0]
 

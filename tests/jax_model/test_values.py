@@ -32,7 +32,7 @@ def by_heads():
 @pytest.mark.parametrize(("H", "batch"), by_heads().items())
 def test_agrees_with_the_core(H, batch):
     d = 2 + max(game.d for game in batch)
-    ours, problems = shapley(game_batch(batch, d=d), 1e-10)
+    ours, problems, *_ = shapley(game_batch(batch, d=d), 1e-10)
     assert len(problems) < len(batch) / 4 and ours.shape == (len(batch), d)
     for i, (row, game) in enumerate(zip(ours, batch, strict=True)):
         if i in problems:
@@ -48,7 +48,7 @@ def test_long_documents():
     """Of every kind, in one batch: a batch is compiled once."""
     sizes = enumerate((150, 97, 211))
     batch = [random_game(seed, d, 2, kind, 5.0, offset=0.5) for seed, d in sizes for kind in KINDS]
-    ours, problems = shapley(game_batch(batch), chunk=3)
+    ours, problems, *_ = shapley(game_batch(batch), chunk=3)
     assert not problems
     for row, game in zip(ours, batch, strict=True):
         assert np.abs(row[: game.d] - acf.shapley(game)).max() <= 2e-10 * np.abs(game.v).max() * 2
@@ -90,7 +90,7 @@ def test_the_guarantee_game_by_game(dtype, tol):
     """Every row within tol * max|f| or a reason; and the tol that a reason names works."""
     hard = hard_games(1)
     batch = game_batch(hard, dtype=dtype)
-    values, problems = shapley(batch, tol)
+    values, problems, *_ = shapley(batch, tol)
     assert len(problems) < len(hard) * 0.6
     for i, game in enumerate(hard):
         if i in problems:
@@ -101,7 +101,7 @@ def test_the_guarantee_game_by_game(dtype, tol):
     named = [re.search(r"tol is (\S+)", reason) for reason in problems.values()]
     works = max(float(match.group(1)) for match in named if match) if any(named) else tol
     assert not [reason for reason in shapley(batch, works).problems.values() if "smallest possible" in reason]
-    limits, problems = lime_limit(batch, tol=10 * tol)
+    limits, problems, *_ = lime_limit(batch, tol=10 * tol)
     for i, game in enumerate(hard):
         if i not in problems:
             core = acf.lime_limit(game, tol=1e-9)
@@ -122,10 +122,10 @@ def test_one_bad_game_does_not_spoil_the_others():
     good = [PLAIN, *(random_game(seed, 5, 1, "deleted", offset=0.5) for seed in range(1, 3))]
     wide = PooledGame.from_scores([0.0, 1e4], [1.0, 2.0])
     cancelling = PooledGame.from_scores([0.0, 1.0], [1e9, -1e9], [0.5, 0.1], [-1e9, 1e9], bias=1e-3)
-    values, problems = shapley(five(good[0], wide, good[1], cancelling, good[2]))
+    values, problems, *_ = shapley(five(good[0], wide, good[1], cancelling, good[2]))
     assert "span" in problems[1] and "e^10000" in problems[1]
     assert np.isnan(values[1]).all()
-    alone, none = shapley(five(*good))
+    alone, none, *_ = shapley(five(*good))
     assert not none and set(problems) <= {1, 3}
     np.testing.assert_allclose(values[[0, 2, 4]], alone[:3], atol=1e-9)
 
@@ -140,7 +140,7 @@ def test_value():
 
 def test_float32_refuses_what_it_cannot_keep():
     games32 = five(dtype=jnp.float32)
-    values, problems = shapley(games32, tol=1e-8)
+    values, problems, *_ = shapley(games32, tol=1e-8)
     assert values.dtype == np.float32 and np.isnan(values).all()
     assert "float32" in problems[0] and "smallest possible tol" in problems[0]
     with pytest.raises(ValueError, match="tol"):
@@ -151,7 +151,7 @@ def test_float32_refuses_what_it_cannot_keep():
 def test_float32_does_not_leave_its_range(size):
     """Sums are in units of the values, but results are not."""
     other = PooledGame.from_scores(np.zeros(5), np.arange(5) * size)
-    values, problems = shapley(five(PLAIN, other, dtype=jnp.float32), tol=1e-2)
+    values, problems, *_ = shapley(five(PLAIN, other, dtype=jnp.float32), tol=1e-2)
     assert set(problems) == {1} and np.isfinite(values[0]).all()
 
 
@@ -163,7 +163,7 @@ def test_float32_sees_that_its_values_were_rounded():
 
 def test_lime_leaves_one_player_to_the_core():
     batch = [PLAIN, random_game(1, 1, 1, "replaced")]
-    limits, problems = lime_limit(five(*batch))
+    limits, problems, *_ = lime_limit(five(*batch))
     assert set(problems) == {1} and "attn_closed_form" in problems[1]
     assert np.isnan(limits[1].coef).all() and limits[1].coef.shape == (1,)
     np.testing.assert_allclose(limits[0].coef, acf.lime_limit(batch[0]).coef, atol=1e-9)
@@ -171,7 +171,7 @@ def test_lime_leaves_one_player_to_the_core():
 
 def test_lime_with_a_narrow_kernel_is_left_to_the_core():
     """Its weights leave float64, which is a problem of the game and no crash of the batch."""
-    limits, problems = lime_limit(five(), kernel_width=0.2)
+    limits, problems, *_ = lime_limit(five(), kernel_width=0.2)
     assert "attn_closed_form" in problems[0] and np.isnan(limits[0].coef).all()
 
 

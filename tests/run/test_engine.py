@@ -14,6 +14,7 @@ from attn_closed_form.explanations.explain import gather_evidence
 from attn_closed_form.explanations.settings import Settings
 from attn_closed_form.models.classifier import random_weights
 from attn_closed_form.models.text import Vocabulary
+from attn_closed_form.run import task as tasks
 from attn_closed_form.run.task import RunError, Task, choose_engine
 from jax_model.device import engine as device
 from tests.run.corpora import WORDS, texts, write
@@ -84,6 +85,7 @@ def test_a_document_that_cannot_keep_its_tol_goes_to_the_core(capsys, tmp_path):
 def test_float32_keeps_its_tolerance(monkeypatch):
     """An accelerator computes in float32 where `tol` allows it; here the processor stands in for one."""
     monkeypatch.setattr(device, "has_accelerator", lambda: True)
+    tasks._engine.cache_clear()
     tol = device.FLOAT32_TOL
     core, jax = (
         explain_table(model(60, 3), {"text": texts(6)}, form="wide", engine=name, tol=tol, methods=["shapley", "lime"])
@@ -92,7 +94,10 @@ def test_float32_keeps_its_tolerance(monkeypatch):
     for method in ("shapley", "lime"):
         for a, b, error in zip(core[method], jax[method], jax[f"{method}_error"], strict=True):
             assert np.abs(np.subtract(a.as_py(), b.as_py())).max() <= 2 * error.as_py()
-    assert differences(core, jax)["shapley"] > 1e-8, "float32 was not used"
+    found = differences(core, jax)
+    assert found["shapley"] > 1e-8, "float32 was not used"
+    assert 0 < found["prediction"] <= 1e-13, "predictions are those of the device, in float64"
+    tasks._engine.cache_clear()
 
 
 def test_engines_that_cannot_help(monkeypatch):
@@ -110,11 +115,9 @@ def test_engines_that_cannot_help(monkeypatch):
 
 
 def test_without_jax(monkeypatch):
-    from attn_closed_form.run import task as module
-
-    module._engine.cache_clear()
+    tasks._engine.cache_clear()
     monkeypatch.setitem(sys.modules, "jax_model.device.engine", None)
     assert choose_engine(Task(), "auto").engine == "numpy"
     with pytest.raises(ImportError, match="needs JAX"):
         choose_engine(Task(), "jax")
-    module._engine.cache_clear()
+    tasks._engine.cache_clear()
