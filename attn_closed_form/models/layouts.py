@@ -64,7 +64,8 @@ SAID = {
 HEAD_WIDTH = 64
 # An array in Keras' HDF5 files: layer and part, which is a number or, in the older format, a name.
 KERAS = r"(?!optimizer)(?:.*\.)?(?!vars\.)(\w+)\.(?:vars\.)?(\d|kernel|bias|[vwu])(?::0)?"
-KERAS_PARTS = {"kernel": "0", "bias": "1", "v": "0", "w": "1", "u": "2"}
+DENSE = re.compile(r"dense(?:_\d{1,9})?")
+KERAS_PARTS = {"kernel": 0, "bias": 1, "v": 0, "w": 1, "u": 2}
 SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {"relu": "ReLU", "silu": "SiLU"}
 
 
@@ -191,7 +192,7 @@ def _probe(queries: Array, parts: list[Linear], out: Linear, options: Options, *
 
 def _rows(array: Array) -> Array:
     """(..., D) -> (n, D)."""
-    return array.reshape(-1, array.shape[-1])
+    return array.reshape(-1, np.atleast_1d(array).shape[-1])
 
 
 def _after(first: Linear, second: Linear) -> Linear:
@@ -283,23 +284,25 @@ def _build_keras(state: State, layout: Layout, options: Options) -> BagNetwork:
 
     Each place in the bag has a block of the last layer, so bags have as many instances as there are blocks.
     """
-    layers: dict[str, dict[str, Array]] = {}
-    for key in state.keys(KERAS):
-        name, part = re.fullmatch(KERAS, key).groups()  # type: ignore[union-attr]  # it matches
-        layers.setdefault(name, {})[KERAS_PARTS.get(part, part)] = state.array(key).T
-    state.leave("optimizer")
-    *embed, last = sorted((name for name in layers if name.startswith("dense")), key=lambda name: int(f"0{name[6:]}"))
-    attention = next(layers[name] for name in layers if name not in (*embed, last))
-    arrays = {
-        f"roles.{role}.weight": attention[part] for role, part in zip("VwU", "012", strict=True) if part in attention
-    }
-    for i, name in enumerate(embed):
-        arrays |= {f"roles.embed.{i}.weight": layers[name]["0"], f"roles.embed.{i}.bias": layers[name]["1"]}
-    W, b, E = layers[last]["0"], layers[last]["1"], attention["0"].shape[1]
-    arrays |= {"roles.classifier.weight": W[:, :E], "roles.classifier.bias": b}
-    network = _build(State(arrays, state.source), LAYOUTS["roles"], options)
-    places = W.reshape(len(b), -1, E).swapaxes(0, 1)
-    return replace(network, readout=places) if len(places) > 1 else network
+    parts = {(match[1], match[2]): key for key in state.arrays if (match := re.fullmatch(KERAS, key))}
+    names = dict.fromkeys(name for name, _ in parts)
+    *embed, last = sorted(filter(DENSE.fullmatch, names), key=lambda name: int(f"0{name[6:]}")) or [""]
+    attentions = [name for name in names if not DENSE.fullmatch(name)]
+    if len(attentions) != 1:
+        raise ValueError(f"{state.source}: expected one attention layer, got {attentions or state.summary()}")
+    roles: dict[str, tuple[str, ...]] = {n: (f"embed.{i}.weight", f"embed.{i}.bias") for i, n in enumerate(embed)}
+    roles |= {last: ("classifier.weight", "classifier.bias"), attentions[0]: ("V.weight", "w.weight", "U.weight")}
+    keys: dict[str, str] = {}
+    for (name, part), key in parts.items():
+        number = int(part) if part.isdigit() else KERAS_PARTS[part]
+        keys |= {f"roles.{role}": key for role in roles[name][number : number + 1]}
+    named = State({role: state.arrays[key].T for role, key in keys.items()}, state.source)
+    W, b = named.linear("roles.classifier")
+    blocks = W.reshape(len(b), -1, named.array("roles.V.weight", 2).shape[1]).swapaxes(0, 1)
+    named.arrays["roles.classifier.weight"] = blocks[0]
+    network = _build(named, LAYOUTS["roles"], options)
+    state.leave("optimizer", *(keys[role] for role in named.read))
+    return replace(network, readout=blocks) if len(blocks) > 1 else network
 
 
 def _build_mean(state: State, layout: Layout, options: Options) -> BagNetwork:

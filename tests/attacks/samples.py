@@ -117,6 +117,14 @@ def hdf5(folder: Path, fill: Callable[[Any, Any], None] | None = None) -> bytes:
     return path.read_bytes()
 
 
+def keras(h5py: Any, file: Any) -> None:
+    """The weights of keras.io's example for bags of three instances."""
+    shapes = {"dense": ((5, 4), (4,)), "mil_attention_layer": ((4, 3), (3, 1), (4, 3)), "dense_1": ((12, 2), (2,))}
+    for name, parts in shapes.items():
+        for i, shape in enumerate(parts):
+            file[f"layers/{name}/vars/{i}"] = np.random.default_rng(i).normal(size=shape).astype(np.float32)
+
+
 CSV = "\n".join(["text,label", *(f'"{row["text"]}",{row["label"]}' for row in ROWS)]).encode()
 SCORES = b"label,group,s,v\na,x,0.5,1\nb,x,-1,2\nc,y,0,3\n"
 #: name -> (suffix, door, contents)
@@ -131,6 +139,7 @@ SAMPLES: dict[str, tuple[str, str, Callable[[Path], bytes]]] = {
     "npy bag": (".npy", "bag", lambda folder: npy(FEATURES)),
     "npz bag": (".npz", "bag", lambda folder: npz({"features": FEATURES, "coords": COORDS}, compressed=False)),
     "HDF5": (".h5", "bag", hdf5),
+    "Keras": (".h5", "model", lambda folder: hdf5(folder, keras)),
     "csv": (".csv", "table", lambda folder: CSV),
     "csv gzip": (".csv.gz", "table", lambda folder: gzip.compress(CSV, mtime=0)),
     "json lines": (".jsonl", "table", lambda folder: "\n".join(map(json.dumps, ROWS)).encode()),
