@@ -26,10 +26,10 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
     Parameters
     ----------
     model : an explainable model, such as `load_demo_model()`, a `TextClassifier`, a `BagClassifier` or `ScoreTable()`
-    raw : the input in the form that the model reads: a text, a bag, a table of scores. What a text has beyond the
-        model's last position is not read (`TruncationWarning`)
+    raw : the input in the form that the model reads: a text, a bag, a table of scores. Tokens beyond the
+        model's last position are not read (`TruncationWarning`)
     methods : a name, several, "all", or None for all that do not sample and that the model has; see `METHODS`
-    **settings : players, absent, output, tol, seed, scale; see `Settings`. Where float64 cannot keep `tol`, it is
+    **settings : players, absent, output, tol, seed, scale; see `Settings`. If float64 cannot keep `tol`, it is
         loosened by powers of ten with a `ToleranceWarning`, and `Explanation.error` is the bound that holds
 
     Returns
@@ -132,7 +132,7 @@ def explain_outputs(
 
     Parameters
     ----------
-    model, raw, methods, **settings : as in `explain`, but for `output`
+    model, raw, methods, **settings : as in `explain`, except for `output`
     outputs : names of classes or margins ("margin:A,B"); default: every class. A model with one logit has one output
         to explain, because the scores for its other class are the same with the sign turned
 

@@ -1,4 +1,4 @@
-"""What `explain` returns: scores of players, with everything that a view needs and nothing to compute again.
+"""What `explain` returns: scores of players, with everything that a view needs.
 
 An `Explanation` is plain data with ways out: `to_dict`, `to_shap`, `to_lime`, `to_shapiq` (see `show/exports.py`) and
 `_repr_html_` (see `show/html.py`).
@@ -269,7 +269,7 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         return self.evidence.fit if any(e.of_fit for e in self.values()) else None
 
     def reasons(self, threshold: float | None = None) -> Reasons:
-        """What suffices for the prediction, and what its flip would take, proved; see `explanations/answers.py`.
+        """Certified sets that suffice for the prediction, or whose removal flips it; see `explanations/answers.py`.
 
         `threshold` is on the explained scale: by default 50 %, or a logit of 0.
         """

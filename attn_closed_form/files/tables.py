@@ -259,7 +259,7 @@ class Labelled(NamedTuple):
     classes: tuple[str, ...]
 
     def take(self, rows: NDArray[np.intp]) -> Labelled:
-        """Some of the rows; the classes stay all of them."""
+        """Some of the rows, with all classes."""
         return Labelled([self.texts[i] for i in rows], self.labels[rows], self.classes)
 
 

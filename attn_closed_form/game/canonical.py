@@ -67,7 +67,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PieceMasses:
-    """Arrays of n pieces. Where an axis has length 2, it is the players present, then absent."""
+    """Arrays of n pieces. If an axis has length 2, it is the players present, then absent."""
 
     gap: Array  # (n, d) mass of the heavier state above that of the lighter one
     lighter: Array  # (n, 2, d) 1 for the lighter state, 0 for the heavier one; both are 1 where there is no gap

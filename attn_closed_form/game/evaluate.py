@@ -1,6 +1,6 @@
 """Mean values of a pooled game under a law, within `tol`: exact, in O(L m d).
 
-Every value of the library that has a guarantee comes from here, but for the recursion over sizes (`by_size.py`) and
+Every value of the library that has a guarantee comes from here, except for the recursion over sizes (`by_size.py`) and
 Owen values. With the letters of `terms.py`, every player present with probability p, independently, and
 
     Y = p x + (1 - p) y,   sigma = 1/Y,   P = w e^(-lam D_0) prod_k Y_k,

@@ -109,7 +109,7 @@ def sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[fl
     short = _short_sector_sum(log_range, eps, angle)
     if short is not None:
         return [(0.0, *short)]
-    # The angle is rounded up: what is left of pi/2 in steps of 3 per cent.
+    # The angle is rounded up: what is left of pi/2 in steps of 3 percent.
     left = math.floor(math.log(math.pi / 2 - angle) / SECTOR_STEP) * SECTOR_STEP
     return _sector_segments(*_rounded(log_range, eps), math.pi / 2 - math.exp(left))
 

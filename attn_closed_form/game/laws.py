@@ -17,7 +17,7 @@ more terms, so there each term has as many nodes as it needs, rounded up to one 
 n/2 more nodes and C times less allowed error make up for that. Its rounding at rounded nodes is at most 4 (n + 4) ulps.
 
 **Short intervals.** For real p a term of Delta_j or I_ij is at most e^LOG_LEFT_OUT w e^(-lam D_0) e^(-X) [ |n_0| +
-sum_k (x_k |A_k| + y_k |B_k|) ] with X = p sum_heavy g + (1 - p) sum_light g. Where X is above some tau the term cannot
+sum_k (x_k |A_k| + y_k |B_k|) ] with X = p sum_heavy g + (1 - p) sum_light g. If X is above some tau the term cannot
 matter, so only an interval of p counts, on which 15 to 25 Gauss-Legendre nodes are enough for any d. A term with X >
 tau everywhere is left out. Proofs: docs/theory/bounds-of-the-engine.md, "Laws".
 """
@@ -75,7 +75,7 @@ class Law(Nodes, Protocol):
 
     @property
     def total(self) -> float:
-        """What an error of every value at p is multiplied by, at most."""
+        """The factor by which an error of every value at p is multiplied, at most."""
         ...
 
     @property
@@ -84,7 +84,7 @@ class Law(Nodes, Protocol):
         ...
 
     def alone(self, n: int) -> float:
-        """What the law makes of (1 - p)^n."""
+        """The law applied to (1 - p)^n."""
         ...
 
 

@@ -276,7 +276,7 @@ class LinkedGame:
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """An interval that holds the argument of g for every coalition with any mass: exact but for a little room."""
+        """An interval that holds the argument of g for every coalition with any mass: exact up to a small margin."""
         values, rounding = self._values
         with_mass = np.ones(values.size, dtype=bool)
         if self.game._without_mass is not None:
@@ -386,7 +386,7 @@ class PoleGame:
 
         Moduli of e^(-lam w) add up to 1/cos(theta) times 1/|w|, and lam |w| times that to 1/cos(theta)^2, both times
         MODULI at most. An exponent
-        is right to EXPONENT ulps of the sum of |Q_j| over the players of a coalition, which is at most its mass times
+        is correct to EXPONENT ulps of the sum of |Q_j| over the players of a coalition, which is at most its mass times
         the largest |v - z|, and of the |Q_j| of their other states, which are at most `ratio` times as large: the other
         state is the one with the smaller real part. Masses and values have 42 ulps of the values' spread and the
         rounding of `_values`, times the largest slope of g.

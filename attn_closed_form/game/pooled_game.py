@@ -185,7 +185,7 @@ class PooledGame:
 
         Parameters
         ----------
-        weights, values : (d,) weights above 0, which need not add up to 1, and values of the players. Where weights
+        weights, values : (d,) weights above 0, which need not add up to 1, and values of the players. If weights
             underflow, give their logarithms to `from_scores`
         background_weight, background_value : of what is always present, such as a prior
         empty_value, labels : as in `from_scores`
@@ -391,7 +391,7 @@ class PooledGame:
     def everyone_means(self) -> Array:
         """(H,) each head's mean with all players present, minus its center, in units of 2^exponent.
 
-        Right to about 100 ulps of `half_range`, whatever the number of players and whatever the constants are: masses
+        Correct to about 100 ulps of `half_range`, for any number of players and any constants: masses
         relative to the largest of those that are present, sums in pairs.
         """
         top = np.maximum(self.s.max(axis=1), self.s_background)
@@ -483,7 +483,7 @@ def _exact_sum(terms: list[float]) -> float:
 
 
 def times_power(x: Array, exponent: int) -> Array:
-    """X 2^exponent, exact but for overflow and underflow; a plain product where the power itself fits into float64."""
+    """X 2^exponent, exact except for overflow and underflow; a plain product if the power fits into float64."""
     return x * 2.0**exponent if -1000 < exponent < 1000 else np.ldexp(x, exponent)
 
 

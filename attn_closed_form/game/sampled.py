@@ -26,9 +26,9 @@ sampled. There are two such parts.
    integral over p of a polynomial, by Gauss-Legendre nodes. Each pair is predicted from all other pairs (leave-one-out
    in closed form).
 
-Each prediction is made without the value that it is subtracted from, so the estimate stays unbiased, but for the choice
-of tau and of the ridge, which is made on the same pairs. On transformers the kernel regression is better than the
-fitted head alone, than orders of players, and than KernelSHAP at every budget that was measured
+Each prediction is made without the value that it is subtracted from, so the estimate stays unbiased, except for the
+choice of tau and of the ridge, which is made on the same pairs. On transformers the kernel regression is better than
+the fitted head alone, than orders of players, and than KernelSHAP at every budget that was measured
 (`benchmarks/RESULTS.md`). If all 2^d coalitions fit in the budget, nothing is sampled.
 
 `proxy=False` is the plain method, without any of this: random orders of the players, each walked in both directions

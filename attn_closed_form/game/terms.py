@@ -80,7 +80,7 @@ class TermSums(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Some terms, r of them. Where an axis has length 2, it is the players present, then absent."""
+    """Some terms, r of them. If an axis has length 2, it is the players present, then absent."""
 
     lam: Array  # (r,)
     weight: Array  # (r,) w e^(-lam D_0)

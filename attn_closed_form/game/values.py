@@ -5,7 +5,7 @@ uniformly:
 
     phi_j = sum_s q_s E[ f(S + j) - f(S) | |S| = s ],        s = 0 .. d-1.
 
-Where q is a mixture of binomial laws, q_s = int C(d-1, s) p^s (1-p)^(d-1-s) rho(p) dp, this is int Delta_j(p) rho(p)
+If q is a mixture of binomial laws, q_s = int C(d-1, s) p^s (1-p)^(d-1-s) rho(p) dp, this is int Delta_j(p) rho(p)
 dp, and `evaluate.py` computes it in O(L m d), L nodes in lambda and m in p, where P2 (appendix B.7) calls the sum over
 2^d coalitions intractable. Each is the first difference under a law:
 
@@ -191,7 +191,7 @@ def leave_one_out(game: Game) -> Array:
     N = n0 + _others(a * v) + b * v_absent
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         out = np.ldexp((game.everyone_means[:, None] - N / D).sum(axis=0), game.exponent)
-    # Where a player holds nearly all of the mass of a head, what is left is too small for these units of mass.
+    # If a player holds nearly all of the mass of a head, what is left is too small for these units of mass.
     alone = np.flatnonzero((D < LEAST_MASS).any(axis=0))
     if alone.size:
         without = np.ones((alone.size, game.d), dtype=bool)

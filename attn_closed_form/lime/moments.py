@@ -60,7 +60,7 @@ def find_moments(game: Game, fit: Regression, settings: Settings, tol: float) ->
 
 
 def recursion_factor(fit: Regression) -> float:
-    """What errors of f are multiplied by in the recursion over sizes."""
+    """The factor by which errors of f are multiplied in the recursion over sizes."""
     deviation = float(np.abs(fit.drawn * fit.deviation).sum())
     return max(fit.value_factor(), fit.rounding_factor(fit.level, deviation, 2 * fit.level))
 
@@ -143,13 +143,13 @@ def known_of(game: PooledGame | PoleGame) -> Known:
 
 
 def rule_factor(fit: Regression, settings: Settings) -> float:
-    """What errors of f are multiplied by in sums by a rule in p."""
+    """The factor by which errors of f are multiplied in sums by a rule in p."""
     return max(rule_factors(fit.d, settings, fit.k))
 
 
 @lru_cache(maxsize=512)
 def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
-    """What a relative error of f, and one of the sums over nodes, is multiplied by."""
+    """The factors by which a relative error of f, and one of the sums over nodes, are multiplied."""
     fit, q, s = regression(d, settings, k), relative_kernel(d, settings.kernel_width), np.arange(d + 1)
     # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of |s/d - w| at most.
     level, difference = float(q.sum()), 2 * float((q * s * (d - s)).sum()) / (d * max(d - 1, 1))
@@ -277,7 +277,7 @@ def _sizes(d: int, width: float) -> tuple[Array, float]:
 def largest_on_reals(terms: Terms) -> Array:
     """(r,) a bound of each term of E_p[f] and of E_p[f Z_j] for p in [0, 1], and of its means over any one size.
 
-    The product over players is at most 1. Where all players are heavier when present, it is at most e^2 e^(-p G), G the
+    The product over players is at most 1. If all players are heavier when present, it is at most e^2 e^(-p G), G the
     sum of 1 - E, even with two players left out of it; x A comes with a factor p, and p e^(-p G) <= 1/G. For m present
     players the product is at most t^m by Maclaurin's inequality, and m/d has the place of p.
     """

@@ -21,7 +21,7 @@ decides the coefficients. Here every sum is over s >= 1 alone, and all weights a
 the coefficients: a narrow kernel is no harder than a wide one, and its limit, leave-one-out, is found. Moments are less
 f's constant and in units of a power of two, so that neither a large constant nor tiny values cost a digit.
 
-**Weights beyond float64.** A document that weighs more than e^600 weighs infinitely much. Where both q_0 and q_2 are
+**Weights beyond float64.** A document that weighs more than e^600 weighs infinitely much. If both q_0 and q_2 are
 below e^-600, slopes depend on their ratio alone, as V = (q_0 + q_2) / d^2 up to a factor 1 + e^-600: log pi is concave
 in s, so q_3 / q_2 < q_2 / q_1. Both, and the rho that is added to V, are then multiplied by the same number.
 
@@ -29,7 +29,7 @@ in s, so q_3 / q_2 < q_2 / q_1. Both, and the rho that is added to V, are then m
 moments and shared a covariance, so an error of w does not matter to first order, and coefficients change by no more
 than 8 delta `value_factor` times the largest |f|. But w is a rounded number, too: it is taken about the size s_0 with
 the largest weight and wrong by 4 ulps of sum q_s |s - s_0| / (d A), which adds A times that times the mean of f' to
-`shared`. An error of f(all) is one of all f' at once, which the free intercept takes up but for the document's own
+`shared`. An error of f(all) is one of all f' at once, which the free intercept takes up except for the document's own
 row. `doubt` has all three.
 """
 
@@ -131,17 +131,17 @@ class Regression(NamedTuple):
         return ULP * (SUMS + (EVERYONE * shift + MIDDLE * middle) / factor)
 
     def nobody_factor(self) -> float:
-        """What a change of f(empty) is multiplied by, at most, in a coefficient or the intercept."""
+        """The factor by which a change of f(empty) is multiplied, at most, in a coefficient or the intercept."""
         share = float(self.drawn[-1]) / self.total
         slope = (float(self.drawn[-1]) * float(self.deviation[-1]) + self.offset * share) / self.shared_denominator
         return max(slope, self._through_slope(float(self.drawn[-1]), slope))
 
     def moment_factor(self) -> float:
-        """What errors of E[pi f'] and of every E[pi Z_j f'], Z_j = 1 - W_j, that share nothing are multiplied by."""
+        """The factor by which independent errors of E[pi f'] and every E[pi Z_j f'], Z_j = 1 - W_j, are multiplied."""
         return self.rounding_factor(1.0, 2 - self.absent_share, 2.0)
 
     def rounding_factor(self, mean: float, shared: float, individual: float) -> float:
-        """What a relative error of every value is multiplied by, given what it is multiplied by in each moment."""
+        """The factor by which a relative error of every value is multiplied, given the factors of the moments."""
         slope = (shared + (0 if self.k == self.d else individual)) / self.shared_denominator
         return max(individual / self.individual_denominator + slope, self._through_slope(mean, slope))
 

@@ -75,7 +75,7 @@ class NoRuleError(ToleranceError):
 
 
 class SizeRule(NamedTuple):
-    """A rule for q = `relative_kernel`, and its error: where it is exact but for rounding, and elsewhere."""
+    """A rule for q = `relative_kernel`, and its error: where it is exact up to rounding, and elsewhere."""
 
     p: Array  # (m,) probability of being *present*
     weights: Array  # (m,)

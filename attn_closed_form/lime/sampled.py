@@ -1,11 +1,12 @@
-"""LIME as the lime package samples it, vectorised on a game, and how many samples it would take.
+"""LIME as the lime package samples it, vectorized on a game, and how many samples it would take.
 
 The algorithm is that of `limit.py`, which specifies the variant of LIME, with draws instead of expectations: one row
 per sample, weighted ridge regression with a free intercept (as scikit-learn's `Ridge`: center by weighted means,
 penalize all but the intercept).
 
-**How far off.** The estimate solves weighted normal equations, so for n samples its covariance is, to leading order,
-the sandwich V/n of an M-estimator (White, 1980; z_bar the weighted mean of Z_j and r = f - intercept - beta . Z):
+**Standard errors.** The estimate solves weighted normal equations, so for n samples its covariance is, to leading
+order, the sandwich V/n of an M-estimator (White, 1980; z_bar the weighted mean of Z_j and r = f - intercept - beta .
+Z):
 
     V = S^-1 E[pi^2 r^2 (Z - z_bar)(Z - z_bar)^T] S^-1,   S = E[pi (Z - z_bar)(Z - z_bar)^T].
 

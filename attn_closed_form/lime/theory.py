@@ -16,7 +16,7 @@ gives 6 int p (1-p) Delta dp:
 
     beta = c_1 (g v - g_h v_h) - c_2 (g - g_h),   c_1 = 6 I_1 / A,   c_2 = 6 [N_A J_2 + (N_B - N_A) J_3] / A^2,
 
-the integrals in r = B/A - 1 below. It takes the ratio of means for the mean of a ratio, so it is right where no token
+the integrals in r = B/A - 1 below. It takes the ratio of means for the mean of a ratio, so it is accurate if no token
 holds much of the attention, for any T/T_max. A kernel weighs p by k(p); see `lime_mean_field`.
 
 **Which to trust?** `lime_limit`, always: it is exact, and takes milliseconds. On random models with spread attention
@@ -78,7 +78,7 @@ def lime_theorem_5_1(game: PooledGame) -> Array:
 def lime_first_order(game: PooledGame) -> Array:
     """Theorem 5.1 corrected: beta_j = sum over heads of [g (v - F) - g_h (v_h - F)] / A, (d,).
 
-    Right to first order in the share of the attention that the document holds. It is also the derivative of f in the
+    Correct to first order in the share of the attention that the document holds. It is also the derivative of f in the
     presence of j, from the document. Prefer `lime_mean_field`, and `lime_limit` to both.
 
     >>> game = PooledGame.from_scores([0.0, 0.0], [1.0, 3.0], s_background=5.0, v_background=0.0)
@@ -99,7 +99,7 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
     the slope of the regression of f on the share present, Cov_k(1-p, N/D) / (d Var_k(p)); both by Gauss-Legendre in
     sqrt(1-p). There is no ridge and no row for the document.
 
-    Trust it where no token holds more than a few per cent of a head's attention; `lime_limit` needs no such thing.
+    Trust it if no token has more than a few percent of a head's attention; `lime_limit` has no such condition.
 
     >>> rng = np.random.default_rng(0)
     >>> game = PooledGame.from_scores(rng.normal(size=99) / 2, rng.normal(size=99), 0.0, 0.5, 5.0, 0.5)

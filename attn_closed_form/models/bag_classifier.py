@@ -9,7 +9,7 @@ CLAM-MB.
 
 A state dict holds no activations, no temperature of a softmax and no number of heads: every output reports what a
 layout assumes until `BagClassifier.check` has compared the logits of several bags with those of the user's network.
-Where they differ, the check tries what the file may have left out and takes the variant that fits best. One bag is not
+If they differ, the check tries what the file may have left out and takes the variant that fits best. One bag is not
 enough, because explanations evaluate sub-bags: a temperature that depends on the size of the bag agrees on one size.
 """
 
@@ -101,7 +101,7 @@ class BagClassifier(Model):
     deviation : largest difference from the black box on random sub-bags, where it was made from one
     bag : the bag of scores of a model made by `from_attention`, which explains this bag and its sub-bags
     reload : the same file with other options, where it came from one
-    assumed : what the file does not hold and was not given, such as "tanh attention, temperature 1"
+    assumed : options that were neither stored in the file nor given, such as "tanh attention, temperature 1"
     checked : whether the logits of the user's network have agreed; until then `doubts` lists what is assumed
 
     Examples

@@ -95,7 +95,7 @@ class HeadGames:
     def smallest_knock_outs(self, threshold: float | Array = 0.0) -> tuple[Any, Masks]:
         """The fewest sources whose removal takes f to the other side of the threshold, with frozen context.
 
-        Returns how many they are (...), -1 where no set will do, and a mask of them (..., n).
+        Returns their number (...), -1 if there is no such set, and a mask of them (..., n).
 
         f > threshold is linear in the sources, so removing the largest a (u - threshold) first is optimal. If a
         logit is this head's f plus the rest, `threshold = -rest` flips its sign. What lies within rounding of the

@@ -151,7 +151,7 @@ class ExplainedScale:
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    """A share in per cent, with more decimals where it would look like 0 or 100 and is not.
+    """A share in percent, with more decimals where it would look like 0 or 100 and is not.
 
     >>> percent(0.5), percent(1.0), percent(0.0004)
     ('50.0 %', '100.0 %', '0.04 %')

@@ -79,7 +79,7 @@ class TextClassifier(Model):
         self.name_outputs(C, ("negative", "positive") if C == 1 else [f"class {c}" for c in range(C)])
         if weights.room < 1:
             raise ValueError("weights: expected room for at least one token, got T_max = 1")
-        # Where there is no padding, deleting a word changes nothing else.
+        # If there is no padding, deleting a word changes nothing else.
         object.__setattr__(self, "absences", ("unk", "deleted") if weights.T_max else ("deleted", "unk"))
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ et al. 2025, Algorithm 2), whose error on held-out samples is reported. Players 
 deleted, replaced by the mask token, or replaced by a pad token that attention skips.
 
 Ids are never decoded and tokenized again, which may change them. Classifiers of decoders read the logits at the last
-token that is not a pad token, so a model without one temporarily gets an id that occurs in no sequence. Where a
+token that is not a pad token, so a model without one temporarily gets an id that occurs in no sequence. If a
 tokenizer pads on the left, which shifts the positions of some models, only sequences of equal length share a batch.
 """
 

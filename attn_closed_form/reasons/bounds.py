@@ -1,7 +1,7 @@
 """The minimum and the maximum prediction over all coalitions, certified.
 
 Each head's extremes are exact (`minima.py`). Heads add up, so the sum of the heads' minima is below every value of the
-game; it is the minimum itself where one coalition serves all heads. Where it is not, `proved_above` narrows the gap,
+game; it is the minimum itself where one coalition serves all heads. If it is not, `proved_above` narrows the gap,
 and small games are enumerated. `Bounds` has both sides: what is proved, and what a coalition attains.
 """
 

@@ -8,7 +8,7 @@ j adds by being present, the sum is least if the k players with the largest r_j 
 that coalition is the next theta (Dinkelbach, 1967), which ends at the minimum in a few steps.
 
 **Several heads.** The sum of the heads' minima is proved; a coalition is found by the same step for the sum over heads
-of r_hj / D_h, which linearizes f at the last coalition. Where one coalition serves all heads both sides meet.
+of r_hj / D_h, which linearizes f at the last coalition. If one coalition serves all heads both sides meet.
 
 **Rounding** is that of `minima.py`: theta is accepted if the sum exceeds the margin of its terms, and the players whose
 order rounding leaves open count with their errors.

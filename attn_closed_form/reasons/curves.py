@@ -147,7 +147,7 @@ def flip_order(
     lowest value of a player, the one with the largest mean fall on the `scale` orders the set that changes the call,
     and another one orders the players after it.
 
-    Where the call changes, the scores of that set are positive and all others are at most 0.
+    If the call changes, the scores of that set are positive and all others are at most 0.
 
     >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[4.0, 1.0, -2.0], s_background=0.0, v_background=0.0)
     >>> flip_order(game).round(3)

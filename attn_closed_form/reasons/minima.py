@@ -153,7 +153,7 @@ class _States:
         unit, base, flip = self.scaled
         x, y = base * (self.v_base - theta[..., None]), flip * (self.v_flip - theta[..., None])
         gain = x - y
-        # Where both sides are equal the lighter one is taken, so that a great mass cannot hide the other players.
+        # If both sides are equal the lighter one is taken, so that a great mass cannot hide the other players.
         better = (gain > 0) | ((gain == 0) & (flip < base))
         if limit is None:
             return better, np.full(theta.shape, -np.inf)

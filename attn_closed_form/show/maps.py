@@ -1,7 +1,7 @@
 """Maps of a bag: a score per tile and per player, attention, where the tiles lie, and the picture that they make.
 
 Tiles are drawn as tiles. Nothing is smoothed or ranked: a color is linear in the score, zero is in the middle of the
-signed scale, and scores beyond the ends of the scale have the color of the end. Where tiles overlap, a cell shows the
+signed scale, and scores beyond the ends of the scale have the color of the end. If tiles overlap, a cell shows the
 mean of the tiles that cover it. A slide of 80,000 tiles takes some milliseconds, because tiles become cells of one
 array. NumPy alone.
 """
@@ -54,7 +54,7 @@ class Disagreement(NamedTuple):
 
 
 def place(explanations: Explanations) -> Place:
-    """Where the tiles of a bag lie; an error says what a bag without coordinates lacks."""
+    """The positions of the tiles of a bag; a bag without coordinates is an error."""
     units = explanations.evidence.units
     if units.coords is None:
         raise ValueError("coords: expected a bag with coordinates, which a map needs; this one has none")

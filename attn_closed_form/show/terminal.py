@@ -188,7 +188,7 @@ def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> str:
 def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
     """The `top` strongest players of the leading method, with their scores in every method: plain columns.
 
-    Where the methods do not fit side by side in `columns`, blocks of them follow each other.
+    If the methods do not fit side by side in `columns`, blocks of them follow each other.
     """
     order = figures.strongest_players(explanations, top)
     labels = [elide(figures.names(explanations.evidence)[j], 24) for j in order]

@@ -57,7 +57,7 @@ class SlalomFit(NamedTuple):
     model_calls : sequences put to the black box
     num_samples : samples drawn; equal ones are put to the black box once
     iterations : steps of the solver
-    converged : whether the solver stopped by itself, not at its limit
+    converged : whether the solver stopped before its limit of steps
     penalty : which the solver chose or was given; 0 for an exact SLALOM
     undetermined : ids whose importance comes from the penalty rather than from the samples
     """
@@ -102,7 +102,7 @@ def fit_slalom(
         tokens deleted (SLALOM-fidel, Algorithm 2)
     num_samples : b of both algorithms, 5000 in the paper; "eff" needs about 2 |V| to determine everything
     length : ("eff") n of Algorithm 1, 2 in the paper
-    max_deletions : ("fidel") at most so many tokens are deleted at a time, 5 in the paper; one token always stays
+    max_deletions : ("fidel") maximum number of tokens deleted at a time, 5 in the paper; one token always remains
     any_size : ("fidel") weight of subsets of any size in the mean squared error, from 0, which is Algorithm 2, to 1
     replacement : ("fidel") id of a token, such as [MASK] or [PAD], that takes the place of a deleted one; it then has
         an importance and a value. None deletes
@@ -146,7 +146,7 @@ def fit_slalom(
     if solver is not None and (isinstance(solver, type) or not hasattr(solver, "solve")):
         raise ValueError(f"solver: expected a solver such as Optimum(), got {solver!r}")
     rng = np.random.default_rng(seed)
-    # Where all sequences have one length, every token can take its share of a background.
+    # If all sequences have one length, every token can take its share of a background.
     chosen = solver or Optimum(background=False if kind == "eff" or replacement is not None else None)
     if kind == "eff":
         ids = np.unique(document)

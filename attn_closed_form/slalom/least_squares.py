@@ -177,7 +177,7 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Where a solver ended: (V,) importances, (V, C) values, (n, C) residuals, steps, and whether it stopped by itself.
+    """Where a solver ended: (V,) importances, (V, C) values, (n, C) residuals, steps, and whether it converged.
 
     If the problem has a background, it is the last row of s and v.
     """
@@ -359,7 +359,7 @@ class Optimum:
     background : None decides on held-out samples
     max_spread : bound on the difference between the largest and the smallest importance of a token. The default
         leaves room for all that float64 can tell apart
-    max_iter, tol : the solver stops after so many steps, or when one gains less than `tol` of the cost
+    max_iter, tol : the solver stops after this many steps, or when one gains less than `tol` of the cost
 
     Examples
     --------

@@ -76,7 +76,7 @@ def recover(
     """Importances (n,), values (n,) or (n, C) of distinct ids under one softmax, and the number of queries.
 
     With `refine`, tokens that 2 n - 1 sequences show too coarsely are queried again. With `strict`, an output of a pair
-    that is not between those of its tokens is an error. Where all values are equal, importances are zero.
+    that is not between those of its tokens is an error. If all values are equal, importances are zero.
     """
     n = ids.size
     values = ask(f, [ids[i : i + 1] for i in range(n)], batch_size)

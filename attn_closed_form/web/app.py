@@ -353,7 +353,7 @@ def example_text(model: Model) -> str:
 
 
 def model_answer(model: Model, name: str, example: str) -> dict[str, Any]:
-    """What the page must have before the first word."""
+    """What the page needs before the first question."""
     fields = ("name", "label", "family", "kind", "accuracy", "summary", "forecasts")
     return {
         "name": elide(visible(name), 60),

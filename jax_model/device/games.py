@@ -247,7 +247,7 @@ def flip(at: Nodes, p: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     q = jnp.where(at.light, 1 - p, p)
     Y = (1 - q) + q * at.E
     sigma = 1 / Y
-    # Beside a fused loop over the minor axis, which is not vectorised on a CPU, a product with ones is.
+    # Beside a fused loop over the minor axis, which is not vectorized on a CPU, a product with ones is.
     total = (q * at.S * sigma) @ jnp.ones(Y.shape[-1], Y.dtype)
     lanes = LANES if Y.shape[-1] % LANES == 0 else 1
     product = Y.reshape(*Y.shape[:-1], -1, lanes).prod(axis=-2).prod(axis=-1)

@@ -48,7 +48,7 @@ def weighted_sums(
 
 
 def shapley_of(game: GameBatch, nodes: Groups) -> jax.Array:
-    """(d,) Shapley values of one game: the sum over nodes p of Delta_j(p), and the empty coalition put right."""
+    """(d,) Shapley values of one game: the sum over nodes p of Delta_j(p), corrected for the empty coalition."""
     without_means = jnp.zeros((*nodes.p.shape, 0), nodes.p.dtype)
     heads = heads_of(game)
     # f(empty) minus what the formulas take it for, if the empty coalition has no mass.

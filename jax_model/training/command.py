@@ -94,7 +94,7 @@ def read_data(path: str, text_column: str, label_column: str, valid: str | None,
 
 
 def summary(result: Result, split: Split, out: Path) -> str:
-    """What the user reads at the end: scores on the held-out texts and, if there are any, on the test texts."""
+    """The final output: scores on the held-out texts and, if there are any, on the test texts."""
     card = result.model.card or {}
     lines = []
     for part, name in (("held_out", "held-out"), ("test", "test")):

@@ -147,7 +147,7 @@ def fit(
     steps : per epoch
     validate : takes the average, returns what the epoch's record is to hold, a "validation_loss" among it; the epoch of
         the smallest is kept. None keeps the last epoch.
-    patience : stop after so many epochs in a row without a smaller validation loss
+    patience : stop after this many epochs in a row without a smaller validation loss
     mesh : devices that hold the state; `batches` places its arrays on them
     checkpoint : a file that keeps the state, written after every epoch and every `every` steps
     resume : whether a run that finds its checkpoint continues from it; otherwise the file is an error

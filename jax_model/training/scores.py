@@ -1,4 +1,4 @@
-"""How good a classifier is: loss, accuracy, F1 per class, and the temperature that makes its probabilities honest.
+"""Scores of a classifier: loss, accuracy, F1 per class, and the temperature that calibrates its probabilities.
 
 Everything takes the model's outputs, (n, C). One output is a binary logit and stands for two classes, the second
 against the first; `class_logits` writes it as two. With a temperature T, probabilities are softmax(logits / T): one

@@ -3,7 +3,7 @@
 A token enters a prediction through its attention logit and its C values, per head (DESIGN section 4). Few classes: a
 step makes one table with K (1 + C) columns and one row per word, and gathers from it. Many classes: the embeddings are
 gathered and pooled, and the C values are taken of the K pooled vectors. Either way no matrix product per document is
-left, and an epoch of IMDB takes seconds on two cores. `witness/model.py` stays the naive witness;
+left, and an epoch of IMDB takes seconds on two cores. `witness/model.py` remains the naive reference implementation;
 `tests/jax_model/test_text_model.py` holds the two together, values and gradients. An id below zero is not a token: it
 has no mass, and fills up the shorter documents of a batch where the model has no padding.
 """
@@ -35,10 +35,10 @@ Trained = dict[str, jax.Array]
 
 
 def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[dict[str, Any], Trained]:
-    """Fixed and trained arrays at the start, distributed as the twin's but for scaled embeddings and positions.
+    """Fixed and trained arrays at the start, distributed as the twin's except for scaled embeddings and positions.
 
     Small embeddings let a word that is hardly seen start, and stay, without an opinion. [CLS] keeps its size, as it
-    alone makes the query. Where [UNK] is also the padding, it starts at the attention logit `unk_start` in every head:
+    alone makes the query. If [UNK] is also the padding, it starts at the attention logit `unk_start` in every head:
     below zero, a short text is not drowned in its own padding while the heads learn to look away (with one head and
     `unk_start` 0, one run in a few never did). NumPy draws the numbers: no compilation, and the same ones under every
     version of JAX.

@@ -1,7 +1,7 @@
 """Gradients, integrated gradients and layer-wise relevance propagation (LRP) of the transformer.
 
 LRP follows Achtibat et al. (2024), "AttnLRP", the version that P2 compares with. Its rules, with a vanishing
-stabiliser, say how the relevance R of an output is handed to inputs x; each is gradient times input of a *modified*
+stabilizer, say how the relevance R of an output is handed to inputs x; each is gradient times input of a *modified*
 model with the same values, so that one backward pass does it (`RELEVANT` below):
 
     linear map           R_i = x_i sum_j W_ji R_j / y_j            unchanged

@@ -180,7 +180,7 @@ def interactions(f: Array) -> Array:
 class Ridge(NamedTuple):
     """The linear map from values of coalitions to LIME's coefficients (d, 2^d) and intercept (2^d,).
 
-    `condition` is that of the least squares problem: its solution is right to that many ulps. A kernel so narrow that
+    `condition` is that of the least squares problem: its solution is correct to that many ulps. A kernel so narrow that
     some weights vanish next to others is beyond float64.
     """
 

@@ -8,7 +8,7 @@ a matrix of rank 2K. So the mean over coordinates needs 2K numbers, gradient-tim
 L2 norm only the (2K, 2K) Gram matrix of the w's; the L1 norm alone needs the full matrix. Everywhere `output` is the
 index of an output, or C coefficients of a combination such as the margin of two classes.
 
-Departure from the paper: Theorem 4.1 treats the query as a constant, which is right for every position but that of
+Departure from the paper: Theorem 4.1 treats the query as a constant, which is correct for every position but that of
 [CLS], whose embedding also makes the query. Its row has one more term,
 
     (1/K) sum_i W_q^T / sqrt(d_att) sum_s alpha_s (u_s - f_i) k_s.
