@@ -99,7 +99,6 @@ class Layout(NamedTuple):
     leave: tuple[str, ...] = ()  # starts of names that play no part in the prediction
     norm: str = ""  # a batch normalization in front of the readout
     gated_activation: str = ""  # default of the option `activation` with a gate, where it is not that without one
-    last_activation: str = ""  # of the last layer of the embedding, where it is not that of the others
     # Another builder, and names by which its files are recognized; the others are recognized by their layers.
     build: Callable[[State, Layout, Options], BagNetwork] | None = None
     marks: tuple[str, ...] = ()
@@ -115,7 +114,7 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     extracted = options.get("extracted", False)
     state.leave(*layout.leave, *(["feat_ext."] if extracted else []))
     inner = options["embed_activation"]
-    last = options.get("last_activation") or layout.last_activation or inner
+    last = options.get("last_activation") or inner
     layers = [] if extracted else [state.linear(name) for name in state.layers(layout.embed)]
     readouts = [state.linear(name) for name in state.layers(layout.readout)]
     if not readouts:
@@ -383,8 +382,7 @@ LAYOUTS: dict[str, Layout] = {
         bare=True,
         attention=((r"attention_layer\.att", r"attention_layer\.gate", r"attention_layer\.w"), ()),
         readout=r"mlp\.0",
-        options={**GATED, "embed_activation": "sigmoid", "metadata_columns": 3},
-        last_activation="identity",
+        options={**GATED, "embed_activation": "sigmoid", "last_activation": "identity", "metadata_columns": 3},
     ),
     # MIL_BASELINE's AB_MIL, GATE_AB_MIL, ADD_MIL (lingxitong/MIL_BASELINE): the gated form has ReLU where others have
     # tanh. ADD_MIL pools the logits of the instances, which is the same as pooling their embeddings.

@@ -3,12 +3,9 @@
 An explanation that removes players one by one reaches one coalition of every size k. No order of deletion can bring the
 prediction below the minimum over all coalitions of that size, and no order of insertion above the maximum.
 
-**One head.** f(S) >= theta is linear in the coalition S. With r_j = a_j (v_j - theta) - b_j (v'_j - theta), what player
-j adds by being present, the sum is least if the k players with the largest r_j are absent, a partial sort. The value of
-that coalition is the next theta (Dinkelbach, 1967), which ends at the minimum in a few steps.
-
-**Several heads.** The sum of the heads' minima is proved; a coalition is found by the same step for the sum over heads
-of r_hj / D_h, which linearizes f at the last coalition. If one coalition serves all heads both sides meet.
+`docs/theory/deletion-floor.md` derives the minimum of one head: a partial sort in each of a few steps. With several
+heads the sum of their minima is proved; a coalition is found by the same step for the sum over heads of r_hj / D_h,
+which linearizes f at the last coalition. If one coalition serves all heads both sides meet.
 
 **Rounding** is that of `minima.py`: theta is accepted if the sum exceeds the margin of its terms, and the players whose
 order rounding leaves open count with their errors.

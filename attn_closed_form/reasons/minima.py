@@ -9,17 +9,8 @@ and where the left side is negative, the coalition that attains it has a smaller
 (Dinkelbach, 1967: a handful of steps, each O(d)). A limit on how many players may leave a given coalition takes those
 with the largest gains.
 
-**Several heads** (`proved_above`): is every coalition above a goal? This proof is finer than the sum of the heads'
-minima. f(S) - goal = sum_h r_h with r_h = X_h / D_h, where X_h = N_h - theta_h D_h and D_h are linear in the coalition
-S and the theta_h add up to the goal (minus the bias). Suppose some S has sum_h r_h < 0. Then
-
-1. each r_h is at least rho_h, the head's minimum less theta_h, and so at most rho'_h = -sum of the other heads' rho;
-2. r_h <= rho'_h is linear in S, so the mass D_h of such a coalition is at most U_h, the Lagrange dual of "greatest D_h
-   subject to that": min over mu >= 0 of max_S (D_h - mu (X_h - rho'_h D_h)), player by player;
-3. (r_h - rho_h) D_h <= (r_h - rho_h) U_h (McCormick, 1976), that is, r_h >= rho_h + (X_h - rho_h D_h) / U_h, which is
-   linear in S, so the sum over heads is least for each player on its own.
-
-If that smallest sum is not negative, no such S exists. It loses little where heads nearly agree.
+**Several heads** (`proved_above`): a proof that every coalition is above a goal, finer than the sum of the heads'
+minima. `docs/theory/deletion-floor.md` has its three steps; the code uses its letters rho, U and mu.
 
 **Rounding.** The proof is the sign of a sum of floating-point terms. Each carries a relative error below
 (750 + d) ulps: 750 for an exponential of at most 745 in absolute value, d for the sum. So theta is accepted only if the
