@@ -38,7 +38,7 @@ column `error`. OUT is a Parquet dataset: pandas.read_parquet("out") reads it.
 RUN = {
     "--workers N": (at_least(1), os.cpu_count() or 1, "processes (default: all cores)"),
     "--cluster ADDRESS": "use a Dask cluster instead, such as tcp://10.0.0.5:8786",
-    "--restart": "remove the results of an earlier run and begin anew",
+    "--restart": "remove the results of an earlier run and start again",
     "--progress bar|plain|none": "default: a bar on a terminal, else lines of text",
 }
 RUN_OPTIONS = {

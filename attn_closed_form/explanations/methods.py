@@ -169,7 +169,7 @@ def _leave_one_out_scores(evidence: Evidence) -> Scored:
 
 
 def _slalom_value(evidence: Evidence) -> Scored:
-    # Shares among the heads, from logs: a player whose attention underflows in every head has a value all the same.
+    # Shares among the heads, from logs: a player whose attention underflows in every head still has a value.
     share = softmax(evidence.shares.T).T
     values = len(share) * (share * evidence.pooled.v).sum(axis=0) + evidence.pooled.bias
     return Scored(values, evidence.pooled_base)

@@ -37,7 +37,7 @@ from ..game.pooled_game import PooledGame
 from .bounds import ENUMERATED, all_coalitions, lowest
 from .minima import HeadMinima, head_minima, mirrored, proved_above, raised, slopes, total, value_error
 
-# How often the order of the players is taken anew from the coalition that the last one led to.
+# How often the order of the players is recomputed from the last coalition.
 ROUNDS = 4
 # Bisections for the value that a sufficient set guarantees.
 GUARANTEES = 5

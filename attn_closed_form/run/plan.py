@@ -159,7 +159,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RunError(f"{folder}: another run is at work in this folder") from None
+            raise RunError(f"{folder}: another run is using this folder") from None
         except OSError:  # a file system without locks
             pass
         yield
@@ -320,7 +320,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
     try:
         return dict(json.loads((pa.parquet.read_schema(file).metadata or {})[METADATA]))
     except (pa.ArrowInvalid, OSError, KeyError, ValueError):
-        raise RunError(f"{file}: not the manifest of a run; --restart begins anew") from None
+        raise RunError(f"{file}: not the manifest of a run; --restart starts again") from None
 
 
 def _write_manifest(folder: Path, schema: Any, manifest: Mapping[str, Any]) -> None:
@@ -381,7 +381,7 @@ def _resumed(folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], 
     if differences:
         raise RunError(
             f"{folder}: holds results of another run: {'; '.join(differences)}. "
-            "--restart removes them and begins anew; or choose another folder"
+            "--restart removes them and starts again; or choose another folder"
         )
     if not bags:
         return earlier

@@ -108,7 +108,7 @@ def run(
     for part, progress in steps:
         if part is not None and _stamp(part.source) != stamps[part.source]:
             Path(part.target).unlink(missing_ok=True)
-            raise RunError(f"{part.source}: changed while the run was at work")
+            raise RunError(f"{part.source}: changed during the run")
         rows, failed, by_core = rows + progress.rows, failed + progress.failed, by_core + progress.by_core
         yield progress._replace(rows=rows, failed=failed, by_core=by_core)
 

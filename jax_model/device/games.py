@@ -263,7 +263,7 @@ def everyone_of(game: GameBatch) -> jax.Array:
 
 
 def value_of(game: GameBatch, present: jax.Array) -> jax.Array:
-    """F of one coalition of one game."""
+    """Value of one coalition of one game."""
     s = jnp.where(present, game.s, game.s_absent)
     v = jnp.where(present, game.v, game.v_absent)
     s = jnp.concatenate([s, game.s_background[:, None]], axis=-1)

@@ -99,7 +99,7 @@ class Config:
     unk_by: str = _setting("tokens", "what is lost: single tokens, or words with all their occurrences in the text")
     crop: float = _setting(0.5, "chance that a text that is too long is read from a random place, not from its start")
     validation: float = _setting(0.2, "share of the texts that is held out, unless --valid names a file of them")
-    refit: str = _setting("all", "all: train once more on all texts, held-out ones too, for as many epochs; or none")
+    refit: str = _setting("all", "all: train again on all texts for the best number of epochs; or none")
     class_weight: str = _setting("none", "balanced: weight classes inversely to their frequency; or none")
     seed: int = _setting(0, "seed of everything random; the same seed gives the same model")
 

@@ -6,7 +6,7 @@ downloaded: an error names the file that is expected and its address.
 P1 (appendix F) trains on 20,000 reviews and validates on 5,000, and does not specify which. In aclImdb the reviews of
 one film have neighboring numbers (neighbors share a hundred times more rare words than random pairs do), and no film is
 in both train and test. A random split therefore validates on films that the model has seen: the same settings showed
-88.7 % with a random split and 85.4 % with ours, which takes the last fifth of the numbers of each class, so that
+88.7 % with a random split and 85.4 % with this split, which takes the last fifth of the numbers of each class, so that
 validation asks what the test set asks. For the same reason the vocabulary counts a word once per group of
 `FILM_NUMBERS` neighbors: a hero's name, frequent in the reviews of one film, tells nothing about the next.
 """

@@ -165,7 +165,7 @@ def fit(
     if checkpoint is not None and Path(checkpoint).exists():
         if not resume:
             raise ValueError(
-                f"{checkpoint}: a checkpoint of an unfinished run; resume it (--resume), or delete it to start anew"
+                f"{checkpoint}: a checkpoint of an unfinished run; resume it (--resume), or delete it to start again"
             )
         state, saved = load_checkpoint(checkpoint, state)
         _check_same_run(checkpoint, saved.get("about", {}), settings)

@@ -44,7 +44,7 @@ from .text_model import Trained, all_logits, start_arrays, text_loss
 
 
 class Result(NamedTuple):
-    """A trained model, with its card, and how it came about, epoch by epoch."""
+    """A trained model with its card, and the history of its training by epoch."""
 
     model: TextClassifier
     metrics: dict[str, Any]

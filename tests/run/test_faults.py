@@ -188,7 +188,7 @@ def test_two_runs_at_once(whole, tmp_path, capsys):
     started = Run(whole[0], tmp_path / "out")
     started.under_way()
     assert main(["corpus", "run", str(whole[0]), str(tmp_path / "out")]) == 1
-    assert "another run is at work in this folder" in capsys.readouterr().err
+    assert "another run is using this folder" in capsys.readouterr().err
     assert main(["corpus", "run", str(whole[0]), str(tmp_path / "out"), "--restart"]) == 1
     capsys.readouterr()
     assert started.end()[0] == 0
@@ -246,7 +246,7 @@ def test_an_input_that_changes_while_the_run_is_at_work(tmp_path):
         steps = run(Task(), plan.missing)
         assert next(steps).rows == 4
         write(source, texts(12, seed=1))
-        with pytest.raises(RunError, match="changed while the run was at work"):
+        with pytest.raises(RunError, match="changed during the run"):
             next(steps)
     assert len(part_bytes(out)) == 1
     with pytest.raises(RunError, match="has changed"):

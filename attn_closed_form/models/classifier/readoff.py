@@ -160,7 +160,7 @@ def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) 
     slalom : Slalom, with ids >= 0
     T_max : positions, as P1's model has them: documents are padded, and a longer one is cut. None for documents of any
         length, without padding. Either way an empty one gives the middle of the values
-    d_att : dimension of keys and queries; any is as good
+    d_att : dimension of keys and queries; it does not affect the result
 
     Examples
     --------
