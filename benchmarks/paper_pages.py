@@ -46,8 +46,8 @@ def page(paper: str, found: list[Verdict]) -> str:
         ABOUT[paper],
         summary(entries, mine),
         "## What changes a result",
-        "Most corrections are notes for a second edition. These change something that the paper concludes, the gravest "
-        "kind first:",
+        "Most corrections are notes for a second edition. The following change a conclusion of the paper, "
+        "the most serious first:",
         bullets(changing, lambda entry: f"{entry.changes} ({entry.kind})"),
         "## What the authors' figures still show",
         figures(paper),

@@ -131,7 +131,7 @@ CLAIMS = (
     ),
     Claim(
         "P1 sec. 6, B.1",
-        "Its norm-2 error is small beside LIME's weights.",
+        "Its norm-2 error is small relative to LIME's weights.",
         rows=(("P1 sec. 6, B.1", "LIME's norm, words deleted"),),
         mended=(("P1 sec. 6, B.1", "claim: (ours) LIME is nearer to the exact limit"),),
     ),

@@ -41,9 +41,7 @@ def eq_1(perturb: float = 0.0) -> Outcome:
     claim="embeddings, positions, keys, queries, values, the gradient's name, the kernel",
     method="none",
     verdict=NOT_CHECKABLE,
-    reason=(
-        "Definitions: they claim nothing. They are used, as printed, by the checks of Eq. 4, 8, 14, 16 and 20 to 28."
-    ),
+    reason=("Definitions without a claim. They are used, as printed, by the checks of Eq. 4, 8, 14, 16 and 20 to 28."),
 )
 def definitions(perturb: float = 0.0) -> Outcome:
     """Nothing to run."""
