@@ -24,8 +24,8 @@ with a correction: the printed form, the corrected form, the smallest known coun
 counterexample can be checked with a pocket calculator, and the same command checks the corrected form. Most corrections
 are notes for a second edition. The section after the counts lists the few that change a result.
 
-Notation: X' is the transpose of X, "v" between two exponents is their maximum, E_j = E[f | word j kept]. P1 writes S for
-the set of removed words; "kept" means not in S.
+Notation: X' is the transpose of X, "v" between two exponents is their maximum, E_j = E[f | word j kept]. P1 writes S
+for the set of removed words; "kept" means not in S.
 """
 
 THEOREM_5_1 = """\
@@ -33,8 +33,8 @@ THEOREM_5_1 = """\
 
 1. **The size law** (appendix C). Given that a word is kept, |S| = s has probability 2(d-s)/(d(d-1)), not 1/d. This
    turns 3 int x dx into 6 int x(1-x) dx: the constant is 1, not 3/2 (Eqs. 29 to 31, *Theorem 5.1 (constant 3/2)*).
-2. **The other positions** (after Eq. 31). Removing a word redistributes its attention to all other positions. Each gains
-   O(T_max^{-2}), as Eq. 35 says, but T_max of them gain as much as the word itself had. The term
+2. **The other positions** (after Eq. 31). Removing a word redistributes its attention to all other positions. Each
+   gains O(T_max^{-2}), as Eq. 35 says, but T_max of them gain as much as the word itself had. The term
    -(alpha_t - alpha_{h,t}) F is of leading order; without it a *constant* model gets non-zero weights
    (*Theorem 5.1* and its *(missing term)*).
 3. **Eq. 17** is a leading-order formula and its coefficients always sum to zero, LIME's do not.
@@ -54,16 +54,16 @@ FIGURES = """\
 A figure is a measurement, and no correction takes one back; a correction may change what explains it.
 
 - **P1, figures 1 to 3** (attention, gradients and LIME disagree on one review; heads look at different tokens) use no
-  theorem. They remain valid, as do the paper's messages that attention alone does not show the effect of a token and that
-  gradients and LIME carry the sign that attention lacks.
+  theorem. They remain valid, as do the paper's messages that attention alone does not show the effect of a token and
+  that gradients and LIME carry the sign that attention lacks.
 - **P1, figure 4** (LIME against Theorem 5.1): there the factor 3/2 fits well. The run uses lime's default, which
   deletes words where the theorem replaces them, and the attention of a trained model is concentrated; both move the
   factor above 1, and *Figure 4* below shows by how much in cases that can be computed. That this is why 3/2 fits there
   is our reading: the figure needs the authors' weights. `benchmarks/RESULTS.md` has the same comparison on our model.
 - **P1, figure 5** (Theorem 4.1 against autodiff) is valid for every token of the document; [CLS] is the exception.
 - **P2, figures 3 and 4** (transformers fit data of a linear model poorly, and SLALOM fits transformers better than
-  linear models and GAMs do) are observations about trained networks and remain valid as such. The propositions do not cover
-  models with [CLS] or positions, and the linear model of figure 4 has fewer parameters than SLALOM, not more.
+  linear models and GAMs do) are observations about trained networks and remain valid as such. The propositions do not
+  cover models with [CLS] or positions, and the linear model of figure 4 has fewer parameters than SLALOM, not more.
 - **P2, recovery and fidelity** (tables 6 to 8, figures 6 to 8) are measured on fits that the authors' code made, which
   is right in places where the text is not (Eq. 74, below Eq. 82). Eq. 77 says that a better fit than that of Algorithm
   2 exists, not that the published one is wrong. The columns 'lin' show v exp(s), which ranks tokens by another score

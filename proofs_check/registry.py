@@ -34,7 +34,7 @@ CONDITION = "wrong constant or missing condition"
 WRONG = "wrong as stated"
 #: The kinds of corrections, from the most harmless to the one that says something else, with what each means.
 KINDS = {
-    MISPRINT: "the intended form is clear, and is often printed correctly elsewhere in the paper or in the authors' code",
+    MISPRINT: "the intended form is clear, and often printed correctly elsewhere in the paper or in the authors' code",
     SLIP: "a step does not do what it says, but nothing that the paper concludes depends on it",
     CONDITION: "the statement holds with another constant, sign or weight, or under a condition that is not stated",
     WRONG: "the statement fails, and what holds in its place says something else",
