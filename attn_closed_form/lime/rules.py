@@ -46,14 +46,18 @@ GROUPS = (
     (33, 39, 46, 54),
     (64, 76, 90, 110),
     (130, 155, 185, 220),
+    (260, 310, 370, 440),
 )
 COUNTS = tuple(m for group in GROUPS for m in group)
 # Added to the bound of E_p[f] it also bounds E_p[f 1{j present}]; see `game/terms.py`.
 LOG_PRESENT = np.log((1 + COSH) / 2)
 # Binary digits of the integers: of weights, of Hahn polynomials, and of Legendre polynomials at nodes.
 WEIGHT_BITS, HAHN_BITS, LEGENDRE_BITS = 160, 200, 90
+# Hahn polynomials are used up to the degree at which their norm, which bounds them, is e^43 < 2^63, and up to this one,
+# beyond which the bound of the rounding of their recurrence would leave float64.
+LARGEST_LOG_NORM, MOST_MOMENTS = 43.0, 600
 # What the rounding of the integers can hide of a moment of a rule, relative to the sums of weights.
-HIDDEN = 2.0**-72
+HIDDEN = 2.0**-70
 # Most nodes that are tried, and Taylor coefficients that are looked at one by one beyond them.
 MOST_TILTED_NODES, BEYOND = 40, 40
 # Nodes that interpolatory rules may have more than the degree that is requested.
@@ -194,7 +198,10 @@ def size_moments(d: int, kernel_width: float, longest: int = COUNTS[-1]) -> Size
     >>> [abs(round(float(x), 12)) for x in moments.rounded]
     [7.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
-    N = min(d, 2 * longest + 4, 24 + 5 * isqrt(d))
+    k = np.arange(1, d + 1)
+    log_norm = np.concatenate([[0.0], np.cumsum(np.log((d + 1 + k) / (d + 1 - k)))]) / 2
+    log_norm += np.log((d + 1) / (2 * np.arange(d + 1) + 1)) / 2
+    N = min(d, 2 * longest + 4, MOST_MOMENTS, int(np.searchsorted(log_norm > LARGEST_LOG_NORM, True)) - 1)
     q = whole(relative_kernel(d, kernel_width)[::-1], WEIGHT_BITS)  # exact down to 2^-107
     half = d // 2 + 1
     mirrored = q[::-1][:half].copy()
@@ -214,9 +221,6 @@ def size_moments(d: int, kernel_width: float, longest: int = COUNTS[-1]) -> Size
         left -= moment * moment * inverse >> 2 * HAHN_BITS
     slack = sum(q.tolist()) ** 2 << HAHN_BITS + 12
     residual = isqrt(max(left, 0) + slack) / (1 << WEIGHT_BITS + HAHN_BITS)
-    k = np.arange(1, d + 1)
-    log_norm = np.concatenate([[0.0], np.cumsum(np.log((d + 1 + k) / (d + 1 - k)))]) / 2
-    log_norm += np.log((d + 1) / (2 * np.arange(d + 1) + 1)) / 2
     more = np.arange(N + 1, d + 1)
     decay = np.log(2 * more + 1)[:, None] / 2 - np.outer(more, THETA)
     beyond = [np.logaddexp.reduce(part, axis=0, initial=-np.inf) for part in (decay, decay + log_norm[more, None])]

@@ -22,13 +22,16 @@ from attn_closed_form.lime.moments import (
 )
 from attn_closed_form.lime.regression import regression
 from attn_closed_form.lime.rules import (
+    HAHN_BITS,
     HIDDEN,
     LEGENDRE_BITS,
     MIXED_SIGNS,
+    MOST_MOMENTS,
     THETA,
     WEIGHT_BITS,
     ladder,
     legendre_values,
+    polynomials,
     size_moments,
 )
 from tests.lime_games import score_game
@@ -184,3 +187,23 @@ def test_batches_are_small_enough_for_the_rounding_of_their_sums():
         for batch in KernelLaw(300, 25.0).batches(terms, 1e-8)
     ]
     assert max(counts) == MOST_NODES
+
+
+@pytest.mark.parametrize("d", [5, 40, 106, 700])
+def test_hahn_polynomials_stay_below_what_their_digits_suppose(d):
+    """The last degree in use: |Q_n| < 2^63, and one that is not much higher would be beyond."""
+    N = len(size_moments(d, 25.0, d).nu) - 1
+    steps = [(n * (d + n + 1), (n + 1) * (d - n)) for n in range(N)]
+    *_, last = polynomials(np.array([d - 2 * m for m in range(d + 1)], dtype=object), 0, steps, HAHN_BITS)
+    assert max(abs(int(x)) for x in last) < 2 ** (HAHN_BITS + 63)
+    assert d == N or max(abs(int(x)) for x in last) > 2 ** (HAHN_BITS + 40)
+
+
+def test_the_longest_recurrences_have_digits_enough():
+    """The fewest players for which MOST_MOMENTS is the limit, and Legendre polynomials of as many degrees."""
+    d = 4000
+    steps = [(n * (d + n + 1), (n + 1) * (d - n)) for n in range(MOST_MOMENTS)]
+    *_, last = polynomials(np.array([d, 0, -d], dtype=object), 0, steps, HAHN_BITS)
+    assert [abs(abs(int(x)) - (1 << HAHN_BITS)) <= 2 for x in last] == [True, False, True]
+    values = legendre_values(np.array([0.0, 1.0]), MOST_MOMENTS + 1)
+    assert (np.abs(values) == 1 << LEGENDRE_BITS).all()
