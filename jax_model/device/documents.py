@@ -3,11 +3,11 @@
 A model becomes a pytree of score tables (`device_tables`, those of the core's collapsed model), and documents become
 padded arrays of ids. Everything is jitted once per shape, and there are few of them: batches have `batch` documents,
 the last one filled up, rows of ids are as long as a power of two unless the model has positions, and games come in
-buckets of players (BUCKET, 2 BUCKET, 4 BUCKET, ...). The games of a batch are made on the host, all at once, from the
-core's score tables. With a `mesh` (`games.AXIS` its one axis) a batch is cut over its devices. A document that the
-device cannot explain within `tol` (see `budgets.py`) goes to the core, one at a time; one that the core cannot explain
-either has NaN for its scores and a reason in `problems`. In float32 the scores of tokens are rounded, so the games are
-those of a rounded model; the budget accounts for it.
+buckets of players (BUCKET, then 1.5, 2, 3, 4, 6, ... times as many). The games of a batch are made on the host, all at
+once, from the core's score tables. With a `mesh` (`games.AXIS` its one axis) a batch is cut over its devices. A
+document that the device cannot explain within `tol` (see `budgets.py`) goes to the core, one at a time; one that the
+core cannot explain either has NaN for its scores and a reason in `problems`. In float32 the scores of tokens are
+rounded, so the games are those of a rounded model; the budget accounts for it.
 
 `output` is an index, C coefficients, or coefficients (B, C) of every document. L is the number of ids in a row. Where
 ids are below zero, they fill a row up and have no mass. Most of the time of a gradient, L x d_e numbers per document,
@@ -43,7 +43,7 @@ from .games import PRECISION, GameBatch, on_device
 
 # Documents of a batch on a CPU, and elsewhere; of a block of gradients on a CPU: few enough for its caches.
 BATCH_CPU, BATCH_OTHER, GRADIENTS_CPU = 64, 256, 16
-# Players are padded to this, or to a power of two times this.
+# Players are padded to this, or to a power of two, or to three quarters of one.
 BUCKET = 128
 GRADIENT_SCORES = ("gradient-mean", "gradient-l1", "gradient-l2", "gradient-x-input")
 
@@ -295,7 +295,8 @@ def game_buckets(
         raise ValueError(f"documents: expected at least one token in each, got an empty document at {empty[0]}")
     player = [np.arange(ids.size) if players == "positions" else numbered(ids)[0] for ids in checked]
     counts = np.array([1 + numbers.max() for numbers in player], dtype=np.intp)
-    sizes = np.array([power_of_two(count, BUCKET) for count in counts])
+    doubled = np.array([power_of_two(count, BUCKET) for count in counts])
+    sizes = np.where((counts <= doubled * 3 // 4) & (doubled > BUCKET), doubled * 3 // 4, doubled)
     coefficients, size = _coefficients(weights, output, len(documents)), _whole(batch, mesh)
     for d in np.unique(sizes).tolist():
         members = np.flatnonzero(sizes == d)
