@@ -5,12 +5,16 @@ double (macOS on arm64, Windows): NumPy's is replaced before anything else is im
 """
 
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 if os.environ.get("LONGDOUBLE") == "float64":
     np.longdouble = np.float64
+
+if not os.access(Path.home(), os.W_OK):  # numba, which shap and shapiq use, keeps compiled functions there
+    os.environ.setdefault("NUMBA_CACHE_DIR", tempfile.gettempdir())
 
 import jax
 from hypothesis import HealthCheck, settings
@@ -25,11 +29,16 @@ jax.config.update("jax_enable_x64", True)
 if jax.__version_info__ >= (0, 5):
     for option, value in {
         "jax_compilation_cache_dir": str(ROOT / "build" / "jax_cache"),
-        "jax_persistent_cache_min_compile_time_secs": 0.05,
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,
     }.items():
         jax.config.update(option, value)
         os.environ.setdefault(option.upper(), str(value))
+
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
+if PROFILE == "dev":  # the first run takes a quarter less; continuous integration compiles as users do
+    jax.config.update("jax_disable_most_optimizations", True)
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 # HYPOTHESIS_PROFILE chooses one. No deadline: compilation makes the first example slow.
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
@@ -40,7 +49,7 @@ settings.register_profile("dev", max_examples=30, derandomize=True, database=Non
 # for good: as an `@example` of its test, or in a table of explicit examples (`KEPT` in tests/jax_model/test_oracle.py).
 settings.register_profile("ci", max_examples=100, derandomize=False, print_blob=True, database=KEPT, **COMMON)
 settings.register_profile("nightly", settings.get_profile("ci"), max_examples=1000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+settings.load_profile(PROFILE)
 
 
 def pytest_collection_modifyitems(items):

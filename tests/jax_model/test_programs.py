@@ -71,11 +71,12 @@ def training_step(ids):
 @pytest.mark.parametrize(("dtype", "kind", "tol"), [(jnp.float64, "f64", 1e-10), (jnp.float32, "f32", 1e-2)])
 def test_every_program_is_lowered_for_cuda_and_tpu(dtype, kind, tol):
     # What is run here is small, and most of its time is compilation.
+    before = jax.config.read(QUICK)
     jax.config.update(QUICK, True)
     try:
         compiled = programs(dtype, tol)
     finally:
-        jax.config.update(QUICK, False)
+        jax.config.update(QUICK, before)
     for name, (function, arguments) in compiled.items():
         lowered = export.export(function, platforms=PLATFORMS)(*arguments)
         assert lowered.platforms == PLATFORMS, name
