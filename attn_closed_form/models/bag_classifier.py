@@ -219,7 +219,7 @@ temperature 1 (not checked))
         instance_logits : (n,) or (n, C) logits of the n bags of one instance each
         f : takes a list of index arrays (sub-bags), returns their (m,) or (m, C) logits. On `checks` random sub-bags
             the deviation is measured; above `tol` times the largest |logit| there is an error, because the model
-            is not a pooled game. None checks nothing, and `deviation` stays None
+            is not a pooled game. None checks nothing, which every output reports
         bias : (C,) bias of the last layer, the value of the empty bag
         coords, ids : of the instances of `bag`, which the model explains: `model.explain(model.bag)`
 
@@ -245,7 +245,8 @@ temperature 1 (not checked))
         # A network whose features are the scores themselves: log-masses, then values without the bias.
         network = BagNetwork(Attention(np.eye(H + C)[:H]), np.eye(H + C)[H:], shift, value_head=heads)
         bag = Bag(np.concatenate([s.T, v - shift], axis=1), coords, ids)  # type: ignore[arg-type]  # which it converts
-        return cls(network, tuple(outputs or ()), layout="attention", deviation=deviation, bag=bag)
+        assumed = "one softmax over the instances" if f is None else ""
+        return cls(network, tuple(outputs or ()), layout="attention", deviation=deviation, bag=bag, assumed=assumed)
 
     def read(self, raw: Any) -> Units:
         """Read a bag: a `Bag`, an array (n, D) or (1, n, D), or the path of a file."""

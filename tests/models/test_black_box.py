@@ -152,6 +152,7 @@ class TestFromAttention:
 
     def test_unchecked_says_nothing(self) -> None:
         s, v = random_bag(5, 1)
-        assert BagClassifier.from_attention(s, v[:, 0]).deviation is None
+        model = BagClassifier.from_attention(s, v[:, 0])
+        assert model.deviation is None and "one softmax over the instances (not checked)" in repr(model)
         with pytest.raises(ValueError, match=r"raw_attention: expected shape \(n,\) or \(C, n\)"):
             BagClassifier.from_attention(s[:4], v)
