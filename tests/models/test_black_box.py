@@ -150,7 +150,7 @@ class TestFromAttention:
         with pytest.raises(ValueError, match="attention given after its softmax"):
             BagClassifier.from_attention(alpha, v, pooled(s, v))
 
-    def test_unchecked_says_nothing(self) -> None:
+    def test_unchecked_is_reported(self) -> None:
         s, v = random_bag(5, 1)
         model = BagClassifier.from_attention(s, v[:, 0])
         assert model.deviation is None and "one softmax over the instances (not checked)" in repr(model)
