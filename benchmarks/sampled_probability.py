@@ -14,27 +14,32 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from attn_closed_form import PooledGame
-from attn_closed_form.game.sampled import shapley_sample
+from attn_closed_form.game.sampled import ShapleySample, shapley_sample
 from attn_closed_form.models.classifier import pooled_game
 from jax_model.training.imdb import load_imdb
 
 from .harness import Bar, report
 from .models import needed_p1_model
+from .permutations import permutation_sample
 
 SEED = 0
 REVIEWS, RUNS, CALLS_PER_WORD = 100, 2, 10
-METHODS = {"fitted games as control variates": True, "permutation sampling": False}
+METHODS: dict[str, Callable[..., ShapleySample]] = {
+    "fitted games as control variates": shapley_sample,
+    "permutation sampling": permutation_sample,
+}
 REDUCTION = 100.0
 
 
-def variances(game: PooledGame, calls: int, runs: int, proxy: bool) -> dict[str, float]:
+def variances(game: PooledGame, calls: int, runs: int, method: Callable[..., ShapleySample]) -> dict[str, float]:
     """Variance between runs and mean squared standard error, both summed over the players, and calls of one run."""
-    samples = [shapley_sample(game, calls, seed=SEED + run, link="sigmoid", proxy=proxy) for run in range(runs)]
+    samples = [method(game, calls, seed=SEED + run, link="sigmoid") for run in range(runs)]
     return {
         "variance": float(np.var([sample.values for sample in samples], axis=0, ddof=1).sum()),
         "reported": float(np.mean([np.square(sample.standard_error).sum() for sample in samples])),
@@ -46,7 +51,7 @@ def measure(games: list[PooledGame], runs: int) -> list[dict[str, Any]]:
     """One row per game."""
     rows = []
     for number, game in enumerate(games):
-        fitted, plain = (variances(game, CALLS_PER_WORD * game.d, runs, proxy) for proxy in METHODS.values())
+        fitted, plain = (variances(game, CALLS_PER_WORD * game.d, runs, method) for method in METHODS.values())
         row = {
             "review": number,
             "words": game.d,

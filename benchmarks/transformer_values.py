@@ -5,7 +5,7 @@ Classifiers of film reviews (MiniLM from `finetune_minilm`, the others from `sma
 100 d model calls for a text of d words, and explains the probability and the logit:
 
 - `shapley_sample`, ours: pairs of coalitions with fitted games as control variates;
-- permutation sampling: `shapley_sample(proxy=False)`, each order walked in both directions;
+- permutation sampling: each order walked in both directions (`permutations.py`);
 - KernelSHAP and partition SHAP: shap, the latter with shap's own tree of the text;
 - ShapleyValueSampling: captum;
 - KernelSHAP with pairs of a coalition and its complement: shapiq (1.4 has neither ProxySHAP nor RegressionMSR);
@@ -50,6 +50,7 @@ from jax_model.training.imdb import load_imdb
 from .harness import Bar, report
 from .lime_runs import lime_by_masks
 from .minilm_model import Document, Store
+from .permutations import permutation_sample
 from .shapley import kernel_shap
 
 SEED = 0
@@ -252,7 +253,7 @@ def samplers(game: WordGame, link: Link | None, seed: int) -> dict[str, Callable
 
     return {
         OURS: lambda calls: Estimate(*shapley_sample(game, calls, seed=seed, link=link)),
-        PERMUTATION: lambda calls: Estimate(*shapley_sample(game, calls, seed=seed, link=link, proxy=False)),
+        PERMUTATION: lambda calls: Estimate(*permutation_sample(game, calls, seed=seed, link=link)),
         KERNEL: counted(lambda calls: kernel_shap(lambda z: value(z > 0.5), d, calls - 2)),
         PARTITION: counted(lambda calls: partition_shap(value, labels, calls)),
         CAPTUM: counted(lambda calls: captum_sampling(value, d, calls, seed)),
@@ -267,7 +268,7 @@ Record = dict[str, Any]
 def long_run(game: WordGame, calls_per_word: int) -> Record:
     """The truth of one text on every scale."""
     values = {scale: truth(game, scale, calls_per_word)._asdict() for scale in SCALES}
-    return {"d": game.d, "tokens": game.ids.size, **values}
+    return {"d": game.d, **values}
 
 
 def estimates(game: WordGame, names: Iterable[str], seed: int) -> list[Record]:
@@ -419,11 +420,16 @@ def fits(records: list[Record], scale: str) -> list[tuple[int, str, float]]:
 
     out = []
     for record in records:
+        sampled = (found for found in record["estimates"] if found["method"] == OURS)
+        ours = {(found["budget"], found["scale"]): found["values"] for found in sampled}
         for found in record["estimates"]:
             if (found["method"], found["scale"]) == (SLALOM, scale):
-                near, far = (np.sqrt(1 - found[name]) for name in ("explained", "explained_any_size"))
-                fit = FitReport(SLALOM, near, 1.0, far, 1.0, 0.0, found["calls"], tokens=record["truth"]["tokens"])
-                correlation = spearmanr(found["values"], record["truth"][scale]["values"]).statistic
+                correlation, agreement = (
+                    spearmanr(found["values"], values).statistic
+                    for values in (record["truth"][scale]["values"], ours[found["budget"], scale])
+                )
+                near = np.sqrt(1 - found["explained"])
+                fit = FitReport(SLALOM, near, 1.0, near, 1.0, 0.0, found["calls"], agreement=agreement)
                 out.append((found["budget"], fit.grade, float(correlation)))
     return out
 

@@ -6,12 +6,11 @@ Written over coalitions S of size s, the Shapley value of player j in a game v w
 
 where S has the size s with probability q_s and is uniform among the sets of that size. Every S is drawn with its
 complement, so only half the difference of the two values counts, and interactions of an even number of players cancel.
-With q_s proportional to 1 / sqrt(s (d - s)) all coalitions have the same weight
-|W(S)|, and every coalition is informative about every player. The mean over pairs is unbiased, and the spread over
-pairs gives the standard error.
+With q_s proportional to 1 / sqrt(s (d - s)) all coalitions have the same weight |W(S)|. The mean over pairs is
+unbiased, and the spread over pairs gives the standard error.
 
-**Control variates.** A part of v that can be predicted, and whose Shapley values are known exactly, need not be
-sampled. There are two such parts.
+**Control variates.** A part of v that can be predicted, and whose Shapley values are known exactly, is not sampled.
+There are two such parts.
 
 1. *A fitted head.* A pooled game with one head is a ratio of linear functions of the presence vector z,
    f(z) = (n_0 + A.z) / (1 + delta.z), and has exact Shapley values, through a link as well (`links.py`). `fit_head`
@@ -30,9 +29,6 @@ Each prediction is made without the value that it is subtracted from, so the est
 choice of tau and of the ridge, which is made on the same pairs. On transformers the kernel regression is better than
 the fitted head alone, than orders of players, and than KernelSHAP at every budget that was measured
 (`benchmarks/RESULTS.md`). If all 2^d coalitions fit in the budget, nothing is sampled.
-
-`proxy=False` is the plain method, without any of this: random orders of the players, each walked in both directions
-(Castro, Gomez and Tejada 2009; antithetic pairs, Mitchell et al. 2022).
 """
 
 from __future__ import annotations
@@ -43,14 +39,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from .._arrays import whole
-from .._types import Array, Ids, Masks
+from .._types import Array, Masks
 from .budget import ToleranceError
 from .links import Link, LinkedGame
 from .pooled_game import PooledGame
 from .values import shapley
 
-# The minimum number of pairs of orders, or of coalitions, whose spread is a standard error.
-MIN_ORDERS, MIN_PAIRS = 2, 4
+# The minimum number of pairs of coalitions, whose spread is a standard error.
+MIN_PAIRS = 4
 # Steps of the reweighted least squares, and its penalty relative to the mean square of a column.
 FIT_STEPS, FIT_PENALTY = 8, 1e-8
 # A ratio is fitted to at least this many coalitions per coefficient; below, a linear function.
@@ -96,7 +92,6 @@ def shapley_sample(
     num_calls: int = 2000,
     seed: int | np.random.Generator | None = None,
     link: str | Link | None = None,
-    proxy: bool = True,
 ) -> ShapleySample:
     """Shapley values from random coalitions, with standard errors: estimates, not exact values.
 
@@ -104,10 +99,9 @@ def shapley_sample(
     ----------
     game : anything with `d` and `value(masks)`, such as a PooledGame
     num_calls : the number of coalitions to evaluate, at least ten of them. If 2^d is not larger, all coalitions are
-        evaluated once, and the standard errors are 0. Without a proxy at least four orders with d - 1 coalitions each
+        evaluated once, and the standard errors are 0
     seed : anything that `numpy.random.default_rng` takes
     link : the values of a function of the game, such as "sigmoid" for the probability; see `PooledGame.through`
-    proxy : whether fitted games are used as control variates; see the module docstring
 
     Returns
     -------
@@ -134,13 +128,9 @@ def shapley_sample(
         return values, function(values) if function else values
 
     ends = np.array([np.zeros(d, dtype=bool), np.ones(d, dtype=bool)])
-    if d == 1 or (proxy and d < 40 and 2**d <= num_calls):
+    if d == 1 or (d < 40 and 2**d <= num_calls):
         everything = (np.arange(2**d)[:, None] >> np.arange(d) & 1).astype(bool)
         return ShapleySample(_enumerated(everything, evaluate(everything)[1]), np.zeros(d), 2**d)
-    if not proxy:
-        rank = _ranks(rng, max(MIN_ORDERS, (num_calls - 2) // (2 * (d - 1))), d)
-        masks = np.concatenate([ends, (rank[:, None, :] < np.arange(1, d)[None, :, None]).reshape(-1, d)])
-        return ShapleySample(*_walk(evaluate(masks)[1], rank), len(masks))
     chosen, weights = _pairs(rng, max(MIN_PAIRS, (num_calls - 2) // 2), d)
     masks = np.concatenate([ends, chosen, ~chosen])
     raw, linked = evaluate(masks)
@@ -292,23 +282,6 @@ def _shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
         for factors in (1 + x * slopes, 1 - x * slopes):  # the two terms of sinh
             values += weight / 2 * scale * (coefficients * factors.prod(axis=1)) @ (slopes / factors)
     return values
-
-
-def _ranks(rng: np.random.Generator, pairs: int, d: int) -> Ids:
-    """(2 pairs, d) when each player comes, in random orders and their reverses, one after the other."""
-    forward = np.argsort(rng.random((pairs, d)), axis=1)
-    return np.argsort(np.stack([forward, forward[:, ::-1]], axis=1).reshape(-1, d), axis=1)
-
-
-def _walk(values: Array, rank: Ids) -> tuple[Array, Array]:
-    """Mean changes and their standard errors (d,), from the values along each order."""
-    orders, d = rank.shape
-    path = np.empty((orders, d + 1))
-    path[:, 0], path[:, -1] = values[:2]
-    path[:, 1:-1] = values[2:].reshape(orders, d - 1)
-    change = np.take_along_axis(np.diff(path, axis=1), rank, axis=1)
-    of_pairs = change.reshape(-1, 2, d).mean(axis=1)
-    return of_pairs.mean(axis=0), of_pairs.std(axis=0, ddof=1) / np.sqrt(len(of_pairs))
 
 
 def _slopes(link: Link, values: Array) -> Array:

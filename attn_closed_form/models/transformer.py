@@ -19,19 +19,23 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from .._arrays import members, numbered, whole
+from .._arrays import members, numbered, spearman, whole
 from .._progress import Report, stages
 from .._types import Array, Ids, Masks, Span, Tokens
 from ..files.atomic import first_line
+from ..game.budget import ToleranceError
 from ..game.pooled_game import PooledGame
+from ..game.sampled import shapley_sample
+from ..game.values import shapley
 from ..slalom.fit import SlalomFit, SlalomWarning, fit_slalom
 from ..slalom.slalom import as_ids
 from .protocol import FEW, FitReport, Model, Resolved, Units
@@ -45,6 +49,8 @@ TOKEN = "token:"
 # Model calls of a fit, and of each method that samples: some 20 seconds of MiniLM on two cores for 128 tokens.
 SAMPLES = 2000
 BATCH = 32
+# Relative accuracy of the SLALOM's Shapley values in the comparison with the sampled ones.
+AGREEMENT_TOL = 1e-6
 # How the classes of language models end in the transformers package.
 LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
 # Texts of which a tokenizer makes at least one token.
@@ -448,12 +454,29 @@ class TransformerClassifier(Model):
         return game.merge(members(players), names)
 
     def fit(self, units: Units, settings: Resolved) -> FitReport:
-        """How well that SLALOM fits the model."""
-        return self._fitted(units, settings)[1]
+        """How well that SLALOM fits the model; its Shapley values are compared with `samples` sampled ones."""
+        key = ("agreement", settings.players, *self._fit_key(settings))
+        return units.cached(
+            key, lambda: replace(self._fitted(units, settings)[1], agreement=self._agreement(units, settings))
+        )
+
+    def _agreement(self, units: Units, settings: Resolved) -> float:
+        """Rank correlation of the SLALOM's Shapley values with the model's own, from the coalitions of the headline."""
+        names = units.players(settings.players)[1]
+        model = SimpleNamespace(d=len(names), value=partial(self.value, units, settings))
+        try:
+            fitted = shapley(self.pooled_game(units, settings), AGREEMENT_TOL)
+        except ToleranceError:
+            return 0.0
+        sampled = shapley_sample(model, self.samples, settings.seed).values
+        return spearman(fitted, sampled) if len(names) > 1 else 1.0
+
+    @staticmethod
+    def _fit_key(settings: Resolved) -> tuple[Any, ...]:
+        return ("fit", settings.absent, settings.coefficients, settings.rest, settings.seed)
 
     def _fitted(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
-        key = ("fit", settings.absent, settings.coefficients, settings.rest, settings.seed)
-        return units.cached(key, lambda: self._fit(units, settings))
+        return units.cached(self._fit_key(settings), lambda: self._fit(units, settings))
 
     def _fit(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
         document: Document = units.data
@@ -482,7 +505,6 @@ class TransformerClassifier(Model):
             at_text=float(f([ids])[0] - fit.slalom.predict(ids)),
             model_calls=fit.model_calls,
             undetermined=tuple(names.get(i, settings.absent) for i in fit.undetermined),
-            tokens=ids.size,
         )
         if report.undetermined and not document.warned:
             document.warned = True

@@ -6,6 +6,7 @@ import pytest
 from attn_closed_form import PooledGame, shapley
 from attn_closed_form.game.links import Link
 from attn_closed_form.game.sampled import _pairs, _shapley_of_sinh, fit_head, shapley_sample
+from benchmarks.permutations import permutation_sample
 from tests import enumeration
 
 
@@ -14,10 +15,16 @@ def game_of(d, seed=0):
     return PooledGame.from_scores(rng.normal(size=d), rng.normal(size=d), empty_value=0.3)
 
 
-@pytest.mark.parametrize(("calls", "proxy", "made"), [(1, False, 2 + 4 * 8), (1, True, 10), (300, True, 300)])
-def test_the_values_add_up_at_every_budget(calls, proxy, made):
+METHODS = [permutation_sample, shapley_sample]
+
+
+@pytest.mark.parametrize(
+    ("calls", "method", "made"),
+    [(1, permutation_sample, 2 + 4 * 8), (1, shapley_sample, 10), (300, shapley_sample, 300)],
+)
+def test_the_values_add_up_at_every_budget(calls, method, made):
     game = game_of(9)
-    found = shapley_sample(game, num_calls=calls, seed=0, proxy=proxy)
+    found = method(game, num_calls=calls, seed=0)
     everybody, nobody = game.value(np.ones(9, dtype=bool)), game.value(np.zeros(9, dtype=bool))
     assert found.values.sum() == pytest.approx(everybody - nobody, abs=1e-12)
     assert found.calls == made
@@ -33,10 +40,10 @@ class Rough:
         return np.tanh(z) @ np.array([1.0, -0.5, 0.7, 0.3]) + np.sin(2 * z[..., 0])
 
 
-@pytest.mark.parametrize("proxy", [False, True])
-def test_the_standard_error_is_the_spread_of_the_runs(proxy):
+@pytest.mark.parametrize("method", METHODS)
+def test_the_standard_error_is_the_spread_of_the_runs(method):
     game = Rough()
-    runs = [shapley_sample(game, num_calls=400, seed=seed, proxy=proxy) for seed in range(150)]
+    runs = [method(game, num_calls=400, seed=seed) for seed in range(150)]
     spread = np.std([run.values for run in runs], axis=0)
     claimed = np.sqrt(np.mean([run.standard_error**2 for run in runs], axis=0))
     assert (claimed > 0.8 * spread).all() and (claimed < 1.7 * spread).all()
@@ -50,8 +57,7 @@ def test_the_standard_error_is_the_spread_of_the_runs(proxy):
 def test_control_variates_beat_plain_orders_on_a_game_that_is_not_pooled():
     game, exact = Rough(), enumeration.shapley(Rough())
     plain, ours = (
-        np.mean([np.square(shapley_sample(game, 200, seed, proxy=p).values - exact) for seed in range(40)])
-        for p in (False, True)
+        np.mean([np.square(method(game, 200, seed).values - exact) for seed in range(40)]) for method in METHODS
     )
     assert ours < 0.5 * plain
 
@@ -120,9 +126,7 @@ def test_a_fitted_head_shrinks_the_variance_of_probabilities():
     """Against enumeration: no bias, an honest standard error, and far less variance than plain orders."""
     game = six_heads(10)
     exact = enumeration.shapley(Probability(game))
-    plain, ours = (
-        [shapley_sample(game, 800, seed, link="sigmoid", proxy=proxy) for seed in range(60)] for proxy in (False, True)
-    )
+    plain, ours = ([method(game, 800, seed, link="sigmoid") for seed in range(60)] for method in METHODS)
     errors = np.array([run.values for run in ours]) - exact
     claimed = np.sqrt(np.mean([run.standard_error**2 for run in ours], axis=0))
     assert (np.abs(errors.mean(axis=0)) < 4.5 * errors.std(axis=0) / np.sqrt(60)).all()
