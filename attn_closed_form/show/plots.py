@@ -1,6 +1,6 @@
 """Figures with matplotlib (extra `plots`), drawn from what `explain` returned; each function draws into Axes.
 
-`plot_table` and `plot_lime` are Figures 1 and 4 of Lopardo et al. 2024. The report has the other figures, such as the
+`plot_table` is Figure 1 of Lopardo et al. 2024. The report has the other figures, such as the
 waterfall and the SLALOM plane. No function touches pyplot or changes matplotlib's settings.
 """
 
@@ -17,7 +17,6 @@ import numpy as np
 from ..explanations.explanation import Explanations
 from ..explanations.methods import METHODS
 from ..files.atomic import replacing
-from ..lime.theory import lime_theorem_5_1
 from . import figures
 from .figures import AGAINST, FOR, UNSIGNED
 from .maps import HeatMap, bag_name, heat_maps, shades, slide_size
@@ -102,32 +101,19 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
 
 
 def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40) -> None:
-    """Boxes of sampled LIME, a cross for its exact limit, a triangle for Theorem 5.1 as printed.
+    """Errors of `runs` runs of sampled LIME with 5000 samples around its exact limit, one dot per run and player.
 
-    Parameters
-    ----------
-    explanations : with the method "lime"; the theorem is about [UNK] and about logits, so it is not drawn for deletions
-        and probabilities
-    runs : how often LIME is run with 5000 samples (the paper: 5)
-    top : how many players, the strongest by the exact limit
+    `explanations` must have the method "lime"; the `top` players with the largest coefficients are shown.
     """
     exact, evidence = explanations["lime"], explanations.evidence
     order = np.argsort(-np.abs(exact.scores), kind="stable")[:top]
-    factor = exact.scale.unit["factor"]
-    sampled = factor * np.stack([sample.coef for sample in evidence.sampled_lime(runs)])[:, order]
-    at = np.arange(len(order))
-    ax.axhline(0, color="0.7", linewidth=0.8)
-    blue = _rgb(AGAINST)
-    lines = {f"{part}props": {"color": blue} for part in ("median", "whisker", "cap")}
-    box = {"facecolor": (*blue, 0.35), "edgecolor": blue}
-    ax.boxplot(sampled, positions=at, widths=0.6, patch_artist=True, showfliers=False, boxprops=box, **lines)
-    ax.plot(at, factor * exact.scores[order], "x", color=_rgb(FOR), markersize=6, label="exact limit")
-    if evidence.settings.absent == "unk" and exact.scale.link is None:
-        theorem = lime_theorem_5_1(evidence.pooled)[order]
-        ax.plot(at, theorem, "v", color="0.35", markersize=4, markerfacecolor="none", label="Theorem 5.1 as printed")
-    ax.plot([], [], "s", color=(*blue, 0.5), label=f"LIME, {runs} runs of 5000 samples")
+    sampled = np.stack([sample.coef for sample in evidence.sampled_lime(runs)])
+    errors = exact.scale.unit["factor"] * (sampled - exact.scores)[:, order]
+    at, label = np.tile(np.arange(len(order)), runs), f"LIME, {runs} runs of 5000 samples"
+    ax.axhline(0, color=_rgb(FOR), label="exact limit")
+    ax.plot(at, errors.ravel(), "o", color=_rgb(AGAINST), alpha=0.6, markersize=5, label=label)
     _set_names(ax.xaxis, [figures.names(evidence)[j] for j in order], upright=True)
-    ax.set_ylabel(exact.scale.titled("LIME coefficient"), fontsize=8)
+    ax.set_ylabel(exact.scale.titled("error of the LIME coefficient"), fontsize=8)
     ax.legend(fontsize=7, frameon=False)
 
 
