@@ -11,10 +11,10 @@ demo: $(VENV)/.core                ## explain a sentence with the embedded model
 
 # HYPOTHESIS_PROFILE=ci tries 100 other examples of every property on each run, nightly 1,000; dev, the default, the
 # same 30 (tests/conftest.py).
-test: $(VENV)/.dev                 ## every test that needs no browser, torch or cluster, and every docstring example
-	$(BIN)/python -m pytest -q -n 2 -m "not browser and not cluster" $(ARGS)
+test: $(VENV)/.dev                 ## the tests that are not slow and need no torch, and every docstring example
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(ARGS)
 
-test-all: $(VENV)/.all             ## those as well, with torch and transformers
+test-all: $(VENV)/.all             ## every test: browser, cluster, kills, load, all entries of the tables, torch
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)
 
 coverage: $(VENV)/.dev             ## the same as test, and which lines of the library were run
