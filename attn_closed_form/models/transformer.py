@@ -37,6 +37,7 @@ from ..game.pooled_game import PooledGame
 from ..game.sampled import shapley_sample
 from ..game.values import shapley
 from ..slalom.fit import SlalomFit, SlalomWarning, fit_slalom
+from ..slalom.recover import remembered
 from ..slalom.slalom import as_ids
 from .protocol import FEW, FitReport, Model, Resolved, Units
 from .sentences import trimmed
@@ -105,11 +106,7 @@ class Document:
 
     def ask(self, f: Callable[[list[Ids]], Array], sequences: Sequence[Ids]) -> Array:
         """(n, C) outputs; sequences that were evaluated before, or that occur twice, cost nothing."""
-        keys = [np.asarray(sequence, dtype=np.intp).tobytes() for sequence in sequences]
-        new = {key: sequence for key, sequence in zip(keys, sequences, strict=True) if key not in self.known}
-        if new:
-            self.known.update(zip(new, f(list(new.values())), strict=True))
-        return np.array([self.known[key] for key in keys])
+        return remembered(self.known, f, sequences)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from .._progress import Report, stages
 from .._types import Array, Ids, Masks, Tokens
 from . import design as designs
 from .least_squares import Optimum, Problem, Solver, counts
-from .recover import BATCH, BlackBox, ask
+from .recover import BATCH, BlackBox, ask, remembered
 from .slalom import Slalom, as_ids, slalom_linearized
 
 # One sample of so many is not fitted, but measures the error.
@@ -210,13 +210,10 @@ def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[Sla
     known: dict[bytes, Array] = {}
 
     def of_class(c: int, sequences: list[Ids]) -> Array:
-        new = [sequence for sequence in sequences if sequence.tobytes() not in known]
-        if new:
-            rows = ask(f, new)
-            if rows.ndim != 2:
-                raise ValueError(f"f: expected outputs of several classes, ({len(new)}, C), got shape {rows.shape}")
-            known.update(zip((sequence.tobytes() for sequence in new), rows, strict=True))
-        return np.array([known[sequence.tobytes()][c] for sequence in sequences])
+        outputs = remembered(known, partial(ask, f), sequences)
+        if outputs.ndim != 2:
+            raise ValueError(f"f: expected outputs of several classes, (n, C), got shape {outputs.shape}")
+        return np.asarray(outputs[:, c])
 
     first = fit_slalom(partial(of_class, 0), tokens, **options)
     C = len(next(iter(known.values())))

@@ -8,22 +8,19 @@ Minimized is the mean squared error of P2's Algorithms 1 and 2, plus a penalty:
 with n_ij the number of times that token j occurs in sample i.
 
 **Why a penalty.** The least-squares SLALOM of a black box that is not one may lie at infinity: the mass e^s of a token
-vanishes while mass times value stays, and the samples determine the product but not its factors. The penalty is 1e-5,
-unless another one is better on held-out samples by more than two standard errors of the difference, or halves the
-error. It is then raised until no value is further than 5 times the range of f from its mean.
+vanishes while mass times value stays. The penalty is 1e-5, unless another one is better on held-out samples by more
+than two standard errors of the difference, or halves the error. It is then raised until no value is further than 5
+times the range of f from its mean.
 
 **Why a background.** Special tokens and padding hold mass in every sequence. The background is one more token, the last
 one, which occurs once in every sample. It is kept unless the error on held-out samples without it is at most 2 %
 larger, weighted like the fit and with equal weights.
 
-**Solver.** P2 alternates between s and v. As the best v for given s is a linear problem, v is eliminated here (variable
-projection), and Levenberg-Marquardt in s alone (`descend`) follows the long valleys in which a mass vanishes while mass
-times value stays. The Jacobian is dF_i/dv_j = alpha_ij, dF_i/ds_j = alpha_ij (v_j - F_i); its s-columns are freed of
-their nearly parallel v-columns (Gram-Schmidt, token by token), so that the normal equations keep their digits.
-
+**Solver.** P2 alternates between s and v. Here the best v for given s, a linear problem, is eliminated (variable
+projection), and `descend` is Levenberg-Marquardt in s alone. The Jacobian is dF_i/dv_j = alpha_ij, dF_i/ds_j = alpha_ij
+(v_j - F_i); its s-columns are freed of their nearly parallel v-columns, so that the normal equations keep their digits.
 A model that is a SLALOM is found without a penalty: P2's Eq. 75, sum_j n_ij a_j v_j = f_i sum_j n_ij a_j with masses
-a = e^s, is linear in (a v, a) *jointly*, so that `linear_start` reads the masses off a null vector, and a few hardly
-damped steps from there restore the last digits.
+a = e^s, is linear in (a v, a) *jointly*, so that `linear_start` reads the masses off a null vector.
 """
 
 from __future__ import annotations

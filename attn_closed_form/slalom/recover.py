@@ -131,6 +131,15 @@ def recover(
     return s, values, queries
 
 
+def remembered(known: dict[bytes, Array], f: BlackBox, sequences: Sequence[Ids]) -> Array:
+    """Outputs (n,) or (n, C) of sequences, each of which is put to f once; `known` keeps them by their bytes."""
+    keys = [np.asarray(sequence, dtype=np.intp).tobytes() for sequence in sequences]
+    new = {key: sequence for key, sequence in zip(keys, sequences, strict=True) if key not in known}
+    if new:
+        known.update(zip(new, f(list(new.values())), strict=True))
+    return np.array([known[key] for key in keys])
+
+
 def ask(f: BlackBox, sequences: Sequence[Ids], batch_size: int = BATCH, report: Report | None = None) -> Array:
     """Outputs of a black box, (n,) or (n, C), at most `batch_size` sequences per call, checked; torch tensors too."""
     if batch_size < 1:
