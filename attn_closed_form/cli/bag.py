@@ -94,7 +94,10 @@ def propose(args: argparse.Namespace) -> int:
         print(f"{visible(name):<50} {tuple(array.shape)}")
     several = proposals(state)
     if not several:
-        raise ValueError(f"{args.model}: no layers whose shapes fit together as embedding, attention and classifier")
+        raise ValueError(
+            f"{args.model}: no roles use every layer and fit together as embedding, attention and classifier; write "
+            'the JSON yourself, with the starts of names that play no part under "leave"'
+        )
     if args.logits:
         bag, yours = load_bag(args.bag), np.array([float(number) for number in args.logits.split(",")])
         trials = []

@@ -303,3 +303,18 @@ def test_a_network_with_names_of_its_own(folder, tmp_path, capsys):
     assert np.allclose(module.predict_logits([bag])[0], logits, atol=1e-12)
     with pytest.raises(ValueError, match="no layer 'other'"):
         BagClassifier.from_state_dict(network, roles={"w": "other", "classifier": "verdict"})
+
+
+def test_layers_that_play_no_part_are_left_out_by_name(folder, tmp_path, capsys):
+    """A second classifier: no roles use every layer, the error names the way out, and a JSON takes it."""
+    with np.load(folder / "model.npz") as file:
+        arrays = {name.replace("attention", "look"): array for name, array in file.items()}
+    np.savez(tmp_path / "two.npz", **arrays, **{"teacher.weight": np.ones((4, 9))})
+    assert main(["roles", str(tmp_path / "two.npz")]) == 1
+    assert 'under "leave"' in capsys.readouterr().err
+    roles = {"V": "look.0", "w": "look.2", "classifier": "classifier", "leave": ["teacher."]}
+    (tmp_path / "roles.json").write_text(json.dumps(roles), encoding="utf-8")
+    slide_file = str(folder / "slides" / "slide0.npz")
+    command = ["bag", str(tmp_path / "two.npz"), slide_file, "--rename", str(tmp_path / "roles.json")]
+    assert main([*command, "--output", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["prediction"] == pytest.approx(scores(folder).prediction)
