@@ -72,7 +72,7 @@ class Scale(NamedTuple):
         room = margin * (high - low)
         scale = cls(low - room, high + room)
         raw = (scale.high - scale.low) / 7
-        if not math.isfinite(raw) or raw <= 0:
+        if not math.isfinite(raw):  # the ends are too far apart for ticks
             return scale
         unit = 10.0 ** math.floor(math.log10(raw))
         step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= raw * 0.999)

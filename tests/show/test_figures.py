@@ -217,3 +217,8 @@ def test_the_verdict_is_the_most_probable_class():
     assert headline == f"negative, {percent(chance, 0)} (positive {percent(found.prediction)})"
     logit = load_demo_model().explain("A dull and terrible film", "shapley", output="positive", scale="logit")
     assert verdict(logit) == f"negative, {percent(chance, 0)} (logit of positive {logit.prediction:+.4f})"
+
+
+def test_an_axis_whose_length_leaves_float64_has_no_ticks():
+    assert Scale.around([-1.5e308, 1.5e308]).ticks == ()
+    assert len(Scale.around([2.0, 2.0]).ticks) > 2
