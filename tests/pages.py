@@ -247,6 +247,8 @@ def reader(name):
         try:
             yield SETUPS.get(name, dict)()
         finally:
+            if "matplotlib.pyplot" in sys.modules:  # a page may leave a figure open
+                sys.modules["matplotlib.pyplot"].close("all")
             os.chdir(before)
             os.environ.clear()
             os.environ.update(environment)
