@@ -1,4 +1,4 @@
-"""The JAX side: a witness of the closed forms, and the programs that train, run on devices and try other models.
+"""The JAX twin: a reference implementation of the closed forms, training, batches on devices, and other models.
 
 - `witness/` is P1's classifier written naively from the paper (`model.py` is its section 2, line by line), with
   autodiff for derivatives and LRP (`oracle.py`), enumeration of all coalitions for Shapley values, Banzhaf values,

@@ -92,7 +92,7 @@ def erratum(result: Result) -> str:
         f"*Kind.* {entry.kind}",
         f"*Claim.* {escaped(entry.claim)}",
         f"*Printed.* {escaped(entry.printed)}",
-        f"*Right.* {escaped(entry.corrected)}",
+        f"*Corrected.* {escaped(entry.corrected)}",
         f"*Counterexample.* {escaped(outcome.counterexample)}",
         f"*Consequence.* {escaped(entry.consequence)}",
     ]

@@ -76,7 +76,7 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
 
 
 def method_names(value: str) -> list[str]:
-    """Method names of an option, separated by commas, in either spelling; `all` for every one."""
+    """Method names of an option, separated by commas, in either spelling; `all` selects every method."""
     names = list(METHODS) if value == "all" else [name.strip() for name in value.split(",") if name.strip()]
     methods = {name: find_method(name) for name in names}
     for name, method in methods.items():
@@ -171,7 +171,7 @@ def is_file(name: str | None) -> bool:
 
 
 def check_targets(sources: Iterable[str | None], args: argparse.Namespace, options: Iterable[str]) -> None:
-    """No output file may replace an input (a file, or one in a folder), and no two may be one file."""
+    """No output file may replace an input (a file, or one in a folder), and no two outputs may share a file."""
     taken: list[str] = []
     for source in filter(None, sources):
         taken += [entry.path for entry in os.scandir(source)] if os.path.isdir(source) else [source]

@@ -81,8 +81,8 @@ class Explanation(OfEvidence):
     base_value : what the scores are relative to: the prediction with every player absent, the intercept for LIME, the
         prediction itself for a derivative
     scale : of the scores, the prediction and the base value: the explained scale, or the logit for attention,
-        derivatives and SLALOM, which live on it by nature
-    error : guaranteed bound of the error of each score; None where the method has none to give (see
+        derivatives and SLALOM, which are always computed from it
+    error : guaranteed bound of the error of each score; None for a method without one (see
         `METHODS[method].accuracy`: closed forms round like any float64, estimates and samples are not bounded)
     evidence : the model, the input and the game behind it
     standard_error : (d,) of a method that samples, else None
@@ -119,7 +119,7 @@ class Explanation(OfEvidence):
 
     @property
     def scale(self) -> ExplainedScale:  # type: ignore[override]
-        """The scale of the scores: the explained one, or the logit for a method that lives on it by nature."""
+        """The scale of the scores: the explained one, or the logit for a method that is computed from it."""
         return LOGIT if self.on_logits else self.evidence.scale
 
     @property

@@ -221,7 +221,7 @@ def from_torch_state_dict(
         `W_p=model.pe.pe[0]` exactly
     base : 10000 is the convention of the authors' code; None is P1's Eq. 3
     scale, pos : False for a model made with scale=False (logits are not divided by sqrt(d_att)) or pos=False
-    cls_position : the position of [CLS] in the model's input. (A model whose `cls_pos` is that of another token asks
+    cls_position : the position of [CLS] in the model's input. (A model whose `cls_pos` is that of another token works
         with that token's query, and is not a model of this kind.)
 
     Examples

@@ -318,7 +318,7 @@ class LinkedGame:
 
 
 def _minimum(a: Array, v: Array, b: Array, v_absent: Array, c0: float, v_0: float) -> float:
-    """The least value over all coalitions of a game with one head: Dinkelbach's iteration."""
+    """The minimum over all coalitions of a game with one head, by Dinkelbach's iteration."""
     theta = math.inf
     lower = (a * v).sum() + c0 * v_0, a.sum() + c0
     while lower[0] / lower[1] < theta:

@@ -114,7 +114,7 @@ def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) 
     """
     for name, value in (("alpha", alpha), ("beta", beta)):
         if not (math.isfinite(value) and value >= 1 and float(value).is_integer()):
-            raise ValueError(f"{name}: expected a whole number of at least 1, got {value}")
+            raise ValueError(f"{name}: expected an integer of at least 1, got {value}")
     a, b = int(beta) - 1, int(alpha) - 1
     if a + b + 2 > LARGEST_SUM:
         raise ValueError(f"alpha, beta: expected a sum of at most {LARGEST_SUM}, got {a + b + 2}")

@@ -1,6 +1,6 @@
 """LIME's settings: the kernel that weighs the samples, and the checks of `kernel_width`, `ridge` and `num_samples`.
 
-The lime package weighs a sample with s of d features absent by its cosine distance to the document, times 100:
+The lime package weights a sample with s of d features absent by its cosine distance to the document, times 100:
 
     pi(s) = exp(-D^2 / (2 kernel_width^2)),    D = 100 (1 - sqrt(1 - s/d)).
 

@@ -345,12 +345,12 @@ temperature 1 (not checked))
 def _cause(
     model: BagClassifier, bags: list[Bag], ours: Array, yours: Array, limit: float
 ) -> tuple[str, BagClassifier | None, dict[str, Any]]:
-    """The change that brings our logits nearest to yours, in words; the model with it, and its options."""
+    """The change that brings the logits nearest to yours, in words; the model with it, and its options."""
     first = np.argsort([len(bag) for bag in bags], kind="stable")[:2]  # variants are tried on the two smallest bags
     order = np.argsort(yours[first[0]], kind="stable")
 
     def fits(logits: Array, rows: Ids) -> tuple[float, Ids]:
-        """The largest difference in some rows, and the order of our classes that makes it."""
+        """The largest difference in some rows, and the order of the classes for which it occurs."""
         same, sorted_classes = np.arange(yours.shape[1]), np.argsort(logits[0], kind="stable")[np.argsort(order)]
         return min(
             ((float(np.abs(logits[:, classes] - yours[rows]).max()), classes) for classes in (same, sorted_classes)),

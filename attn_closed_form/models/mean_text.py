@@ -3,7 +3,8 @@
 With vectors e of the tokens, f = W mean(e) + b = sum_i (1/n) W e_i + b: every vector has the log-mass 0 and the value
 W e. A word with k vectors (a fastText word and its subwords) has the log-mass log k and the mean of their
 values. So the exact methods hold for fastText, `EmbeddingBag(mode="mean")` with a linear layer, and static embeddings
-under a logistic regression. A sum, a layer or a normalization after the mean, and word n-grams are not pooled games.
+under a logistic regression. Models with a sum, with a layer or a normalization after the mean, or with word n-grams are
+not pooled games.
 """
 
 from __future__ import annotations

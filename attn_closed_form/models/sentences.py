@@ -79,7 +79,7 @@ def _ends(text: str, match: re.Match[str]) -> bool:
 
 
 def trimmed(text: str, start: int, end: int) -> Span:
-    """The span without white space at its ends; of white space alone, the end comes before the start."""
+    """The span without white space at its ends; if it is all white space, the end is before the start."""
     piece = text[start:end]
     return start + len(piece) - len(piece.lstrip()), end - (len(piece) - len(piece.rstrip()))
 

@@ -66,7 +66,7 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
         absent = np.arange(game.d + 1) if game.d <= EVERY_SIZE else np.linspace(0, game.d, SHARES + 1).round()
     sizes = np.asarray(absent).astype(np.intp)
     if sizes.ndim != 1 or not ((sizes >= 0) & (sizes <= game.d)).all() or (sizes != np.asarray(absent)).any():
-        raise ValueError(f"absent: expected whole numbers in 0..{game.d}, got {absent}")
+        raise ValueError(f"absent: expected integers in 0..{game.d}, got {absent}")
     attained_min, proved_min = _minima(game, sizes)
     attained_max, proved_max = _minima(mirrored(game), sizes)
     return BoundsBySize(sizes, attained_min, 0.0 - attained_max, proved_min, 0.0 - proved_max)

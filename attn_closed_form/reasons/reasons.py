@@ -294,7 +294,7 @@ class Search:
 
 
 def _bisected(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The least number above `low` for which `holds` is found true, as it is for `high`."""
+    """The smallest number between `low` and `high` for which `holds` was found to be true; it is true for `high`."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)

@@ -163,7 +163,7 @@ class Problem:
         return np.r_[s, s.mean() + np.log(self.V)] if self.background else s
 
     def take(self, rows: Ids) -> Problem:
-        """The same for some of the samples."""
+        """The same problem for a subset of the samples."""
         weight = self.weight[rows]
         return replace(self, counts=self.counts[rows], f=self.f[rows], weight=weight / weight.sum())
 
@@ -348,7 +348,7 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class Optimum:
-    """Least squares with a penalty, and with a background where it helps; see the module docstring.
+    """Least squares with a penalty, and with a background if it lowers the error; see the module docstring.
 
     Parameters
     ----------

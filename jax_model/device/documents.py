@@ -232,7 +232,7 @@ def _games(
 ) -> GameBatch:
     """The games of some documents with up to d players each, made on the host as `pooled_game` makes them.
 
-    The tokens of all documents are one long row. [CLS] and padding, which are always there, are one more player.
+    The tokens of all documents are one long row. [CLS] and padding, which are always present, are one more player.
     """
     tables, T_max = weights.collapse, weights.T_max
     rows = [row if T_max else row[: 1 + own.size] for row, own in zip(pad(weights, ids), ids, strict=True)]

@@ -5,7 +5,7 @@ start, its settings and its batches: the same ones give the same bits, with or w
 between. What is validated and kept is the running average of the weights (EMA).
 
 A checkpoint is the whole state of a run in one `.npz` file, replaced whole or not at all. The leaves of the state's
-pytree are stored in order, and the notes (the history and what the run is about) as JSON. The structure comes from the
+pytree are stored in order, and the notes (the history and the settings) as JSON. The structure comes from the
 run that resumes, so no pickle is needed, and a file that does not fit is an error.
 """
 

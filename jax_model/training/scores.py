@@ -1,6 +1,6 @@
 """Scores of a classifier: loss, accuracy, F1 per class, and the temperature that calibrates its probabilities.
 
-Everything takes the model's outputs, (n, C). One output is a binary logit and stands for two classes, the second
+Everything takes the model's outputs, (n, C). One output is a binary logit of two classes, the second
 against the first; `class_logits` writes it as two. With a temperature T, probabilities are softmax(logits / T): one
 number, fitted on texts that were held out (Guo et al., On Calibration of Modern Neural Networks, 2017). It changes no
 prediction, and an explanation of a logit stays exact. Departure: the target of a text is not 1 for its class but

@@ -106,9 +106,9 @@ def test_values_alone_in_blocks(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda game: beta_shapley(game, 0, 1), "alpha: expected a whole number of at least 1"),
-        (lambda game: beta_shapley(game, 0.5, 1), "alpha: expected a whole number of at least 1"),
-        (lambda game: beta_shapley(game, 1, np.nan), "beta: expected a whole number of at least 1"),
+        (lambda game: beta_shapley(game, 0, 1), "alpha: expected an integer of at least 1"),
+        (lambda game: beta_shapley(game, 0.5, 1), "alpha: expected an integer of at least 1"),
+        (lambda game: beta_shapley(game, 1, np.nan), "beta: expected an integer of at least 1"),
         (lambda game: beta_shapley(game, 500, 500), "alpha, beta: expected a sum of at most 512"),
         (lambda game: weighted_banzhaf(game, 1.5), "p: expected a probability"),
         (lambda game: semivalue(game, [1.0]), "weights: expected 2 finite numbers"),
