@@ -21,16 +21,7 @@ decides the coefficients. Here every sum is over s >= 1 alone, and all weights a
 the coefficients: a narrow kernel is no harder than a wide one, and its limit, leave-one-out, is found. Moments are less
 f's constant and in units of a power of two, so that neither a large constant nor tiny values cost a digit.
 
-**Weights beyond float64.** A document that weighs more than e^600 weighs infinitely much. If both q_0 and q_2 are
-below e^-600, slopes depend on their ratio alone, as V = (q_0 + q_2) / d^2 up to a factor 1 + e^-600: log pi is concave
-in s, so q_3 / q_2 < q_2 / q_1. Both, and the rho that is added to V, are then multiplied by the same number.
-
-**Rounding.** Let every q_s have a relative error delta, 0.7 ulps here (`exponential`). V is the least of all second
-moments and shared a covariance, so an error of w does not matter to first order, and coefficients change by no more
-than 8 delta `value_factor` times the largest |f|. But w is a rounded number, too: it is taken about the size s_0 with
-the largest weight and wrong by 4 ulps of sum q_s |s - s_0| / (d A), which adds A times that times the mean of f' to
-`shared`. An error of f(all) is one of all f' at once, which the free intercept takes up except for the document's own
-row. `doubt` has all three.
+Weights beyond float64, and the rounding that `doubt` has: docs/theory/rules-in-p.md, "The regression".
 """
 
 from __future__ import annotations
