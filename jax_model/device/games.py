@@ -71,24 +71,18 @@ def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = N
     d = largest if d is None else d
     if d < largest:
         raise ValueError(f"d: expected at least {largest}, the players of the largest game, got {d}")
-    padded = []
-    for game in games:
-        more = ((0, 0), (0, d - game.d))
-        padded.append(
-            GameBatch(
-                s=np.pad(game.s, more, constant_values=-np.inf),
-                v=np.pad(game.v, more),
-                s_absent=np.pad(game.s_absent, more, constant_values=-np.inf),
-                v_absent=np.pad(game.v_absent, more),
-                s_background=game.s_background,
-                v_background=game.v_background,
-                bias=np.float64(game.bias),
-                empty_value=np.float64(game.empty_value),
-                players=np.intp(game.d),
-                exponent=np.intp(0),
-            )
+
+    def padded(game: PooledGame) -> GameBatch:
+        def pad(x: Any, filler: float) -> Any:
+            return np.pad(x, ((0, 0), (0, d - game.d)), constant_values=filler)
+
+        present, absent = (
+            (pad(s, -np.inf), pad(v, 0.0)) for s, v in ((game.s, game.v), (game.s_absent, game.v_absent))
         )
-    return on_device(GameBatch(*(np.stack(arrays) for arrays in zip(*padded, strict=True))), dtype)
+        background, constants = (game.s_background, game.v_background), (float(game.bias), float(game.empty_value))
+        return GameBatch(*present, *absent, *background, *constants, game.d, 0)
+
+    return on_device(GameBatch(*(np.stack(arrays) for arrays in zip(*map(padded, games), strict=True))), dtype)
 
 
 def on_device(games: GameBatch, dtype: Any = None, size: int | None = None, mesh: Mesh | None = None) -> GameBatch:
@@ -106,17 +100,13 @@ def on_device(games: GameBatch, dtype: Any = None, size: int | None = None, mesh
     def scaled(x: Any) -> Any:
         return np.ldexp(x, -exponent.reshape(-1, *[1] * (x.ndim - 1)))
 
-    arrays = GameBatch(
+    arrays = games._replace(
         s=games.s - top,
-        v=scaled(games.v),
         s_absent=games.s_absent - top,
-        v_absent=scaled(v_absent),
         s_background=games.s_background - top[:, :, 0],
-        v_background=scaled(games.v_background),
-        bias=scaled(games.bias),
-        empty_value=scaled(games.empty_value),
-        players=games.players,
+        v_absent=scaled(v_absent),
         exponent=exponent.astype(np.intp),
+        **{name: scaled(getattr(games, name)) for name in ("v", "v_background", "bias", "empty_value")},
     )
 
     def placed(name: str, x: Any) -> jax.Array:
