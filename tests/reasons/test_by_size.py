@@ -64,5 +64,5 @@ def test_many_players_have_shares_and_sizes_are_checked():
     some = bounds_by_size(game, [30, 3000])
     assert some.attained_min[0] == pytest.approx(found.attained_min[1], abs=1e-11)
     for wrong in ([-1], [6001], [0.5]):
-        with pytest.raises(ValueError, match="whole numbers"):
+        with pytest.raises(ValueError, match="integers"):
             bounds_by_size(game, wrong)
