@@ -194,16 +194,7 @@ def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
 
 
 def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:
-    """Deletion and insertion curve of scores on the explained scale, with the certified bounds, for 100 sizes.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> e = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")["shapley"]
-    >>> curves = e.removal_curves()
-    >>> curves.absent, curves.deletion.round(3)
-    (array([0, 1, 2, 3, 4, 5, 6]), array([0.888, 0.208, 0.199, 0.199, 0.212, 0.265, 0.489]))
-    >>> round(curves.deletion_share, 3)
-    1.0
-    """
+    """Deletion and insertion curve of scores on the explained scale, with the certified bounds, for 100 sizes."""
     sizes = np.unique(np.linspace(0, evidence.d, SIZES + 1).round()).astype(np.intp)
     limits = evidence.cached("bounds by size", lambda: bounds_by_size(evidence.pooled, sizes))
     return removal_curves(evidence.pooled, scores, scale=evidence.scale.of, bounds=limits)

@@ -107,12 +107,7 @@ class Method:
         return self.family != "attributions"
 
     def strength(self, scores: Array) -> Array:
-        """How strongly to color each score, in [-1, 1]: relative to the largest; logs between minimum and maximum.
-
-        >>> from attn_closed_form import METHODS
-        >>> METHODS["shapley"].strength(np.array([2.0, -4.0, 0.0]))
-        array([ 0.5, -1. ,  0. ])
-        """
+        """How strongly to color each score, in [-1, 1]: relative to the largest; logs between minimum and maximum."""
         if self.kind == "log":
             spread = np.ptp(scores)
             return (scores - scores.min()) / spread if spread > 0 else np.zeros_like(scores)
@@ -279,11 +274,7 @@ def find_method(name: str) -> Method | None:
 
 
 def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:
-    """Checked methods: None for the default set, "all", one name, or several in the wanted order.
-
-    >>> [method.label for method in as_methods(["shapley", "alpha-mean", "loo"])]
-    ['Shapley', 'α-avg', 'Leave-one-out']
-    """
+    """Checked methods: None for the default set, "all", one name, or several in the wanted order."""
     chosen = DEFAULT_METHODS if methods is None else METHODS if methods == "all" else methods
     names = [chosen] if isinstance(chosen, str) else list(chosen)
     if not names:

@@ -138,10 +138,6 @@ def probability_margin(model: Model, coefficients: tuple[float, ...]) -> tuple[t
 
     Without coefficients there is no probability. With coefficients and an obstacle, it is the logistic function of the
     log-odds of one class against all others, which is not a pooled game.
-
-    >>> from attn_closed_form import ScoreTable
-    >>> probability_margin(ScoreTable(outputs=("no", "yes"), bias=(0.0, 0.0)), (0.0, 1.0))
-    ((-1.0, 1.0), '')
     """
     C, terms = len(coefficients), np.count_nonzero(coefficients)
     if model.loss in PLAIN:

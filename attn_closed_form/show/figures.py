@@ -43,11 +43,7 @@ MOST_LABELS = 26
 
 
 def levels(strength: Array) -> NDArray[np.int_]:
-    """Level -4..4 of each strength in [-1, 1].
-
-    >>> levels(np.array([0.05, 0.2, -0.6, -1.0]))
-    array([ 0,  1, -3, -4])
-    """
+    """Level -4..4 of each strength in [-1, 1]."""
     return np.sign(strength).astype(int) * np.searchsorted(LEVELS, np.abs(strength), side="right")
 
 
@@ -103,12 +99,7 @@ def names(evidence: Evidence) -> tuple[str, ...]:
 
 
 def notice(explanations: Explanations) -> str:
-    """A sentence to show in place of the explanation if no word of the text is in the vocabulary; else empty.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> notice(load_demo_model().explain("Wunderbarer Kinoabend!", "shapley"))[:67]
-    'None of the 2 words of this text is in the vocabulary of the model.'
-    """
+    """A sentence to show in place of the explanation if no word of the text is in the vocabulary; else empty."""
     units = explanations.evidence.units
     unknown = units.unknown or (False,)
     known = (label for label, missing in zip(units.labels, unknown, strict=False) if not missing)
@@ -241,13 +232,7 @@ class ColoredText(NamedTuple):
 
 
 def colored_text(e: Explanation) -> ColoredText:
-    """The text of an explanation, colored by its scores.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> text = colored_text(load_demo_model().explain("A (fine) film.", "shapley")["shapley"])
-    >>> [(piece.text, piece.player) for piece in text.pieces], text.levels
-    ([('A', 0), (' (', None), ('fine', 1), (') ', None), ('film', 2)], (0, 4, 0))
-    """
+    """The text of an explanation, colored by its scores."""
 
     def compute() -> tuple[tuple[Piece, ...], str]:
         pieces, end = [], 0
@@ -394,11 +379,7 @@ def _from_middle(value: float, largest: float) -> float:
 
 
 def _mark(value: float, largest: float) -> dict[str, Any]:
-    """A bar from the middle of a scale that goes from -largest to largest, in unit coordinates.
-
-    >>> _mark(-0.5, 1.0)
-    {'kind': 'against', 'left': 0.25, 'right': 0.5}
-    """
+    """A bar from the middle of a scale that goes from -largest to largest, in unit coordinates."""
     at = _from_middle(value, largest)
     return {"kind": "for" if value >= 0 else "against", "left": min(0.5, at), "right": max(0.5, at)}
 
@@ -468,13 +449,7 @@ def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> 
 
 
 def figures_of(explanations: Explanations) -> dict[str, Any]:
-    """The data of the figures of one text, ready for `json.dumps`: what the page draws.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> figures = figures_of(load_demo_model().explain("A fine film", ["shapley", "banzhaf"]))
-    >>> figures["headline"], figures["leader"], figures["names"][figures["strongest"][0]]
-    ('positive, 69 %', 'shapley', 'fine')
-    """
+    """The data of the figures of one text, ready for `json.dumps`: what the page draws."""
     lead = leader(explanations) if explanations else None
     return {
         "headline": verdict(explanations),

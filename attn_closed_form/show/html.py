@@ -115,13 +115,7 @@ def _cell(body: str) -> str:
 
 
 def report(explanations: Explanations) -> str:
-    """One HTML page about one input.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> page = report(load_demo_model().explain("A fine film"))
-    >>> page.startswith("<!doctype html>"), len(page.encode()) < 50_000
-    (True, True)
-    """
+    """One HTML page about one input."""
     if _is_bag(explanations):
         return page_of(f"{bag_name(explanations)}: explanation report", _bag_body(explanations))
     parts = [_answer(explanations)]

@@ -282,7 +282,7 @@ def game_buckets(
     batch: int | None = None,
     mesh: Mesh | None = None,
 ) -> Iterator[Bucket]:
-    """The games of many documents on the device, in buckets of like size; as `pooled_game` of each.
+    """The games of many documents on the device, in buckets of similar size, as `pooled_game` makes them.
 
     The last batch of a bucket is filled up with games of no players, which cost little (`games.py`).
     """

@@ -97,7 +97,9 @@ class Config:
     ema: float = _setting(0.998, "decay of the running average of the weights, which is what is kept")
     max_unk: float = _setting(1.0, "each text loses a random share of its words, up to this one (to [UNK] if padded)")
     unk_by: str = _setting("tokens", "what is lost: single tokens, or words with all their occurrences in the text")
-    crop: float = _setting(0.5, "chance that a text that is too long is read from a random place, not from its start")
+    crop: float = _setting(
+        0.5, "probability that a text that is too long is read from a random position instead of its start"
+    )
     validation: float = _setting(0.2, "share of the texts that is held out, unless --valid names a file of them")
     refit: str = _setting("all", "all: train again on all texts for the best number of epochs; or none")
     class_weight: str = _setting("none", "balanced: weight classes inversely to their frequency; or none")

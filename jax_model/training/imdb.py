@@ -49,7 +49,7 @@ def load_imdb(path: str | os.PathLike[str], split: str = "train") -> Reviews:
     """The reviews of one part, "train" or "test", in the order of their file names, negative ones first.
 
     `path` is the archive, the folder `aclImdb`, or a folder that holds `aclImdb`; all give the same. A missing file is
-    a FileNotFoundError; a damaged archive, one without reviews and a review that is not UTF-8 are a ValueError.
+    a FileNotFoundError; a damaged archive, one without reviews, or a review that is not UTF-8 is a ValueError.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
