@@ -192,11 +192,10 @@ class KernelLaw:
         each = allowed * terms.sums.share / terms.sums.weight.size
         real = largest_on_reals(terms)
         shared, tilted = partial(self._shared, log_bound(terms.sums), real, each), partial(self._tilted, terms, each)
-        makers = [partial(shared, GROUPS[:1]), tilted, partial(shared, GROUPS[1:])]
+        first = 1 if self.d >= TILTED_FROM else 4
+        makers = [partial(shared, GROUPS[:first]), tilted, partial(shared, GROUPS[first:])]
         if terms.masses.some_light or terms.sums.turn is not None:
             makers = [partial(shared, GROUPS)]
-        elif self.d < TILTED_FROM:
-            makers = [partial(shared, GROUPS), tilted]
         batches: list[Batch] = []
         left = np.flatnonzero(_sizes(self.d, self.width)[1] * real > each)
         for maker in makers:
