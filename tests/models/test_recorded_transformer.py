@@ -48,6 +48,9 @@ class Tensor:
     def numpy(self):
         return self.array
 
+    def __getitem__(self, rows):
+        return Tensor(self.array[rows])
+
 
 class RecordedForSequenceClassification:
     """Answers from the record; an input that it does not have is a KeyError."""
