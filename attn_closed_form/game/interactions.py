@@ -46,7 +46,6 @@ def interactions(game: Game, index: str = "SII", player: int | None = None, tol:
 
     Parameters
     ----------
-    game : PooledGame
     index : "SII", "BII", "STII", "FSII" or "FBII"; see the module docstring
     player : the row of this player alone, which takes O(L m d) instead of O(L m d^2)
     tol : |error| <= tol * max|f| for every number

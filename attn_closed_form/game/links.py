@@ -356,10 +356,6 @@ class PoleGame:
         """Values of the linked game."""
         return self.linked.value(present)
 
-    def within(self, tol: float) -> PoleGame:
-        """The game itself: its poles are chosen."""
-        return self
-
     @property
     def base(self) -> float:
         """The constant next to the poles."""

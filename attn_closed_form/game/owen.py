@@ -50,7 +50,6 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
 
     Parameters
     ----------
-    game : PooledGame
     groups : a partition of the players such as [[0, 2], [1]], or the group number of each player such as [0, 1, 0]
     tol : relative accuracy; a looser one is faster
 

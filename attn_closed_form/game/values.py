@@ -74,9 +74,7 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
 
     Parameters
     ----------
-    game : PooledGame
     p : 0 means that j joins the empty coalition, 1/2 gives Banzhaf values, 1 gives leave-one-out differences
-    tol : relative accuracy
 
     Examples
     --------
@@ -101,9 +99,7 @@ def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) 
 
     Parameters
     ----------
-    game : PooledGame
     alpha, beta : integers of at least 1, so that the density is a polynomial in p; (1, 1) gives Shapley values
-    tol : relative accuracy
 
     Examples
     --------
@@ -129,9 +125,7 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
 
     Parameters
     ----------
-    game : PooledGame
     weights : (d,) weight of each number s = 0 .. d-1 of others that are present; any sign, any sum
-    tol : relative accuracy
 
     Examples
     --------

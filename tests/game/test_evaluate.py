@@ -18,6 +18,7 @@ from attn_closed_form.game.evaluate import (
     mix,
     precise_product,
     product,
+    products_of_others,
     series_length,
     sum_in_pairs,
     sums_by_series,
@@ -190,3 +191,24 @@ def test_too_few_terms_are_seen(monkeypatch):
     exact = shapley(game)
     monkeypatch.setattr(evaluate, "series_length", lambda terms, p: series_length(terms, p) // 3)
     assert np.abs(shapley(game) - exact).max() > 1e-9 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 107])
+def test_products_of_all_others_against_products_one_by_one(n):
+    """With factors that vanish, by which nothing could be divided."""
+    Q = RNG.normal(size=(3, n)) + 1j * RNG.normal(size=(3, n))
+    Q /= np.abs(Q)
+    Q[1, 0] = Q[2, n // 2] = 0.0
+    R = RNG.normal(size=(3, n)) + 0j
+    products, sums = products_of_others(Q, R)
+    for j in range(n):
+        others = [k for k in range(n) if k != j]
+        np.testing.assert_allclose(products[:, j], np.prod(Q[:, others], axis=1), atol=1e-12)
+        each = [R[:, k] * np.prod(Q[:, [i for i in others if i != k]], axis=1) for k in others]
+        np.testing.assert_allclose(sums[:, j], np.sum(each, axis=0) if each else 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("d", [1, 2, 107, MATRIX_PLAYERS + 1])
+def test_products_of_complex_factors(d):
+    Y = np.exp(1j * RNG.uniform(0, 6, (2, 3, d)))
+    np.testing.assert_allclose(product(Y, Y), np.prod(Y, axis=2), rtol=1e-12)
