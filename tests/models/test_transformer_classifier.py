@@ -244,7 +244,7 @@ def test_odds_of_an_exact_model_are_refused_with_the_reason():
     class Exact(Model):
         outputs, groupings, absences = CLASSES, ("words",), ("deleted",)
 
-    with pytest.raises(ValueError, match="no pooled game"):
+    with pytest.raises(ValueError, match="not a pooled game"):
         Settings(output="odds:neutral").resolve(Exact(), np.zeros(3))
 
 
