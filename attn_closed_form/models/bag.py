@@ -130,9 +130,6 @@ def grid_step(coords: Array) -> float | None:
     """Most common distance between neighbors in a row or column; None where no two instances share one.
 
     Pieces of tissue have separate grids, shifted against each other, so distances across rows are not informative.
-
-    >>> grid_step(np.array([[0, 0], [256, 0], [512, 0], [13, 99], [269, 99], [781, 99]]))
-    256.0
     """
     steps = []
     for along, across in ((0, 1), (1, 0)):

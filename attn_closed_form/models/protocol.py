@@ -144,12 +144,7 @@ class Resolved:
     logit: Resolved | None = None
 
     def explained(self, logits: Array) -> Array:
-        """What is explained, (...), of logits (..., C).
-
-        >>> odds = Resolved("words", "deleted", "a against the rest", (1.0, 0.0, 0.0), 1e-10, 0, rest=True)
-        >>> float(odds.explained(np.log([0.5, 0.25, 0.25])).round(12))
-        0.0
-        """
+        """What is explained, (...), of logits (..., C)."""
         coefficients, temperature = np.asarray(self.coefficients), self.scale.temperature
         total = np.asarray(logits) @ coefficients
         if not self.rest:
@@ -343,12 +338,7 @@ class Model:
         return np.asarray(self.outputs)[self.predict_proba(inputs).argmax(axis=-1)]
 
     def probabilities(self, logits: Array) -> Array | None:
-        """Probabilities of `outputs` (..., n) from logits (..., C); None for a model with a single output.
-
-        >>> from attn_closed_form import load_demo_model
-        >>> load_demo_model().probabilities(np.array([0.0]))
-        array([0.5, 0.5])
-        """
+        """Probabilities of `outputs` (..., n) from logits (..., C); None for a model with a single output."""
         scaled = np.asarray(logits, dtype=np.float64) / self.temperature
         if self.loss == "sigmoid" and scaled.shape[-1] == len(self.outputs):  # several labels at once
             return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))

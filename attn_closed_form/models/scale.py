@@ -151,11 +151,7 @@ class ExplainedScale:
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    """A share in percent, with more decimals where it would look like 0 or 100 and is not.
-
-    >>> percent(0.5), percent(1.0), percent(0.0004)
-    ('50.0 %', '100.0 %', '0.04 %')
-    """
+    """A share in percent, with more decimals where it would look like 0 or 100 and is not."""
     text = f"{100 * share:.{decimals}f}"
     while 0 < share < 1 and decimals < MOST_DECIMALS and float(text) in (0.0, 100.0):
         decimals += 1

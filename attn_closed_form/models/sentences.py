@@ -88,9 +88,6 @@ def sentence_numbers(text: str, spans: Sequence[Span]) -> tuple[Ids, list[Span]]
     """The sentence of every unit, numbered without gaps, and the spans of the sentences that have a unit.
 
     A unit, given by its character span, belongs to the sentence in which it begins.
-
-    >>> sentence_numbers("Good. Not bad.", [(0, 4), (6, 9), (10, 13)])
-    (array([0, 1, 1]), [(0, 5), (6, 14)])
     """
     all_sentences = sentences(text)
     starts = [start for start, _ in all_sentences]

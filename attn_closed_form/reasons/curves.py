@@ -117,12 +117,7 @@ def descending(scores: ArrayLike, d: int) -> Ids:
 
 
 def values_along(game: PooledGame, order: Ids, absent: Ids | None = None) -> Array:
-    """(n,) values of a game as its players leave in this order, for the given numbers of absent players or for 0..d.
-
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
-    >>> values_along(game, np.array([1, 0])).round(3)
-    array([1.333, 0.5  , 0.   ])
-    """
+    """(n,) values of a game as its players leave in this order, for the given numbers of absent players or for 0..d."""
     sizes = np.arange(game.d + 1) if absent is None else absent
     if game.linear is None:
         rank = np.argsort(order)

@@ -102,23 +102,14 @@ def disagreement(explanations: Explanations) -> Disagreement | None:
 
 
 def strongest(scores: Array, k: int) -> tuple[Ids, Ids]:
-    """The k players with the largest scores above zero, largest first, and the k with the smallest below zero.
-
-    >>> strongest(np.array([0.5, -1.0, 2.0, -3.0, 0.0]), 2)
-    (array([2, 0]), array([3, 1]))
-    """
+    """The k players with the largest scores above zero, largest first, and the k with the smallest below zero."""
     order = np.argsort(-scores, kind="stable")
     top, bottom = order[:k], order[::-1][:k]
     return top[scores[top] > 0], bottom[scores[bottom] < 0]
 
 
 def columns(explanations: Explanations) -> dict[str, Any]:
-    """The table of a bag, by column: name, place and number of tiles of each player, its attention, its scores.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> list(columns(load_demo_model().explain("A fine film", ["shapley", "banzhaf"])))
-    ['player', 'attention', 'shapley', 'banzhaf']
-    """
+    """The table of a bag, by column: name, place and number of tiles of each player, its attention, its scores."""
     evidence = explanations.evidence
     table: dict[str, Any] = {"player": np.array(evidence.labels, dtype=np.str_)}
     if evidence.units.coords is not None:
@@ -148,13 +139,7 @@ FACTS = {"x": ".0f", "y": ".0f", "tiles": "d", "attention": ".2%"}
 
 
 def written(explanations: Explanations, column: str, value: float) -> str:
-    """A number of the table of a bag as reports and terminals show it; scores in the unit of their scale.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> explanations = load_demo_model().explain("A fine film", "shapley", scale="logit")
-    >>> [written(explanations, *cell) for cell in (("x", 512.0), ("attention", 0.25), ("shapley", 0.5))]
-    ['512', '25.00%', '+0.5000']
-    """
+    """A number of the table of a bag as reports and terminals show it; scores in the unit of their scale."""
     return format(value, FACTS[column]) if column in FACTS else _scale(explanations, column).digits(value, "+#.4g")
 
 
@@ -184,10 +169,6 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
     """Scores (n,) of tiles with upper left corners `coords` (n, 2) and side `patch_size`, as the cells of a grid.
 
     There is one cell per tile where the tiles lie on a grid of their own size, and several where they do not.
-
-    >>> rasterize([[0, 0], [512, 256]], [1.0, -2.0], 256).cells
-    array([[ 1., nan, nan],
-           [nan, nan, -2.]])
     """
     corners, values = np.asarray(coords, dtype=np.float64), np.asarray(scores, dtype=np.float64)
     check_tol(patch_size, "patch_size")
@@ -213,11 +194,7 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
 
 
 def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
-    """Where the colors end: a quantile of the magnitudes above zero; 1 where all are zero.
-
-    >>> scale_end([0.0, -2.0, 1.0], quantile=1.0)
-    2.0
-    """
+    """Where the colors end: a quantile of the magnitudes above zero; 1 where all are zero."""
     size = np.abs(np.asarray(scores, dtype=np.float64))
     size = size[size > 0]
     end = float(np.quantile(size, quantile)) if size.size else 0.0
@@ -230,22 +207,14 @@ def shades(signed: bool) -> tuple[tuple[int, int, int], ...]:
 
 
 def colors(scores: ArrayLike, end: float, signed: bool = True) -> Pixels:
-    """Red, green and blue of scores, on a scale that ends at `end`.
-
-    >>> colors([0.0, 5.0], end=2.0).tolist() == [list(ZERO), list(FOR)]
-    True
-    """
+    """Red, green and blue of scores, on a scale that ends at `end`."""
     strength = np.nan_to_num(np.asarray(scores, dtype=np.float64)) / end
     knots, channels = np.linspace(-1 if signed else 0, 1, 3 if signed else 2), np.array(shades(signed)).T
     return np.stack([np.rint(np.interp(strength, knots, channel)).astype(np.uint8) for channel in channels], axis=-1)
 
 
 def png(pixels: Pixels) -> bytes:
-    r"""A picture (rows, columns, 4) of 8 bits as a PNG file.
-
-    >>> png(np.zeros((2, 3, 4), dtype=np.uint8))[:8]
-    b'\x89PNG\r\n\x1a\n'
-    """
+    r"""A picture (rows, columns, 4) of 8 bits as a PNG file."""
     rows, columns = pixels.shape[:2]
     lines = np.zeros((rows, 1 + 4 * columns), dtype=np.uint8)  # each line opens with its filter, 0 for none
     lines[:, 1:] = pixels.reshape(rows, -1)

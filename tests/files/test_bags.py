@@ -209,3 +209,10 @@ def test_subset_takes_everything_along() -> None:
     assert part.ids == ("e", "b") and part.regions.tolist() == [4, 1] and part.attrs == {"name": "x"}  # type: ignore[union-attr]
     assert np.array_equal(part.features, FEATURES[[4, 1]]) and np.array_equal(part.coords, COORDS[[4, 1]])
     assert len(bag.subset(np.arange(N) > 4)) == 2
+
+
+def test_the_side_of_a_patch_is_the_commonest_step_of_shifted_grids():
+    """Pieces of tissue have grids of their own, shifted against each other."""
+    coords = [[0, 0], [256, 0], [512, 0], [13, 99], [269, 99], [781, 99]]
+    assert Bag(np.zeros((6, 2)), coords).patch_size == 256.0
+    assert Bag(np.zeros((2, 2)), [[0, 0], [3, 5]]).patch_size is None

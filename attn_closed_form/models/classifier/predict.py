@@ -151,12 +151,7 @@ def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -> Array:
-    """Model outputs (B, C) of B sequences of token ids, of any lengths, or of a (B, T) integer array.
-
-    >>> weights = random_weights(seed=0, T_max=None)
-    >>> bool(np.allclose(predict_many(weights, [[2, 3, 5], [4]])[1], predict(weights, [4])))
-    True
-    """
+    """Model outputs (B, C) of B sequences of token ids, of any lengths, or of a (B, T) integer array."""
     checked = [as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(documents)]
     out = np.empty((len(checked), weights.C))
     # Documents of like lengths go together, the longest first, so that a block holds little NOTHING.
@@ -219,12 +214,7 @@ def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def document_scores(weights: AttentionWeights, ids: Ids) -> PooledScores:
-    """Scores of the T tokens of a document, at least one, that are checked ids; absent tokens become [UNK].
-
-    >>> weights = random_weights(seed=0, C=3)
-    >>> bool(np.allclose(document_scores(weights, np.array([2, 3, 5])).logits(), predict(weights, [2, 3, 5])))
-    True
-    """
+    """Scores of the T tokens of a document, at least one, that are checked ids; absent tokens become [UNK]."""
     head, output = np.divmod(np.arange(weights.K * weights.C), weights.C)
     s, v = _scores_at(weights, ids, slice(1, 1 + ids.size))
     return PooledScores(s, v, weights.b_l, head, output, *_without(weights, ids.size))
