@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import (
@@ -27,6 +27,7 @@ from attn_closed_form.game.laws import UNIFORM
 from attn_closed_form.game.links import LINKS, Link, LinkedGame, sectors
 from attn_closed_form.game.terms import THETA, Interval, log_bound, terms_of
 from tests import enumeration
+from tests.profiles import at_least
 
 pytest.importorskip("flint")
 
@@ -167,7 +168,7 @@ def test_players_whose_factors_cancel_are_not_divided_by(monkeypatch):
 # --- games by enumeration --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@at_least(60)
 @given(seed=st.integers(0, 2**20), k=st.integers(0, 2**20), what=st.sampled_from(
     ["shapley", "banzhaf", "by size", "interactions", "lime", "owen", "semivalue", "index", "beta shapley"]
 ))  # fmt: skip
