@@ -1,4 +1,4 @@
-"""How options are declared, and those that several commands share: the text, the model, the methods, the settings."""
+"""Tables of options, and the options that several commands share: the text, the model, the methods, the settings."""
 
 from __future__ import annotations
 

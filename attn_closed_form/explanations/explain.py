@@ -101,7 +101,7 @@ def explain_evidence(
     strict: bool = False,
     known: Mapping[str, Scored] = {},
 ) -> Explanations:
-    """`explain` with every choice made; None are the default methods.
+    """`explain` with every choice made; None selects the default methods.
 
     `known` has scores by method that were computed for many inputs at once.
     """

@@ -115,7 +115,7 @@ def _load_legacy(data: bytes) -> Any:
 
 
 def _read_pickle(file: io.BytesIO, most: int = MAX_INSTRUCTIONS) -> tuple[Any, dict[str, Storage]]:
-    """Read one pickle and stop behind it: what it makes, and the storages that its tensors need."""
+    """Read one pickle and stop after it: its result, and the storages that its tensors need."""
     start = file.tell()
     _scan(file, most)
     reader = _Reader(file.getvalue()[start : file.tell()])

@@ -152,7 +152,7 @@ def _sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[f
 
 
 def _rounded(log_range: float, eps: float) -> tuple[float, float]:
-    """Both rounded to the safe side, so that games of like range share a cached rule and eps has a proof."""
+    """Both rounded to the safe side, so that games of similar range share a cached rule and eps has a proof."""
     return math.ceil(2 * log_range) / 2, 10 ** (math.floor(8 * math.log10(eps)) / 8)
 
 

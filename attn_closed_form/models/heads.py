@@ -191,7 +191,7 @@ def head_games_of_layer(
     queries: Sequence[int] = (-1,),
     background: Sequence[int] | None = None,
 ) -> HeadGames:
-    """The head games of one layer of a Hugging Face model, with frozen context: BERT, GPT-2, Llama and their like.
+    """The head games of one layer of a Hugging Face model, with frozen context: BERT, GPT-2, Llama and similar models.
 
     The direction is the gradient of the target at the output of the layer's attention, by forward hooks and one
     backward pass. The sum over heads of `knock_out` is the first-order change of the target.

@@ -87,7 +87,7 @@ class KernelModel(Model):
         return Units(labels=names, groups={"examples": np.arange(nearest.size)}, data=(nearest, s))
 
     def scores(self, units: Units) -> PooledScores:
-        """The log-weights of the examples and, for each class, whether they have it."""
+        """The log-weights of the examples and, for each class, indicators of the examples of that class."""
         nearest, s = units.data
         scores = PooledScores(s[None], self.rows[:, nearest], np.zeros(len(self.rows)))
         log_prior = np.log([self.predictor.prior]) if self.predictor.prior else scores.s_background

@@ -208,7 +208,7 @@ def _parts(state: State, start: str, names: str) -> list[Linear]:
 
 
 def _last(state: State, start: str, names: str) -> Linear:
-    """The last layer, with the linear projection behind an attention where there is one."""
+    """The last layer, including a linear projection after the attention if there is one."""
     if f"{start}proj.weight" not in state.arrays:
         return state.layer(names)
     projection = state.linear(f"{start}proj")

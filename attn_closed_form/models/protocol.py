@@ -357,7 +357,7 @@ class Model:
         return inputs
 
     def name_outputs(self, C: int, default: Sequence[str] = ()) -> None:
-        """Check the names of C logits and the temperature; without names they get the default ones, or numbers."""
+        """Check the names of C logits and the temperature; the default names are those given, or numbers."""
         names = tuple(map(str, self.outputs)) or tuple(default) or tuple(map(str, range(max(C, 2))))
         if len(names) != C and not (C == 1 and len(names) == 2):
             expected = f"{C} class names" if C > 1 else "2 class names, or 1 name (such as 'risk')"

@@ -188,7 +188,7 @@ def _largest(gain: Array, k: int) -> Masks:
 
 
 def _slip(gain: Array, error: Array, absent: Masks) -> float:
-    """The most that the sum of terms is off because rounding put one player in another's place.
+    """The largest error of the sum of terms if rounding exchanges two players.
 
     Whoever is absent though someone present might rank higher counts, and with each of them the worst one present.
     """

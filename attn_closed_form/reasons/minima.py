@@ -42,7 +42,7 @@ def mirrored(game: PooledGame) -> PooledGame:
 
 
 def value_error(game: PooledGame) -> float:
-    """The most that rounding can change `game.value`."""
+    """The largest possible rounding error of `game.value`."""
     largest = np.maximum(np.abs(game.v).max(axis=1), np.abs(game.v_absent).max(axis=1))
     largest = np.maximum(largest, np.abs(game.v_background))
     return float(2 * relative_error(game.d) * largest.sum() + 2 * ULP * abs(game.bias))

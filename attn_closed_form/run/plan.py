@@ -138,7 +138,7 @@ def planned(
 
 
 def _check_folder(folder: Path) -> None:
-    """Only a folder that is empty, or that an earlier run made, is touched at all."""
+    """Only a folder that is empty, or that an earlier run made, is modified."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: expected a folder for the results, got a file")
     names = [path.name for path in folder.iterdir()] if folder.exists() else []

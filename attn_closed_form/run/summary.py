@@ -55,7 +55,7 @@ class Word(NamedTuple):
 class Summary:
     """All words of a run with their sums; `top` ranks them.
 
-    If some rows of a run were explained on another scale than its first row, their outputs are apart, with the scale
+    If some rows of a run were explained on another scale than its first row, their outputs are separate, with the scale
     behind the name.
     """
 

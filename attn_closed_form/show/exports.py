@@ -181,7 +181,7 @@ def row(explanations: Explanations) -> dict[str, Any]:
 def to_shap(explanation: Explanation) -> Any:
     """A one-row `shap.Explanation`, which `shap.plots.text`, `.bar` and `.waterfall` draw.
 
-    Of a text, one entry per token in the order of the text, with the punctuation behind it: `shap.plots.text` shows
+    Of a text, one entry per token in the order of the text, with the punctuation after it: `shap.plots.text` shows
     the text as it was given. A word's score is shared equally among its occurrences, which keeps the sums.
     """
     shap = package("shap", "interop")

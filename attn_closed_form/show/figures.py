@@ -6,7 +6,7 @@ left to 1 at the right, y from 0 at the bottom to 1 at the top. Names of players
 `maps.py`.
 
 All views share one color scale. Vermilion raises the prediction and blue lowers it, as in shap and lime; gray has no
-sign. The two are Okabe and Ito's, which stay apart for every common kind of color blindness. Strengths are cut into
+sign. The two are Okabe and Ito's, which differ for every common kind of color blindness. Strengths are cut into
 five levels, so that players can also be marked without any color: +, ++, +++, ++++.
 """
 

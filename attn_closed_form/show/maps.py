@@ -194,7 +194,7 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
 
 
 def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
-    """Where the colors end: a quantile of the magnitudes above zero; 1 where all are zero."""
+    """The end of the color scale: a quantile of the magnitudes above zero; 1 if all are zero."""
     size = np.abs(np.asarray(scores, dtype=np.float64))
     size = size[size > 0]
     end = float(np.quantile(size, quantile)) if size.size else 0.0

@@ -36,7 +36,7 @@ ROUNDS = 8
 
 
 def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
-    """SLALOM of a black box that is one, from 2|V| - 1 sequences (P2, Prop. 5.2, corrected).
+    """Recover the SLALOM that a black box computes from 2|V| - 1 sequences (P2, Prop. 5.2, corrected).
 
     Parameters
     ----------

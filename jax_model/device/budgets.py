@@ -221,7 +221,7 @@ class Groups(NamedTuple):
 
 
 def shapley_groups(batch: GameBatch, goals: Goals, chunk: int | None) -> Groups:
-    """The nodes for 1/D in groups, with nodes in p that keep the error of every game; or the exact number of them."""
+    """The nodes for 1/D in groups, with as many nodes in p as every game needs, at most those of an exact rule."""
     dtype, exact = batch.s.dtype, max(1, (batch.s.shape[-1] + 1) // 2)
     needed = np.minimum(exact, _nodes_needed(batch, goals, chunk)).reshape(GROUPS, -1).max(axis=1)
     p, w = np.full((GROUPS, power_of_two(needed.max())), 0.5), np.zeros((GROUPS, power_of_two(needed.max())))

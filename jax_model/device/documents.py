@@ -265,7 +265,7 @@ def _games(
 
 
 class Bucket(NamedTuple):
-    """Documents of like size: their places in the list, their numbers of players, their games."""
+    """Documents of similar size: their indices in the list, their numbers of players, their games."""
 
     places: NDArray[np.intp]
     players: NDArray[np.intp]

@@ -37,7 +37,7 @@ Trained = dict[str, jax.Array]
 def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[dict[str, Any], Trained]:
     """Fixed and trained arrays at the start, distributed as the twin's except for scaled embeddings and positions.
 
-    Small embeddings let a word that is hardly seen start, and stay, without an opinion. [CLS] keeps its size, as it
+    With small embeddings, rare words start, and stay, close to neutral. [CLS] keeps its size, as it
     alone makes the query. If [UNK] is also the padding, it starts at the attention logit `unk_start` in every head:
     below zero, a short text is not drowned in its own padding while the heads learn to look away (with one head and
     `unk_start` 0, one run in a few never did). NumPy draws the numbers: no compilation, and the same ones under every

@@ -6,7 +6,7 @@
     f = w . norm(h_r) + b                                                                                     (Eq. 13)
 
 An *encoder* (`causal=False`) looks at all tokens and classifies at the first one, r = 1; a *decoder* (`causal=True`)
-looks back only and classifies at the last one. A [CLS] token is the caller's to put in front: P2's propositions hold
+looks back only and classifies at the last one. The caller adds a [CLS] token: P2's propositions hold
 without one, its experiments have one in BERT and none in GPT-2. Where this departs from P2: layer norms stand before
 attention and feed-forward (as in GPT-2, not BERT), because small models train from scratch that way. Padding (ids
 below zero, at the end) is masked: it changes nothing, unlike the [UNK] padding of P1's classifier in `model.py`.
