@@ -1,6 +1,6 @@
 """What `explain` returns: scores of players, with everything that a view needs.
 
-An `Explanation` is plain data with ways out: `to_dict`, `to_shap`, `to_lime`, `to_shapiq` (see `show/exports.py`) and
+An `Explanation` is plain data with exports: `to_dict`, `to_shap`, `to_lime`, `to_shapiq` (see `show/exports.py`) and
 `_repr_html_` (see `show/html.py`).
 """
 

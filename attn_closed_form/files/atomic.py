@@ -56,7 +56,7 @@ def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
 
     The caller writes text or bytes to it. The partial file lies in the same folder and has the suffix of `path`,
     because writers look at the suffix. With `folder`, which must be on the same file system, it lies there and ends in
-    ".partial", because readers look at the suffix as well. A symbolic link stays, and its target is replaced.
+    ".partial", because readers use the suffix as well. A symbolic link stays, and its target is replaced.
     """
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():

@@ -194,7 +194,7 @@ def flip(terms: Terms, p: Array, precise: bool) -> Flips:
     """P, num (m, r) and sigma (m, r, d) of the module docstring at nodes p (m, r) or (m, 1).
 
     sigma lies in memory that the next call of this thread uses again. Of complex terms, all three are 0 at nodes where
-    p x and (1 - p) y of some player nearly cancel; the last result says which these are, (r, m) or None.
+    p x and (1 - p) y of some player nearly cancel; the last result marks them, (r, m) or None.
     """
     some_light = terms.masses.some_light
     r, _, d = terms.factor.shape

@@ -64,7 +64,7 @@ class Turn(NamedTuple):
 
 
 class TermSums(NamedTuple):
-    """What a law may look at, one entry per term, (r,) each. The first three say how large the numerators can be."""
+    """What a law may use, one entry per term, (r,) each. The first three bound the numerators."""
 
     weight: Array  # w e^(-lam D_0)
     background: Array  # |n_0|

@@ -104,7 +104,7 @@ def _bounds(mass: Array, piece: Piece, eps: float) -> tuple[Ids, Ids]:
 
 
 def _with_heavy(terms: Terms, n: int) -> Terms:
-    """The terms with n more players in what a law looks at, whose x is 0."""
+    """The terms with n more players in what a law uses, whose x is 0."""
     sums, most = terms.sums, np.maximum(terms.sums.largest_change, float(n > 0))
     sums = sums._replace(heavy=sums.heavy + n, players_heavy=sums.players_heavy + n, largest_change=most)
     return terms._replace(sums=sums)

@@ -6,7 +6,7 @@ options that the file does not hold. One builder reads nearly all of them,
     h = embedding of x,   s = w . (activation(V h) * gate(U h)) / temperature,   logits = readout . pooled + b,
 
 and attentive probes and plain means have a builder each. A layout must read, or knowingly leave out, every weight of
-the file. What is left over is a layer that the layout does not know, and a layer after the pooling would make the
+the file. A remaining weight belongs to a layer outside the layout, and a layer after the pooling would make the
 result wrong: it is an error that names the layer. A new layout is one entry.
 
 A pooled game needs instances that do not see each other before the pooling, one softmax (or mean) over the instances,

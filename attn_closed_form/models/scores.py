@@ -1,4 +1,4 @@
-"""Scores of units: the one form in which every model hands over an input.
+"""Scores of units: the common form of an input for every model.
 
 A model whose prediction is a softmax-weighted mean gives unit i (a token, an instance, a row) in head h a log-mass
 s_hi, and in value row r, which belongs to one head and one output, a value v_ri. The logits are

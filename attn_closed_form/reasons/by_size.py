@@ -5,7 +5,7 @@ prediction below the minimum over all coalitions of that size, and no order of i
 
 `docs/theory/deletion-floor.md` derives the minimum of one head: a partial sort in each of a few steps. With several
 heads the sum of their minima is proved; a coalition is found by the same step for the sum over heads of r_hj / D_h,
-which linearizes f at the last coalition. If one coalition serves all heads both sides meet.
+which linearizes f at the last coalition. If one coalition is optimal for all heads, both sides are equal.
 
 **Rounding** is that of `minima.py`: theta is accepted if the sum exceeds the margin of its terms, and the players whose
 order rounding leaves open count with their errors.

@@ -72,7 +72,7 @@ def head_minima(
     """Minimum of each head over the coalitions that differ from `base` in movable players only.
 
     `base` and `movable` are (n, d), and `limit` is the largest number of players that may change sides, or with
-    `exactly` the number of players that do, out of all. Coalitions without any mass are left out; the caller looks at
+    `exactly` the number of players that do, out of all. Coalitions without any mass are left out; the caller handles
     `empty_value`.
     """
     states = _States.of(game, base, movable)

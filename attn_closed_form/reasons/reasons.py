@@ -15,7 +15,7 @@ bound on the size comes from the same minima under a limit on the number of play
 - R suffices only if f(M + R) > theta for any fixed coalition M, and a limit on |R| bounds f(M + R) from above. M keeps
   the players that oppose the prediction and leaves out those that support it.
 
-If the lower bound meets the size, the reason is `minimal`. Anchors (Ribeiro et al., 2018) estimate this.
+If the lower bound equals the size, the reason is `minimal`. Anchors (Ribeiro et al., 2018) estimate this.
 
 Every candidate comes from a linear form, is judged by a proof (`minima.py`) or by its value, and is kept only if the
 judgment holds with the margin of rounding. A bad candidate therefore costs size, never correctness. The reasons of

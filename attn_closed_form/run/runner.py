@@ -1,6 +1,6 @@
 """Explain the parts of a plan: in this process, or on Dask, in processes of this machine or on a cluster.
 
-Dask replaces workers that die and repeats their parts. A part that has cost several workers their lives fails with
+Dask replaces workers that die and repeats their parts. A part that has killed several workers fails with
 `KilledWorker`; it may be an innocent neighbor of the part that killed them. So blamed parts are set aside until all
 others are done, and then run again alone, row by row: the row that kills its worker gets an error,
 and all other rows get their explanations. What users see when something breaks is the table of docs/corpus.md.

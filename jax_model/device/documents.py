@@ -1,4 +1,4 @@
-"""Many documents on a device: predictions, gradients, Shapley values and LIME's limit, as the core's.
+"""Many documents on a device: predictions, gradients, Shapley values and LIME's limit, as in the core.
 
 A model becomes a pytree of score tables (`device_tables`, those of the core's collapsed model), and documents become
 padded arrays of ids. Everything is jitted once per shape, and there are few of them: batches have `batch` documents,

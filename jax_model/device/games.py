@@ -2,7 +2,7 @@
 
 The formulas are those of `attn_closed_form/game/terms.py`. Games of different sizes are padded with players that have
 no mass in either state; such a player changes nothing and gets exactly zero. Bounds and budgets are the core's: the
-device sums what the core's bound needs (`row_sums`), and the host asks the core (`budgets.py`).
+device sums what the core's bound needs (`row_sums`), and the host calls the core (`budgets.py`).
 
 Games go through in chunks, which bounds memory. Shapes are static on a device, so a batch is filled up with games of no
 players at its end; the loop over chunks stops before them, and their results are zero. A batch that lies on the devices
