@@ -16,8 +16,8 @@ Where this departs from P2:
   P2's SLALOM is the case s_0 = -infinity, the default. With a background the empty sequence has the output v_0.
 - Eq. 65: the derivative (Eq. 64) is alpha_i (v_i - F), proportional to v_i e^{s_i} only if F = 0.
   `slalom_linearized` gives the derivative, and the printed score on request.
-- Eq. 71 (values of the classes sum to zero) is a choice of representative, as Eq. 73 does not depend on what all classes
-  share. We keep the scores as they are, so that F is the model's output.
+- Eq. 71 (values of the classes sum to zero) is a choice of representative, as Eq. 73 does not depend on what all
+  classes share. We keep the scores as they are, so that F is the model's output.
 """
 
 from __future__ import annotations
