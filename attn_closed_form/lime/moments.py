@@ -33,6 +33,7 @@ from .._types import Array, Ids
 from ..game.budget import FACTOR, PRECISE, ULP, Budget, ToleranceError, budget, in_units
 from ..game.by_size import centered_moments
 from ..game.evaluate import Game, batch_sums, sum_in_pairs, weighted_sums
+from ..game.exponential_sums import EPS_MIN
 from ..game.laws import MOST_NODES, Batch
 from ..game.links import PoleGame
 from ..game.pooled_game import PooledGame
@@ -164,7 +165,7 @@ def _rule_budget(game: PooledGame | PoleGame, fit: Regression, settings: Setting
         goal = _budget(game, fit, tol, values, fit.at_all)
         rounding = ULP * (PRECISE + (0.0 if goal.precise else FACTOR * game.d)) + game.doubt
         eps = goal.eps - (sums / values - 1) * rounding
-        if eps > goal.eps / 2 and goal.spread > 0:
+        if eps > max(goal.eps / 2, EPS_MIN) and goal.spread > 0:
             return goal._replace(eps=eps)
     return _budget(game, fit, tol, max(values, sums), fit.at_all)
 

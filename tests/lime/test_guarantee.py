@@ -1,6 +1,7 @@
 """|error| <= tol * max|f| or ToleranceError, whatever the settings: against an oracle of many digits."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -161,3 +162,15 @@ def test_the_named_tol_works(kind, arguments):
         lime_limit(game, tol=1e-16, **arguments)
     named = float(str(caught.value).rsplit(maxsplit=1)[-1])
     assert ratio(game, named, **arguments) <= 1
+
+
+@pytest.mark.parametrize(("part", "number"), [(4, 801), (60, 555), (99, 487)])
+def test_games_that_an_attack_found(part, number):
+    """An eps below the smallest one of a rule, and moments that overflow on the way to a rule that is not needed."""
+    pytest.importorskip("flint")
+    from benchmarks.guarantee import judge, random_question
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        verdict, _ = judge(*random_question(part, number))
+    assert verdict == "within"
