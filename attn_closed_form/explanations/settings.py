@@ -71,7 +71,7 @@ class Settings:
         return cls(**options)
 
     def resolve(self, model: Model, logits: Array, units: Units | None = None) -> Resolved:
-        """The settings for one model and one prediction, with every choice made; without `units`, of the logit."""
+        """The settings for one model and one prediction, every choice made; without `units`, on the logit scale."""
         output, coefficients = choose_output(model.outputs, logits, self.output)
         # With a sigmoid every label has a separate probability, and its logit is the log-odds.
         rest = _prefix(self.output, model.outputs) == ODDS and len(logits) > 2 and model.loss != "sigmoid"

@@ -79,7 +79,7 @@ class PieceMasses:
     # state is the one with the smaller real part, and V and n_0 are masses.
 
     def of_players(self, which: Ids | slice) -> PieceMasses:
-        """The same for some of the players."""
+        """The same arrays for a subset of the players."""
         return replace(self, gap=self.gap[..., which], lighter=self.lighter[..., which], V=self.V[..., which])
 
     @cached_property

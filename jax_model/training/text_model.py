@@ -1,4 +1,4 @@
-"""The text classifier as the trainer has it: start, loss and forward pass, P1's Eq. 1 to 9 multiplied out, in JAX.
+"""The text classifier in JAX for training: initial arrays, loss, and forward pass of P1's Eq. 1 to 9, multiplied out.
 
 A token enters a prediction through its attention logit and its C values, per head (DESIGN section 4). Few classes: a
 step makes one table with K (1 + C) columns and one row per word, and gathers from it. Many classes: the embeddings are
