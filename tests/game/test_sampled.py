@@ -40,6 +40,7 @@ class Rough:
         return np.tanh(z) @ np.array([1.0, -0.5, 0.7, 0.3]) + np.sin(2 * z[..., 0])
 
 
+@pytest.mark.slow  # hundreds of fits
 @pytest.mark.parametrize("method", METHODS)
 def test_the_standard_error_is_the_spread_of_the_runs(method):
     game = Rough()
@@ -122,6 +123,7 @@ def six_heads(d, seed=0):
     return PooledGame.from_scores(s, v * 4 / 6, 0.0, 0.0, 1.0, 0.0)
 
 
+@pytest.mark.slow  # hundreds of fits
 def test_a_fitted_head_shrinks_the_variance_of_probabilities():
     """Against enumeration: no bias, an honest standard error, and far less variance than plain orders."""
     game = six_heads(10)
