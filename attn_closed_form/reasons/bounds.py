@@ -13,7 +13,7 @@ import numpy as np
 
 from .._types import Masks
 from ..game.pooled_game import PooledGame
-from .minima import head_minima, mirrored, raised, slopes, total, value_error
+from .minima import check_pooled, head_minima, mirrored, raised, slopes, total, value_error
 
 # Up to this many players all coalitions are evaluated.
 ENUMERATED = 12
@@ -58,6 +58,7 @@ def bounds(game: PooledGame) -> Bounds:
     >>> result.attained_min, result.attained_max, result.exact  # player 1; players 0 and 2, or 0 alone
     (-0.5, 1.5, True)
     """
+    check_pooled(game)
     proved_min, min_present, attained_min = minimum(game)
     proved_max, max_present, attained_max = minimum(mirrored(game))
     exact = max(attained_min - proved_min, attained_max - proved_max) <= 8 * value_error(game)

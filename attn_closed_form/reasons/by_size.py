@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from .._types import Array, Ids, Masks
 from ..game.pooled_game import PooledGame
-from .minima import head_minima, mirrored, plain_states, relative_error, slopes, total
+from .minima import check_pooled, head_minima, mirrored, plain_states, relative_error, slopes, total
 
 # Up to this many players every size has its bounds; beyond, so many shares of the players.
 EVERY_SIZE = 5_000
@@ -62,6 +62,7 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
     >>> found.absent, found.attained_min.round(3), found.attained_max.round(3)
     (array([0, 1, 2, 3]), array([ 0.75,  0.  , -0.5 ,  0.  ]), array([0.75 , 1.333, 1.5  , 0.   ]))
     """
+    check_pooled(game)
     if absent is None:
         absent = np.arange(game.d + 1) if game.d <= EVERY_SIZE else np.linspace(0, game.d, SHARES + 1).round()
     sizes = np.asarray(absent).astype(np.intp)

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._types import Array, Masks
+from ..game.links import LinkedGame
 from ..game.pooled_game import LOG_RANGE_PLAIN, PooledGame
 
 ULP = float(np.finfo(np.float64).eps)
@@ -33,6 +34,13 @@ ULP = float(np.finfo(np.float64).eps)
 LOST = 1e-290
 # Multipliers of the dual, relative to one over the spread of the values; zero is the bound without any condition.
 MU = np.concatenate([[0.0], np.geomspace(3e-2, 1e3, 11)])
+
+
+def check_pooled(game: object) -> None:
+    """A TypeError unless the game is a `PooledGame`: a linked game has the bounds and reasons of the game inside."""
+    if not isinstance(game, PooledGame):
+        hint = "; pass its `game`, and apply the link to the result" if isinstance(game, LinkedGame) else ""
+        raise TypeError(f"game: expected a PooledGame, got {type(game).__name__}{hint}")
 
 
 def mirrored(game: PooledGame) -> PooledGame:

@@ -35,7 +35,7 @@ import numpy as np
 from .._types import Array, Ids, Masks
 from ..game.pooled_game import PooledGame
 from .bounds import ENUMERATED, all_coalitions, lowest
-from .minima import HeadMinima, head_minima, mirrored, proved_above, raised, slopes, total, value_error
+from .minima import HeadMinima, check_pooled, head_minima, mirrored, proved_above, raised, slopes, total, value_error
 
 # How often the order of the players is recomputed from the last coalition.
 ROUNDS = 4
@@ -224,6 +224,7 @@ class Search:
     @classmethod
     def of(cls, game: PooledGame, threshold: float) -> Self:
         """Check the arguments and put the whole above the threshold."""
+        check_pooled(game)
         if not np.isfinite(threshold):
             raise ValueError(f"threshold: expected a finite number, got {threshold}")
         prediction = float(game.value(np.ones(game.d, dtype=bool)))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_closed_form import PooledGame, bounds
+from attn_closed_form import PooledGame, bounds, bounds_by_size, contrastive_reason, sufficient_reason
 from attn_closed_form.reasons.minima import head_minima, mirrored, proved_above, total, value_error
 from tests import enumeration
 from tests.problems import games, random_game
@@ -149,3 +149,12 @@ def test_to_dict_is_plain():
         "proved_max",
         "exact",
     }
+
+
+@pytest.mark.parametrize("function", [bounds, bounds_by_size, sufficient_reason, contrastive_reason])
+def test_a_linked_game_is_refused_with_what_to_pass(function):
+    game = PooledGame.from_scores([0.0, 1.0], [3.0, -1.0], s_background=0.0, v_background=0.0)
+    with pytest.raises(TypeError, match="game: expected a PooledGame, got LinkedGame; pass its `game`"):
+        function(game.through("sigmoid"))
+    with pytest.raises(TypeError, match=r"game: expected a PooledGame, got list$"):
+        function([1.0, 2.0])
