@@ -114,9 +114,9 @@ def number(name: str, value: Any, expected: str, fits: Callable[[float], bool]) 
     return float(value)
 
 
-def check_tol(tol: Any, name: str = "tol") -> float:
-    """`tol` as a positive, finite number."""
-    return number(name, tol, "a positive number", lambda x: 0 < x < math.inf)
+def positive(name: str, value: Any) -> float:
+    """A positive, finite number, or an error about `name`."""
+    return number(name, value, "a positive number", lambda x: 0 < x < math.inf)
 
 
 def real(name: str, value: Any) -> NDArray[Any]:

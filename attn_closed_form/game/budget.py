@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_tol
+from .._arrays import positive
 from .exponential_sums import EPS_MIN
 from .pooled_game import PooledGame
 from .pooled_game import ToleranceError as ToleranceError
@@ -131,7 +131,7 @@ def budget_of(
 
     `left` is the part of `tol` that is left for it, and `least_tol` the least one that the other part can keep.
     """
-    tol = check_tol(tol)
+    tol = positive("tol", tol)
     scale, spread, ulp = facts.scale, facts.spread * (1 + 1e-12), arithmetic.ulp
     # The last additions, relative to max|f|, and what they lose among the smallest numbers of the type.
     lost = 8 * math.ldexp(1.0, arithmetic.least_exponent - facts.exponent) + 8 * ulp * facts.constants

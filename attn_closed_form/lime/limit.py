@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_tol
+from .._arrays import positive
 from .._types import Array
 from ..game.budget import budget, largest_known_value
 from ..game.evaluate import Game
@@ -92,7 +92,7 @@ def lime_limit(
     (array([-0.1939,  0.8045]), 0.6943)
     """
     settings = check_settings(kernel_width, ridge, num_samples)
-    tol = check_tol(tol)
+    tol = positive("tol", tol)
     chosen = as_features(features, game.d)
     coef = np.zeros(game.d)
     if game.d == 1:
@@ -136,7 +136,7 @@ def lime_features(
     if not isinstance(num_features, (int, np.integer)) or isinstance(num_features, bool) or num_features < 1:
         raise ValueError(f"num_features: expected an integer of at least 1, got {num_features!r}")
     settings = check_settings(kernel_width, 0.0, num_samples)
-    tol = check_tol(tol)
+    tol = positive("tol", tol)
     count = min(int(num_features), game.d)
     if game.d == 1:
         return np.zeros(1, dtype=np.intp)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_tol
+from .._arrays import positive
 from .._types import Array, Ids
 from ..game.evaluate import Game
 from ..game.sampled import Playable
@@ -152,7 +152,7 @@ def lime_samples_needed(
     >>> 95 < hundredth / tenth < 105
     True
     """
-    accuracy = check_tol(accuracy, "accuracy")
+    accuracy = positive("accuracy", accuracy)
     if game.d == 1:
         return 2  # a single player's two values are both seen in two samples
     rng = np.random.default_rng(seed)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_tol, finite, numbered, real
+from .._arrays import finite, numbered, positive, real
 from .._types import Array, Ids
 
 # The default side of a region, in patches.
@@ -91,7 +91,7 @@ class Bag:
 
     def in_regions(self, size: float) -> Bag:
         """The bag with square regions of side `size` (the unit of `coords`), numbered by first appearance."""
-        check_tol(size, "size")
+        positive("size", size)
         if self.coords is None:
             raise ValueError("coords: expected coordinates, which regions need; this bag has none")
         cells = np.floor((self.coords - self.coords.min(axis=0)) / size).astype(np.int64)

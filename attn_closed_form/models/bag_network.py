@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import check_tol, finite
+from .._arrays import finite, positive
 from .._types import Array, Ids
 from .scores import PooledScores
 
@@ -166,7 +166,7 @@ class Attention:
             raise ValueError(f"w: expected one column per row of the hidden layer, got shape {self.w.shape}")
         if self.gate is not None and (self.hidden is None or self.gate.W.shape != self.hidden.W.shape):
             raise ValueError("gate: expected a layer of the shape of the hidden layer")
-        check_tol(self.temperature, "temperature")
+        positive("temperature", self.temperature)
 
     @property
     def E(self) -> int:

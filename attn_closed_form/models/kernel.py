@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_tol, finite, number, whole
+from .._arrays import finite, number, positive, whole
 from .._progress import Report, stages
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
@@ -158,7 +158,7 @@ class KernelPredictor:
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep the training examples: X (n, D), y (n,) labels or numbers."""
-        check_tol(self.bandwidth, "bandwidth")
+        positive("bandwidth", self.bandwidth)
         whole("k", 1 if self.k is None else self.k)
         number("prior", self.prior, "a number of at least 0", lambda x: 0 <= x < math.inf)
         if not callable(self.kernel) and self.kernel not in KERNELS:

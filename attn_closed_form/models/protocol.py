@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .._arrays import check_tol, plain, softmax
+from .._arrays import plain, positive, softmax
 from .._types import Array, Ids, Masks, Span
 from ..game.pooled_game import PooledGame
 from .scale import LOGIT, PLAIN, ExplainedScale
@@ -364,5 +364,5 @@ class Model:
             raise ValueError(f"outputs: expected {expected}, got {len(names)}: {names}")
         if "" in names or len(set(names)) != len(names):
             raise ValueError(f"outputs: expected different, non-empty names, got {names}")
-        check_tol(self.temperature, "temperature")
+        positive("temperature", self.temperature)
         object.__setattr__(self, "outputs", names)

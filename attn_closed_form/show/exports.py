@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import check_tol
+from .._arrays import positive
 from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from ..game.interactions import constant_of, interactions
@@ -85,7 +85,7 @@ def write_geojson(
     if microns_per_pixel is not None:
         if not in_microns:
             raise ValueError("microns_per_pixel: expected coordinates in micrometers (STAMP); this bag has pixels")
-        check_tol(microns_per_pixel, "microns_per_pixel")
+        positive("microns_per_pixel", microns_per_pixel)
         where = Place(where.coords / microns_per_pixel, where.patch_size / microns_per_pixel)
     scores = tile_scores(leader(explanations, method))
     output = visible(explanations.output)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check_tol, spearman
+from .._arrays import positive, spearman
 from .._types import Array, Ids
 from ..explanations.explanation import Explanation, Explanations
 from ..models.scale import LOGIT, ExplainedScale
@@ -171,7 +171,7 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
     There is one cell per tile where the tiles lie on a grid of their own size, and several where they do not.
     """
     corners, values = np.asarray(coords, dtype=np.float64), np.asarray(scores, dtype=np.float64)
-    check_tol(patch_size, "patch_size")
+    positive("patch_size", patch_size)
     origin, extent = corners.min(axis=0), np.ptp(corners, axis=0) + patch_size
     steps = (corners - origin) / patch_size
     # Cells along a tile's side: enough to place it to an eighth of itself, unless that makes too many cells.

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import ToleranceError
-from attn_closed_form._arrays import check_tol
+from attn_closed_form._arrays import positive
 from attn_closed_form._types import Array
 from attn_closed_form.game.budget import FLOAT32, FLOAT64, Budget, Facts, budget_of
 from attn_closed_form.game.exponential_sums import lambda_rule
@@ -274,7 +274,7 @@ class LimePlan(NamedTuple):
         cls, batch: GameBatch, kernel_width: float, ridge: float, num_samples: int | None, tol: float, chunk: int | None
     ) -> LimePlan:
         """Choose the shortest rule that keeps each game's share of the error."""
-        settings, tol = check_settings(kernel_width, ridge, num_samples), check_tol(tol)
+        settings, tol = check_settings(kernel_width, ridge, num_samples), positive("tol", tol)
         sizes = np.asarray(batch.players).tolist()
         regressions = [_regression(d, settings) for d in sizes]
         goals = _lime_budgets(batch, regressions, settings, tol)

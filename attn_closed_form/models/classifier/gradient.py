@@ -36,7 +36,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import check_tol, softmax
+from ..._arrays import positive, softmax
 from ..._types import Array, Tokens
 from ...game.laws import legendre_rule
 from .predict import Output, Seen, as_output, as_tokens, scores
@@ -142,7 +142,7 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Outp
     >>> bool(np.isclose(integrated_gradients(weights, document).sum(), change[0]))
     True
     """
-    tol = check_tol(tol)
+    tol = positive("tol", tol)
     ids = as_tokens(weights, tokens)
     _, s1, u1 = scores(weights, ids, output)
     _, s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)

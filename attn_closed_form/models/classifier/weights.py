@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._arrays import check_tol, finite, whole
+from ..._arrays import finite, positive, whole
 from ..._types import Array, Ids
 
 if TYPE_CHECKING:
@@ -180,6 +180,6 @@ def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Arr
     """
     places, coordinate = np.arange(whole("T_max", T_max)), np.arange(whole("d_e", d_e))
     pair = coordinate // 2 + (base is None)
-    frequency = (T_max if base is None else check_tol(base, "base")) ** (-2.0 * pair / d_e)
+    frequency = (T_max if base is None else positive("base", base)) ** (-2.0 * pair / d_e)
     angle = places[:, None] * frequency
     return np.where(coordinate % 2 == 0, np.sin(angle), np.cos(angle))
