@@ -18,7 +18,7 @@ Symmetry leaves a matrix a I + b 11^T to invert. On k features (k = d: all of th
 This is the formula of the lime package's normal equations in terms of Z_j = 1 - W_j, written so that no small number is
 the difference of large ones. Why that matters: for a narrow kernel all q_s but q_0 are tiny, and so is everything that
 decides the coefficients. Here every sum is over s >= 1 alone, and all weights are divided by pi(1), which cancels in
-the coefficients: a narrow kernel is no harder than a wide one, and its limit, leave-one-out, is found. Moments have
+the coefficients: a narrow kernel is as easy as a wide one, and its limit, leave-one-out, is found. Moments have
 the constant of f subtracted and are in units of a power of two, so large constants and tiny values cost no digits.
 
 Weights beyond float64, and the rounding that `doubt` has: docs/theory/rules-in-p.md, "The regression".
