@@ -108,7 +108,7 @@ function showNothing(message) {
   clearTimeout(timers.live);
   at("message").textContent = message;
   at("results").hidden = true;
-  document.body.dataset.ready = "none";
+  delete document.body.dataset.ready;
 }
 
 function show() {
