@@ -1,10 +1,10 @@
-"""How long does an explanation take, and how wrong is it? Ours beside lime, KernelSHAP and partition SHAP.
+"""How long does an explanation take, and how large is its error? A comparison with lime, KernelSHAP and partition SHAP.
 
-One document of 106 words and the shipped model, [UNK] in the place of absent words. Each rival gets more and more
-samples, as a user would call it: KernelSHAP and the lime package through the model's own prediction, shap's partition
-explainer (its default for texts) on the text. The error is the largest deviation over the largest value: from exact
-Shapley values for the two of shap, from the limit of LIME for lime. Partition SHAP averages over the orders of a tree
-of neighbouring words alone, so that it does not converge to Shapley values but to Owen values.
+One document of 106 words and P1's model with six heads, whose absent words are replaced by [UNK]. Each rival gets more
+and more samples, as a user would call it: KernelSHAP and the lime package through the model's prediction, shap's
+partition explainer (its default for texts) on the text. The error is the largest deviation over the largest value, from
+exact Shapley values for both explainers of shap, from the limit of LIME for lime. Partition SHAP only averages over
+orders that respect a tree of adjacent words, so it converges to Owen values.
 
     python -m benchmarks.time_error     # results/time_error.json, docs/time-error.png and the table of README.md
 """
@@ -46,7 +46,7 @@ README = ROOT / "README.md"
 TABLE = re.compile(r"(<!-- Made by `python -m benchmarks.time_error`. -->\n\n).*?(\n\n)", re.DOTALL)
 OURS_SHAPLEY, OURS_LIME = "exact Shapley values (ours)", "LIME's limit (ours)"
 KERNEL, PARTITION, LIME = "KernelSHAP", "partition SHAP", "lime"
-#: Colour and mark of each method in the picture.
+#: Color and mark of each method in the picture.
 STYLES = {
     OURS_SHAPLEY: ("#d55e00", "o"),
     OURS_LIME: ("#e69f00", "D"),
@@ -132,10 +132,10 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
-    for method, (colour, mark) in STYLES.items():
+    for method, (color, mark) in STYLES.items():
         own = [row for row in rows if row["method"] == method]
         seconds, errors = [row["seconds"] for row in own], [max(row["error"], 1e-16) for row in own]
-        axes.loglog(seconds, errors, color=colour, marker=mark, linewidth=1.5, label=method)
+        axes.loglog(seconds, errors, color=color, marker=mark, linewidth=1.5, label=method)
     axes.set_xlabel("seconds for one document of 106 words")
     axes.set_ylabel("largest error")
     axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
@@ -147,7 +147,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The table of the README: for each method the setting that people use."""
-    lines = ["| one document of 106 words | time | largest error |", "|---|---:|---:|"]
+    lines = ["| one document of 106 words, six heads | time | largest error |", "|---|---:|---:|"]
     for method, setting, name in (
         (OURS_SHAPLEY, 1e-10, "**exact Shapley values**, default `tol`"),
         (KERNEL, 20_000, "KernelSHAP, 20,000 samples"),
@@ -157,8 +157,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     ):
         row = next(row for row in rows if row["method"] == method and row["setting"] == setting)
         error = f"{row['error']:.0e}" if row["error"] < 1e-6 else f"{100 * row['error']:.2g} %"
-        seconds = float(f"{row['seconds']:.2g}")
-        lines.append(f"| {name} | {show_seconds(seconds)} | {error} |")
+        milliseconds = float(f"{1000 * row['seconds']:.2g}")
+        lines.append(f"| {name} | {milliseconds:,g} ms | {error} |")
     return "\n".join(lines)
 
 

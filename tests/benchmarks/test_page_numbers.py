@@ -1,0 +1,133 @@
+"""Measured numbers in the prose of the pages are those of the stored results.
+
+A page marks such a passage, which ends with its section, with `<!-- numbers: NAME -->`. NAME is a function below that
+computes from `benchmarks/results` the sentences or table rows that the passage must contain.
+"""
+
+import json
+import re
+
+import pytest
+
+from benchmarks.harness import RESULTS
+from proofs_check.registry import CORRECTED, HOLDS, NOT_CHECKABLE, PAPERS, statements
+from tests.pages import PAGES, ROOT
+
+MARKED = [ROOT / "attn_closed_form" / "MODEL_CARD.md", *PAGES]
+MARK = re.compile(r"<!-- numbers: (\w+) -->\n(.*?)(?=\n#|<!-- numbers|\Z)", re.DOTALL)
+
+
+def stored(name):
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def the_row(name, **wanted):
+    (row,) = [row for row in stored(name)["rows"] if all(row.get(key) == value for key, value in wanted.items())]
+    return row
+
+
+def maps_of_bags():
+    """How well each method finds the tiles that determine the label."""
+    methods = ("attention", "leave-one-out", "Banzhaf, exact", "Shapley, exact", "single", "flip-order")
+    for question, data, measure in (
+        ("one kind of digit: tiles that make the slide positive", "presence", "auroc for"),
+        ("nines and threes: supporting against opposing tiles", "for and against", "auroc sign"),
+        ("nines and threes: supporting tiles among all tiles", "for and against", "auroc for"),
+    ):
+        cells = [f"{the_row('bags', data=data, method=method)[measure]:.3f}" for method in methods]
+        yield f"| {question} | {' | '.join(cells)} |"
+    settings = stored("bags")["settings"]
+    orders = [value for name, value in settings.items() if name.endswith("sampled orders")]
+    errors = [value for name, value in settings.items() if name.endswith("their error")]
+    yield f"{min(orders):.0f} to {max(orders):.0f} random orders"
+    yield f"errors of {min(errors):.2f} to {max(errors):.2f} of the largest value"
+
+
+def deletion_of_bags():
+    """Shares of the best possible deletion curve, with standard errors."""
+    share = "deletion, share of the best possible"
+    for method, name in (
+        ("attention", "attention"),
+        ("leave-one-out", "leave-one-out"),
+        ("Shapley, exact", "exact Shapley values"),
+        ("single", "`single`, the logit of the instance alone"),
+        ("flip-order", "`flip-order`, weight times (value - threshold)"),
+    ):
+        found = [the_row("bags", data=data, method=method) for data in ("presence", "for and against", "ucsb")]
+        cells = [f"{row[share]:.3f} ± {row[f'{share}, standard error']:.3f}" for row in found]
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def reasons_of_reviews():
+    """How often a reason of a model with six heads is proved to be smallest."""
+    case = "500 test reviews, 103 words on average"
+    for kind in ("sufficient", "contrastive"):
+        share = the_row("reasons", case=case, method=f"{kind} reason")["proved minimal"]
+        yield f"{100 * share:.0f} % of the {kind} reasons"
+
+
+def accuracy_of_the_shipped_model():
+    found = {row["reviews"]: row for row in stored("accuracy")["rows"]}
+    yield f"**{100 * found['all']['accuracy']:.2f} %** of all {found['all']['number']:,} IMDB test reviews"
+    for name, text in (
+        ("all", "all"),
+        ("up to 255 tokens", "up to 255 tokens"),
+        ("longer", "longer"),
+        ("25% of tokens deleted", "all, 25 % of the tokens deleted"),
+        ("50% of tokens deleted", "all, 50 %"),
+        ("75% of tokens deleted", "all, 75 %"),
+    ):
+        yield f"| {text} | {found[name]['number']:,} | {100 * found[name]['accuracy']:.1f} % |"
+
+
+def accuracy_of_text_models():
+    for corpus in ("R8", "R52", "20 newsgroups", "IMDB"):
+        found = [
+            the_row("texts", corpus=corpus, classifier=classifier)
+            for classifier in ("attention, ours", "TF-IDF + logistic regression", "fastText")
+        ]
+        cells = [f"{row['accuracy %']:.1f} %" for row in found]
+        yield f"| {corpus} | {found[0]['test texts']:,} | {' | '.join(cells)} |"
+
+
+def statements_of_the_papers():
+    verdicts = [entry.verdict for paper in PAPERS for entry in statements(paper)]
+    yield (
+        f"Of {len(verdicts)} statements, {verdicts.count(HOLDS)} hold as printed, {verdicts.count(CORRECTED)} fail as "
+        f"printed and hold in a corrected form, and {verdicts.count(NOT_CHECKABLE)} cannot be checked by a machine."
+    )
+
+
+def times_of_large_inputs():
+    slide, game = the_row("bag_speed", instances=80_000), the_row("shapley_scaling", players=100_000)
+    yield f"a slide with 80,000 instances takes {slide['seconds']:.1f} s"
+    yield f"100,000 players take {game['seconds']:.2f} s"
+
+
+FUNCTIONS = {
+    function.__name__: function
+    for function in (
+        maps_of_bags,
+        deletion_of_bags,
+        reasons_of_reviews,
+        accuracy_of_the_shipped_model,
+        accuracy_of_text_models,
+        statements_of_the_papers,
+        times_of_large_inputs,
+    )
+}
+PASSAGES = [
+    pytest.param(match[1], match[2], id=f"{path.name}-{match[1]}")
+    for path in MARKED
+    for match in MARK.finditer(path.read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize(("name", "passage"), PASSAGES)
+def test_a_passage_has_the_stored_numbers(name, passage):
+    plain = " ".join(passage.split())
+    assert [sentence for sentence in FUNCTIONS[name]() if sentence not in plain] == []
+
+
+def test_every_function_has_a_passage():
+    assert set(FUNCTIONS) == {passage.values[0] for passage in PASSAGES}
