@@ -61,7 +61,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "docs/your-bags.md": ("torch", "h5py", "sklearn", "matplotlib", "optax"),
     "docs/your-texts.md": ("sklearn", "optax"),
     "docs/your-transformer.md": ("torch", "transformers"),
-    "docs/coming-from.md": ("lime", "shap", "torch", "slalom_explanations", "h5py"),
+    "docs/coming-from.md": ("lime", "shap", "torch", "h5py"),
     "docs/tutorials/explain-a-review.md": ("matplotlib",),
     "docs/tutorials/how-lime-converges.md": ("lime", "matplotlib"),
     "docs/weighted-means.md": ("sklearn", "matplotlib"),

@@ -2,7 +2,7 @@
 
 A page's Python blocks run one after the other in one namespace. What a block prints, and the value of the expression
 that it ends with, appears below it in a block that starts with ```text title="Output". A shell block has an output if
-such a block follows it. `python -m tests.pages` (`make outputs`) writes all outputs into the pages, or into those that
+such a block follows it. A block below `<!-- needs: PACKAGE -->` is left as it is where the package is not installed. `python -m tests.pages` (`make outputs`) writes all outputs into the pages, or into those that
 are named; the tests compare them.
 """
 
@@ -34,6 +34,7 @@ PAGES = [
 BLOCK = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r'\n+( *)```text title="Output"\n(.*?)^\1```', re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d*)?(?:e[-+]?\d+)?")
+NEEDS_PACKAGE = re.compile(r"<!-- needs: (\w+) -->\s*\Z")
 INDENTED = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
 LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 PROGRAMS = (PROG, "make", "pip", "python", "python3")
@@ -102,6 +103,9 @@ def run_page(markdown, source, namespace=None):
     for match in BLOCK.finditer(markdown):
         indent, language, code = match[1], match[2], re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE)
         following = OUTPUT.match(markdown, match.end())
+        needed = NEEDS_PACKAGE.search(markdown, 0, match.start())
+        if needed and importlib.util.find_spec(needed[1]) is None:
+            continue
         if language in ("python", "py"):
             out = run(code, markdown[: match.start()].count("\n") + 2, source, namespace)
         elif language == "sh" and following:

@@ -220,6 +220,28 @@ a table that is no output
     assert run_page(made, "sample")[1] == made
 
 
+def test_a_block_that_needs_a_missing_package_is_left_as_it_is():
+    page = """
+<!-- needs: no_such_package -->
+
+```python
+import no_such_package
+```
+
+```text title="Output"
+stored
+```
+
+```python
+print(1 + 1)
+```
+"""
+    _, made = run_page(page, "sample")
+    assert outputs(made) == ["stored\n", "2\n"]
+    with pytest.raises(ModuleNotFoundError):
+        run_page(page.replace("needs: no_such_package", "needs: numpy"), "sample")
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [

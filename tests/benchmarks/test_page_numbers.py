@@ -104,6 +104,13 @@ def times_of_large_inputs():
     yield f"100,000 players take {game['seconds']:.2f} s"
 
 
+def knock_outs_of_heads():
+    found = [row for row in stored("head_games")["rows"] if row["method"].endswith("layer 3 of 3")]
+    short, long = ([row["game"] for row in found if f", {steps} steps" in row["method"]] for steps in ("400", "1,200"))
+    yield f"a correlation of {min(short):.3f} to {max(short):.3f}"
+    yield "the correlations are {:.3f}, {:.3f} and {:.3f}".format(*long)
+
+
 FUNCTIONS = {
     function.__name__: function
     for function in (
@@ -114,6 +121,7 @@ FUNCTIONS = {
         accuracy_of_text_models,
         statements_of_the_papers,
         times_of_large_inputs,
+        knock_outs_of_heads,
     )
 }
 PASSAGES = [
