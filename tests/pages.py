@@ -2,8 +2,9 @@
 
 A page's Python blocks run one after the other in one namespace. What a block prints, and the value of the expression
 that it ends with, appears below it in a block that starts with ```text title="Output". A shell block has an output if
-such a block follows it. A block below `<!-- needs: PACKAGE -->` is left as it is where the package is not installed. `python -m tests.pages` (`make outputs`) writes all outputs into the pages, or into those that
-are named; the tests compare them.
+such a block follows it. A block below `<!-- needs: PACKAGE -->` is left as it is where the package is not installed.
+`python -m tests.pages` (`make outputs`) writes all outputs into the pages, or into those that are named; the tests
+compare them.
 """
 
 import ast
