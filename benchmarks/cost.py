@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
         for fast, slow in (("SLALOM-eff", "SHAP"), ("SLALOM-eff", "LIME")):
             if "encoder" in name:
                 printed = table[slow][0] / table[fast][0]
-                case = f"{name}, {samples} samples: {slow} takes so many times {fast}"
+                case = f"{name}, {samples} samples: time of {slow} over that of {fast}"
                 row = ratio_row(result, case, seconds[slow], seconds[fast])
                 run.rows.append(row._replace(paper=printed, differs=OWN, of="documents"))
     # One case per number of samples and document.
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
             "Grad, IG and LRP are far cheaper than surrogates (ten times)",
             [10 * max(s["Grad"], s["IG"], s["LRP"]) < min(s["SLALOM-eff"], s["LIME"], s["SHAP"]) for s in encoder],
             OWN,
-            "IG takes 32 backward passes here, and SLALOM-eff asks a small model about pairs",
+            "IG takes 32 backward passes here, and SLALOM-eff evaluates a small model on pairs",
             "timings",
         ),
     ]

@@ -138,7 +138,7 @@ def bayes_claims(rows: list[dict[str, float]]) -> list[Row]:
             "SLALOM-eff, difference of the correlations",
         ),
         difference(
-            result, f"correlation of SLALOM-eff's values less that of {winner}", values - other, "the best other"
+            result, f"correlation of SLALOM-eff's values minus that of {winner}", values - other, "the best other"
         ),
     ]
 
@@ -158,7 +158,10 @@ def human_claims(rows: list[dict[str, float]]) -> list[Row]:
         claimed,
         *(
             difference(
-                result, f"AU-ROC of SLALOM-eff's importances less that of {name}", importances - column(rows, name), why
+                result,
+                f"AU-ROC of SLALOM-eff's importances minus that of {name}",
+                importances - column(rows, name),
+                why,
             )
             for name, why in (
                 (best(rows, ("LIME", "SHAP", "LRP"))[0], "the best of LIME, SHAP and LRP"),
@@ -190,7 +193,7 @@ def area_claims(kind: str, many: list[dict[str, float]], high: bool) -> list[Row
     return [
         for_model(
             result,
-            f"linearised SLALOM is on par with LIME, SHAP and LRP ({ON_PAR}), {kind}",
+            f"linearized SLALOM is on par with LIME, SHAP and LRP ({ON_PAR}), {kind}",
             sign * (slalom - other) + ON_PAR,
             f"{mine} against {winner}",
         ),
@@ -205,7 +208,7 @@ def area_claims(kind: str, many: list[dict[str, float]], high: bool) -> list[Row
         ),
         difference(
             result,
-            f"{kind} AOPC of SLALOM-fidel's derivative (Eq. 64) less that of Eq. 65 as printed",
+            f"{kind} AOPC of SLALOM-fidel's derivative (Eq. 64) minus that of Eq. 65 as printed",
             derivative - column(many, "SLALOM-fidel, lin."),
             "both from the same fit",
         ),
@@ -233,7 +236,7 @@ def fidelity_rows(fidelity: list[dict[str, list[float]]]) -> list[Row]:
         rows.append(
             difference(
                 "P2 Fig. 6",
-                f"MSE of the package's SLALOM-fidel less that of ours, {what}",
+                f"MSE of the package's SLALOM-fidel minus that of ours, {what}",
                 column(many, f"{PACKAGE} fidel") - column(many, "SLALOM-fidel"),
                 "same budget of model calls",
             )

@@ -26,7 +26,7 @@ from .reviews import imdb_documents, removal_scores
 from .rivals import explanations
 from .text_models import Ids, Subject
 
-OWN = "reviews of 32 to 63 tokens, 500 samples a surrogate (paper: 5,000); network of 64 and 32 hidden units"
+OWN = "reviews of 32 to 63 tokens, 500 samples per surrogate (paper: 5,000); network of 64 and 32 hidden units"
 
 
 def tf_idf(documents: list[Ids], idf: Array) -> tuple[Ids, Array]:
@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
     run.rows.append(
         claim(
             "P2 Table 12",
-            "linearised SLALOM-eff is at least as good as LIME and as SHAP (0.005), deletion and insertion",
+            "linearized SLALOM-eff is at least as good as LIME and as SHAP (0.005), deletion and insertion",
             [
                 better
                 for name in ("LIME", "SHAP")

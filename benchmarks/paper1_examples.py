@@ -132,7 +132,7 @@ def figure_3(run: Run, models: dict[str, TextClassifier], documents: list[NDArra
             own = [alpha[:, 1 : 1 + len(ids)] for alpha, ids in zip(rows, some, strict=True)]
             favorites = [different_favorites(alpha) for alpha in own]
             measured: dict[str, ArrayLike] = {
-                "mean total variation between two heads (0 alike, 1 disjoint)": [
+                "mean total variation between two heads (0: identical, 1: disjoint)": [
                     float(total_variation(alpha).mean()) for alpha in rows
                 ],
                 "different favorite tokens of the six heads": favorites,
@@ -148,7 +148,9 @@ def figure_3(run: Run, models: dict[str, TextClassifier], documents: list[NDArra
             text = f"{training}, {case}: heads concentrate on different tokens (not all on the same one)"
             of = "sentence" if len(some) == 1 else "test reviews"
             holds = [bool(n > 1) for n in favorites]
-            run.rows.append(claim("P1 Fig. 3", text, holds, "our model", "there all six have the same favorite", of))
+            run.rows.append(
+                claim("P1 Fig. 3", text, holds, "our model", "all six heads have the same favorite token there", of)
+            )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -84,9 +84,9 @@ def figure_5(run: Run, name: str, weights: AttentionWeights, documents: list[NDA
     """Rows of the differences; returns the largest of the closed form."""
     found = differences(weights, documents)
     float64 = "float64, every coordinate of every position, relative to the largest of the review"
-    missing = "[CLS] also makes the query, whose term the theorem leaves out"
+    missing = "[CLS] also determines the query, and the theorem omits that term"
     for key, what, paper, note in (
-        ("printed", "Theorem 4.1, all positions but [CLS]", "equal to the eye", float64),
+        ("printed", "Theorem 4.1, all positions but [CLS]", "visually equal", float64),
         ("first", "Theorem 4.1 at [CLS]", None, missing),
         ("closed", "`gradient` (collapsed, with that term), all positions", None, float64),
     ):

@@ -52,8 +52,8 @@ PAIRS += [("G-l2", "alpha-avg"), ("LIME", "G-avg"), ("|LIME|", "G-l2")]
 PAPER = {("LIME", "alpha-avg"): LIME_ALPHA, ("|LIME|", "alpha-avg"): ABS_LIME_ALPHA}
 SIX = (
     f"d_e = {WIDTH}, six heads of {HEAD_WIDTH}, layer norm and feed-forward, T_max = {T_MAX}, from scratch (paper: 128 "
-    f"and 64; the rest is not said); {FULL.windows} steps on windows of 63 words, then {FULL.reviews} on "
-    f"{FULL.review_batch} whole reviews each, to spare processor time"
+    f"and 64; the rest is not stated); {FULL.windows} steps on windows of 63 words, then {FULL.reviews} on "
+    f"{FULL.review_batch} whole reviews each, to save processor time"
 )
 MINUTES = 60  # that the training may take on two cores
 
@@ -161,7 +161,7 @@ def correlations(
             f"{model}: the sign of LIME's correlation with attention is that of the prediction",
             right.tolist(),
             differs,
-            f"holds for {counts[0]} reviews that the model finds negative, {counts[1]} that it finds positive",
+            f"holds for {counts[0]} reviews with a negative prediction, {counts[1]} with a positive prediction",
             of="test reviews",
         ),
         claim(

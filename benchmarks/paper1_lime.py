@@ -158,12 +158,12 @@ def figure_4_claims(run: Run, deleted: list[dict[str, Any]], replaced: list[dict
         (f"(ours) the exact limit {near}, {REPLACED}", EXACT, replaced),
     ):
         holds = [one[name]["mean"] <= CLOSE for one in found]
-        run.rows.append(claim(FIGURE, text, holds, "one number per review, in place of the eye", why, OF))
+        run.rows.append(claim(FIGURE, text, holds, "one number per review instead of a picture", why, OF))
 
 
 def section_6(run: Run, way: str, found: list[dict[str, Any]], samples: int) -> None:
     """Rows of the errors of one run per review."""
-    moved = "; the package lets words behind a deleted one move up, the theory does not" if way == DELETED else ""
+    moved = "; in the package, words after a deleted one move up; in the theory, they do not" if way == DELETED else ""
     for name in forms(0):
         norm, relative = np.array([one[name]["run"] for one in found]).T
         printed = name == PRINTED and way == DELETED
@@ -177,11 +177,11 @@ def section_6(run: Run, way: str, found: list[dict[str, Any]], samples: int) -> 
         spread = norm - norm.mean()
         moment = float(np.sqrt(max((spread**4).mean() - (spread**2).mean() ** 2, 0) / norm.size) / (2 * norm.std()))
         run.rows += [row, deviation._replace(paper=DEVIATION if printed else None, ours_pm=moment, statistic="mean")]
-        rest = f"what is left is the noise of {samples} samples{moved}" if name == EXACT else "not in the paper"
+        rest = f"the remainder is the noise of {samples} samples{moved}" if name == EXACT else "not in the paper"
         run.rows.append(
             mean_row(SECTION, f"{way}: {name}: error relative to the norm of LIME", relative, None, rest, OF)
         )
-    text = f"(ours) LIME is nearer to the exact limit than to the printed theorem, {way}"
+    text = f"(ours) LIME is closer to the exact limit than to the printed theorem, {way}"
     holds = [one[EXACT]["run"][0] < one[PRINTED]["run"][0] for one in found]
     run.rows.append(claim(SECTION, text, holds, "not in the paper", of=OF))
     text = f"the printed theorem's error is at most {100 * CLOSE:.0f} % of LIME's norm, {way}"
@@ -209,7 +209,7 @@ def without_noise(run: Run, found: list[dict[str, Any]]) -> None:
         "near that"
     )
     worse = [one[FIRST]["limit"] > one[PRINTED]["limit"] for one in found]
-    text = "(ours) the corrected first order is farther from the exact limit than the printed theorem"
+    text = "(ours) the corrected first order is further from the exact limit than the printed theorem"
     run.rows.append(claim(SECTION, text, worse, why, why, OF))
 
 
@@ -226,7 +226,7 @@ def against_the_package(run: Run, weights: AttentionWeights, documents: list[Ids
 
     worst = float(run.part("package", {"reviews": len(documents), "samples": samples}, compare))
     case = "largest difference of our fast run from the lime package itself, relative"
-    note = "same draws, same regression; the model is asked about ids in place of strings"
+    note = "same draws, same regression; the model reads ids instead of strings"
     run.rows.append(Row(SECTION, case, worst, None, note, n=len(documents), of=OF, statistic="largest"))
     return worst
 

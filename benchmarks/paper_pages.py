@@ -56,16 +56,16 @@ def page(paper: str, found: list[Verdict]) -> str:
         ("What holds", CLAIM_HOLDS, ""),
         ("What fails as printed and holds in a corrected form", MENDED, ""),
         ("What does not hold", FAILS, "As printed, or on the models that were trained here:"),
-        ("What could not be tried here", UNTRIED, ""),
+        ("What could not be tested", UNTRIED, ""),
     ):
         some = [v for v in mine if v.verdict == verdict]
         if some:
             parts += [f"## {title}", *([lead] if lead else []), "\n".join(claim_line(v) for v in some)]
     parts += [
         "## Where the numbers come from",
-        "Every number above was written by the run that measured it. [The results](../../benchmarks/RESULTS.md) have "
-        "all of them with standard errors, next to the paper's numbers and the differences in the setup; [the "
-        "errata](../../proofs_check/ERRATA.md) have each correction with a counterexample. "
+        "All numbers are generated from stored results. [The results](../../benchmarks/RESULTS.md) list them with "
+        "standard errors, next to the paper's numbers and the differences in the setup. [The "
+        "errata](../../proofs_check/ERRATA.md) list each correction with a counterexample. "
         f"`python -m proofs_check --paper {paper}` checks the statements again, `make reproduce DATA=PATH` runs a "
         "small size of the experiments, and `make reproduce-full DATA=PATH` the size of this page.",
     ]
@@ -75,11 +75,11 @@ def page(paper: str, found: list[Verdict]) -> str:
 def summary(entries: list[Statement], found: list[Verdict]) -> str:
     """How many statements and claims hold."""
     n = {verdict: sum(entry.verdict == verdict for entry in entries) for verdict in (HOLDS, CORRECTED, NOT_CHECKABLE)}
-    kinds = [f"{sum(entry.kind == kind for entry in entries)} of the kind '{kind}'" for kind in KINDS]
+    kinds = [f"{kind} ({sum(entry.kind == kind for entry in entries)})" for kind in KINDS]
     return (
-        f"Of {len(entries)} statements, {n[HOLDS]} hold as printed and {n[CORRECTED]} only in a corrected form "
-        f"({', '.join(kinds)}); {n[NOT_CHECKABLE]} cannot be checked by a machine. Of {len(found)} claims that the "
-        f"paper makes with its theorems, figures and tables, {tally(found)}."
+        f"Of {len(entries)} statements, {n[HOLDS]} hold as printed, {n[CORRECTED]} hold only in a corrected form, and "
+        f"{n[NOT_CHECKABLE]} cannot be checked by a machine. The kinds of corrections are {', '.join(kinds)}. Of "
+        f"{len(found)} claims that the paper makes with its theorems, figures and tables, {tally(found)}."
     )
 
 
@@ -97,7 +97,7 @@ def bullets(entries: list[Statement], text: Callable[[Statement], str]) -> str:
 def claim_line(v: Verdict) -> str:
     """One claim with its numbers."""
     place = v.claim.where.split(maxsplit=1)[1]
-    facts = [v.numbers, *([v.n] if v.n and not v.n.startswith("none") else []), *([v.modules] if v.modules else [])]
+    facts = [v.numbers, *([v.n] if v.n and v.n != "not sampled" else []), *([v.modules] if v.modules else [])]
     return f"- **{escaped(place)}**: {escaped(v.claim.text)} ({'; '.join(facts)})"
 
 

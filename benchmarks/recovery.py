@@ -54,7 +54,7 @@ TABLE_8: dict[tuple[str, int], tuple[float, float] | float] = {
 LOSSES: dict[Config, Any] = {}
 
 Key = tuple[str, int, str]  # kind, layers, labels
-# What a model is trained on: labels by chance, labels' probabilities, or as many labels as the paper has.
+# What a model is trained on: drawn labels, labels' probabilities, or as many labels as the paper has.
 NOISE, FREE, MANY = "noise", "free", "many"
 MANY_STEPS, MANY_SIZE = 1600, 250  # 400,000 sequences
 ADDED = {
@@ -63,7 +63,7 @@ ADDED = {
     MANY: f", {MANY_STEPS * MANY_SIZE:,} labels",
 }
 
-FLOOR = "; larger: the labels' noise, see the least possible MSE in Table 7, and the rows without noise"
+FLOOR = "; larger: the labels' noise, see the minimum possible MSE in Table 7, and the rows without noise"
 
 
 def word_scores(run: Run) -> Array:
@@ -172,7 +172,7 @@ def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: 
     """Errors of outputs and of parameters, and the paper's sentences about them."""
     setting = f"{n:,} sequences of {V} words (paper: 400,000 of 200), width 32, from scratch"
     notes = {
-        FREE: "not in the paper: trained on the probabilities of the labels, without their chance",
+        FREE: "not in the paper: trained on the probabilities of the labels instead of drawn labels",
         MANY: f"as many sequences as in the paper, of {V} words instead of 200",
     }
     for table, what, key, paper in (
@@ -190,7 +190,7 @@ def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: 
     run.rows += [
         Row(
             "P2 Table 7",
-            f"(ours) least MSE x 100 of an unbiased estimator from {labels:,} labels, {words} words",
+            f"(ours) minimum MSE x 100 of an unbiased estimator from {labels:,} labels, {words} words",
             100 * 4 * (2 * words - 1) / labels,
             None,
             "4 (2 V - 1) / n, Cramer-Rao at even odds; " + note,
@@ -204,8 +204,8 @@ def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: 
     ]
     noisy = [one for (_, _, labels), many in found.items() for one in many if labels == NOISE]
     better = [one for (_, _, labels), many in found.items() for one in many if labels != NOISE]
-    why = "labels carry noise, and few of them leave more of it in what is recovered"
-    rest = "; an importance shows only where its token's value differs from the others'"
+    why = "labels are noisy, and with few labels the recovered SLALOM is noisier"
+    rest = "; an importance has an effect only if the value of its token differs from the others"
     for table, text, key, least, reason in (
         ("P2 Table 7", "the recovered SLALOM explains 90 % of the variance of the true log-odds", "logits", 0.9, why),
         ("P2 Table 8", "its parameters explain 75 % of the variance of the true ones", "parameters", 0.75, why + rest),
@@ -215,7 +215,7 @@ def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: 
         mended = [one[f"{key} explained"] >= least for one in better]
         text = f"(ours) {text}, where labels have little noise or none"
         run.rows.append(claim(table, text, mended, "without noise, or with 400,000 labels of 10 words", of="runs"))
-        case = f"share of the variance of the true {key} that is explained, labels by chance"
+        case = f"share of the variance of the true {key} that is explained, drawn labels"
         panel = "P2 Fig. 4 (c, d)"
         run.rows.append(mean_row(panel, case, explained, None, "paper: two scatter plots, no number", "runs"))
 

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .bars import quantity
 from .harness import RESULTS, show_seconds
 from .verdicts import verdict_table, verdicts
 
@@ -22,9 +23,10 @@ PAGE = RESULTS.parent / "RESULTS.md"
 HEAD = """# Results
 
 Made by `python -m benchmarks.results_page` from `benchmarks/results/*.json`; do not edit. P1 is Lopardo, Precioso and
-Garreau (2024), P2 is Leemann et al. (SLALOM). A number after ± is a standard error; for a count, it is that
-of its share. Column n gives the sample size. Brackets give the 5 %, 50 % and 95 % quantiles. The papers' numbers are as
-printed; where a paper has only a picture, its message is quoted in words, and an empty cell means that it has neither.
+Garreau (2024), P2 is Leemann et al. (2025, SLALOM). A number after ± is a standard error; for a count, it is that of
+the share. Column n gives the sample size. Brackets give the 5 %, 50 % and 95 % quantiles. The papers' numbers are as
+printed. Where a paper has only a picture, its message is described in words. An empty cell means that the paper has
+neither.
 """
 
 
@@ -58,14 +60,21 @@ def _reproduced(records: list[dict[str, Any]], folder: Path) -> list[str]:
         figures = [name for name in names if (folder.parent / "figures" / f"{name}.png").exists()]
         shown = ", ".join(f"[picture](figures/{name}.png)" for name in figures)
         out.append(f"From {', '.join(f'`benchmarks.{name}`' for name in names)}{'; ' + shown if shown else ''}.\n")
-        out.append("| case | n | ours | paper | what differs |\n|---|---|---|---|---|")
+        out.append("| case | n | ours | paper | differences |\n|---|---|---|---|---|")
         # The claims first: they are what the numbers below them say.
         for row in sorted(mine, key=lambda row: not row["case"].startswith("claim")):
             ours, paper = _ours(row), _number(row.get("paper"), row.get("paper_pm"))
-            n = f"{row['n']:,} {row['of']}" if "n" in row else ""
+            n = _sample(row)
             out.append(f"| {_cell(row['case'])} | {_cell(n)} | {ours} | {paper} | {_cell(row.get('differs', ''))} |")
         out.append("")
     return out
+
+
+def _sample(row: dict[str, Any]) -> str:
+    """How many of what were measured, such as '3 models'."""
+    if "n" not in row:
+        return ""
+    return f"{row['n']:,} {row['of'].removesuffix('s') if row['n'] == 1 else row['of']}"
 
 
 def _compared(records: list[dict[str, Any]]) -> list[str]:
@@ -100,10 +109,8 @@ def _bars(records: list[dict[str, Any]]) -> list[str]:
     for r in records:
         for bar in r["bars"]:
             kept = "yes" if bar["met"] else "**no**"
-            measured = _number(bar["measured"])
-            out.append(
-                f"| `{r['name']}` | {_cell(bar['name'])} | {measured} | {bar['relation']} {bar['limit']:g} | {kept} |"
-            )
+            name, measured = _cell(quantity(bar["name"])), _number(bar["measured"])
+            out.append(f"| `{r['name']}` | {name} | {measured} | {bar['relation']} {bar['limit']:g} | {kept} |")
     return [*out, ""]
 
 

@@ -21,10 +21,10 @@ OWN = (
 )
 P1_OWN = "not in the paper: P1's classifier, a removed token becomes [UNK]"
 NO_BACKGROUND = (
-    "a SLALOM lacks what always gets attention ([CLS], padding), which tells as more tokens go; "
+    "a SLALOM lacks what always gets attention ([CLS], padding), which matters more as more tokens are removed; "
     "compare SLALOM-fidel + background"
 )
-BACKGROUND = "not in the paper: SLALOM with one token more that is always there"
+BACKGROUND = "not in the paper: SLALOM with one additional token that is always present"
 ELSEWHERE = "; trained on IMDB, the paper on Yelp"
 
 # By measure and method, one number (of fidelity: one list) per review.
@@ -54,7 +54,7 @@ def add_rows(run: Run, result: str, what: str, subject: Subject, many: dict[str,
         if subject.paper is not None and ("Yelp" in what or "human" in what):
             differs += ELSEWHERE
         if np.nanmean(values) < 0 and "insertion" in what:
-            differs += "; negative: the best tokens alone convince more than the whole review"
+            differs += "; negative: the best tokens alone have a higher probability than the whole review"
         if paper is not None and "deletion" in what:
             differs += "; a short review and a small model leave less probability to lose"
         if name.endswith("background"):
@@ -148,7 +148,7 @@ SENTENCES = (
         "importances predict human attention best among SLALOM's scores",
         WHY,
     ),
-    ("P2 Tables 1c, 11", "lin. on par", "linearised SLALOM is on par with LIME, SHAP and LRP (0.02)", WHY),
+    ("P2 Tables 1c, 11", "lin. on par", "linearized SLALOM is on par with LIME, SHAP and LRP (0.02)", WHY),
     (
         "P2 Tables 1c, 11",
         "IG bad",

@@ -8,7 +8,7 @@ result files, which count the cases in which a sentence holds. The verdict is th
     statement that is wrong as stated                     does not hold
     sentence that holds in 90 % of the cases or more      holds, else does not hold
     the same, in the corrected form only                  fails as printed; a corrected form holds
-    neither a statement nor a row                         could not be tried here
+    neither a statement nor a row                         could not be tested
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from proofs_check.registry import HOLDS as STATEMENT_HOLDS
 from proofs_check.registry import NOT_CHECKABLE, PAPERS, WRONG, Statement, statements
 
-HOLDS, FAILS, UNTRIED = "holds", "does not hold", "could not be tried here"
+HOLDS, FAILS, UNTRIED = "holds", "does not hold", "could not be tested"
 CORRECTED = "fails as printed; a corrected form holds"
 WORST = (HOLDS, CORRECTED, FAILS)
 ENOUGH = 0.9  # share of the cases from which on we say that a sentence holds
@@ -77,13 +77,14 @@ class Verdict(NamedTuple):
 CLAIMS = (
     Claim(
         "P1 Theorem 4.1, Fig. 5",
-        "The gradient by an embedding is the closed form of Eq. 14.",
+        "The gradient with respect to an embedding is given by Eq. 14.",
         ("P1 Theorem 4.1",),
-        (("P1 Fig. 5", "claim: Theorem 4.1 is autodiff", "but for [CLS]"),),
+        (("P1 Fig. 5", "claim: Theorem 4.1 is autodiff", "except [CLS]"),),
     ),
     Claim(
         "P1 Fig. 1",
-        "All seven explainers find 'questionable' strong, LIME and G×I alone negative; attention prefers 'popular'.",
+        "All seven explainers rank 'questionable' high, only LIME and G×I find it negative, and attention ranks "
+        "'popular' first.",
         rows=(
             ("P1 Fig. 1", "two strongest", "strong"),
             ("P1 Fig. 1", "negative", "signs"),
@@ -105,7 +106,7 @@ CLAIMS = (
     ),
     Claim(
         "P1 sec. 4.2 (i)",
-        "It is not correlated with the maximum over the heads and the L2 norm.",
+        "The mean attention is not correlated with the maximum over the heads and the L2 norm of the gradient.",
         ("P1 Section 4.2, comment (i)",),
         (
             ("P1 sec. 4.2 (i)", "is not correlated with alpha-max", "maximum"),
@@ -131,9 +132,9 @@ CLAIMS = (
     ),
     Claim(
         "P1 sec. 6, B.1",
-        "Its norm-2 error is small relative to LIME's weights.",
+        "The L2 error of Theorem 5.1 is small relative to LIME's weights.",
         rows=(("P1 sec. 6, B.1", "LIME's norm, words deleted"),),
-        mended=(("P1 sec. 6, B.1", "claim: (ours) LIME is nearer to the exact limit"),),
+        mended=(("P1 sec. 6, B.1", "claim: (ours) LIME is closer to the exact limit"),),
     ),
     Claim(
         "P1 App. B.1",
@@ -142,7 +143,8 @@ CLAIMS = (
     ),
     Claim(
         "P1 App. E",
-        "With six layers |LIME| and attention are related, and the sign of LIME's relation is the prediction's.",
+        "With six layers, |LIME| and attention are correlated, and LIME's correlation with attention has the sign of "
+        "the prediction.",
         rows=(("P1 App. E", "six layers: |LIME|", "relation"), ("P1 App. E", "six layers: the sign", "sign")),
     ),
     Claim(
@@ -152,49 +154,49 @@ CLAIMS = (
     ),
     Claim(
         "P2 Fig. 3, 7",
-        "Transformers do not learn a linear model: they overrate short sequences and underrate long ones.",
-        rows=(("P2 Fig. 3", "claim: ", "slope"), ("P2 Fig. 7", "claim: ", "over- and underrated")),
+        "Transformers do not learn a linear model: they overestimate short sequences and underestimate long ones.",
+        rows=(("P2 Fig. 3", "claim: ", "slope"), ("P2 Fig. 7", "claim: ", "over- and underestimated")),
     ),
     Claim(
         "P2 Fig. 4 (a, b), Table 6",
-        "SLALOM describes a transformer better than a linear model and a GAM do.",
+        "SLALOM describes a transformer better than a linear model or a GAM.",
         rows=(("P2 Table 6", "claim: SLALOM"),),
     ),
     Claim(
         "P2 Prop. 5.1, 5.2",
-        "Transformers can be SLALOMs, and 2|V| - 1 questions recover one.",
+        "Transformers can represent SLALOMs, and 2|V| - 1 queries recover one.",
         ("P2 Prop. 5.1", "P2 Prop. 5.2"),
     ),
     Claim(
         "P2 Fig. 4 (c, d), Tables 7, 8",
-        "A transformer that is trained on a SLALOM's data gives the SLALOM back.",
+        "A SLALOM can be recovered from a transformer that was trained on its data.",
         rows=(("P2 Table 7", "claim: the", "outputs"), ("P2 Table 8", "claim: its", "parameters")),
         mended=(("P2 Table 7", "claim: (ours)"), ("P2 Table 8", "claim: (ours)")),
     ),
-    Claim("P2 Eq. 65", "v exp(s) ranks the tokens as the derivative of soft removal does.", ("P2 Eq. 65",)),
+    Claim("P2 Eq. 65", "v exp(s) ranks tokens like the derivative of soft removal.", ("P2 Eq. 65",)),
     Claim("P2 below Eq. 69", "Shapley values of a SLALOM need sampling.", ("P2 Below Eq. 69",)),
     Claim(
         "P2 Fig. 6",
-        "SLALOM-fidel predicts best what the removal of tokens does.",
+        "SLALOM-fidel predicts the effect of removing tokens best.",
         rows=(("P2 Fig. 6", "1 token removed", "one token"), ("P2 Fig. 6", "changes best", "one to ten")),
         mended=(("P2 Fig. 6", "claim: (ours)"),),
     ),
     Claim(
         "P2 Tables 1a, 9",
-        "Values agree with Naive Bayes scores more than importances do.",
+        "Values agree with Naive Bayes scores better than importances.",
         rows=(("P2 Tables 1a, 9", "claim: "),),
     ),
     Claim(
         "P2 Tables 1b, 10",
-        "Importances are SLALOM's best score for human attention.",
+        "Among SLALOM's scores, importances predict human attention best.",
         rows=(("P2 Tables 1b, 10", "claim: "),),
     ),
     Claim(
         "P2 Tables 1c, 11, 12",
         "Linearized SLALOM scores are on par with LIME, SHAP and LRP under deletion and insertion.",
         rows=(
-            ("P2 Tables 1c, 11", "claim: linearised", "transformers"),
-            ("P2 Table 12", "claim: linearised", "TF-IDF network"),
+            ("P2 Tables 1c, 11", "claim: linearized", "transformers"),
+            ("P2 Table 12", "claim: linearized", "TF-IDF network"),
         ),
     ),
     Claim(
@@ -208,8 +210,8 @@ CLAIMS = (
     ),
     Claim(
         "P2 Tables 13b, 15",
-        "The same holds for BLOOM and Mamba, with 7.1 and 2.8 billion parameters.",
-        untried="two processor cores, no GPU and no weights of either",
+        "The same holds for BLOOM (7.1 billion parameters) and Mamba (2.8 billion).",
+        untried="only two CPU cores, no GPU, and no weights of either model were available",
     ),
     Claim("P2 Table 14", "500 samples are enough to match SHAP.", rows=(("P2 Table 14", "claim: "),)),
 )
@@ -251,7 +253,7 @@ def _verdict(claim: Claim, registry: dict[str, Statement], records: list[Record]
         measured = of_counts(counts)
         found.append(CORRECTED if measured == FAILS and mended and of_counts(mended) == HOLDS else measured)
     if not found:
-        return Verdict(claim, UNTRIED, claim.untried or "its benchmark has not been run in this size yet", "", "")
+        return Verdict(claim, UNTRIED, claim.untried or "the benchmark has not been run at this size", "", "")
     numbers = [entry.kind for entry in proofs if entry.kind]
     numbers += [one.text for one in counts] + [f"corrected: {one.text}" for one in mended]
     sizes = dict.fromkeys(f"{one.n:,} {one.of}" for one in counts)
@@ -260,7 +262,7 @@ def _verdict(claim: Claim, registry: dict[str, Statement], records: list[Record]
         claim,
         max(found, key=WORST.index),
         "; ".join(numbers) or "checked by enumeration or algebra",
-        "; ".join(sizes) or "none needed",
+        "; ".join(sizes) or "not sampled",
         ", ".join(f"`{name}`" for name in modules),
     )
 
@@ -292,17 +294,17 @@ def tally(found: list[Verdict]) -> str:
     return (
         f"{n[HOLDS]} {hold[HOLDS]}, {n[CORRECTED]} {'fails' if n[CORRECTED] == 1 else 'fail'} as printed and "
         f"{hold[CORRECTED]} in a corrected form, {n[FAILS]} {fail}, and "
-        f"{n[UNTRIED]} could not be tried here"
+        f"{n[UNTRIED]} could not be tested"
     )
 
 
 def verdict_table(found: list[Verdict]) -> list[str]:
     """The table in Markdown, and above it how often each verdict is given."""
     lines = [
-        f"Of {len(found)} claims, {tally(found)}. A count is the number of cases in which a sentence held; from "
-        f"{100 * ENOUGH:.0f} % on, the verdict is that it holds. A statement that is wrong as stated has a corrected "
-        "form in `proofs_check/ERRATA.md`.\n",
-        "| where | claim | verdict | numbers | how many | module |\n|---|---|---|---|---|---|",
+        f"Of {len(found)} claims, {tally(found)}. Counts give the number of cases in which a claim is true. A claim "
+        f"holds if it is true in at least {100 * ENOUGH:.0f} % of the cases. `proofs_check/ERRATA.md` has the "
+        "corrected forms of the statements that are wrong as stated.\n",
+        "| place | claim | verdict | numbers | sample | module |\n|---|---|---|---|---|---|",
     ]
     for v in found:
         text = v.claim.text.replace("|", "\\|")

@@ -105,7 +105,7 @@ def summary(results: Sequence[Result]) -> str:
     failed = [result.statement.key for result in results if not result.verdict_reproduced]
     seconds = sum(result.seconds for result in results)
     text = (
-        f"{len(results)} statements: {counts[HOLDS]} hold, {counts[CORRECTED]} hold with correction, "
+        f"{len(results)} statements: {counts[HOLDS]} hold, {counts[CORRECTED]} fail as printed and hold if corrected, "
         f"{counts[NOT_CHECKABLE]} not machine-checkable; {seconds:.1f} s"
     )
     if failed:

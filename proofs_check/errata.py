@@ -19,30 +19,31 @@ FRAME = """\
 
 # Errata
 
-`python -m proofs_check` runs every statement of the two papers that makes a claim. This file lists those that hold only
-with a correction: the printed form, the corrected form, the smallest known counterexample, and the consequence. Every
-counterexample can be checked with a pocket calculator, and the same command checks the corrected form. Most corrections
-are notes for a second edition. The section after the counts lists the few that change a result.
+`python -m proofs_check` checks the statements of the two papers. This file lists the statements that fail as printed
+and hold in a corrected form, each with the printed form, the corrected form, the smallest known counterexample, and the
+consequence. Every counterexample can be verified with a pocket calculator, and the same command checks the corrected
+form. Most corrections are notes for a second edition. The section after the counts lists the few that change a result.
 
-Notation: X' is the transpose of X, "v" between two exponents is their maximum, E_j = E[f | word j kept]. P1 writes S
-for the set of removed words; "kept" means not in S.
+Notation: X' is the transpose of X, "v" between two exponents is their maximum, and E_j = E[f | word j kept]. P1 writes
+S for the set of removed words; "kept" means not in S.
 """
 
 THEOREM_5_1 = """\
 ### How the errors around Theorem 5.1 are related
 
-1. **The size law** (appendix C). Given that a word is kept, |S| = s has probability 2(d-s)/(d(d-1)), not 1/d. This
-   turns 3 int x dx into 6 int x(1-x) dx: the constant is 1, not 3/2 (Eqs. 29 to 31, *Theorem 5.1 (constant 3/2)*).
+1. **The distribution of |S|** (appendix C). Given that a word is kept, |S| = s has probability 2(d-s)/(d(d-1)), not
+   1/d. This turns 3 int x dx into 6 int x(1-x) dx: the constant is 1, not 3/2 (Eqs. 29 to 31, *Theorem 5.1 (constant
+   3/2)*).
 2. **The other positions** (after Eq. 31). Removing a word redistributes its attention to all other positions. Each
-   gains O(T_max^{-2}), as Eq. 35 says, but T_max of them gain as much as the word itself had. The term
+   gains O(T_max^{-2}), as in Eq. 35, but T_max of them together gain as much as the word itself had. The term
    -(alpha_t - alpha_{h,t}) F is of leading order; without it a *constant* model gets non-zero weights
    (*Theorem 5.1* and its *(missing term)*).
-3. **Eq. 17** is a leading-order formula and its coefficients always sum to zero, LIME's do not.
+3. **Eq. 17** is a leading-order formula. Its coefficients always sum to zero, and those of LIME do not.
 4. **The remainder** has the wrong sign in its exponent; for the corrected theorem it is O(T_max^{eps-2}), which the
    fitted exponents below confirm for eps = 0.3, 0.5, 0.7 and 0.9 (*Theorem 5.1 (remainder)*).
-5. **Distinct words are not needed** (*Appendix B.1*): what has to be small is T/T_max.
+5. **Distinct words are not needed** (*Appendix B.1*). The theorem needs a small T/T_max.
 
-With all of it, for d words at T <= T_max positions, in one head (heads are averaged):
+With all corrections, for d words at T <= T_max positions and one head (heads are averaged):
 
     beta_j = sum over t with xi_t = j of [g_t (W_l v_t - F) - g_{h,t} (W_l v_{h,t} - F)] / sum_u g_u + O(T_max^{eps-2})
 
@@ -51,23 +52,24 @@ With all of it, for d words at T <= T_max positions, in one head (heads are aver
 FIGURES = """\
 ## What the authors' figures still show
 
-A figure is a measurement, and no correction takes one back; a correction may change what explains it.
+The figures are measurements, which remain valid. A correction may change their explanation.
 
 - **P1, figures 1 to 3** (attention, gradients and LIME disagree on one review; heads look at different tokens) use no
   theorem. They remain valid, as do the paper's messages that attention alone does not show the effect of a token and
   that gradients and LIME carry the sign that attention lacks.
-- **P1, figure 4** (LIME against Theorem 5.1): there the factor 3/2 fits well. The run uses lime's default, which
-  deletes words where the theorem replaces them, and the attention of a trained model is concentrated; both move the
-  factor above 1, and *Figure 4* below shows by how much in cases that can be computed. That this is why 3/2 fits there
-  is our reading: the figure needs the authors' weights. `benchmarks/RESULTS.md` has the same comparison on our model.
+- **P1, figure 4** (LIME against Theorem 5.1): the factor 3/2 fits well in this figure. Its run uses lime's default,
+  which deletes words where the theorem replaces them, and the attention of a trained model is concentrated. Both move
+  the factor above 1, and *Figure 4* below shows by how much in cases that can be computed. That this explains the fit
+  is our interpretation, because the figure needs the authors' weights. `benchmarks/RESULTS.md` repeats the comparison
+  on our model.
 - **P1, figure 5** (Theorem 4.1 against autodiff) is valid for every token of the document; [CLS] is the exception.
 - **P2, figures 3 and 4** (transformers fit data of a linear model poorly, and SLALOM fits transformers better than
   linear models and GAMs do) are observations about trained networks and remain valid as such. The propositions do not
   cover models with [CLS] or positions, and the linear model of figure 4 has fewer parameters than SLALOM, not more.
 - **P2, recovery and fidelity** (tables 6 to 8, figures 6 to 8) are measured on fits that the authors' code made, which
-  is right in places where the text is not (Eq. 74, below Eq. 82). Eq. 77 says that a better fit than that of Algorithm
-  2 exists, not that the published one is wrong. The columns 'lin' show v exp(s), which ranks tokens by another score
-  than the derivative of Eq. 64.
+  is correct in places where the text is not (Eq. 74, below Eq. 82). The correction of Eq. 77 implies that a better fit
+  than that of Algorithm 2 exists, not that the published one is wrong. The columns 'lin' show v exp(s), which ranks
+  tokens by a different score than the derivative of Eq. 64.
 """
 
 
@@ -143,7 +145,7 @@ def chapter(paper: str) -> str:
     counts = {verdict: len(group) for verdict, group in by_verdict.items()}
     parts = [
         f"## {paper}: {PAPERS[paper]}",
-        f"{len(entries)} statements: {counts[HOLDS]} hold, {counts[CORRECTED]} hold with correction, "
+        f"{len(entries)} statements: {counts[HOLDS]} hold, {counts[CORRECTED]} fail as printed and hold if corrected, "
         f"{counts[NOT_CHECKABLE]} cannot be checked by a machine.",
     ]
     if paper == "P1":

@@ -8,7 +8,7 @@ fails then.
 The verdict on record is reproduced if
 
 - "holds": ``error <= tolerance``, the error being that of the printed statement;
-- "holds with correction": ``error <= tolerance < printed_error``: the corrected form passes, the printed form fails;
+- "holds if corrected": ``error <= tolerance < printed_error``: the corrected form passes, the printed form fails;
 - "not machine-checkable": there is nothing to run, the entry carries the reason.
 
 A NaN error is a failure. The order of the table is the order of registration, P1 first, our own last.
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 HOLDS = "holds"
-CORRECTED = "holds with correction"
+CORRECTED = "holds if corrected"
 NOT_CHECKABLE = "not machine-checkable"
 VERDICTS = (HOLDS, CORRECTED, NOT_CHECKABLE)
 
@@ -34,10 +34,10 @@ CONDITION = "wrong constant or missing condition"
 WRONG = "wrong as stated"
 #: The kinds of corrections, from the most harmless to the one that says something else, with what each means.
 KINDS = {
-    MISPRINT: "the intended form is clear, and often printed correctly elsewhere in the paper or in the authors' code",
-    SLIP: "a step does not do what it says, but nothing that the paper concludes depends on it",
+    MISPRINT: "the intended form is clear, and often correct elsewhere in the paper or in the authors' code",
+    SLIP: "a step is wrong, but no conclusion of the paper depends on it",
     CONDITION: "the statement holds with another constant, sign or weight, or under a condition that is not stated",
-    WRONG: "the statement fails, and what holds in its place says something else",
+    WRONG: "the statement fails, and the correct statement has a different meaning",
 }
 
 METHODS = (
@@ -154,11 +154,11 @@ def statement(
     verdict : str
         One of :data:`VERDICTS`.
     printed, corrected, consequence : str
-        The text of the erratum; required for "holds with correction".
+        The text of the erratum; required for "holds if corrected".
     reason : str
         Why there is nothing to run; required for "not machine-checkable".
     kind : str
-        One of :data:`KINDS`; required for "holds with correction", and for nothing else.
+        One of :data:`KINDS`; required for "holds if corrected", and for nothing else.
     changes : str
         The result of the paper that changes with the correction, in one or two sentences; empty if none does.
     """

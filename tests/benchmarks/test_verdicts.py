@@ -52,7 +52,7 @@ def test_counts_decide(fidelity):
     for good, verdict in ((95, "holds"), (90, "holds"), (89, "does not hold"), (0, "does not hold")):
         found = decide(fidelity, ("P2 Fig. 6", sentence, f"holds in {good} of 100", 100, "reviews"))
         assert (found.verdict, found.numbers, found.n) == (verdict, f"{good} of 100", "100 reviews")
-    assert decide(fidelity).verdict == "could not be tried here"
+    assert decide(fidelity).verdict == "could not be tested"
 
 
 def test_a_correction_of_ours_mends_a_claim_that_fails(fidelity):
@@ -90,4 +90,4 @@ def test_a_page_tells_what_changes_a_result_first(tmp_path):
     for text in paper_pages.pages(tmp_path).values():
         headings = [line for line in text.splitlines() if line.startswith("## ")]
         assert headings[:2] == ["## What changes a result", "## What the authors' figures still show"]
-        assert "could not be tried here" in text
+        assert "could not be tested" in text
