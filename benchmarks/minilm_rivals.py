@@ -115,7 +115,7 @@ def rivals(
 
 
 def scores_of(name: str, found: Found, tokens: Ids) -> dict[str, Array]:
-    """Token scores of what a method found: of a SLALOM its values, importances, P2's linearisation and the true one."""
+    """Token scores of what a method found: of a SLALOM its values, importances, P2's linearization and the true one."""
     if "slalom" not in found:
         return {name: np.asarray(found["scores"], dtype=float)}
     slalom = from_record(found)

@@ -1,7 +1,7 @@
 """Owen values of a review's sentences and semivalues: their cost beside Shapley values, and shap's partition explainer.
 
 The document has 240 words in 12 sentences; absent words become [UNK]. shap's PartitionExplainer gets the same
-function (`game.value`, the cheapest there is) and a binary tree over the words: pairs of neighbours up to the
+function (`game.value`, the cheapest there is) and a binary tree over the words: pairs of neighbors up to the
 sentence, then pairs of sentences. Its values are Owen values along that tree, cut off at `max_evals`, so its
 sentences differ from ours by definition (a tree of pairs is no list of 12 sentences) and by the cut-off; we print
 both.
@@ -33,7 +33,7 @@ WITNESS_TOL = 1e-12
 
 
 def sentence_tree(numbers: Ids) -> Array:
-    """A scipy linkage: neighbours in pairs within each sentence, then the sentences in pairs."""
+    """A scipy linkage: neighbors in pairs within each sentence, then the sentences in pairs."""
     rows: list[list[float]] = []
     size = dict.fromkeys(range(numbers.size), 1)
 

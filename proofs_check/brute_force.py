@@ -139,7 +139,7 @@ def lime_limit(
     value: Value,
     weight: Callable[[int], Fraction] = lambda s: Fraction(1),
     ridge: Fraction = Fraction(0),
-    penalise_intercept: bool = False,
+    penalize_intercept: bool = False,
     intercept: bool = True,
     law: dict[Removed, Fraction] | None = None,
 ) -> Vector:
@@ -148,7 +148,7 @@ def lime_limit(
     Parameters
     ----------
     weight : the kernel pi as a function of the number of removed words
-    penalise_intercept : whether beta_0 is in the penalty
+    penalize_intercept : whether beta_0 is in the penalty
     intercept : False leaves beta_0 out of the model
 
     Returns
@@ -171,7 +171,7 @@ def lime_limit(
             for b in range(len(columns)):
                 gram[a][b] += mass * z[a] * z[b]
     for a, j in enumerate(columns):
-        if j > 0 or penalise_intercept:
+        if j > 0 or penalize_intercept:
             gram[a][a] += ridge
     beta = solve(gram, right)
     return beta if intercept else [Fraction(0), *beta]

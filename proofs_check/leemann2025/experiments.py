@@ -51,7 +51,7 @@ def table_3(perturb: float = 0.0) -> Outcome:
     kind=MISPRINT,
     printed="s(tau) ~ 5 v(tau)^(3/2) + N(0, 1)/2",
     corrected="s(tau) ~ 5 |v(tau)|^(3/2) + N(0, 1)/2, if, as elsewhere in Appendix E, importance is unsigned; "
-    "5 sign(v) |v|^(3/2) would be the other real reading. The authors know which one was run.",
+    "5 sign(v) |v|^(3/2) would be the other real reading. Only the authors know which form was run.",
     consequence="For v < 0 the printed power is not a real number: about half of the vocabulary has no importance.",
 )
 def eq_81(perturb: float = 0.0) -> Outcome:
@@ -105,7 +105,7 @@ def eq_82(perturb: float = 0.0) -> Outcome:
     corrected="w(tau) = log[(#occ. in class 1 + alpha)/(#occ. in class 0 + alpha)] + log[(N_0 + alpha |V|)/(N_1 + "
     "alpha |V|)]: the logarithm of Eq. 82, and a constant that vanishes if both classes have equally many words.",
     consequence="Rank correlations with v do not change (the logarithm is monotone). Those with importances do: they "
-    "use |w|, and the printed w is positive, so words that speak for class 0 get the lowest ranks. The authors' "
+    "use |w|, and the printed w is positive, so words that support class 0 get the lowest ranks. The authors' "
     "published code takes the log.",
 )
 def below_eq_82(perturb: float = 0.0) -> Outcome:
@@ -124,7 +124,7 @@ def below_eq_82(perturb: float = 0.0) -> Outcome:
         ALGEBRA,
         worst(printed),
         "alpha = 40, word A with 0 and 40 occurrences in class 1 and 0, word B with 40 and 0, equal priors: "
-        "printed w(A) = 40/80 = 0.5 and w(B) = 80/40 = 2, so A seems to speak for class 1 and |w(A)| < |w(B)|. Right: "
+        "printed w(A) = 40/80 = 0.5 and w(B) = 80/40 = 2, so A seems to support class 1 and |w(A)| < |w(B)|. Right: "
         "w(A) = log 0.5 = -0.693, w(B) = +0.693, equally strong and of opposite sign.",
     )
 

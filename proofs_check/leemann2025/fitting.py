@@ -157,8 +157,8 @@ def eq_77(perturb: float = 0.0) -> Outcome:
         EXACT,
         _mse_example(16 / 13) / _mse_example(z) - 1,
         "v(a) = 0, v(b) = 1, sample F([a, b]) = F([a, a, b]) = 1/2, masses (2 - z, z) on |s-bar|_1 = |V| = 2. Eq. 77: "
-        "(z - 1)^2 + (3z/2 - 2)^2, least at z = 16/13 = 1.2308, squared error (z/2 - 1/2)^2 + (z/(4-z) - 1/2)^2 = "
-        f"{_mse_example(16 / 13):.6f}. The squared error is least at z = {z:.4f}: {_mse_example(z):.6f}.",
+        "(z - 1)^2 + (3z/2 - 2)^2, smallest at z = 16/13 = 1.2308, squared error (z/2 - 1/2)^2 + (z/(4-z) - 1/2)^2 = "
+        f"{_mse_example(16 / 13):.6f}. The squared error is smallest at z = {z:.4f}: {_mse_example(z):.6f}.",
         detail="printed_error is the relative excess of the squared error at the minimizer of Eq. 77; dividing by the "
         f"previous D ends at z = {_reweighted():.4f}",
     )
@@ -180,7 +180,7 @@ def eq_77(perturb: float = 0.0) -> Outcome:
     "strictly inside its bounds and returns a tiny number instead.)",
 )
 def eq_78_79(perturb: float = 0.0) -> Outcome:
-    """V = {a, b}, v = 0, 1, sample [a, b] -> 1: E = (-1, 0), objective s-hat_a^2, least at its lower bound."""
+    """V = {a, b}, v = 0, 1, sample [a, b] -> 1: E = (-1, 0), objective s-hat_a^2, smallest at its lower bound."""
     differences = []
     for eps in (Fraction(1, 10), Fraction(1, 1000)):
         g = (eps, 2 - eps)
@@ -192,7 +192,7 @@ def eq_78_79(perturb: float = 0.0) -> Outcome:
         worst(differences),
         EXACT,
         float(undefined),
-        "V = {a, b}, v = 0, 1, one sample [a, b] with output 1: E s-hat = -s-hat_a, least at s-hat = (0, 2), and log "
+        "V = {a, b}, v = 0, 1, one sample [a, b] with output 1: E s-hat = -s-hat_a, smallest at s-hat = (0, 2), and log "
         "0 is not a number. With s-hat_a >= eps the solution is (eps, 2 - eps) and F = 1 - eps/2.",
         detail="printed_error counts the tokens whose log s-hat is undefined",
     )

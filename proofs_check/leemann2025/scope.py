@@ -73,14 +73,14 @@ def divide_by_relus(x: Fraction, y: Fraction, longest: int, bound: Fraction, sca
 @statement(
     paper="P2",
     ref="App. C.2 ([CLS])",
-    claim="'we consider the CLS token just as a standard token': Prop. 4.1 and Cor. 4.3 speak about BERT with [CLS]",
+    claim="'we consider the CLS token just as a standard token': Prop. 4.1 and Cor. 4.3 apply to BERT with [CLS]",
     assumptions="uniform attention, ffn any function of the attention output, as Section 3.2 allows",
     method="exact rational enumeration",
     verdict=CORRECTED,
     kind=CONDITION,
     changes=(
         "A transformer with a [CLS] token in front can represent every linear model, so Prop. 4.1 and Cor. 4.3 do "
-        "not speak of BERT."
+        "not apply to BERT."
     ),
     printed="Section 3.3 and Appendix C.2 treat a [CLS] token that is prepended to every sequence as a standard token; "
     "Section 6.2 and Figure 3 test Prop. 4.1 and Cor. 4.3 on BERT with [CLS].",
@@ -193,7 +193,7 @@ def _length_two(first: int, second: int) -> Fraction:
     corrected="They are disjoint as functions on sequences of *every* length up to C >= 2. On sequences of one fixed "
     "length n each linear model b + sum_i w(t_i) is a transformer: uniform attention gives sum w/n, the ffn "
     "multiplies by n.",
-    consequence="The proof compares two lengths, so it says nothing where the length is fixed, as when LIME or SHAP "
+    consequence="The proof compares two lengths, so it does not apply where the length is fixed, as when LIME or SHAP "
     "replace a token by a mask token instead of deleting it (the SHAP baseline in the authors' published code puts "
     "[UNK] in place): there an additive surrogate can be exact.",
 )

@@ -46,7 +46,7 @@ def _shapley_sum(weights: Sequence[Fraction], i: int, n: int, F: Callable[[Itera
     kind=MISPRINT,
     printed="phi(i) = (1/n) sum_S binom(n-1, |S|) (F(S + i) - F(S))",
     corrected="phi(i) = (1/n) sum_S binom(n-1, |S|)^(-1) (F(S + i) - F(S)), S over the subsets of [n] without i.",
-    consequence="With the binomial itself the values do not add up to F(all) - F(nobody) from three tokens on. The "
+    consequence="With the binomial itself the values do not add up to F(all) - F(empty) from three tokens on. The "
     "inverse is missing in Eq. 67 and 68 as well.",
 )
 def eq_66(perturb: float = 0.0) -> Outcome:
@@ -64,7 +64,7 @@ def eq_66(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "three tokens, s = 0, v = 1, 0, 0, F(nobody) = 0, so F = 1/|S| if the first is in S and 0 else. phi(1) = "
+        "three tokens, s = 0, v = 1, 0, 0, F(empty) = 0, so F = 1/|S| if the first is in S and 0 else. phi(1) = "
         "(1/3)(1 + (1/2)(1/2 + 1/2) + 1/3) = 11/18; printed (1/3)(1 + 2 (1/2 + 1/2) + 1/3) = 10/9.",
         detail="phi = (11/18, -5/36, -5/36) sums to F(all) = 1/3: " + str(shapley_by_orders(TINY, 3)),
     )
@@ -136,7 +136,7 @@ def eq_69(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "two tokens, s = 0, v = 1, 0, F(nobody) = 0: Eq. 69 gives (1/2)(1 - 1/2)/(1/2) = 1/2 = F(12) - F(2) for the "
+        "two tokens, s = 0, v = 1, 0, F(empty) = 0: Eq. 69 gives (1/2)(1 - 1/2)/(1/2) = 1/2 = F(12) - F(2) for the "
         "first; its Shapley value is (1 + 1/2)/2 = 3/4.",
     )
 
@@ -238,7 +238,7 @@ def _minus(numbers: np.ndarray, exact: Iterable[Fraction]) -> np.ndarray:
 @statement(
     paper="P2",
     ref="Fig. 7",
-    claim="the Shapley values of a linear model are its weights, 1.5 for 'perfect' whatever the length",
+    claim="the Shapley values of a linear model are its weights, 1.5 for 'perfect' at every length",
     assumptions="absent tokens are deleted, F(empty) = b",
     method="exact rational enumeration",
 )

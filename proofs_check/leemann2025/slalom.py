@@ -116,7 +116,7 @@ SCORES = (Fraction(0), Fraction(1), Fraction(-3, 2))
 @statement(
     paper="P2",
     ref="Eq. 30-36",
-    claim="the pre-softmax score of query t_i and key t_j is s(t_j), whatever the query",
+    claim="the pre-softmax score of query t_i and key t_j is s(t_j) for every query",
     assumptions="embedding [s, v, 0, ..., 0] (Eq. 29)",
     method="exact rational enumeration",
     verdict=CORRECTED,
@@ -125,7 +125,7 @@ SCORES = (Fraction(0), Fraction(1), Fraction(-3, 2))
     corrected="The roles are swapped: W_q = 0, b_q = [1, 0, ..., 0], W_k = I, b_k = 0. (Eq. 35 writes W_v, b_v for "
     "W_q, b_q.)",
     consequence="As printed a(t_i, t_j) = s(t_i), the same for all keys: the softmax is uniform and the transformer "
-    "outputs the plain mean of the values, whatever s.",
+    "outputs the plain mean of the values for every s.",
 )
 def eq_30_36(perturb: float = 0.0) -> Outcome:
     """The scores of all pairs of three tokens, d = 3, with both assignments."""

@@ -92,7 +92,7 @@ def eq_13(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Eq. 19-21",
-    claim="k copies of one token get attention 1/k each, and the attention output is the value vector, whatever k",
+    claim="k copies of one token get attention 1/k each, and the attention output is the value vector for every k",
     assumptions="identical embeddings at all positions. (The text above Eq. 19 says 'product of key and value vector'; "
     "key and query are meant, as in the formula.)",
     method="exact rational enumeration",

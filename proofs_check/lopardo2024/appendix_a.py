@@ -48,7 +48,7 @@ def eq_22(perturb: float = 0.0) -> Outcome:
     kind=MISPRINT,
     printed="alpha_t/sqrt(d_att) (W_k'q - sum_s alpha_s W_k'q), which is 0, because the alpha_s sum to one.",
     corrected="alpha_t (1 - alpha_t)/sqrt(d_att) W_k'q: only the term s = t of the sum depends on e_t.",
-    consequence="A slip of writing: the display for v~ below uses alpha_t - alpha_t^2 as it should be.",
+    consequence="A typographical slip: the display for v~ below correctly uses alpha_t - alpha_t^2.",
 )
 def gradient_alpha_t(perturb: float = 0.0) -> Outcome:
     """JAX on the attention of one head."""
@@ -77,9 +77,9 @@ def gradient_alpha_t(perturb: float = 0.0) -> Outcome:
     method="autodiff",
     verdict=CORRECTED,
     kind=MISPRINT,
-    printed="-alpha_u alpha_t/sqrt(d_att) W_k'q, where u stands for nothing.",
+    printed="-alpha_u alpha_t/sqrt(d_att) W_k'q, where u is undefined.",
     corrected="-alpha_s alpha_t/sqrt(d_att) W_k'q.",
-    consequence="A slip of writing; it comes back in the display for v~.",
+    consequence="A typographical slip that recurs in the display for v~.",
 )
 def gradient_alpha_s(perturb: float = 0.0) -> Outcome:
     """JAX on the attention of one head; the printed form with whichever fixed u fits best."""

@@ -80,12 +80,12 @@ def comment_ii(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Section 5.2, comment (iii)",
-    claim="if K = 1 and W_l v_t = 0 then the influence of alpha_t disappears, whatever its value",
+    claim="if K = 1 and W_l v_t = 0 then the influence of alpha_t disappears for every value",
     assumptions=ASSUMPTIONS,
     method="exact value at one large size",
     verdict=CORRECTED,
     kind=WRONG,
-    printed="If W_l v_t = 0, the influence of alpha_t disappears whatever its value.",
+    printed="If W_l v_t = 0, the influence of alpha_t disappears for every value.",
     corrected=(
         "If W_l v_t = 0 (and [UNK] has value 0), the coefficient is -(alpha_t - alpha_{h,t}) F: a token of value 0 "
         "that draws attention dilutes the others. The influence disappears if W_l v_t = F."

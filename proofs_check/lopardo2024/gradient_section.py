@@ -109,13 +109,13 @@ def theorem_4_1(perturb: float = 0.0) -> Outcome:
     kind=WRONG,
     printed="alpha-avg is correlated with G-avg and G-l1, while the same does not hold for alpha-max and G-l2.",
     corrected=(
-        "With K = 1 and typical values, alpha-avg = alpha-max is proportional to G-l1 and to G-l2 alike, with factors "
+        "With K = 1 and typical values, alpha-avg = alpha-max is proportional to both G-l1 and G-l2, with factors "
         "|W_v'W_l'|_1 and |W_v'W_l'|_2, and to G-avg with the factor mean(W_v'W_l'), which may be negative: then the "
         "correlation with G-avg is -1. In general G-l1/sqrt(d_e) <= G-l2 <= G-l1."
     ),
     consequence=(
-        "What correlates with attention is the norm of the gradient, whichever norm; G-avg keeps the sign of the "
-        "linear layers, as comment (ii) of the paper says. The differences between G-l1 and G-l2 in figure 1 are not "
+        "What correlates with attention is the norm of the gradient, for either norm; G-avg keeps the sign of the "
+        "linear layers, as in comment (ii) of the paper. The differences between G-l1 and G-l2 in figure 1 are not "
         "explained by linearity in alpha."
     ),
 )
@@ -182,7 +182,7 @@ def comment_4_2_ii(perturb: float = 0.0) -> Outcome:
     printed="Main insight: token contributes if alpha_t is not 0 and v_t deviates from average.",
     corrected=(
         "A token contributes whenever alpha_t is not 0, unless W_v'W_l' + W_l(v_t - v~) W_k'q/sqrt(d_att) = 0: the "
-        "first part does not ask v_t to deviate (comment (ii) of section 4.2 of the paper says so)."
+        "first part does not require v_t to deviate (comment (ii) of section 4.2 of the paper agrees)."
     ),
     consequence="A reader of the slides would expect a zero gradient for typical tokens; it is alpha_t W_v'W_l'.",
 )

@@ -87,12 +87,12 @@ def kernel(s: int) -> Fraction:
         "rho), Gamma_j = E[pi Z_j f] - alpha_1 E[pi f]/alpha_0, G = mean Gamma, rho = lambda/n."
     ),
     consequence=(
-        "With a penalised intercept the explanation of f + c depends on c, so a constant model gets non-zero "
+        "With a penalized intercept the explanation of f + c depends on c, so a constant model gets non-zero "
         "coefficients. It vanishes with lambda/n, hence not visible in the limit of section 5.2."
     ),
 )
 def eq_16(perturb: float = 0.0) -> Outcome:
-    """Normal equations with a ridge, free and penalised intercept, against the closed form."""
+    """Normal equations with a ridge, free and penalized intercept, against the closed form."""
     rho, error, printed = Fraction(1, 20), [], []
     for d in (2, 3, 5):
         value = random_game(d, seed=d)
@@ -102,10 +102,10 @@ def eq_16(perturb: float = 0.0) -> Outcome:
         spread = one_plus(perturb) / (a1 - a2 + rho)
         formula = [(x - G) * spread + G / (a1 + (d - 1) * a2 - d * a1 * a1 / a0 + rho) for x in Gamma]
         free = bf.lime_limit(d, value, kernel, rho)[1:]
-        penalised = bf.lime_limit(d, value, kernel, rho, penalise_intercept=True)[1:]
+        penalized = bf.lime_limit(d, value, kernel, rho, penalize_intercept=True)[1:]
         error += [x - y for x, y in zip(formula, free, strict=True)]
-        printed += [x - y for x, y in zip(formula, penalised, strict=True)]
-    constant = bf.lime_limit(2, lambda S: Fraction(1), ridge=Fraction(1, 4), penalise_intercept=True)
+        printed += [x - y for x, y in zip(formula, penalized, strict=True)]
+    constant = bf.lime_limit(2, lambda S: Fraction(1), ridge=Fraction(1, 4), penalize_intercept=True)
     return Outcome(
         largest(error),
         EXACT,

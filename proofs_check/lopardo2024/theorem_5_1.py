@@ -71,7 +71,7 @@ def theorem_5_1(perturb: float = 0.0) -> Outcome:
         float(np.max(np.abs(printed - exact)) / scale),
         counterexample=(
             "A constant model. K = 1, two words with g = 3, two padded positions with g = 1, g_h = 1 everywhere, and "
-            "every value, [UNK] and padding included, is 1. Then f(X) = 1 whatever is removed, so LIME's "
+            "every value, [UNK] and padding included, is 1. Then f(X) = 1 for every set of removed words, so LIME's "
             "coefficients are 0. Eq. 19: alpha_t = 3/8, alpha_{h,t} = 1/4, beta_j = 3/2 (3/8 - 1/4) = 3/16. "
             "Corrected: [3 (1-1) - 1 (1-1)]/8 = 0."
         ),
@@ -169,12 +169,12 @@ def constant(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     kind=CONDITION,
     printed=(
-        "O(T_max^{(2-eps) v 3/2}): the exponent is at least 3/2 and positive, so the bound diverges and says nothing."
+        "O(T_max^{(2-eps) v 3/2}): the exponent is at least 3/2 and positive, so the bound diverges and is vacuous."
     ),
     corrected=(
         "O(T_max^{eps-2}) for the corrected leading term, and not smaller. (With the sign repaired the printed "
         "exponent would be (eps-2) v (-3/2), weaker for eps < 1/2; against the printed leading term the error is of "
-        "order T_max^{-1}, that of the coefficients themselves, whatever eps.)"
+        "order T_max^{-1}, that of the coefficients themselves, for every eps.)"
     ),
     consequence=(
         "The relative error of the corrected theorem is T_max^{eps-1} = T/T_max: small for short documents only."

@@ -147,7 +147,7 @@ def owen_groups(perturb: float = 0.0) -> Outcome:
 
 @statement(
     paper=OURS,
-    ref="Owen values (factorisation)",
+    ref="Owen values (factorization)",
     claim="for a product over players the mean over p and q is (int prod_T Y_T dp) (int prod_k Y_k dq)",
     assumptions="Y_T(p) = p a_T + (1-p) b_T for wholes, Y_k(q) = q x_k + (1-q) y_k for members of one group",
     method="exact rational enumeration",
