@@ -192,8 +192,8 @@ def eq_78_79(perturb: float = 0.0) -> Outcome:
         worst(differences),
         EXACT,
         float(undefined),
-        "V = {a, b}, v = 0, 1, one sample [a, b] with output 1: E s-hat = -s-hat_a, smallest at s-hat = (0, 2), and log "
-        "0 is not a number. With s-hat_a >= eps the solution is (eps, 2 - eps) and F = 1 - eps/2.",
+        "V = {a, b}, v = 0, 1, one sample [a, b] with output 1: E s-hat = -s-hat_a, smallest at s-hat = (0, 2), and "
+        "log 0 is not a number. With s-hat_a >= eps the solution is (eps, 2 - eps) and F = 1 - eps/2.",
         detail="printed_error counts the tokens whose log s-hat is undefined",
     )
 
