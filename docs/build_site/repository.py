@@ -26,6 +26,8 @@ PAGES = {
     "proofs_check/ERRATA.md": "papers/errata.md",
     "README.md": "index.md",
 }
+#: Pages with wide tables, which are shown without the navigation at the left.
+WIDE = ("papers/results.md", "papers/bars.md")
 FIGURES = "benchmarks/figures"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCED = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
@@ -35,13 +37,9 @@ def on_files(files: Files, config: Any, **others: Any) -> Files:
     """Add the pages and their figures."""
     for name, page in PAGES.items():
         if (ROOT / name).is_file() and page != "index.md":
-            files.append(
-                File.generated(
-                    config,
-                    page,
-                    content=(ROOT / name).read_text(encoding="utf-8"),
-                )
-            )
+            front = "---\nhide: [navigation]\n---\n\n" if page in WIDE else ""
+            content = front + (ROOT / name).read_text(encoding="utf-8")
+            files.append(File.generated(config, page, content=content))
     for figure in sorted((ROOT / FIGURES).glob("*.png")):
         files.append(
             File.generated(
@@ -63,9 +61,12 @@ def on_page_markdown(
     }.get(here, f"docs/{here}")
     parts = FENCED.split(markdown)
     for i in range(0, len(parts), 2):  # the text between code blocks
-        parts[i] = LINK.sub(
+        text = LINK.sub(
             lambda match: _link(match, source, here, files), parts[i]
         )
+        # No line break before a percent sign, nor around a plus-minus sign.
+        text = re.sub(r"(\d) %", "\\1\N{NO-BREAK SPACE}%", text)
+        parts[i] = re.sub(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", text)
     return "".join(parts)
 
 

@@ -28,14 +28,17 @@ def the_row(name, **wanted):
 
 def maps_of_bags():
     """How well each method finds the tiles that determine the label."""
-    methods = ("attention", "leave-one-out", "Banzhaf, exact", "Shapley, exact", "single", "flip-order")
-    for question, data, measure in (
-        ("one kind of digit: tiles that make the slide positive", "presence", "auroc for"),
-        ("nines and threes: supporting against opposing tiles", "for and against", "auroc sign"),
-        ("nines and threes: supporting tiles among all tiles", "for and against", "auroc for"),
+    columns = (("presence", "auroc for"), ("for and against", "auroc sign"), ("for and against", "auroc for"))
+    for method, name in (
+        ("attention", "attention"),
+        ("leave-one-out", "leave-one-out"),
+        ("Banzhaf, exact", "exact Banzhaf values"),
+        ("Shapley, exact", "exact Shapley values"),
+        ("single", "`single`"),
+        ("flip-order", "`flip-order`"),
     ):
-        cells = [f"{the_row('bags', data=data, method=method)[measure]:.3f}" for method in methods]
-        yield f"| {question} | {' | '.join(cells)} |"
+        cells = [f"{the_row('bags', data=data, method=method)[measure]:.3f}" for data, measure in columns]
+        yield f"| {name} | {' | '.join(cells)} |"
     settings = stored("bags")["settings"]
     orders = [value for name, value in settings.items() if name.endswith("sampled orders")]
     errors = [value for name, value in settings.items() if name.endswith("their error")]
