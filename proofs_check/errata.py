@@ -62,7 +62,7 @@ The figures are measurements, which remain valid. A correction may change their 
   the factor above 1, and *Figure 4* below shows by how much in cases that can be computed. That this explains the fit
   is our interpretation, because the figure needs the authors' weights. `benchmarks/RESULTS.md` repeats the comparison
   on our model.
-- **P1, figure 5** (Theorem 4.1 against autodiff) is valid for every token of the document; [CLS] is the exception.
+- **P1, figure 5** (Theorem 4.1 against autodiff) is valid for every token except [CLS].
 - **P2, figures 3 and 4** (transformers fit data of a linear model poorly, and SLALOM fits transformers better than
   linear models and GAMs do) are observations about trained networks and remain valid as such. The propositions do not
   cover models with [CLS] or positions, and the linear model of figure 4 has fewer parameters than SLALOM, not more.

@@ -196,7 +196,7 @@ def shapley_by_counting(g: Sequence[int], v: Sequence[int]) -> tuple[list[Fracti
     method="exact rational enumeration",
     verdict=CORRECTED,
     kind=WRONG,
-    changes="The Shapley values of a SLALOM cost polynomial time; no sampling is needed.",
+    changes="The Shapley values of a SLALOM can be computed in polynomial time, without sampling.",
     printed="'computing this sum remains usually intractable, as the number of coalitions grows exponentially'",
     corrected="True of a general game, not of SLALOM. 1/D = int_0^inf exp(-lambda D) dlambda makes the sum over "
     "coalitions a product over tokens under a double integral; for integer masses a table of (size, mass) counts "
