@@ -1,6 +1,7 @@
 """What the wheel holds and what the extras install, read from pyproject.toml: cheap, and right in every environment."""
 
 import ast
+import datetime
 import fnmatch
 import re
 import sys
@@ -97,3 +98,13 @@ def test_the_version_stands_in_one_place():
 
 def test_metadata_is_complete():
     assert PROJECT["project"]["authors"] and PROJECT["project"]["classifiers"] and PROJECT["project"]["keywords"]
+
+
+def test_the_citation_and_the_changelog_have_the_version_and_its_date():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    version = re.search(r"^version: (\S+)$", citation, re.MULTILINE)[1]
+    date = datetime.date.fromisoformat(re.search(r"^date-released: (\S+)$", citation, re.MULTILINE)[1])
+    released, day = re.search(r"^## (\d+\.\d+\.\d+) \((.+)\)$", changelog, re.MULTILINE).groups()
+    assert version == released and day == f"{date.day} {date:%B %Y}"
+    assert attn_closed_form.__version__ == version or attn_closed_form.__version__.endswith(".dev0")
