@@ -34,8 +34,8 @@ def maps_of_bags():
         ("leave-one-out", "leave-one-out"),
         ("Banzhaf, exact", "exact Banzhaf values"),
         ("Shapley, exact", "exact Shapley values"),
-        ("single", "`single`"),
-        ("flip-order", "`flip-order`"),
+        ("single", "`single`, the logit of the instance alone"),
+        ("flip-order", "`flip-order`, weight times (value - threshold)"),
     ):
         cells = [f"{the_row('bags', data=data, method=method)[measure]:.3f}" for data, measure in columns]
         yield f"| {name} | {' | '.join(cells)} |"
