@@ -64,9 +64,10 @@ def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: expected the name of a file to write, got a folder or a device")
     unique = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    partial = path.with_name(f".{path.stem}.{unique}.partial{path.suffix}")
+    stem = path.stem[:40]  # systems limit the length of names
+    partial = path.with_name(f".{stem}.{unique}.partial{path.suffix}")
     if folder is not None:
-        partial = Path(folder) / f"{path.name}.{unique}.partial"
+        partial = Path(folder) / f"{stem}.{unique}.partial"
     try:
         yield partial
         with partial.open("r+b") as stream:

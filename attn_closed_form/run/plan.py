@@ -128,7 +128,7 @@ def planned(
         if restart:
             for file in (*folder.glob("part-*.parquet"), folder / MANIFEST):
                 file.unlink(missing_ok=True)
-        work.mkdir()
+        work.mkdir(exist_ok=True)  # Windows keeps what another program has open
         try:
             yield _plan(files, folder, task, workers)
         finally:
@@ -150,21 +150,32 @@ def _check_folder(folder: Path) -> None:
 def _locked(folder: Path) -> Iterator[None]:
     """Lock the folder; the system releases the lock when the process ends, even if it is killed."""
     try:
-        import fcntl
-    except ImportError:  # Windows: two runs at once do the same work twice, which is harmless
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
+        handle = _lock(folder)
+    except (BlockingIOError, FileExistsError):
+        raise RunError(f"{folder}: another run is using this folder") from None
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(f"{folder}: another run is using this folder") from None
-        except OSError:  # a file system without locks
-            pass
         yield
     finally:
         os.close(handle)
+
+
+def _lock(folder: Path) -> int:
+    """What holds the lock while it is open."""
+    try:
+        import fcntl
+    except ImportError:  # Windows opens no folders; it removes this file, which is beside the folder, when it is closed
+        path = folder.resolve()
+        flags = os.O_CREAT | os.O_EXCL | getattr(os, "O_TEMPORARY", 0)
+        return os.open(path.with_name(f".{path.name}.lock"), flags)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise
+    except OSError:  # a file system without locks
+        pass
+    return handle
 
 
 # Inputs

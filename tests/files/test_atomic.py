@@ -37,6 +37,15 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
+def test_names_as_long_as_the_system_allows(tmp_path: Path) -> None:
+    for stem in ("a" * 250, "ä" * 125):
+        for folder in (None, tmp_path):
+            with replacing(path := tmp_path / f"{stem}.html", folder) as partial:
+                partial.write_bytes(b"new")
+            assert path.read_bytes() == b"new" and list(tmp_path.iterdir()) == [path]
+        path.unlink()
+
+
 def test_folders_and_devices_are_not_replaced(tmp_path: Path) -> None:
     for path in (tmp_path, Path(os.devnull)):
         with pytest.raises(ValueError, match="expected the name of a file to write"), replacing(path):

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -309,3 +310,20 @@ def test_bad_settings(option):
 def test_a_worker_of_another_version_refuses(source, tmp_path):
     with planned(source, tmp_path / "out", Task()) as plan, pytest.raises(RunError, match=r"was started by 9\.9"):
         explain_part(Task(version="9.9"), plan.missing[0])
+
+
+@pytest.mark.parametrize("system", ["with locks of folders", "without"])
+def test_a_folder_belongs_to_one_run_at_a_time(source, tmp_path, monkeypatch, system):
+    if system == "without":
+        monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows, which also removes the file by itself
+    with planned(source, tmp_path / "out", Task(), workers=1) as plan:
+        assert len(plan.missing) >= 1
+        with (
+            pytest.raises(RunError, match="out: another run is using this folder"),
+            planned(source, tmp_path / "out", Task()),
+        ):
+            pass
+        assert list((tmp_path / "out").iterdir())
+    for lock in tmp_path.glob(".out.lock"):
+        lock.unlink()
+    run_all(source, tmp_path / "out")
