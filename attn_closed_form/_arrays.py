@@ -86,7 +86,7 @@ def as_array(value: Any) -> NDArray[Any]:
     if hasattr(value, "detach"):
         tensor = value.detach().cpu()
         return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
-    return np.asarray(value)
+    return value if isinstance(value, np.ma.MaskedArray) else np.asarray(value)  # which `unmasked` refuses
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:
@@ -119,13 +119,19 @@ def positive(name: str, value: Any) -> float:
     return number(name, value, "a positive number", lambda x: 0 < x < math.inf)
 
 
+def unmasked(name: str, value: Any) -> Any:
+    """The value; a masked array, whose mask would be lost, is an error about `name`."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise ValueError(f"{name}: expected numbers without a mask; leave the masked ones out, or fill them")
+    return value
+
+
 def real(name: str, value: Any) -> NDArray[Any]:
     """An array of real numbers, its type kept; all numbers enter through this check.
 
-    Masked arrays, whose mask would be lost, complex numbers, booleans and texts are errors about `name`.
+    Masked arrays, complex numbers, booleans and texts are errors about `name`.
     """
-    if isinstance(value, np.ma.MaskedArray):
-        raise ValueError(f"{name}: expected numbers without a mask; leave the masked ones out, or fill them")
+    unmasked(name, value)
     try:
         array = as_array(value)
     except ValueError as error:

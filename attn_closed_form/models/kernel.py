@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import finite, number, positive, whole
+from .._arrays import finite, number, positive, unmasked, whole
 from .._progress import Report, stages
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
@@ -165,7 +165,7 @@ class KernelPredictor:
             raise ValueError(f"kernel: expected 'gaussian', 'cosine' or a function, got {self.kernel!r}")
         if self.task not in TASKS:
             raise ValueError(f"task: expected one of {', '.join(TASKS)}, got {self.task!r}")
-        examples, labels = finite("X", X), np.asarray(y)
+        examples, labels = finite("X", X), np.asarray(unmasked("y", y))
         if examples.ndim != 2 or not len(examples) or labels.shape != (len(examples),):
             raise ValueError(f"X, y: expected shapes (n, D) and (n,), got {examples.shape} and {labels.shape}")
         self.classes_: NDArray[Any] = np.zeros(0)
@@ -196,7 +196,7 @@ class KernelPredictor:
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Accuracy, or R^2 in regression."""
-        predicted, labels = self.predict(X), np.asarray(y)
+        predicted, labels = self.predict(X), np.asarray(unmasked("y", y))
         if self.classes_.size:
             return float((predicted == labels).mean())
         return 1 - float(np.square(labels - predicted).sum() / np.square(labels - labels.mean()).sum())
@@ -230,6 +230,7 @@ class KernelPredictor:
         progress : a function of (stage, done, total); True for a bar, False for none, None for one on a terminal
         """
         classes, queries, labels = self._fitted(), finite("X_test", X_test), np.asarray(y_test)
+        unmasked("y_test", y_test)
         if labels.shape != (len(queries),):
             raise ValueError(f"y_test: expected {len(queries)} labels, one per test point, got shape {labels.shape}")
         utility = utility or ("probability" if classes.size else "squared_error")

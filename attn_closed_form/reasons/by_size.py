@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import real
 from .._types import Array, Ids, Masks
 from ..game.pooled_game import PooledGame
 from .minima import check_pooled, head_minima, mirrored, plain_states, relative_error, slopes, total
@@ -65,8 +66,9 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
     check_pooled(game)
     if absent is None:
         absent = np.arange(game.d + 1) if game.d <= EVERY_SIZE else np.linspace(0, game.d, SHARES + 1).round()
-    sizes = np.asarray(absent).astype(np.intp)
-    if sizes.ndim != 1 or not ((sizes >= 0) & (sizes <= game.d)).all() or (sizes != np.asarray(absent)).any():
+    given = real("absent", absent)
+    sizes = given.astype(np.intp)
+    if sizes.ndim != 1 or not ((sizes >= 0) & (sizes <= game.d)).all() or (sizes != given).any():
         raise ValueError(f"absent: expected integers in 0..{game.d}, got {absent}")
     attained_min, proved_min = _minima(game, sizes)
     attained_max, proved_max = _minima(mirrored(game), sizes)

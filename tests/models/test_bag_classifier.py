@@ -306,6 +306,13 @@ class TestRefusals:
         with pytest.raises(ValueError, match="activation: expected one of identity, tanh"):
             BagClassifier.from_state_dict(state(), activation="Tanh")
 
+    def test_masks_are_not_dropped(self) -> None:
+        weights = state()
+        name = next(name for name in weights if name.endswith("weight"))
+        weights[name] = np.ma.masked_array(weights[name], mask=True)
+        with pytest.raises(ValueError, match=f"{name}: expected numbers without a mask"):
+            BagClassifier.from_state_dict(weights)
+
     def test_shapes_are_checked(self) -> None:
         wrong = {**state(), "classifiers.weight": np.ones((3, E + 1))}
         with pytest.raises(ValueError, match=r"state: layout 'clam': readout: expected shape \(any, 5\), got \(3, 6\)"):

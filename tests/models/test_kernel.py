@@ -195,6 +195,17 @@ def test_wrong_questions():
             call()
 
 
+def test_masked_labels_are_refused():
+    X, y, numbers, queries = data()
+    for labels in (y, numbers):
+        fitted, masked = KernelPredictor().fit(X, labels), np.ma.masked_array(labels, mask=True)
+        for call in (fitted.fit, fitted.score):
+            with pytest.raises(ValueError, match=r"^y: expected numbers without a mask"):
+                call(X, masked)
+        with pytest.raises(ValueError, match=r"^y_test: expected numbers without a mask"):
+            fitted.data_values(queries, masked[: len(queries)])
+
+
 def test_plain_weights_are_log_masses():
     w, v = np.array([0.5, 2.0, 3.0]), np.array([1.0, -1.0, 4.0])
     ours = PooledGame.from_weights(w, v, background_weight=0.7, background_value=2.0)

@@ -66,3 +66,7 @@ def test_many_players_have_shares_and_sizes_are_checked():
     for wrong in ([-1], [6001], [0.5]):
         with pytest.raises(ValueError, match="integers"):
             bounds_by_size(game, wrong)
+    masked = np.ma.masked_array([30, 3000], mask=[False, True])
+    for wrong in ([True, False], ["30"], masked):
+        with pytest.raises(ValueError, match=r"^absent: expected .*numbers"):
+            bounds_by_size(game, wrong)

@@ -310,6 +310,12 @@ def test_the_black_box_gets_no_more_sequences_at_a_time_than_it_wants():
     assert max(sizes) == 7
 
 
+@pytest.mark.parametrize("fit", FITS)
+def test_masks_of_the_black_box_are_not_dropped(fit):
+    with pytest.raises(ValueError, match="f: expected numbers without a mask"):
+        fit(lambda sequences: np.ma.masked_array(np.ones(len(sequences)), mask=True), [1, 2, 3])
+
+
 # --- samples
 
 
