@@ -241,3 +241,11 @@ def test_a_constant_model_has_a_page():
     flat = dataclasses.replace(weights, W_v=np.zeros_like(weights.W_v), b_v=np.zeros_like(weights.b_v))
     page = Page(report(explain(dataclasses.replace(model, weights=flat), REVIEW, ["shapley", "lime", "loo"])))
     assert {mark for mark, _ in page.words if mark} == set()
+
+
+def test_the_guaranteed_error_is_the_largest_of_the_methods():
+    found = explain(load_demo_model(), REVIEW, ["shapley", "banzhaf", "alpha-mean"])
+    for small, large in (("shapley", "banzhaf"), ("banzhaf", "shapley")):
+        errors = {small: 2e-13, large: 7e-9}
+        found |= {name: dataclasses.replace(found[name], error=error) for name, error in errors.items()}
+        assert "Guaranteed error of the exact attributions: ≤ 7.0e-09." in report(found)
