@@ -113,7 +113,9 @@ def test_a_folder_with_train_and_test_files(tmp_path, capsys):
     assert main(["train", str(tmp_path), "--out", str(out), *SMALL, "--epochs", "20"]) == 0
     printed = capsys.readouterr().out
     assert "On 30 held-out texts, after training on 60" in printed and "On 30 test texts" in printed
-    assert load_model(out).card["test"]["texts"] == 30
+    card = load_model(out).card
+    assert card["test"]["texts"] == 30
+    assert card["training_texts"] == 60 and "refit" not in card  # dev.txt is for validation and is not trained on
 
 
 ROWS = tickets(12)
