@@ -5,8 +5,9 @@ with a test of the same name, such as `attn_closed_form/game/owen.py` with `test
 
 `python .ci/mutants.py --sample 300 --seed 0 --out FILE` draws 300 places in the folders of FOLDERS, makes one random
 cosmic-ray change at each, and runs the tests of the module, the closest ones first. Every result is appended to FILE
-as a line of JSON. Places that are already in FILE are skipped, so an interrupted run resumes. The files themselves
-are changed: run it in a copy of the repository (`make mutants-sample`).
+as a line of JSON. Places that are already in FILE are skipped, so an interrupted run resumes. `--part 1/2` tries only
+the changes to every second module, so that two copies can share a sample. The files themselves are changed: run it in
+a copy of the repository (`make mutants-sample`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import signal
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +35,10 @@ FOLDERS += ["jax_model/training"]
 # Operators in type annotations have no effect at run time. A removed decorator mostly breaks the import.
 EXCLUDED = re.compile("core/(ReplaceBinaryOperator_BitOr_|RemoveDecorator)")
 OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-SECONDS = 900.0
+# A change may take this much processor time, which does not depend on what else the machine does. A test that waits
+# forever takes none: it ends after so many seconds, and the change counts as "stalled" until somebody looks at it.
+PROCESSOR_SECONDS = 300
+SECONDS = 2400
 BYTES = 6 << 30
 LARGE = ["pytest", "jax", "hypothesis", "scipy.stats", "sklearn", "matplotlib", "pyarrow", "fastapi"]
 
@@ -57,15 +62,15 @@ def of_the_day(day: int) -> str:
 
 
 def tests_of(module: Path) -> list[list[str]]:
-    """The docstring examples with the test of the same name, and the tests beside it or that import the module."""
+    """The docstring examples with the test of the same name, and the tests of the folder or that import the module."""
     package = ".".join(module.parts[:-1])
     imports = re.compile(rf"\b{re.escape(package)}(\.{module.stem}\b| import .*\b{module.stem}\b)")
     if module.parts[0] == "jax_model":
         imports = re.compile(re.escape(package))  # the folder tests/jax_model serves four packages
     others = []
     for test in sorted((ROOT / "tests").rglob("test_*.py")):
-        beside = test.parent == ROOT / same_name(module).parent and module.parts[0] != "jax_model"
-        if beside or imports.search(test.read_text(encoding="utf-8")):
+        own_folder = ROOT / same_name(module).parent in test.parents and module.parts[0] != "jax_model"
+        if own_folder or imports.search(test.read_text(encoding="utf-8")):
             others.append(test.relative_to(ROOT))
     first = [test for test in others if test == same_name(module)]
     rest = [test for test in others if test not in first]
@@ -73,7 +78,7 @@ def tests_of(module: Path) -> list[list[str]]:
     return [[path.as_posix() for path in stage] for stage in ([*first, module], rest) if stage]
 
 
-def run_tests(tests: list[str], seconds: float, keep_bytecode: bool = False) -> tuple[str, str]:
+def run_tests(tests: list[str], keep_bytecode: bool = False) -> tuple[str, str]:
     """Outcome and output of pytest in a copy of this process, which has imported the large packages already."""
     import pytest  # the module of the day is chosen without it
 
@@ -82,6 +87,7 @@ def run_tests(tests: list[str], seconds: float, keep_bytecode: bool = False) -> 
         if not child:
             os.setsid()
             resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))  # a loop that never ends must not fill the machine
+            resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
             # Bytecode of the changed module must not be taken for that of the original.
@@ -90,7 +96,7 @@ def run_tests(tests: list[str], seconds: float, keep_bytecode: bool = False) -> 
             status = int(pytest.main([*OPTIONS, *tests]))
             sys.stdout.flush()
             os._exit(status)
-        end = time.monotonic() + seconds
+        end = time.monotonic() + SECONDS
         while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
             time.sleep(0.05)
         with contextlib.suppress(ProcessLookupError):
@@ -98,14 +104,24 @@ def run_tests(tests: list[str], seconds: float, keep_bytecode: bool = False) -> 
         if not ended[0]:
             os.waitpid(child, 0)
         log.seek(0)
-        unnoticed = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)  # a module may have no examples
-        survived = os.waitstatus_to_exitcode(ended[1]) in unnoticed
-        outcome = ("survived" if survived else "killed") if ended[0] else "timeout"
-        return outcome, log.read().decode("utf-8", "replace")
+        output = log.read().decode("utf-8", "replace")
+    if not ended[0]:
+        return "stalled", output
+    status = os.waitstatus_to_exitcode(ended[1])
+    if status in (-signal.SIGXCPU, -signal.SIGKILL):  # the kernel kills at the hard limit
+        return "timeout", output
+    unnoticed = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)  # a module may have no examples
+    return "survived" if status in unnoticed else "killed", output
 
 
-def sample(count: int, seed: int, out: Path) -> None:
-    """Try `count` random changes, one per place in the code."""
+@cache
+def pass_unchanged(tests: tuple[str, ...]) -> bool:
+    """Whether tests pass without any change; those that do not would notice every change."""
+    return run_tests(list(tests), keep_bytecode=True)[0] == "survived"
+
+
+def sample(count: int, seed: int, part: tuple[int, int], out: Path) -> None:
+    """Try `count` random changes, one per place in the code, or those of a part of the modules."""
     from cosmic_ray import commands, mutating, plugins
     from cosmic_ray.work_db import WorkDB, use_db
 
@@ -123,25 +139,24 @@ def sample(count: int, seed: int, out: Path) -> None:
                 places.setdefault((name, line, column), []).append(mutation)
     draw = random.Random(seed)
     chosen = [(place, draw.choice(places[place])) for place in draw.sample(sorted(places), count)]
+    names = sorted({name for (name, _, _), _ in chosen})
+    chosen = [(place, mutation) for place, mutation in chosen if names.index(place[0]) % part[1] == part[0] - 1]
     done = [json.loads(line)["place"] for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
-    seconds: dict[tuple[str, ...], float] = {}
     for place, mutation in chosen:
         if list(place) in done:
             continue
+        noticed_by: list[str] = []
         for tests in tests_of(Path(place[0])):
-            if tuple(tests) not in seconds:  # a test that fails anyway would notice every change
-                start = time.monotonic()
-                outcome, output = run_tests(tests, SECONDS, keep_bytecode=True)
-                if outcome != "survived":
-                    raise SystemExit(f"{tests} fail without any change:\n{output}")
-                seconds[tuple(tests)] = 60 + 4 * (time.monotonic() - start)
             operator = plugins.get_operator(mutation.operator_name)(**mutation.operator_args)
             with mutating.use_mutation(mutation.module_path, operator, mutation.occurrence) as (before, after):
-                outcome, _ = run_tests(tests, seconds[tuple(tests)])
+                outcome, output = run_tests(tests)
             if outcome != "survived":
+                noticed_by = re.findall(r"^(?:FAILED|ERROR) ([^\s[]+)", output, re.MULTILINE)
+                if not pass_unchanged(tuple(noticed_by or tests)):
+                    raise SystemExit(f"{noticed_by or tests} fail without any change:\n{output}")
                 break
         diff = "\n".join(difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=2))
-        row = {"place": place, "operator": mutation.operator_name, "outcome": outcome, "diff": diff}
+        row = {"place": place, "operator": mutation.operator_name, "outcome": outcome, "by": noticed_by, "diff": diff}
         with out.open("a", encoding="utf-8") as file:
             print(json.dumps(row), file=file)
         print(outcome, *place, mutation.operator_name, flush=True)
@@ -155,10 +170,12 @@ def main() -> None:
     parser.add_argument("day", nargs="?", type=int, default=datetime.datetime.now(datetime.UTC).toordinal())
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--part", default="1/1")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
     options = parser.parse_args()
     if options.sample:
-        sample(options.sample, options.seed, options.out)
+        part, parts = map(int, options.part.split("/"))
+        sample(options.sample, options.seed, (part, parts), options.out)
     else:
         print(of_the_day(options.day))
 

@@ -124,6 +124,7 @@ def test_utf8_cut_in_a_block_is_still_utf8(tmp_path):
     [
         ("a.csv", b"body,stars\nx,1\n", r"a\.csv: expected a column 'text' and one 'label', got 'body', 'stars'"),
         ("a.csv", b"", "expected a column 'text' and one 'label', got $"),
+        ("a.csv", b"n" * 41 + b",m\n1,2\n", f"got '{'n' * 39}…', 'm'$"),
         ("a.csv", b"text,label\na,b,c\n", "line 2: expected 2 cells, got 3; a text with delimiters"),
         ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": ', "line 2: expected JSON, got"),
         ("a.jsonl", b"[1, 2]", "expected a JSON object, got int"),

@@ -120,6 +120,11 @@ def test_three_classes_with_names_probabilities_and_a_test_part():
     assert top == "match"
 
 
+@pytest.mark.parametrize(("epochs", "patience"), [(3, 2), (10, 2), (15, 3), (40, 8)])
+def test_patience_is_a_fifth_of_the_epochs(epochs, patience):
+    assert automatic(["a fine film"] * 100, epochs=epochs).patience == patience
+
+
 class Killed(Exception):
     """What a log raises to end a run."""
 

@@ -327,3 +327,13 @@ def test_a_folder_belongs_to_one_run_at_a_time(source, tmp_path, monkeypatch, sy
     for lock in tmp_path.glob(".out.lock"):
         lock.unlink()
     run_all(source, tmp_path / "out")
+
+
+def test_a_manifest_with_a_damaged_footer_is_named(source, tmp_path):
+    run_all(source, tmp_path / "out")
+    manifest = tmp_path / "out" / MANIFEST
+    content = manifest.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little")
+    manifest.write_bytes(content[: -8 - footer] + b"\xff" * footer + content[-8:])
+    with pytest.raises(RunError, match=f"{MANIFEST}: not the manifest of a run; --restart starts again"):
+        run_all(source, tmp_path / "out")

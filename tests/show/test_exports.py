@@ -120,6 +120,13 @@ def test_a_file_that_cannot_be_written_leaves_nothing_and_names_itself(found, tm
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_attention_against_does_not_depend_on_the_rounding_of_the_sum(seed):
+    found = bag_model(seed=seed).explain(slide(seed=seed), ["shapley", "alpha-mean"], output="tumor")
+    weight, scores = found["alpha-mean"].scores, found["shapley"].scores
+    assert disagreement(found).attention_against == pytest.approx(weight[scores < 0].sum())
+
+
 def test_attention_against_counts_the_attention_on_negative_scores(found):
     weight, scores = found["alpha-mean"].scores, found["shapley"].scores
     assert 0 < (scores < 0).sum() < 12
