@@ -8,6 +8,10 @@ cosmic-ray change at each, and runs the tests of the module, the closest ones fi
 as a line of JSON. Places that are already in FILE are skipped, so an interrupted run resumes. `--part 1/2` tries only
 the changes to every second module, so that two copies can share a sample. The files themselves are changed: run it in
 a copy of the repository (`make mutants-sample`).
+
+`python .ci/mutants.py --page FILE...` stores the results in benchmarks/results/mutants.jsonl and writes
+benchmarks/MUTANTS.md. Every change that no test noticed needs a verdict in .ci/mutants_verdicts.json. Without a FILE
+the page is written anew from the stored results.
 """
 
 from __future__ import annotations
@@ -26,14 +30,33 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "mutants.jsonl"
+VERDICTS = ROOT / ".ci" / "mutants_verdicts.json"
+PAGE = ROOT / "benchmarks" / "MUTANTS.md"
+INTRODUCTION = """\
+# Random changes to the code
+
+`make mutants-sample` draws places in the folders around the mathematics, makes one random change at each with
+[cosmic-ray](https://cosmic-ray.readthedocs.io) (an operator, a number, a condition, a loop), and runs the tests of the
+changed module, except the slow ones. A test that fails must pass without the change. The limit on the time of the tests
+counts processor time, so a busy machine does not cause a time-out. `python .ci/mutants.py --page` writes this page from
+[the results](results/mutants.jsonl) and [the verdicts](../.ci/mutants_verdicts.json).
+"""
 FOLDERS = [f"attn_closed_form/{name}" for name in ("show", "models", "files", "run", "cli", "web")]
 FOLDERS += ["jax_model/training"]
 # Operators in type annotations have no effect at run time. A removed decorator mostly breaks the import.
 EXCLUDED = re.compile("core/(ReplaceBinaryOperator_BitOr_|RemoveDecorator)")
+VERDICT = {
+    "caught since": "A test was added, which fails with the change.",
+    "caught elsewhere": "A test that the sample does not run for this module, or a slow one, fails with the change.",
+    "harmless": "Nothing that is promised changes.",
+}
 OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
 # A change may take this much processor time, which does not depend on what else the machine does. A test that waits
 # forever takes none: it ends after so many seconds, and the change counts as "stalled" until somebody looks at it.
@@ -164,16 +187,68 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path) -> None:
             print(diff, flush=True)
 
 
+def page(rows: list[dict[str, Any]], verdicts: dict[str, dict[str, str]]) -> str:
+    """The page about a sample, from its results and a verdict on every change that no test noticed."""
+    folders: dict[str, Counter[str]] = {}
+    unnoticed: dict[str, list[str]] = {}
+    for row in sorted(rows, key=lambda row: row["place"]):
+        module, line, column = row["place"]
+        folder = next(folder for folder in FOLDERS if module.startswith(f"{folder}/"))
+        folders.setdefault(folder, Counter())[row["outcome"]] += 1
+        if row["outcome"] not in ("killed", "timeout"):
+            verdict = verdicts[f"{module}:{line}:{column}"]
+            change = row["operator"].removeprefix("core/")
+            cells = f"| `{module}:{line}` | {change} | {verdict['verdict']} | {verdict['reason']} |"
+            unnoticed.setdefault(verdict["verdict"], []).append(cells)
+    total = sum(folders.values(), Counter())
+    sentences = [
+        f"{total.total()} changes were tried. {total['killed']} made a test fail, and {total['timeout']} made the tests"
+        f" exceed the processor time of {PROCESSOR_SECONDS} s. {sum(map(len, unnoticed.values()))} were not noticed:",
+        *(f"- {verdict}: {len(unnoticed[verdict])}. {VERDICT[verdict]}" for verdict in VERDICT if verdict in unnoticed),
+    ]
+    table = ["| folder | changes | noticed | not noticed |", "|---|---:|---:|---:|"]
+    for folder, counts in sorted(folders.items()):
+        noticed = counts["killed"] + counts["timeout"]
+        table.append(f"| `{folder}` | {counts.total()} | {noticed} | {counts.total() - noticed} |")
+    listed = ["| place | change | verdict | reason or test |", "|---|---|---|---|"]
+    listed += [cells for verdict in VERDICT for cells in unnoticed.get(verdict, ())]
+    parts = [
+        INTRODUCTION,
+        sentences[0] + "\n",
+        "\n".join(sentences[1:]) + "\n",
+        "\n".join(table) + "\n",
+        "The changes that were not noticed, with line numbers of the version that was tested:\n",
+        "\n".join(listed) + "\n",
+    ]
+    return "\n".join(parts)
+
+
+def write_page(files: list[Path]) -> None:
+    """Store the results, if there are new ones, and write the page."""
+    if files:
+        lines = {line for file in files for line in file.read_text(encoding="utf-8").splitlines()}
+        new = sorted(map(json.loads, lines), key=lambda row: row["place"])
+        for row in new:
+            if row["outcome"] == "killed":
+                del row["diff"]
+        RESULTS.write_text("".join(json.dumps(row) + "\n" for row in new), encoding="utf-8")
+    rows = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+    PAGE.write_text(page(rows, json.loads(VERDICTS.read_text(encoding="utf-8"))), encoding="utf-8")
+
+
 def main() -> None:
-    """Print a module and its tests, or try random changes."""
+    """Print a module and its tests, try random changes, or write the page about them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("day", nargs="?", type=int, default=datetime.datetime.now(datetime.UTC).toordinal())
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
+    parser.add_argument("--page", type=Path, nargs="*")
     options = parser.parse_args()
-    if options.sample:
+    if options.page is not None:
+        write_page(options.page)
+    elif options.sample:
         part, parts = map(int, options.part.split("/"))
         sample(options.sample, options.seed, (part, parts), options.out)
     else:

@@ -363,5 +363,5 @@ def test_arguments_of_the_state_dict_that_cannot_be(arguments, error, message):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_missing_folder_is_named(tmp_path, suffix):
-    with pytest.raises(FileNotFoundError, match=rf"nowhere/model{suffix}: expected a file name in an existing folder"):
+    with pytest.raises(FileNotFoundError, match=rf"nowhere.model{suffix}: expected a file name in an existing folder"):
         save_weights(WEIGHTS, tmp_path / "nowhere" / f"model{suffix}")

@@ -113,7 +113,7 @@ def test_h5_has_the_names_of_clam(found, tmp_path):
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_and_names_itself(found, tmp_path):
-    with pytest.raises(OSError, match=r"nowhere/scores\.csv"):
+    with pytest.raises(OSError, match=r"nowhere.scores\.csv"):
         write_csv(found, tmp_path / "nowhere" / "scores.csv")
     with pytest.raises(ValueError, match="coords: expected a bag with coordinates"):
         write_geojson(bag_model().explain(np.ones((3, 5)), ["shapley"]), tmp_path / "x.geojson")
