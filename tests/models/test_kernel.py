@@ -195,6 +195,14 @@ def test_wrong_questions():
             call()
 
 
+def test_the_score_of_a_regression_is_the_share_of_variance():
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+    X, _, numbers, _ = data()
+    fitted = KernelPredictor(bandwidth=2.0).fit(X, numbers)
+    labels = numbers + np.linspace(-1, 1, len(numbers))
+    assert fitted.score(X, labels) == pytest.approx(metrics.r2_score(labels, fitted.predict(X)))
+
+
 def test_masked_labels_are_refused():
     X, y, numbers, queries = data()
     for labels in (y, numbers):

@@ -56,6 +56,8 @@ def test_every_answer_has_the_security_headers(path):
     assert got.headers["x-content-type-options"] == "nosniff"
     assert got.headers["referrer-policy"] == "no-referrer"
     assert got.headers["cache-control"] == "no-store"
+    assert got.headers["x-frame-options"] == "DENY"  # for browsers that do not know frame-ancestors
+    assert got.headers["cross-origin-opener-policy"] == got.headers["cross-origin-resource-policy"] == "same-origin"
     assert "server" not in got.headers
 
 
