@@ -209,6 +209,30 @@ def test_devices_that_are_not_there():
             device_mesh("gpu")
 
 
+class Trap:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_no_code_in_a_checkpoint_runs(tmp_path):
+    notes = np.frombuffer(b"{}", dtype=np.uint8)
+    path, made = tmp_path / "run.checkpoint", tmp_path / "made"
+    for trap in (
+        {"leaf_0": np.ones(3), "notes": np.array([Trap(made)])},
+        {"leaf_0": np.array([Trap(made)]), "notes": notes},
+    ):
+        with path.open("wb") as stream:
+            np.savez(stream, **trap)
+        with pytest.raises(ValueError, match="not a readable checkpoint"):
+            load_checkpoint(path, {"a": np.ones(3)})
+        assert not made.exists()
+
+
 def test_checkpoints_that_do_not_fit(tmp_path):
     path, split = tmp_path / "run.checkpoint", split_by_film(tiny_reviews())
     save_checkpoint(path, {"a": np.ones(3)}, {})

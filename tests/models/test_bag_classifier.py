@@ -314,6 +314,15 @@ class TestRefusals:
         with pytest.raises(ValueError, match=f"{name}: expected numbers without a mask"):
             BagClassifier.from_state_dict(weights)
 
+    def test_branches_and_last_layers_must_fit(self) -> None:
+        weights = state()
+        readout = weights.pop("classifiers.weight")
+        several = {f"classifiers.{i}.weight": readout[i : i + 1] for i in range(3)}
+        with pytest.raises(
+            ValueError, match="one last layer of one output per branch, got 1 branches and 3 layers of 3"
+        ):
+            BagClassifier.from_state_dict({**weights, **several})
+
     def test_shapes_are_checked(self) -> None:
         wrong = {**state(), "classifiers.weight": np.ones((3, E + 1))}
         with pytest.raises(ValueError, match=r"state: layout 'clam': readout: expected shape \(any, 5\), got \(3, 6\)"):

@@ -27,6 +27,7 @@ def test_the_commands(tmp_path, capsys):
     assert main([*command, "--progress", "none"]) == 0
     printed = capsys.readouterr()
     assert "21 documents, 21 now" in printed.out and "1 with an error" in printed.out and printed.err == ""
+    assert "workers lost" not in printed.out
     assert main(command) == 0
     printed = capsys.readouterr()
     assert "21 documents, 0 now" in printed.out and "21 of 21 documents are there already" in printed.err
