@@ -63,8 +63,8 @@ def _model_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def _read_roles(path: str) -> dict[str, Any]:
     try:
-        roles = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
+        roles = json.loads(regular_file(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: expected a JSON object of roles and layers ({error})") from None
     if not isinstance(roles, dict):
         raise ValueError(f"{path}: expected a JSON object of roles and layers, got {type(roles).__name__}")
@@ -89,6 +89,7 @@ def _checked(model: str, options: dict[str, Any], path: str) -> dict[str, Any]:
 
 def propose(args: argparse.Namespace) -> int:
     """List the arrays of a file, propose what they are, and compare with logits of one bag if there are some."""
+    check_targets((args.model, args.bag), args, ("out",))
     state = read_state(args.model)
     for name, array in state.arrays.items():
         print(f"{visible(name):<50} {tuple(array.shape)}")
@@ -139,7 +140,7 @@ def explain_one(args: argparse.Namespace) -> int:
         raise argparse.ArgumentTypeError("--out: expected a folder of bags; one bag takes --map, --csv and so on")
     if args.thumbnail and not (args.map or args.report):
         raise argparse.ArgumentTypeError("--thumbnail: expected --map FILE or --report FILE as well, which show it")
-    check_targets((args.model, args.bag, args.thumbnail), args, FILES)
+    check_targets((args.model, args.bag, args.thumbnail, args.rename, args.check), args, FILES)
     settings = asdict(_settings(args))
     model, bag = BagClassifier.from_state_dict(args.model, **_model_options(args)), load_bag(args.bag)
     if args.region is not None:

@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ..show.sanitize import visible
-from .options import MODEL, Command, at_least, check_targets, method_names, read_settings, same_file, settings_options
+from .options import (
+    MODEL,
+    Command,
+    at_least,
+    check_targets,
+    files_in,
+    method_names,
+    read_settings,
+    same_file,
+    settings_options,
+)
 
 if TYPE_CHECKING:
     from ..run.plan import Plan
@@ -84,8 +94,8 @@ def run(args: argparse.Namespace) -> int:
     if len(args.separator) != 1:
         raise argparse.ArgumentTypeError(f"--separator: expected one character, got {args.separator!r}")
     table = None if args.format is None else Path(args.folder).absolute().with_suffix(f".{args.format}")
-    if table is not None and same_file(str(table), args.source):
-        raise argparse.ArgumentTypeError(f"--format: {table} is the input; choose another OUT")
+    if table is not None and any(same_file(str(table), file) for file in files_in((args.source, args.model))):
+        raise argparse.ArgumentTypeError(f"--format: {table} is an input; choose another OUT")
     bags = input_files(args.source)[0].suffix.lower() in SUFFIXES
     task = Task(
         column=args.column or ("path" if bags else "text"),

@@ -172,14 +172,20 @@ def is_file(name: str | None) -> bool:
 
 def check_targets(sources: Iterable[str | None], args: argparse.Namespace, options: Iterable[str]) -> None:
     """No output file may replace an input (a file, or one in a folder), and no two outputs may share a file."""
-    taken: list[str] = []
-    for source in filter(None, sources):
-        taken += [entry.path for entry in os.scandir(source)] if os.path.isdir(source) else [source]
+    taken = files_in(sources)
     for option in options:
         if path := getattr(args, option):
             if any(same_file(path, other) for other in taken):
                 raise argparse.ArgumentTypeError(f"--{option}: expected a separate file, got {path!r}")
             taken.append(path)
+
+
+def files_in(sources: Iterable[str | None]) -> list[str]:
+    """The files among the sources, and those in folders among them."""
+    files: list[str] = []
+    for source in filter(None, sources):
+        files += [entry.path for entry in os.scandir(source)] if os.path.isdir(source) else [source]
+    return files
 
 
 def same_file(path: str, other: str) -> bool:

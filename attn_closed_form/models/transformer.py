@@ -582,7 +582,7 @@ def _checked_config(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: expected a folder in the layout of Hugging Face, with config.json; got {missing}")
     try:
         config = dict(json.loads((path / "config.json").read_text(encoding="utf-8")).items())
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path / 'config.json'}: expected JSON, an object ({error})") from None
     if config.get("auto_map"):
         raise ValueError(f"{path}: contains Python code to run (auto_map in config.json), which is not supported")

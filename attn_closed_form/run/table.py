@@ -255,6 +255,10 @@ def explain_table(
     [0.0, 2.92, 0.04, 3.54]
     """
     pa = pyarrow()
+    if out is not None and os.path.exists(out):
+        sources = [path for path in (model, table) if isinstance(path, str | os.PathLike) and os.path.exists(path)]
+        if any(os.path.samefile(path, out) for path in sources):
+            raise ValueError(f"out: expected a file other than the input and the model, got {out}")
     task = Task(
         column=column,
         methods=(methods,) if isinstance(methods, str) else tuple(methods),

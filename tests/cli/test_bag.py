@@ -116,6 +116,30 @@ def test_wrong_usage_is_one_line(folder, capsys, more, status, message):
     assert found == status and message in shown and "Traceback" not in shown
 
 
+def test_no_output_replaces_the_roles_the_logits_or_the_model(folder, tmp_path, capsys):
+    roles, logits = tmp_path / "roles.json", tmp_path / "logits.csv"
+    roles.write_text("{}", encoding="utf-8")
+    logits.write_text("bag,normal,tumor\n", encoding="utf-8")
+    model = folder / "model.npz"
+    before = model.read_bytes()
+    for command in (
+        arguments(folder, "--rename", str(roles), "--csv", str(roles)),
+        arguments(folder, "--check", str(logits), "--csv", str(logits)),
+        ["roles", str(model), "--out", str(model)],
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(command)
+        assert stop.value.code == 2 and "expected a separate file" in capsys.readouterr().err
+    assert (roles.read_text(), logits.read_text()) == ("{}", "bag,normal,tumor\n") and model.read_bytes() == before
+
+
+def test_roles_that_are_nested_too_deeply_are_one_line(folder, tmp_path, capsys):
+    (tmp_path / "roles.json").write_text("[" * 100_000, encoding="utf-8")
+    assert main(arguments(folder, "--rename", str(tmp_path / "roles.json"))) == 1
+    error = capsys.readouterr().err
+    assert "roles.json: expected a JSON object of roles and layers" in error and error.count("\n") == 1
+
+
 def test_a_map_never_replaces_the_thumbnail(folder, tmp_path, capsys):
     thumbnail = tmp_path / "thumb.png"
     thumbnail.write_bytes(b"a picture of the slide")

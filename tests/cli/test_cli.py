@@ -359,7 +359,10 @@ def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):
         with pytest.raises(SystemExit) as stop:
             main(command)
         assert stop.value.code == 2 and f"{option}: expected a separate file" in capsys.readouterr().err
-    for source in (table, str(tmp_path)):
+    for source in (table, str(tmp_path)):  # table.csv is an input in both cases
+        with pytest.raises(SystemExit) as stop:
+            main(["corpus", "run", source, str(tmp_path / "table"), "--format", "csv"])
+        assert stop.value.code == 2 and "table.csv is an input" in capsys.readouterr().err
         with pytest.raises(SystemExit) as stop:
             main(["corpus", "run", source, str(tmp_path)])
         assert stop.value.code == 2 and "other than that of the inputs" in capsys.readouterr().err

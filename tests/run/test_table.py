@@ -135,3 +135,13 @@ def test_bad_options(tmp_path, monkeypatch, options, message):
 def test_a_column_of_the_users_that_the_long_form_needs_is_refused():
     with pytest.raises(RunError, match="rename it or use --form wide"):
         explain_table(None, {"word": ["x"], "text": ["fine"]})
+
+
+def test_the_results_do_not_replace_the_input(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text\na fine film\n", encoding="utf-8")
+    (tmp_path / "link.csv").hardlink_to(path)
+    for out in (path, tmp_path / "link.csv"):
+        with pytest.raises(ValueError, match="out: expected a file other than the input"):
+            explain_table(None, path, out)
+    assert path.read_text(encoding="utf-8") == "text\na fine film\n"
