@@ -216,3 +216,10 @@ def test_the_side_of_a_patch_is_the_commonest_step_of_shifted_grids():
     coords = [[0, 0], [256, 0], [512, 0], [13, 99], [269, 99], [781, 99]]
     assert Bag(np.zeros((6, 2)), coords).patch_size == 256.0
     assert Bag(np.zeros((2, 2)), [[0, 0], [3, 5]]).patch_size is None
+
+
+@pytest.mark.parametrize("name", ["patch_size_level0", "tile_size_um"])
+def test_the_side_of_a_patch_that_the_file_states_goes_before_the_grid(name: str) -> None:
+    """Patches may overlap, or have gaps between them."""
+    attrs = {name: np.array([300.0]), "patch_size": 224, "downsample": 2.0}
+    assert Bag(np.zeros((3, 2)), [[0, 0], [256, 0], [512, 0]], attrs=attrs).patch_size == 300.0

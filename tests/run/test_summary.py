@@ -209,3 +209,12 @@ def test_rows_on_another_scale_are_apart(tmp_path):
     assert summary.outputs == ("yes", "no", "yes (logit)", "no (logit)")
     assert [scale.name for scale in summary.scales] == ["probability", "probability", "logit", "logit"]
     assert summary.top("yes")[0].total == summary.top("yes (logit)")[0].total == 0.5
+
+
+def test_the_interval_of_a_word_in_many_documents(tmp_path):
+    source = write(tmp_path / "in.parquet", [f"film {word}" for word in WORDS[:7]])
+    run_all(source, tmp_path / "out", Task(settings=Settings(output="positive")))
+    values = [row["shapley"][row["labels"].index("film")] for row in read(tmp_path / "out").to_pylist()]
+    (film,) = [word for word in summarize(tmp_path / "out").top("positive", 100) if word.word == "film"]
+    assert film.documents == 7
+    assert film.half_width == pytest.approx(1.96 * np.std(values, ddof=1) / np.sqrt(7), rel=1e-6)

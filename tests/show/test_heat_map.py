@@ -1,11 +1,13 @@
 """Heat maps: the pixels of a panel are the scores of its tiles; panels share a scale; errors say what is missing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from attn_closed_form import Bag
 from attn_closed_form.explanations.explain import explain_outputs
-from attn_closed_form.show.maps import colors, scale_end, tile_scores
+from attn_closed_form.show.maps import colors, heat_maps, scale_end, tile_scores
 from tests.bags import bag_model, slide
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
@@ -87,3 +89,15 @@ def test_what_is_missing_is_named():
         heat_map(found, method="lime")
     with pytest.raises(ValueError, match="explanations: expected at least one explained output"):
         heat_map([])
+
+
+def test_a_cut_scale_has_arrows_at_the_ends_that_were_cut():
+    """A few extreme tiles are cut off: on both sides of signed scores, above of attention."""
+    bag = slide(20, 20)
+    features = bag.features.copy()
+    features[0] *= 50
+    found = bag_model().explain(replace(bag, features=features), ["shapley"], output="tumor")
+    signed, attention = heat_maps([found])
+    bars = [ax._colorbar for ax in heat_map(found).axes if hasattr(ax, "_colorbar")]
+    expected = ["both" if signed.cut else "neither", "max" if attention.cut else "neither"]
+    assert "neither" not in expected and [bar.extend for bar in bars] == expected

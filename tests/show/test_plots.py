@@ -18,6 +18,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
 
 from attn_closed_form.show import plots  # noqa: E402
+from attn_closed_form.show.figures import AGAINST, FOR, UNSIGNED  # noqa: E402
 from attn_closed_form.show.plots import FIGURES, save_figure  # noqa: E402
 
 
@@ -137,3 +138,8 @@ def test_removal_curves_are_drawn_above_the_certified_minimum():
     area = ax.collections[0].get_paths()[0].vertices
     assert area[:, 1].max() == pytest.approx(100 * curve.bounds.proved_min.max())
     assert ax.get_ylabel() == "probability of tumor (%)"
+
+
+def test_figures_have_the_colors_of_the_palette():
+    for color in (FOR, AGAINST, UNSIGNED):
+        assert matplotlib.colors.to_hex(plots._rgb(color)) == "#{:02x}{:02x}{:02x}".format(*color)

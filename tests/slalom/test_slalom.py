@@ -345,6 +345,7 @@ def test_one_head_without_positions_is_read_off_exactly(C, cls_too):
     weights = without_positions(random_weights(seed=1, K=1, C=C, T_max=13, biases=True), cls_too)
     readoff = slalom_from_weights(weights, gamma=1.0)
     assert readoff.exact and readoff.mse == 0 and readoff.r2 == 1 and readoff.slalom.gamma == 1.0
+    assert readoff.slalom.v.ndim == (1 if C == 1 else 2)  # one output has one value per token
     for tokens in ([], [7], [3, 9, 3], list(range(2, 14))):
         expected = predict(weights, tokens)
         got = readoff.predict(tokens).reshape(C)
