@@ -1,6 +1,6 @@
 """Gradients of P1's classifier with respect to the embedded tokens, integrated gradients and LRP, in closed form.
 
-In terms of the score tables (`predict.py`) Theorem 4.1 of P1 reads, with f_i the output of head i,
+In terms of the score tables (`weights.py`) Theorem 4.1 of P1 reads, with f_i the output of head i,
 
     grad_t = (1/K) sum_i alpha_t^(i) [ w_v^(i) + (u_t^(i) - f_i) w_k^(i) ],
 

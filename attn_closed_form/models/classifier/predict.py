@@ -1,16 +1,9 @@
 """Predictions and attention of P1's classifier (Eq. 1 to 11) through score tables, and documents as pooled games.
 
-[CLS] is fixed, so its query q^(i) is a constant of the model, and so are
-
-    w_k^(i) = W_k^T q^(i) / sqrt(d_att)      w_v^(i,c) = W_v^T W_l[c]        (both in R^{d_e}).
-
-The attention logit of a token is `s_t = e_t . w_k + const`, its value `u_t = e_t . w_v + const`, and because
-e_t = W_e[token] + W_p[t] both split into a token part and a position part. With tables for the two parts, P1's
-Eq. 1 to 9 become `f = (1/K) sum_i sum_t softmax(s^(i))_t u_t^(i) + b_l`: no matrix product is left.
-
-A model sees L tokens of a document of T: [CLS], the document and, with positions, [UNK] up to L = T_max. Without
-positions L = T + 1. As a game (P1 section 5.1) a document has [CLS] and the padding as its background; a player is a
-position or every occurrence of a word. [UNK] takes the place of an absent one, or it is deleted.
+With the score tables of `weights.py`, P1's Eq. 1 to 9 become `f = (1/K) sum_i sum_t softmax(s^(i))_t u_t^(i) + b_l`: no
+matrix product is left. A model sees L tokens of a document of T: [CLS], the document and, with positions, [UNK] up to
+L = T_max. Without positions L = T + 1. As a game (P1 section 5.1) a document has [CLS] and the padding as its
+background. A player is a position or every occurrence of a word; [UNK] replaces an absent one, or it is deleted.
 """
 
 from __future__ import annotations
@@ -37,42 +30,6 @@ NOTHING = -1
 
 class TruncationWarning(UserWarning):
     """A document was longer than the model's T_max - 1 positions, and its end was dropped."""
-
-
-class Collapse(NamedTuple):
-    """Score tables of a model; the constants are inside the position tables, which have one row without positions."""
-
-    q: Array  # (K, d_att)
-    w_k: Array  # (K, d_e)
-    w_v: Array  # (K, C, d_e)
-    s_const: Array  # (K,)
-    u_const: Array  # (K, C)
-    s_tok: Array  # (D, K)
-    s_pos: Array  # (T_max, K)
-    u_tok: Array  # (D, K, C)
-    u_pos: Array  # (T_max, K, C)
-
-
-def build_collapse(weights: AttentionWeights) -> Collapse:
-    """Score tables of `weights`, whose products must be finite; use the cached `weights.collapse`."""
-    w = weights
-    W_p = np.zeros((1, w.d_e)) if w.W_p is None else w.W_p
-    with np.errstate(over="ignore", invalid="ignore"):
-        q = np.einsum("kae,e->ka", w.W_q, w.W_e[w.cls] + W_p[0]) + w.b_q
-        scale = 1.0 / np.sqrt(w.d_att)
-        w_k = np.einsum("kae,ka->ke", w.W_k, q) * scale
-        w_v = np.einsum("koe,kco->kce", w.W_v, w.W_l)
-        s_const = np.einsum("ka,ka->k", w.b_k, q) * scale
-        u_const = np.einsum("ko,kco->kc", w.b_v, w.W_l)
-        s_tok, s_pos = w.W_e @ w_k.T, W_p @ w_k.T + s_const
-        u_tok, u_pos = ((e @ w_v.reshape(-1, w.d_e).T).reshape(-1, w.K, w.C) for e in (w.W_e, W_p))
-        tables = Collapse(q, w_k, w_v, s_const, u_const, s_tok, s_pos, u_tok, u_pos + u_const)
-    for name, table in zip(Collapse._fields, tables, strict=True):
-        # Two tables are added up: half of the range of float64 for each.
-        if not (np.abs(table) < np.finfo(np.float64).max / 2).all():
-            raise ValueError(f"weights: expected products within the range of float64, but {name} overflows")
-        table.flags.writeable = False
-    return tables
 
 
 def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, name: str = "tokens") -> Ids:

@@ -1,6 +1,6 @@
 """Between attention weights and SLALOMs: read one off, or build weights that compute it.
 
-**Reading off.** In terms of its score tables (`predict.py`) a head without positions *is* a SLALOM:
+**Reading off.** In terms of its score tables (`weights.py`) a head without positions *is* a SLALOM:
 s(token) = s_tok and v(token) = u_tok, on the sequence that the model sees: [CLS], the document and, if `W_p` is not
 None, [UNK] up to T_max. So the sequence, not the document, is the argument: `SlalomReadoff.sequence` writes it out. One
 head and no positions: the model is a SLALOM, exactly. K heads: the mean of K SLALOMs, exactly. Positions that matter:

@@ -17,6 +17,13 @@ Position embeddings are an array of the weights. Eq. 3 takes base T_max, one-bas
 and the same frequency T_max^(-2i/d_e) for the pair (2i-1, 2i). The authors' PyTorch code is the familiar one of Vaswani
 et al. (2017): base 10000, zero-based coordinates, sine on the even ones, frequency 10000^(-2i/d_e) for the pair
 (2i, 2i+1). The two differ in the frequencies (by one step) even with equal bases.
+
+**Score tables.** [CLS] is fixed, so its query q^(i) is a constant of the model, and so are
+
+    w_k^(i) = W_k^T q^(i) / sqrt(d_att)      w_v^(i,c) = W_v^T W_l[c]        (both in R^{d_e}).
+
+The attention logit of a token is `s_t = e_t . w_k + const`, its value `u_t = e_t . w_v + const`, and because
+e_t = W_e[token] + W_p[t] both split into a token part and a position part, with a table for each.
 """
 
 from __future__ import annotations
@@ -24,16 +31,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._arrays import finite, positive, whole
 from ..._types import Array, Ids
-
-if TYPE_CHECKING:
-    from .predict import Collapse
-
 
 # The axes of every array, by name: equal names must have equal lengths.
 AXES: dict[str, tuple[str, ...]] = {
@@ -50,6 +53,20 @@ AXES: dict[str, tuple[str, ...]] = {
 }
 BIASES = ("b_q", "b_k", "b_v", "b_l")
 OPTIONAL = ("W_p", *BIASES)
+
+
+class Collapse(NamedTuple):
+    """Score tables of a model; the constants are inside the position tables, which have one row without positions."""
+
+    q: Array  # (K, d_att)
+    w_k: Array  # (K, d_e)
+    w_v: Array  # (K, C, d_e)
+    s_const: Array  # (K,)
+    u_const: Array  # (K, C)
+    s_tok: Array  # (D, K)
+    s_pos: Array  # (T_max, K)
+    u_tok: Array  # (D, K, C)
+    u_pos: Array  # (T_max, K, C)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +139,24 @@ class AttentionWeights:
 
     @cached_property
     def collapse(self) -> Collapse:
-        """The per-token score tables (see `predict.py`), built on first use and kept."""
-        from .predict import build_collapse
-
-        return build_collapse(self)
+        """The score tables, whose entries must be finite, built on first use and kept."""
+        W_p = np.zeros((1, self.d_e)) if self.W_p is None else self.W_p
+        with np.errstate(over="ignore", invalid="ignore"):
+            q = np.einsum("kae,e->ka", self.W_q, self.W_e[self.cls] + W_p[0]) + self.b_q
+            scale = 1.0 / np.sqrt(self.d_att)
+            w_k = np.einsum("kae,ka->ke", self.W_k, q) * scale
+            w_v = np.einsum("koe,kco->kce", self.W_v, self.W_l)
+            s_const = np.einsum("ka,ka->k", self.b_k, q) * scale
+            u_const = np.einsum("ko,kco->kc", self.b_v, self.W_l)
+            s_tok, s_pos = self.W_e @ w_k.T, W_p @ w_k.T + s_const
+            u_tok, u_pos = ((e @ w_v.reshape(-1, self.d_e).T).reshape(-1, self.K, self.C) for e in (self.W_e, W_p))
+            tables = Collapse(q, w_k, w_v, s_const, u_const, s_tok, s_pos, u_tok, u_pos + u_const)
+        for name, table in zip(Collapse._fields, tables, strict=True):
+            # Two tables are added up: half of the range of float64 for each.
+            if not (np.abs(table) < np.finfo(np.float64).max / 2).all():
+                raise ValueError(f"weights: expected products within the range of float64, but {name} overflows")
+            table.flags.writeable = False
+        return tables
 
     def embed(self, ids: Ids) -> Array:
         """Embedded tokens (L, d_e) of all ids (L,) that the model sees, [CLS] first: Eq. 2 and 4."""
