@@ -85,7 +85,7 @@ class WordGame:
     def __init__(self, classifier: TransformerClassifier, text: str, file: Path) -> None:
         self.classifier, self.file, self.calls = classifier, file, 0
         self.units: Units = classifier.read(text)
-        self.ids: Ids = self.units.data.ids
+        self.ids: Ids = self.units.data
         self.words: Ids = self.units.groups["words"]
         self.d = int(self.words.max()) + 1
         self.known: dict[bytes, float] = {}

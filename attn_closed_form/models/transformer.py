@@ -1,12 +1,12 @@
 """Sequence classifiers and language models of the transformers package, by sampled values and by a fitted SLALOM.
 
-Methods that need only values of coalitions (`shapley-sampled`, `lime-sampled`, `leave-one-out`) call the transformer.
-All others are exact values of a *surrogate*, the SLALOM that `fit_slalom` fits to the text with tokens absent (Leemann
-et al. 2025, Algorithm 2), whose error on held-out samples is reported. Players are words or tokens. An absent token is
+Methods that only need values of coalitions (`shapley-sampled`, `lime-sampled`, `leave-one-out`) call the transformer.
+All others are exact values of a *surrogate*: the SLALOM that `fit_slalom` fits to the text with tokens absent (Leemann
+et al. 2025, Algorithm 2). Its error on held-out samples is reported. Players are words or tokens. An absent token is
 deleted, replaced by the mask token, or replaced by a pad token that attention skips.
 
-Ids are never decoded and tokenized again, which may change them. Classifiers of decoders read the logits at the last
-token that is not a pad token, so a model without one temporarily gets an id that occurs in no sequence. If a
+Ids are never decoded and tokenized again, which could change them. Classifiers on decoders read the logits at the last
+token that is not a pad token, so a model without a pad token temporarily gets an id that occurs in no sequence. If a
 tokenizer pads on the left, which shifts the positions of some models, only sequences of equal length share a batch.
 """
 
@@ -16,9 +16,9 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
 from inspect import signature
@@ -50,11 +50,11 @@ TOKEN = "token:"
 # Model calls of a fit, and of each method that samples: some 20 seconds of MiniLM on two cores for 128 tokens.
 SAMPLES = 2000
 BATCH = 32
-# Relative accuracy of the SLALOM's Shapley values in the comparison with the sampled ones.
+# Relative accuracy of the SLALOM's Shapley values that are compared with the sampled ones.
 AGREEMENT_TOL = 1e-6
-# How the classes of language models end in the transformers package.
+# How the names of classes of language models end in the transformers package.
 LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
-# Texts of which a tokenizer makes at least one token.
+# Short texts; a tokenizer makes at least one token of one of them.
 PROBES = ("the", "a film", "0", ".")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -94,19 +94,6 @@ class Frame:
     def around(self, ids: Ids) -> Ids:
         """The ids with the special tokens around them."""
         return np.concatenate([self.prefix, ids, self.suffix]).astype(np.intp)
-
-
-@dataclass(eq=False)
-class Document:
-    """The ids of a text, and the outputs of the model for parts of it."""
-
-    ids: Ids
-    known: dict[bytes, Array] = field(default_factory=dict, repr=False)
-    warned: bool = False
-
-    def ask(self, f: Callable[[list[Ids]], Array], sequences: Sequence[Ids]) -> Array:
-        """(n, C) outputs; sequences that were evaluated before, or that occur twice, cost nothing."""
-        return remembered(self.known, f, sequences)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +157,7 @@ class TransformerClassifier(Model):
             ("loss", "sigmoid" if several_labels else "softmax"),
         ):
             object.__setattr__(self, name, chosen)
-        # What does not fit is an error here, not in the middle of an explanation.
+        # A tokenizer or a model that does not fit is an error here, not in the middle of an explanation.
         example = self.frame.around(self.encode("the"))
         if not (self.predicts_tokens or any("ForSequenceClassification" in c.__name__ for c in kind.__mro__)):
             with _evaluating(self.model):
@@ -231,7 +218,7 @@ class TransformerClassifier(Model):
         if not self.predicts_tokens or (self.continuations and not named):
             return self, output
         if output is None:
-            rows = np.stack([self.frame.around(ids) for ids in self._checked([self.read(raw).data.ids])])
+            rows = np.stack([self.frame.around(ids) for ids in self._checked([self.read(raw).data])])
             with _evaluating(self.model):
                 chosen: tuple[str | int, ...] = (int(self._run(rows, keep=1)[0, -1].argmax()),)
         elif named:
@@ -291,15 +278,15 @@ class TransformerClassifier(Model):
                 raise ValueError(f"sequences: expected ids below {vocabulary}, got {ids.min()}..{ids.max()} at {row}")
             if ids.size == self.frame.size == 0:
                 # The token that begins or ends a text represents the empty text.
-                found = (token for name in ("bos", "eos", "pad", "unk") if (token := self._special(name)) is not None)
-                if (token := next(found, None)) is None:
+                tokens = [token for token in map(self._special, ("bos", "eos", "pad", "unk")) if token is not None]
+                if not tokens:
                     raise ValueError("tokenizer: expected a bos, eos, pad or unk token for the empty text; got none")
-                ids = np.array([token])
+                ids = np.array(tokens[:1])
             yield ids
 
     @contextmanager
     def _padding(self, rows: Sequence[Ids]) -> Iterator[int]:
-        """The model's pad token; if it has none, that of the tokenizer or an id of no sequence, for the time being."""
+        """The model's pad token; a model without one temporarily gets that of the tokenizer or an unused id."""
         config = self.model.config
         config = config.get_text_config() if hasattr(config, "get_text_config") else config
         pad = configured = getattr(config, "pad_token_id", None)
@@ -403,7 +390,7 @@ class TransformerClassifier(Model):
         n = min(ids.size, self.room)
         tokens = tuple(map(str, self.tokenizer.convert_ids_to_tokens(ids[:n].tolist())))
         unknown = tuple((ids[:n] == self._special("unk")).tolist()) if self._special("unk") is not None else None
-        shared: dict[str, Any] = {"data": Document(ids[:n]), "unknown": unknown}
+        shared: dict[str, Any] = {"data": ids[:n], "unknown": unknown}
         groups = {"tokens": np.arange(n)}
         if spans is None or words is None:
             return Units(labels=tokens, groups=groups, unseen=((0, 0),) * (ids.size - n), **shared)
@@ -425,14 +412,18 @@ class TransformerClassifier(Model):
 
     def logits(self, units: Units) -> Array:
         """(C,) logits of a text that was read."""
-        return units.data.ask(self, [units.data.ids])[0]
+        return self._ask(units, [units.data])[0]
+
+    def _ask(self, units: Units, sequences: Sequence[Ids]) -> Array:
+        """(n, C) outputs for parts of a text; those that were evaluated before, or occur twice, cost nothing."""
+        return remembered(units.cached("outputs", dict), self, sequences)
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
         """The outputs of the model itself for coalitions of the players, (n, d) -> (n,)."""
-        ids, stand_in = units.data.ids, self._stand_in(settings)
+        ids, stand_in = units.data, self._stand_in(settings)
         kept = np.asarray(present, dtype=bool)[:, units.groups[settings.players]]
         sequences = [ids[row] if stand_in is None else np.where(row, ids, stand_in) for row in kept]
-        return settings.explained(units.data.ask(self, sequences))
+        return settings.explained(self._ask(units, sequences))
 
     def _stand_in(self, settings: Resolved) -> int | None:
         """The id in place of an absent token; None if it is deleted."""
@@ -444,21 +435,22 @@ class TransformerClassifier(Model):
 
     def game(self, units: Units, settings: Resolved) -> PooledGame:
         """The game of the SLALOM that is fitted to the model around this text."""
-        ids, slalom = units.data.ids, self._fitted(units, settings)[0].slalom
-        empty = settings.explained(units.data.ask(self, [ids[:0]]))
+        ids, slalom = units.data, self._fitted(units, settings)[0].slalom
+        empty = settings.explained(self._ask(units, [ids[:0]]))
         game = slalom.game(ids, empty_value=float(empty[0]), absent=self._stand_in(settings))
         players, names = units.players(settings.players)
         return game.merge(members(players), names)
 
     def fit(self, units: Units, settings: Resolved) -> FitReport:
         """How well that SLALOM fits the model; its Shapley values are compared with `samples` sampled ones."""
-        key = ("agreement", settings.players, *self._fit_key(settings))
-        return units.cached(
-            key, lambda: replace(self._fitted(units, settings)[1], agreement=self._agreement(units, settings))
-        )
+
+        def report() -> FitReport:
+            return replace(self._fitted(units, settings)[1], agreement=self._agreement(units, settings))
+
+        return units.cached(("agreement", settings.players, *_fit_key(settings)), report)
 
     def _agreement(self, units: Units, settings: Resolved) -> float:
-        """Rank correlation of the SLALOM's Shapley values with the model's own, from the coalitions of the headline."""
+        """Rank correlation of the SLALOM's Shapley values with the model's own, from the same sampled coalitions."""
         names = units.players(settings.players)[1]
         model = SimpleNamespace(d=len(names), value=partial(self.value, units, settings))
         try:
@@ -468,20 +460,15 @@ class TransformerClassifier(Model):
         sampled = shapley_sample(model, self.samples, settings.seed).values
         return spearman(fitted, sampled) if len(names) > 1 else 1.0
 
-    @staticmethod
-    def _fit_key(settings: Resolved) -> tuple[Any, ...]:
-        return ("fit", settings.absent, settings.coefficients, settings.rest, settings.seed)
-
     def _fitted(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
-        return units.cached(self._fit_key(settings), lambda: self._fit(units, settings))
+        return units.cached(_fit_key(settings), lambda: self._fit(units, settings))
 
     def _fit(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
-        document: Document = units.data
-        ids, queries = document.ids, list[Ids]()
+        ids, queries = units.data, list[Ids]()
 
         def f(sequences: list[Ids]) -> Array:
             queries.extend(sequences)
-            return settings.explained(document.ask(self, sequences))
+            return settings.explained(self._ask(units, sequences))
 
         options: dict[str, Any] = {"num_samples": self.samples, "batch_size": self.samples, "max_deletions": FEW}
         options |= {"seed": settings.seed, "progress": False, "replacement": self._stand_in(settings)}
@@ -490,7 +477,7 @@ class TransformerClassifier(Model):
             fit = fit_slalom(f, ids, **options)
         # The spread of the model's output over the samples of the fit, with few and with any number of tokens absent.
         absent = np.array([ids.size - q.size if q.size < ids.size else (q != ids).sum() for q in queries])
-        values = settings.explained(document.ask(self, queries))
+        values = settings.explained(self._ask(units, queries))
         near, far = (float(v.std()) if v.size else float("nan") for v in (values[absent <= FEW], values[absent > FEW]))
         names = {int(i): label for i, label in zip(ids, units.labels, strict=True)}
         report = FitReport(
@@ -503,14 +490,18 @@ class TransformerClassifier(Model):
             model_calls=fit.model_calls,
             undetermined=tuple(names.get(i, settings.absent) for i in fit.undetermined),
         )
-        if report.undetermined and not document.warned:
-            document.warned = True
-            warnings.warn(report.sentences()[-1], SlalomWarning, stacklevel=6)
+        if report.undetermined:  # one warning per text
+            warning = partial(warnings.warn, report.sentences()[-1], SlalomWarning, stacklevel=7)
+            units.cached("warning", warning)
         return fit, report
 
 
+def _fit_key(settings: Resolved) -> tuple[Any, ...]:
+    return ("fit", settings.absent, settings.coefficients, settings.rest, settings.seed)
+
+
 def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
-    """Rows in batches of similar length, the longest first; of equal length where the model cannot be padded.
+    """Rows in batches of similar length, the longest first; of equal length if rows cannot be padded.
 
     >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=True)]
     [[1, 3], [0, 2]]
@@ -536,7 +527,7 @@ def _package(name: str) -> Any:
 
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
-    """Evaluation mode without gradients; afterwards every module is in the mode that it was in."""
+    """Evaluation mode without gradients; afterwards the mode of every module is restored."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -553,8 +544,8 @@ def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
     config = _checked_config(path)
     _package("torch")
     transformers = _package("transformers")
-    speaks = str((config.get("architectures") or [""])[0]).endswith(LANGUAGE_MODELS)
-    kind = transformers.AutoModelForCausalLM if speaks else transformers.AutoModelForSequenceClassification
+    predicts_tokens = str((config.get("architectures") or [""])[0]).endswith(LANGUAGE_MODELS)
+    kind = transformers.AutoModelForCausalLM if predicts_tokens else transformers.AutoModelForSequenceClassification
     options = {"local_files_only": True, "trust_remote_code": False}
     part = "tokenizer"
     with _quiet():
