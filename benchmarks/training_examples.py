@@ -242,7 +242,7 @@ def pydvl_rows() -> list[dict[str, Any]]:
     X, y, X_test, y_test = split("breast_cancer", 3)
     X, y, prior = X[:10], y[:10], 0.1
     predictor = KernelPredictor(bandwidth=2.0, prior=prior, task="classification").fit(X, y)
-    masses, hits = np.exp([predictor.model_.near(x)[1] for x in X_test]), y == y_test[:, None]
+    masses, hits = np.exp([predictor.model_.read(x).data[1] for x in X_test]), y == y_test[:, None]
 
     class Utility(UtilityBase):
         def __init__(self, link: Callable[[Array], Array]) -> None:

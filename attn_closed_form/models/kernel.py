@@ -61,8 +61,9 @@ class KernelModel(Model):
     groupings = ("examples",)
     absences = ("deleted",)
 
-    def near(self, x: Array) -> tuple[Ids, Array]:
-        """The examples that enter at a query (D,), and their log-weights."""
+    def read(self, raw: Any) -> Units:
+        """One query (D,): its units are the training examples that enter, with their log-weights as data."""
+        x = finite("x", raw)
         if x.shape != self.X.shape[1:]:
             raise ValueError(f"x: expected {self.X.shape[1]} numbers, got shape {x.shape}")
         kernel, width, k = self.predictor.kernel, self.predictor.bandwidth, self.predictor.k
@@ -74,17 +75,8 @@ class KernelModel(Model):
         else:
             s = np.square(self.X - x).sum(axis=1) / (-2 * width**2)
         nearest = np.arange(s.size) if k is None or k >= s.size else np.sort(np.argpartition(-s, k - 1)[:k])
-        return nearest, s[nearest]
-
-    def predict_outputs(self, X: Array) -> Array:
-        """(m, C) probabilities, or predictions, of queries (m, D)."""
-        return np.array([self.logits(self.read(x)) for x in X]).reshape(len(X), len(self.rows))
-
-    def read(self, raw: Any) -> Units:
-        """One query (D,): its units are the training examples that enter."""
-        nearest, s = self.near(finite("x", raw))
         names = tuple(self.labels[i] for i in nearest.tolist())
-        return Units(labels=names, groups={"examples": np.arange(nearest.size)}, data=(nearest, s))
+        return Units(labels=names, groups={"examples": np.arange(nearest.size)}, data=(nearest, s[nearest]))
 
     def scores(self, units: Units) -> PooledScores:
         """The log-weights of the examples and, for each class, indicators of the examples of that class."""
@@ -187,12 +179,16 @@ class KernelPredictor:
         """(m, classes) probabilities, columns in the order of `classes_`."""
         if not self._fitted().size:
             raise ValueError("predict_proba: this predictor was fitted for regression")
-        return self.model_.predict_outputs(finite("X", X))
+        return self._outputs(X)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """(m,) predicted labels, or numbers in regression."""
-        classes, outputs = self._fitted(), self.model_.predict_outputs(finite("X", X))
+        classes, outputs = self._fitted(), self._outputs(X)
         return np.asarray(classes[outputs.argmax(axis=1)] if classes.size else outputs[:, 0])
+
+    def _outputs(self, X: ArrayLike) -> Array:
+        queries = finite("X", X)
+        return self.model_.predict_logits(list(queries)).reshape(len(queries), len(self.model_.rows))
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Accuracy, or R^2 in regression."""
