@@ -20,7 +20,7 @@ from ..files.atomic import regular_file, replacing
 from ..files.bags import load_bag
 from ..files.tables import read_rows
 from ..models.bag_classifier import HEADS, BagClassifier, variants
-from ..models.roles import proposals
+from ..models.layouts import proposals
 from ..show.exports import KINDS, row, write_geojson
 from ..show.figures import leader
 from ..show.maps import columns, strongest, titled, written

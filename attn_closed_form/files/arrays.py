@@ -1,14 +1,11 @@
-"""Arrays in files, with one reader per format: `.npz`, `.npy`, `.safetensors`, PyTorch's and HDF5's.
+"""Read and write arrays, with one reader per format: `.npz`, `.npy`, `.safetensors`, PyTorch's and HDF5's.
 
 Files are untrusted. No pickle is executed, and a file cannot ask for memory that it has no bytes for: the sizes that a
 zip archive, a header or an HDF5 dataset claims are checked before anything is allocated.
 
-A safetensors file is 8 bytes with the length of a header (little endian), the header in JSON, `{name: {dtype, shape,
-data_offsets}}` and perhaps `__metadata__`, and the numbers. The format has no text, so that arrays of names are lists
-in the metadata.
-
-Training scripts store a state dict under a name next to optimizer state, and wrap a network, which adds a prefix to all
-its names: `read_state` looks inside and takes prefixes off.
+A safetensors file has 8 bytes with the length of a header (little endian), the header in JSON, `{name: {dtype, shape,
+data_offsets}}` and perhaps `__metadata__`, and the numbers. The format has no text, so arrays of names are stored as
+lists in the metadata.
 """
 
 from __future__ import annotations
@@ -51,10 +48,10 @@ TRAINING = ("criterion.", "loss", "metric", "auroc", "accuracy", "train_", "val_
 
 
 def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFFIXES) -> Any:
-    """What a file of arrays holds: arrays by name, or one array (`.npy`, and PyTorch files of one tensor).
+    """The arrays of a file by name, or its only array (`.npy`, and PyTorch files of one tensor).
 
-    The dicts of a PyTorch file may be nested. Errors have one line that names the file: absent, of another suffix than
-    `suffixes`, damaged, pickled, or larger than it may be.
+    The dicts of a PyTorch file may be nested. A file that is absent, has none of the suffixes, is damaged, pickled or
+    too large is an error of one line that names the file.
     """
     path = regular_file(_with_suffix(path, suffixes))
     suffix = path.suffix.lower()
@@ -70,7 +67,7 @@ def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFF
 
 
 def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
-    """Named arrays of numbers or of names to a `.npz` or `.safetensors` file, which is replaced whole or not at all."""
+    """Write named arrays of numbers or names to a `.npz` or `.safetensors` file, which is replaced as a whole."""
     path = _with_suffix(path, OWN_SUFFIXES)
     for name, array in arrays.items():
         if array.dtype.hasobject:
@@ -83,7 +80,7 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
 
 
 def check_names(names: Collection[str]) -> None:
-    """Reject names that no network has: patterns are compared with each, and errors show them."""
+    """Reject names that no network has, because patterns are matched against each name, and errors show names."""
     if len(names) > MAX_NAMES or any(len(name) > MAX_NAME or not name.isprintable() for name in names):
         raise ValueError(f"it has more than {MAX_NAMES} arrays, or names that are too long or not printable")
 
@@ -192,9 +189,9 @@ class Linear(NamedTuple):
 
 
 class State:
-    """Weights of a network by name, with a record of which were read.
+    """The weights of a network by name, with a record of which were read.
 
-    `outputs` are the names of its classes, where the file has them; errors call the file by its `source`.
+    `outputs` are the names of its classes, if the file has them; `source` names the file in errors.
     """
 
     def __init__(self, arrays: Arrays, source: str, outputs: Sequence[str] = ()) -> None:
@@ -202,12 +199,12 @@ class State:
         self.read: set[str] = set()
 
     def keys(self, pattern: str) -> list[str]:
-        """Names that match a regular expression, in the order of the last number in them."""
+        """Names that match a regular expression, sorted by the last number in each."""
         matches = (key for key in self.arrays if re.fullmatch(pattern, key))
         return sorted(matches, key=lambda key: int((re.findall(r"\d+", key) or ["0"])[-1]))
 
     def layers(self, pattern: str) -> list[str]:
-        """Layers with a weight whose name matches, in the order of the last number in them."""
+        """Names of layers that match and have a weight, sorted by the last number in each."""
         return [key.removesuffix(".weight") for key in self.keys(rf"(?:{pattern})\.weight")]
 
     def layer(self, pattern: str) -> Linear:
@@ -219,7 +216,7 @@ class State:
         return self.linear(names[0])
 
     def linear(self, name: str) -> Linear:
-        """A linear layer by its full name; without a bias in the file it has none."""
+        """A linear layer by its full name."""
         W = self.array(f"{name}.weight", ndim=2)
         b = self.array(f"{name}.bias", ndim=1) if f"{name}.bias" in self.arrays else np.zeros(len(W))
         if b.shape != (len(W),):
@@ -237,7 +234,7 @@ class State:
         return array
 
     def batch_norm(self, name: str, eps: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Scale and shift that a batch normalization is in evaluation, both (E,)."""
+        """The scale and the shift, both (E,), that a batch normalization applies in evaluation."""
         scale = 1 / np.sqrt(self.array(f"{name}.running_var", 1) + eps)
         shift = -self.array(f"{name}.running_mean", 1) * scale
         if f"{name}.weight" in self.arrays:
@@ -247,12 +244,13 @@ class State:
         return scale, shift
 
     def leave(self, *starts: str) -> None:
-        """Leave out weights that play no part in the prediction, by how their names start."""
+        """Ignore weights that play no part in the prediction, by how their names start."""
         self.read.update(key for key in self.arrays if key.startswith(starts))
 
-    def unread(self) -> list[str]:
-        """Names of the weights that were neither read nor left out."""
-        return [key for key in self.arrays if key not in self.read]
+    def check_all_read(self, expected: str, hint: str = "") -> None:
+        """Raise an error about weights that were neither read nor ignored: they belong to another network."""
+        if unread := [key for key in self.arrays if key not in self.read]:
+            raise ValueError(f"{self.source}: has weights that {expected}: {self.summary(unread)}{hint}")
 
     def summary(self, names: Iterable[str] | None = None, most: int = 8) -> str:
         """Names with shapes, for errors."""
@@ -264,7 +262,8 @@ class State:
 def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
     """The state dict in a file or in a mapping of names to arrays or torch tensors.
 
-    It may lie under one of the usual names (`NESTED`); what wrappers add to all its names is taken off.
+    Training scripts store it under a name (`NESTED`) next to optimizer state, and wrappers put a prefix before all its
+    names (`PREFIXES`): it is looked up, and prefixes are removed.
     """
     name = "state" if isinstance(source, Mapping) else str(source)
     content = source if isinstance(source, Mapping) else read_arrays(source, STATE_SUFFIXES)

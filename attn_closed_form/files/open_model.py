@@ -269,8 +269,7 @@ def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any
                 if (shape := heads[0].shape) != array.shape:
                     raise ValueError(f"{state.source}: {key}: expected shape {shape} as in head 0, got {array.shape}")
             fields[f"{prefix}_{letter}"] = np.stack(heads)
-    if unread := state.unread():
-        raise ValueError(f"{state.source}: has weights that P1's model does not have: {state.summary(unread)}")
+    state.check_all_read("P1's model does not have")
     if "b_l" in fields:
         fields["b_l"] = fields["b_l"].mean(axis=0)  # the output is the mean over heads, biases included
     return fields

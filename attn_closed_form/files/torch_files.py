@@ -1,17 +1,16 @@
-"""PyTorch's `.pt` files without PyTorch, in both formats, as arrays; no code in a file can run.
+"""Read PyTorch's `.pt` files, in both formats, as arrays: without PyTorch, and without running any code in the file.
 
-Since PyTorch 1.6 a file is a zip archive, without compression, of one pickle (`NAME/data.pkl`) and one member per
-storage (`NAME/data/KEY`). Before, it was a magic number, a protocol number, facts about the machine, the pickle, the
-keys of the storages and then their numbers, one after the other. A pickle is a program, which `pickle.Unpickler` runs
-here behind two walls:
+Since PyTorch 1.6, a file is an uncompressed zip archive of one pickle (`NAME/data.pkl`) and one member per storage
+(`NAME/data/KEY`). Before, it was a magic number, a protocol number, facts about the machine, the pickle, the keys of
+the storages and then their numbers, in this order. A pickle is a program. `pickle.Unpickler` runs it behind two walls:
 
-- **Names are closed.** For the names that a saved state dict needs, `find_class` returns records and functions of this
-  module; it rejects every other name. Nothing is imported, and no attribute is set.
+- **Names are closed.** `find_class` maps the names that a saved state dict needs to records and functions of this
+  module, and rejects every other name. Nothing is imported, and no attribute is set.
 - **Instructions are scanned first**, on a stack of kinds instead of values. Their number, the size of integers and the
   places in the memo are bounded, and keys of dicts and members of sets must be texts or numbers. What a file builds is
-  never hashed, compared or printed: references to earlier parts make a small file an exponentially large value.
+  never hashed, compared or printed, because references to earlier parts can make it exponentially large.
 
-Tensors are views of the storages, so that a small file cannot become a large array, no matter which sizes it claims.
+Tensors are views of the storages, so a small file cannot become a large array, no matter which sizes it claims.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from .atomic import reading, regular_file
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
-# Nesting of dicts, lists and tuples that is followed: {"model_state_dict": {name: tensor}} needs 2.
+# How deep dicts, lists and tuples may be nested; {"model_state_dict": {name: tensor}} needs 2.
 DEPTH = 6
 MAX_AXES = 64
 NUMPY_CODES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
 # A state dict of 1,000 tensors with its optimizer needs some 100,000 instructions; the scan takes about 2 us for each.
 MAX_INSTRUCTIONS = 500_000
-FEW = 1000  # instructions of the pickles in front of it in the old format
+FEW = 1000  # instructions of each pickle in front of it in the old format
 _OPCODES = (
     "BININT BININT1 BININT2 INT LONG LONG1 LONG4 FLOAT BINFLOAT UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 STRING "
     "BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 NONE NEWTRUE NEWFALSE EMPTY_DICT EMPTY_LIST EMPTY_SET "
@@ -48,15 +47,15 @@ _OPCODES = (
     "POP DUP"
 )
 OPCODES = frozenset(_OPCODES.split())
-# What `pickletools` calls the texts and numbers on the stack, which may be keys.
+# The names that `pickletools` has for texts and numbers on the stack, which may be keys.
 KEYS = frozenset(("int", "int_or_bool", "float", "str", "bytes_or_str"))
 
 
 def load_torch(path: str | os.PathLike[str]) -> Any:
-    """What `torch.save` wrote to a file, with read-only arrays for tensors (float32 for bfloat16).
+    """Load what `torch.save` wrote, with read-only arrays in place of tensors (float32 for bfloat16).
 
-    Dicts and lists stay; objects that are neither numbers nor text (options, a device) are None. Errors have one line
-    that names the file and the reason: not a PyTorch file, damaged, or asking for code.
+    Dicts and lists are kept; objects that are neither numbers nor text (options, a device) become None. Errors have one
+    line with the file and the reason: it is not a PyTorch file, it is damaged, or it asks for code.
     """
     path = regular_file(path)
     with reading(path, "PyTorch"):
@@ -69,7 +68,7 @@ def _load_zip(path: Path) -> Any:
         if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
             raise ValueError("it is a zip archive with compressed members, which PyTorch does not write")
         if len(sizes) < len(archive.infolist()) or sum(sizes.values()) > path.stat().st_size:
-            raise ValueError("it is a zip archive whose members are larger than the file, or have one name")
+            raise ValueError("it is a zip archive whose members are larger than the file, or share a name")
         pickles = [name for name in sizes if f"/{name}".endswith("/data.pkl")]
         if len(pickles) != 1:
             hint = "; it looks like a NumPy .npz file" if any(name.endswith(".npy") for name in sizes) else ""
@@ -115,7 +114,7 @@ def _load_legacy(data: bytes) -> Any:
 
 
 def _read_pickle(file: io.BytesIO, most: int = MAX_INSTRUCTIONS) -> tuple[Any, dict[str, Storage]]:
-    """Read one pickle and stop after it: its result, and the storages that its tensors need."""
+    """Read one pickle, up to its end. Returns its value and the storages that its tensors need."""
     start = file.tell()
     _scan(file, most)
     reader = _Reader(file.getvalue()[start : file.tell()])
@@ -123,7 +122,7 @@ def _read_pickle(file: io.BytesIO, most: int = MAX_INSTRUCTIONS) -> tuple[Any, d
 
 
 def _scan(file: io.BytesIO, most: int) -> None:
-    """Reject what is not needed, on a stack of kinds of values, as `pickletools` names them."""
+    """Reject what a state dict does not need, on a stack of kinds of values, as `pickletools` names them."""
     stack: list[str] = []
     memo: dict[int, str] = {}
     argument: Any
@@ -139,7 +138,7 @@ def _scan(file: io.BytesIO, most: int) -> None:
             stack.append(memo[int(argument)])
         elif "PUT" in name or name == "MEMOIZE":
             place = len(memo) if name == "MEMOIZE" else int(argument)
-            if place > count or stack[-1] == "mark":  # the unpickler makes room for all smaller places
+            if place > count or stack[-1] == "mark":  # the unpickler allocates all smaller places
                 raise ValueError("it has a pickle with an impossible memo")
             memo[place] = stack[-1]
         else:
@@ -178,7 +177,7 @@ class Tensor(NamedTuple):
 
 
 class Plain(dict[Any, Any]):
-    """An OrderedDict, or an object of which only the items are kept: options, a device; state is dropped."""
+    """An OrderedDict, or an object such as options or a device, of which only the items are kept."""
 
     def __init__(self, *_: Any) -> None:
         super().__init__()
@@ -208,14 +207,14 @@ class Numbers:
 class Function:
     """A function that the file may call. Its state cannot be set.
 
-    All calls together cost at most what the pickle is long, because a text in the memo may be used a million times.
+    The arguments of all calls are limited by the length of the pickle: a text in the memo may be used a million times.
     """
 
     def __init__(self, make: Callable[..., Any], reader: _Reader) -> None:
         self.make, self.reader = make, reader
 
     def __call__(self, *args: Any) -> Any:
-        """Build the result of the function."""
+        """Call the function within the budget."""
         self.reader.budget -= sum(len(value) for value in args if type(value) in (str, bytes, list, tuple))
         if self.reader.budget < 0:
             raise ValueError("it has a pickle that repeats its parts too often")
@@ -226,7 +225,7 @@ class Function:
 
 
 def number_of_items(shape: Any) -> int:
-    """Product of sizes, which are checked before they are multiplied."""
+    """The product of the sizes, which are checked before they are multiplied."""
     if type(shape) not in (tuple, list) or len(shape) > MAX_AXES:
         raise ValueError(f"it has an array whose shape is not a tuple of at most {MAX_AXES} sizes")
     if any(type(side) is not int or not 0 <= side < 2**63 for side in shape):
@@ -253,7 +252,7 @@ def _from_type(function: Any, _type: Any, args: Any, _state: Any) -> Any:
 
 
 def _from_bytes(dtype: Any, data: Any = b"") -> NDArray[Any]:
-    """The numbers in some bytes, which Python 2 wrote as text."""
+    """Numbers from bytes, which Python 2 wrote as text."""
     data = data.encode("latin1") if type(data) is str else data
     if type(dtype) is not Numbers or type(dtype.code) is not str or type(data) is not bytes:
         raise ValueError("it has NumPy numbers without a type or without bytes")
@@ -343,7 +342,7 @@ class _Reader(pickle.Unpickler):
 
 
 def widened(numbers: NDArray[Any]) -> NDArray[Any]:
-    """bfloat16, given as 16-bit integers, as float32: it is the upper half of one."""
+    """float32 from bfloat16, given as 16-bit integers: they are the upper halves."""
     return (numbers.astype(np.uint32) << 16).view(np.float32)
 
 
@@ -368,7 +367,7 @@ def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _resolve(content: Any, numbers: dict[str, NDArray[Any]]) -> Any:
-    """Records to arrays, in dicts and lists down to `DEPTH`."""
+    """Replace records by arrays, in dicts and lists down to `DEPTH`."""
     done: dict[tuple[int, int], Any] = {}  # by identity: a pickle may name one list a million times
 
     def walk(item: Any, depth: int) -> Any:

@@ -2,14 +2,13 @@
 
 A network of `bag_network.py` gives each instance a log-mass per attention head and a value per class, and its logits
 are softmax-weighted means: a `PooledGame` whose players are the instances, or regions of them. An absent instance is
-deleted from the bag. A bag without instances has nothing to pool; its value is the bias of the last layer, which is
-what a pooled vector of zeros would give (another choice f0' shifts each of d Shapley values by (f0 - f0')/d). Only the
-heads that the explained output needs enter its game: one where classes share an attention, two for a margin of
-CLAM-MB.
+deleted from the bag. The value of a bag without instances is the bias of the last layer, as for a pooled vector of
+zeros (another choice f0' shifts each of d Shapley values by (f0 - f0')/d). Only the heads that the explained output
+needs enter its game: one if the classes share an attention, two for a margin of CLAM-MB.
 
-A state dict holds no activations, no temperature of a softmax and no number of heads: every output reports what a
-layout assumes until `BagClassifier.check` has compared the logits of several bags with those of the user's network.
-If they differ, the check tries what the file may have left out and takes the variant that fits best. One bag is not
+A state dict does not contain activations, the temperature of a softmax or the number of heads. Every output reports
+what a layout assumes until `BagClassifier.check` has compared the logits of several bags with those of the user's
+network. If they differ, the check tries other values of these options and takes those that fit best. One bag is not
 enough, because explanations evaluate sub-bags: a temperature that depends on the size of the bag agrees on one size.
 """
 
@@ -20,7 +19,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,29 +31,21 @@ from ..slalom.recover import BlackBox
 from .bag import Bag, as_bag
 from .bag_network import GRADIENT_SCORES, Attention, BagNetwork, gradient_scores, sigmoid
 from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
-from .layouts import LAYOUTS, TRIED, assumptions, network_from_state
+from .layouts import LAYOUTS, OPTIONS, assumptions, network_from_state, renamed
 from .protocol import Model, Resolved, Units
-from .roles import renamed
 from .scores import PooledScores
 
 # Random sub-bags of each bag on which a check evaluates a callable network.
 SUB_BAGS = 4
 
 
-class Head(NamedTuple):
-    """What the outputs of a network are: the loss of `Model`, the names of a single output, and a description."""
-
-    loss: str
-    names: tuple[str, ...]
-    description: str
-
-
-HEADS = {
-    "classes": Head("softmax", (), "one class of several, or the second of two from a single logit"),
-    "labels": Head("sigmoid", ("label",), "several labels at once, each with a probability"),
-    "ordinal": Head("sigmoid", (), "cumulative logits of ordered grades: the probability of more than each grade"),
-    "regression": Head("identity", ("value",), "numbers, explained as they are"),
-    "survival": Head("exp", ("risk",), "log-risk of a Cox model, explained as the risk exp(f)"),
+# What the outputs of a network may be: the loss of `Model`, and the default name of a single output.
+HEADS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "classes": ("softmax", ()),  # one class of several, or the second of two from a single logit
+    "labels": ("sigmoid", ("label",)),  # several labels at once, each with a probability
+    "ordinal": ("sigmoid", ()),  # cumulative logits of ordered grades: the probability of more than each grade
+    "regression": ("identity", ("value",)),  # numbers, explained as they are
+    "survival": ("exp", ("risk",)),  # log-risk of a Cox model, explained as the risk exp(f)
 }
 
 
@@ -64,18 +55,18 @@ class BagCheck:
 
     difference: float  # the largest difference of the logits (B, C)
     agrees: bool
-    cause: str  # "" where they agree within the tolerance; else what to change, or that nothing tried helps
+    cause: str  # "" if they agree within the tolerance; else what to change, or that nothing that was tried helps
     ours: Array
     yours: Array
     mended: BagClassifier | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)  # which make the file agree, where some do
+    options: Mapping[str, Any] = field(default_factory=dict)  # that make the file agree, if some do
 
     def __bool__(self) -> bool:
         return self.agrees
 
     @property
     def model(self) -> BagClassifier:
-        """The checked model: the one that was given, or the variant of its file that agrees; an error if none does."""
+        """The model that agrees: the given one, or its file with other options; an error if none does."""
         if self.mended is None:
             raise ValueError(f"check: the logits differ by {self.difference:.3g}: {self.cause}")
         return self.mended
@@ -88,7 +79,7 @@ class BagCheck:
 
 @dataclass(frozen=True, eq=False)
 class BagClassifier(Model):
-    """A bag classifier that can be explained. Load one with `from_state_dict`, or give the arrays of its network.
+    """A bag classifier that can be explained. Load one with `from_state_dict`, or pass the arrays of its network.
 
     Attributes
     ----------
@@ -98,11 +89,11 @@ class BagClassifier(Model):
     loss : what the outputs are, see `Model`; the entries of `HEADS` have one each
     temperature : divides the logits in probabilities only
     layout : which loader made it
-    deviation : largest difference from the black box on random sub-bags, where it was made from one
+    deviation : largest difference from the black box on random sub-bags, if it was made from one
     bag : the bag of scores of a model made by `from_attention`, which explains this bag and its sub-bags
-    reload : the same file with other options, where it came from one
+    reload : loads the same file with other options, if it came from one
     assumed : options that were neither stored in the file nor given, such as "tanh attention, temperature 1"
-    checked : whether the logits of the user's network have agreed; until then `doubts` lists what is assumed
+    checked : whether the logits of the user's network agreed; until then `doubts` lists what is assumed
 
     Examples
     --------
@@ -162,12 +153,12 @@ class BagClassifier(Model):
         head : what the outputs are: "classes", "labels" (each with a probability), "ordinal" (cumulative logits),
             "regression" (explained as they are) or "survival" (log-risks, explained as risks); see `HEADS`
         options : options of the layout that a file does not store, such as `activation`, `attention_temperature` or
-            `num_heads`; defaults are those of the network's code. `check` compares with logits of your network
-        roles : for other names: which layers are `embed`, `V`, `U`, `w` and `classifier` (`models/roles.py`), and
+            `num_heads`; defaults are those of the network's code. `check` compares with the logits of your network
+        roles : for other names: which layers are `embed`, `V`, `U`, `w` and `classifier` (`layouts.ROLES`), and
             perhaps `options`, a mapping of options
         checked : whether these options are known to be right, so that no output calls them assumed
 
-        Errors have one line: which file, and why it cannot be read or is not a pooled game.
+        Errors have one line with the file and why it cannot be read or is not a pooled game.
 
         Examples
         --------
@@ -185,7 +176,7 @@ temperature 1 (not checked))
         network, layout = network_from_state(state, layout, options)
         if head not in HEADS:
             raise ValueError(f"head: expected one of {', '.join(HEADS)}, got {head!r}")
-        loss, default, _ = HEADS[head]
+        loss, default = HEADS[head]
         names = tuple(outputs or state.outputs) or (default if network.C == 1 else ())
         reload = functools.partial(cls.from_state_dict, state.arrays, layout, names, temperature, head=head, **options)
         if head == "ordinal" and len(names) == network.C + 1:
@@ -271,7 +262,7 @@ temperature 1 (not checked))
 
     @property
     def doubts(self) -> str:  # type: ignore[override]
-        """What the file does not hold and no check has confirmed, for every output; "" if nothing."""
+        """What is assumed about the file and no check has confirmed; "" if nothing is."""
         return f"assumed: {self.assumed} (not checked)" if self.assumed and not self.checked else ""
 
     def check(
@@ -283,13 +274,13 @@ temperature 1 (not checked))
     ) -> BagCheck:
         """Compare with the logits of your network for some bags, and find the cause of a difference.
 
-        The variant of the file that fits best is `BagCheck.model`; after agreement this model is checked.
+        The options that fit best are in `BagCheck.model`. If the logits agree, this model counts as checked.
 
         Parameters
         ----------
-        bags : at least two bags of different size, each of two instances or more, best small ones
-        logits : (B, C) what your network gives for them, before any softmax or sigmoid; or your network, a function of
-            a list of features (n, D), which is then evaluated on random sub-bags as well
+        bags : at least two bags of different size, each of two instances or more, preferably small
+        logits : (B, C) outputs of your network before any softmax or sigmoid; or your network as a function of a list
+            of features (n, D), which is then evaluated on random sub-bags as well
         tol : largest difference that counts as agreement, relative to the largest |logit|
         seed : of the sub-bags
 
@@ -345,12 +336,12 @@ temperature 1 (not checked))
 def _cause(
     model: BagClassifier, bags: list[Bag], ours: Array, yours: Array, limit: float
 ) -> tuple[str, BagClassifier | None, dict[str, Any]]:
-    """The change that brings the logits nearest to yours, in words; the model with it, and its options."""
+    """The change that brings the logits closest to yours, in words; the model with that change, and its options."""
     first = np.argsort([len(bag) for bag in bags], kind="stable")[:2]  # variants are tried on the two smallest bags
     order = np.argsort(yours[first[0]], kind="stable")
 
     def fits(logits: Array, rows: Ids) -> tuple[float, Ids]:
-        """The largest difference in some rows, and the order of the classes for which it occurs."""
+        """The largest difference in some rows, and the order of the classes that it is for."""
         same, sorted_classes = np.arange(yours.shape[1]), np.argsort(logits[0], kind="stable")[np.argsort(order)]
         return min(
             ((float(np.abs(logits[:, classes] - yours[rows]).max()), classes) for classes in (same, sorted_classes)),
@@ -399,11 +390,11 @@ def _order(classes: Ids) -> str:
 
 
 def variants(model: BagClassifier) -> Iterator[dict[str, Any]]:
-    """Options with which the same file could be another network: one of them changed, or two activations."""
+    """Options that make another network of the same file: one changed option, or two changed activations."""
     names = LAYOUTS[model.layout].options if model.reload is not None else ()
     width = model.network.readout.shape[1]
     for name in names:
-        values = TRIED.get(name, ())
+        values = OPTIONS[name].tried
         if name == "num_heads":
             values = tuple(count for count in range(1, width + 1) if width % count == 0)
         yield from ({name: value} for value in values)

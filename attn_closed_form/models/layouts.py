@@ -16,8 +16,9 @@ and nothing but linear layers after it. `REFUSALS` names known networks that are
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,38 +29,35 @@ from ..files.arrays import Linear, State
 from .bag_network import ACTIVATIONS, NORMALIZATIONS, Attention, BagNetwork, Layer
 
 Options = Mapping[str, Any]
-UNGATED: Options = {
-    "activation": "tanh",
-    "embed_activation": "relu",
-    "last_activation": None,
-    "attention_temperature": 1.0,
-    "normalize": "",
+_TEMPERATURES = (0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 100.0)
+
+
+class Option(NamedTuple):
+    """What a file does not hold: the usual value, how an assumed value is described, and what a check tries instead."""
+
+    default: Any
+    described: str = ""
+    tried: tuple[Any, ...] = ()
+
+
+OPTIONS = {
+    "activation": Option("tanh", "{} attention", tuple(ACTIVATIONS)),
+    "gate": Option("sigmoid", "{} gate", tuple(ACTIVATIONS)),
+    "embed_activation": Option("relu", "{} embedding", tuple(ACTIVATIONS)),
+    "last_activation": Option(None, tried=tuple(ACTIVATIONS)),  # of the embedding's last layer, if it differs
+    "attention_temperature": Option(1.0, "temperature {:g}", _TEMPERATURES),
+    "normalize": Option("", tried=NORMALIZATIONS[1:]),
+    "epsilon": Option(1e-5, "epsilon {:g}", (1e-8, 1e-6, 1e-4, 1e-3, 1e-2)),  # PyTorch's default
+    "num_heads": Option(None, "{} heads"),  # a check tries the divisors of the width
+    "pool_type": Option("token", "pooling by {!r}", ("token", "avg")),
+    "metadata_columns": Option(0, "{} columns of metadata"),  # in front of the features; the network drops them
+    "attention_gate": Option(0.0, "no quantile gate"),
+    "extracted": Option(False),  # the features come out of the feature extractor of the file
+    "organ": Option(0, "the text of organ {}"),
 }
-GATED: Options = {"activation": "tanh", "gate": "sigmoid", **UNGATED}
-# What the check tries for an option that a file does not hold; `num_heads` has the divisors of the width.
-TRIED: dict[str, tuple[Any, ...]] = {
-    "activation": tuple(ACTIVATIONS),
-    "gate": tuple(ACTIVATIONS),
-    "embed_activation": tuple(ACTIVATIONS),
-    "last_activation": tuple(ACTIVATIONS),
-    "attention_temperature": (0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 100.0),
-    "normalize": NORMALIZATIONS[1:],
-    "epsilon": (1e-8, 1e-6, 1e-4, 1e-3, 1e-2),
-    "pool_type": ("token", "avg"),
-}
-# How a default value of an option is described.
-SAID = {
-    "activation": "{} attention",
-    "gate": "{} gate",
-    "embed_activation": "{} embedding",
-    "attention_temperature": "temperature {:g}",
-    "epsilon": "epsilon {:g}",
-    "num_heads": "{} heads",
-    "pool_type": "pooling by {!r}",
-    "metadata_columns": "{} columns of metadata",
-    "attention_gate": "no quantile gate",
-    "organ": "the text of organ {}",
-}
+_EMBEDDED = ("embed_activation", "last_activation", "attention_temperature", "normalize")
+UNGATED: Options = {name: OPTIONS[name].default for name in ("activation", *_EMBEDDED)}
+GATED: Options = {name: OPTIONS[name].default for name in ("activation", "gate", *_EMBEDDED)}
 # Width of a head where a file does not hold their number, as in timm's AttentionPool2d.
 HEAD_WIDTH = 64
 # An array in Keras' HDF5 files: layer and part, which is a number or, in the older format, a name.
@@ -72,7 +70,7 @@ SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {"relu": "R
 def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
     """What the file does not hold and the user did not give, as "tanh attention, ReLU embedding, temperature 1"."""
     attention, entry = network.attention, LAYOUTS[layout]
-    values = {name: value for name, value in entry.options.items() if name not in given and name in SAID}
+    values = {name: value for name, value in entry.options.items() if name not in given and OPTIONS[name].described}
     used = {"activation": attention.hidden, "gate": attention.gate, "embed_activation": (network.embed or (None,))[0]}
     for name in used.keys() & values.keys():
         layer = used[name]
@@ -83,7 +81,7 @@ def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
         values.pop("epsilon", None)
     if "num_heads" in values:
         values["num_heads"] = values["num_heads"] or network.H
-    return ", ".join(SAID[name].format(value) for name, value in values.items() if value is not None)
+    return ", ".join(OPTIONS[name].described.format(value) for name, value in values.items() if value is not None)
 
 
 class Layout(NamedTuple):
@@ -127,7 +125,7 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
         scale, shift = state.batch_norm(layout.norm, options["epsilon"])
         W, bias = W * scale, bias + W @ shift
     chain = [*layers, Linear(W, bias)]
-    dropped = options.get("metadata_columns", 0)  # columns in front of the features that the network drops
+    dropped = options.get("metadata_columns", 0)
     chain[0] = Linear(np.pad(chain[0].W, ((0, 0), (dropped, 0))), chain[0].b)
     *layers, (W, bias) = chain
     embed = tuple(Layer(*layer, last if layer is layers[-1] else inner) for layer in layers)
@@ -358,7 +356,7 @@ LAYOUTS: dict[str, Layout] = {
         embed=r"encoder\.\d+",
         attention=(("attention",), _PLAIN),
         readout=r"head\.3",
-        options={**UNGATED, "attention_gate": 0.0, "epsilon": 1e-5},  # PyTorch's default
+        options={**UNGATED, "attention_gate": 0.0, "epsilon": 1e-5},
         leave=("_neg_inf",),
         norm="head.1",
     ),
@@ -439,7 +437,7 @@ LAYOUTS: dict[str, Layout] = {
     ),
     # The example of keras.io, `attention_mil_classification`, by the HDF5 file of its weights.
     "keras": Layout(marks=(rf"(?!.*dense){KERAS}", rf"(?=.*dense){KERAS}"), options=GATED, build=_build_keras),
-    # Names of the user, which `roles.py` has replaced by these.
+    # Any other names, which `renamed` has replaced by these.
     "roles": Layout(
         embed=r"roles\.embed\.\d+",
         bare=True,
@@ -504,11 +502,8 @@ def network_from_state(state: State, layout: str, options: dict[str, Any]) -> tu
         if str(error).startswith((state.source, *(f"{name}:" for name in (*options, "num_heads")))):
             raise
         raise ValueError(f"{state.source}: layout {layout!r}: {error}") from None
-    if unread := state.unread():
-        raise ValueError(
-            f"{state.source}: has weights that are not part of the layout {layout!r}: {state.summary(unread)}. A layer "
-            "after the pooling that is not linear makes a model that is not a pooled game"
-        )
+    hint = ". A layer after the pooling that is not linear makes a model that is not a pooled game"
+    state.check_all_read(f"are not part of the layout {layout!r}", hint)
     return network, layout
 
 
@@ -540,3 +535,81 @@ def _recognize(state: State) -> str:
         "classifier has no output to explain; any network that pools with one softmax can be given by "
         "BagClassifier.from_attention or game_from_black_box"
     )
+
+
+# Networks with other names
+
+
+# What a mapping by the user may name: the layers of the embedding (one or several, in order), the hidden layer and the
+# gate of the attention, its last layer, the classifier, and the starts of names that play no part in the prediction.
+ROLES = ("embed", "V", "U", "w", "classifier", "leave")
+# What the name of a layer suggests about its role.
+HINTS = {
+    "embed": r"emb|enc|feat|proj|backbone|fc1",
+    "V": r"v\b|_a\b|tanh|hidden|att",
+    "U": r"u\b|_b\b|gate|sigm",
+    "w": r"w\b|_c\b|att|score|weight",
+    "classifier": r"class|head|out|logit|pred|fc",
+}
+# The largest number of layers of the embedding whose order is found by trial.
+MOST_LAYERS = 4
+
+
+def renamed(state: State, roles: Mapping[str, Any]) -> State:
+    """The state dict with the names of the layout "roles", by a mapping of `ROLES`; names without a role are kept."""
+    if unknown := [role for role in roles if role not in ROLES]:
+        raise ValueError(f"roles: expected roles among {', '.join(ROLES)}, got {unknown[0]!r}")
+    arrays = dict(state.arrays)
+    for start in _listed(roles.get("leave", ())):
+        arrays = {key: array for key, array in arrays.items() if not key.startswith(start)}
+    for role in ROLES[:-1]:
+        for i, name in enumerate(_listed(roles.get(role, ()))):
+            new = f"roles.{role}.{i}" if role == "embed" or not isinstance(roles[role], str) else f"roles.{role}"
+            if name in arrays:  # a separate parameter, which may be a vector
+                arrays[f"{new}.weight"] = np.atleast_2d(arrays.pop(name))
+            elif f"{name}.weight" not in arrays:
+                raise ValueError(f"roles: {role}: {state.source} has no layer {name!r}, only {state.summary()}")
+            for part in ("weight", "bias"):
+                if f"{name}.{part}" in arrays:
+                    arrays[f"{new}.{part}"] = arrays.pop(f"{name}.{part}")
+    return State(arrays, state.source, state.outputs)
+
+
+def _listed(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names
+
+
+def proposals(state: State) -> list[dict[str, Any]]:
+    """The assignments of roles that use every matrix and whose shapes fit together, the likeliest first.
+
+    >>> shapes = {"enc": (5, 7), "gate": (3, 5), "tan": (3, 5), "score": (1, 3), "out": (2, 5)}
+    >>> state = State({f"{name}.weight": np.ones(shape) for name, shape in shapes.items()}, "file")
+    >>> proposals(state)[0]
+    {'embed': ['enc'], 'V': 'tan', 'U': 'gate', 'w': 'score', 'classifier': 'out'}
+    """
+    shapes = {key.removesuffix(".weight"): array.shape for key, array in state.arrays.items() if array.ndim == 2}
+    order = list(shapes)
+
+    def score(roles: dict[str, Any]) -> int:
+        hits = sum(bool(re.search(HINTS[role], n.lower())) for role, names in roles.items() for n in _listed(names))
+        # Layers are mostly stored in the order in which they are used.
+        places = [order.index(name) for names in roles.values() for name in _listed(names)]
+        return 2 * hits + sum(a < b for a, b in pairwise(places))
+
+    return sorted(_assignments(shapes), key=score, reverse=True)
+
+
+def _assignments(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, Any]]:
+    for classifier, w in permutations(shapes, 2):
+        (C, E), (H, k) = shapes[classifier], shapes[w]
+        if H not in (1, C):
+            continue
+        others = [name for name in shapes if name not in (classifier, w)]
+        hidden = [name for name in others if shapes[name] == (k, E)]
+        for parts in [*([()] if k == E else []), *permutations(hidden, 1), *permutations(hidden, 2)]:
+            rest = [name for name in others if name not in parts]
+            for chain in permutations(rest) if len(rest) <= MOST_LAYERS else ():
+                widths = [*(shapes[name][1] for name in chain), E]
+                if all(shapes[name][0] == width for name, width in zip(chain, widths[1:], strict=True)):
+                    found = {"embed": list(chain), **dict(zip("VU", parts, strict=False)), "w": w}
+                    yield {role: name for role, name in {**found, "classifier": classifier}.items() if name}

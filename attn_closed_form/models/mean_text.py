@@ -123,10 +123,7 @@ class MeanPooledText(Model):
             raise ValueError(f"{state.source}: expected one embedding and one linear layer, got {state.summary()}")
         W, bias = state.linear(layers[0])
         state.leave(f"{vectors[0]}.weight")
-        if unread := state.unread():
-            raise ValueError(
-                f"{state.source}: has weights that a mean of vectors under a linear layer lacks: {unread[:4]}"
-            )
+        state.check_all_read("a mean of vectors under a linear layer lacks")
         embeddings = state.arrays[f"{vectors[0]}.weight"]
         return cls(embeddings, W, bias, as_reader(reader), tuple(outputs or ()), temperature=temperature)
 
