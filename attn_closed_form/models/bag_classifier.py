@@ -337,28 +337,30 @@ def _cause(
     model: BagClassifier, bags: list[Bag], ours: Array, yours: Array, limit: float
 ) -> tuple[str, BagClassifier | None, dict[str, Any]]:
     """The change that brings the logits closest to yours, in words; the model with that change, and its options."""
-    first = np.argsort([len(bag) for bag in bags], kind="stable")[:2]  # variants are tried on the two smallest bags
-    order = np.argsort(yours[first[0]], kind="stable")
+    same, everything = np.arange(yours.shape[1]), np.arange(len(bags))
 
     def fits(logits: Array, rows: Ids) -> tuple[float, Ids]:
         """The largest difference in some rows, and the order of the classes that it is for."""
-        same, sorted_classes = np.arange(yours.shape[1]), np.argsort(logits[0], kind="stable")[np.argsort(order)]
-        return min(
-            ((float(np.abs(logits[:, classes] - yours[rows]).max()), classes) for classes in (same, sorted_classes)),
-            key=lambda fit: fit[0],
-        )
+        ranks = np.argsort(np.argsort(yours[rows[0]], kind="stable"))
+        by_rank = np.argsort(logits[0], kind="stable")[ranks]
+        differences = [float(np.abs(logits[:, classes] - yours[rows]).max()) for classes in (same, by_rank)]
+        return min(differences), by_rank if differences[1] < differences[0] else same
 
-    everything = np.arange(len(bags))
+    def described(words: str, classes: Ids) -> str:
+        order = f"the order of the classes: yours are the classes {classes.tolist()} of this model"
+        return " and ".join(filter(None, (words, "" if classes is same else order)))
+
     chances = softmax(ours) if ours.shape[1] > 1 else sigmoid(ours)
     for words, logits in (
+        ("", ours),
         ("you gave probabilities; give the logits before the softmax or sigmoid", chances),
         ("the sign: your logits are those of this model times -1 (the other class of a binary network?)", -ours),
         ("the bias of the last layer: your logits are without it", ours - model.network.bias),
-        ("", ours),
     ):
         difference, classes = fits(logits, everything)
         if difference <= limit:
-            return " and ".join(filter(None, (words, _order(classes)))), None, {}
+            return described(words, classes), None, {}
+    first = np.argsort([len(bag) for bag in bags], kind="stable")[:2]  # variants are tried on the two smallest bags
     trials = []
     for options in variants(model):
         try:
@@ -373,20 +375,13 @@ def _cause(
         if difference <= limit:
             told = ", ".join(f"{name}={value!r}" for name, value in options.items())
             words = f"load with {told}; then the largest difference is {difference:.1e}"
-            mended = None if (classes != np.arange(len(classes))).any() else replace(variant, checked=True)
-            return " and ".join(filter(None, (words, _order(classes)))), mended, options
+            return described(words, classes), replace(variant, checked=True) if classes is same else None, options
     return (
         "no activation, gate, temperature, number of heads or order of the classes that was tried explains it; look "
         "for other weights, other features, dropout left on, or a network that is not a pooled game",
         None,
         {},
     )
-
-
-def _order(classes: Ids) -> str:
-    if (classes == np.arange(len(classes))).all():
-        return ""
-    return f"the order of the classes: yours are the classes {classes.tolist()} of this model"
 
 
 def variants(model: BagClassifier) -> Iterator[dict[str, Any]]:

@@ -240,8 +240,18 @@ class TestCheck:
     def test_finds_the_order_of_classes(self) -> None:
         model = BagClassifier.from_state_dict(state())
         found = model.check(BAGS, model.predict_logits(BAGS)[:, [2, 0, 1]])
-        assert "the order of the classes: yours are the classes [2, 0, 1] of this model" in found.cause
+        assert found.cause == "the order of the classes: yours are the classes [2, 0, 1] of this model"
         assert found.mended is None
+
+    def test_finds_the_order_of_classes_whose_ranks_change_from_bag_to_bag(self) -> None:
+        """The smallest bag is not the first one, and the classes have other ranks in it."""
+        model = BagClassifier.from_state_dict(state())
+        several = [bag(6, seed=seed) for seed in range(20)] + [bag(4, seed=seed) for seed in range(20)]
+        ranks = model.predict_logits(several).argsort(axis=1)
+        i, j = next((i, j) for i in range(20) for j in range(20, 40) if (ranks[i] != ranks[j]).any())
+        bags = [several[i], several[j]]
+        found = model.check(bags, model.predict_logits(bags)[:, [2, 0, 1]])
+        assert found.cause == "the order of the classes: yours are the classes [2, 0, 1] of this model"
 
     def test_finds_probabilities_sign_bias_and_count(self) -> None:
         model = BagClassifier.from_state_dict({**state(), "classifiers.bias": np.array([1.0, 2.0, -1.0])})
