@@ -5,13 +5,13 @@ projection of that mean on a direction, such as the logit's gradient at the outp
 
     f(S) = sum over sources j in S of e^(s_j) u_j / sum over S of e^(s_j),        u_j = value_j . direction,
 
-s the attention scores. Removing a source renormalizes the attention of the others, as a knock-out in the network does.
-So every head and query is a pooled game. **Frozen context**: scores, values and direction are those of the whole
-prompt. The game describes the effect of removing sources from this head alone; it does not follow what later
-layers make of the change beyond first order, and it is not an explanation of the prompt's tokens.
+where s are the attention scores. Removing a source renormalizes the attention of the others, as a knock-out in the
+network does, so every head and query is a pooled game. **Frozen context**: scores, values and direction are those of
+the whole prompt. The game describes the effect of removing sources from this head alone; it does not follow the effect
+on later layers beyond first order, and it does not explain the prompt's tokens.
 
-From the whole prompt the first-order score a (u - mean) of one source, a its attention and mean = f(all), is
-nearly as good as the game and costs nothing; the direct contribution a u ignores that the attention is renormalized.
+For removing one source from the whole prompt, the first-order score a (u - mean), with its attention a and mean =
+f(all), is nearly as good as the game and costs nothing; the direct contribution a u ignores the renormalization.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import real, softmax
+from .._arrays import as_array, real, softmax
 from .._types import Array, Masks
 from ..game.pooled_game import PooledGame, merge_tokens
 from ..game.values import shapley
 
-# Rows of attention weights add up to 1 within this, which half precision keeps.
+# Rows of attention weights, even in half precision, add up to 1 within this.
 SUM_TO_ONE = 1e-2
-# Of a sum of effects, relative to that of their moduli: more than any rounding of so many sources.
+# The rounding error of a sum of effects is smaller than this, relative to the sum of their moduli.
 ROUNDING = 1e-12
 # Where the layers, an attention, its values and its output projection are, in models of Hugging Face's transformers.
 FAMILIES = {
@@ -69,9 +69,9 @@ class HeadGames:
         return np.asarray((self.attention * self.u).sum(axis=-1))
 
     def shapley(self, tol: float = 1e-8) -> Array:
-        """(..., n) Shapley values of the sources, with frozen context; 0 for those that are hidden or always there.
+        """(..., n) Shapley values of the sources, with frozen context; 0 for hidden and background sources.
 
-        Without sources and background a head returns 0.
+        A head without sources and background returns 0.
         """
         out = np.zeros(self.s.shape)
         for index in np.ndindex(*self.s.shape[:-1]):
@@ -81,24 +81,24 @@ class HeadGames:
         return out
 
     def first_order(self) -> Array:
-        """(..., n) a (u - mean): how much f changes, to first order, by a source that is there; frozen context."""
+        """(..., n) a (u - mean), to first order the change of f due to a source, with frozen context."""
         return self.attention * (self.u - self.values()[..., None])
 
     def knock_out(self, removed: ArrayLike) -> Array:
         """(...) exact change of f if sources are knocked out, with frozen context; a head without sources returns 0.
 
-        `removed` is a mask (n,) for all games, or one that broadcasts to (..., n).
+        `removed` is a mask that broadcasts to (..., n).
         """
         mask = np.asarray(removed, dtype=bool) & ~self.always
         return merge_tokens(np.where(mask, -np.inf, self.s), self.u)[1] - self.values()
 
     def smallest_knock_outs(self, threshold: float | Array = 0.0) -> tuple[Any, Masks]:
-        """The fewest sources whose removal takes f to the other side of the threshold, with frozen context.
+        """The smallest sets of sources whose removal moves f across the threshold, with frozen context.
 
-        Returns their number (...), -1 if there is no such set, and a mask of them (..., n).
+        Returns their sizes (...), -1 if there is no such set, and masks of them (..., n).
 
         f > threshold is linear in the sources, so removing the largest a (u - threshold) first is optimal. If a
-        logit is this head's f plus the rest, `threshold = -rest` flips its sign. What lies within rounding of the
+        logit is this head's f plus the rest, `threshold = -rest` flips its sign. A value within rounding of the
         threshold does not count; `contrastive_reason(games.game(head, query)[0], threshold)` certifies one game.
         """
         level = np.broadcast_to(threshold, self.s.shape[:-1])[..., None]
@@ -129,10 +129,10 @@ def head_games(
     ----------
     scores_or_weights : (heads, queries, n) attention scores before the softmax (-inf where masked), or weights
     values : (heads, n, e) value vectors of the sources
-    direction : (e,), (heads, e) or (heads, queries, e), what values are projected on; None if values (heads, n) or
-        (heads, queries, n) are projected already
+    direction : (e,), (heads, e) or (heads, queries, e), on which values are projected; None if the values, (heads, n)
+        or (heads, queries, n), are already projected
     background : positions that are never removed, such as an attention sink
-    weights : whether the first argument has weights; None assumes so if no entry is negative and rows add up to 1
+    weights : whether the first argument contains weights; None if they are to be recognized by rows that add up to 1
 
     Examples
     --------
@@ -191,7 +191,7 @@ def head_games_of_layer(
     queries: Sequence[int] = (-1,),
     background: Sequence[int] | None = None,
 ) -> HeadGames:
-    """The head games of one layer of a Hugging Face model, with frozen context: BERT, GPT-2, Llama and similar models.
+    """The head games of one layer of a Hugging Face model (BERT, GPT-2, Llama or similar), with frozen context.
 
     The direction is the gradient of the target at the output of the layer's attention, by forward hooks and one
     backward pass. The sum over heads of `knock_out` is the first-order change of the target.
@@ -240,6 +240,4 @@ def head_games_of_layer(
 
 
 def _array(tensor: Any) -> Array:
-    """A float64 array of a tensor of any precision."""
-    array = tensor.detach().cpu().double().numpy() if hasattr(tensor, "detach") else tensor
-    return np.asarray(array, dtype=np.float64)
+    return np.asarray(as_array(tensor), dtype=np.float64)

@@ -103,16 +103,16 @@ class TransformerClassifier(Model):
     Parameters
     ----------
     model : a `...ForSequenceClassification` or `...ForCausalLM` of transformers, on any device, of any precision
-    tokenizer : its tokenizer. A slow one, which does not report the positions of its tokens, has the tokens as players
+    tokenizer : its tokenizer. With a slow one, which does not report the positions of tokens, players are tokens
     outputs : class names; by default those of `config.id2label`. One logit may have two names: it is then the log-odds
         of the second
     samples : model calls of a fit, and of every method that samples
     batch_size : sequences per batch
     max_length : most tokens of a text, special ones included; by default what the tokenizer and the positions allow
-    continuations : of a language model (`...ForCausalLM`), what may follow the text, such as (" good",) against any
-        other token, or (" good", " bad"), one against the other; the logit is the log-odds of the first. A number is
-        the id of a token. `explain` takes them as `output="token: good"` or `output="token: good, bad"`; its default
-        is the most probable next token
+    continuations : of a language model (`...ForCausalLM`), what may follow the text: (" good",) compares with any other
+        token, (" good", " bad") with each other; the logit is the log-odds of the first. A number is the id of a token.
+        `explain` takes them as `output="token: good"` or `output="token: good, bad"`; its default is the most probable
+        next token
     progress : as in `fit_slalom`: None shows a bar on a terminal after a second
 
     Examples
@@ -165,8 +165,26 @@ class TransformerClassifier(Model):
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str], device: str | None = None, **options: Any) -> Any:
-        """The model and the tokenizer of a folder in the layout of Hugging Face; see `load_folder`."""
-        model, tokenizer = load_folder(folder)
+        """Load a folder in the layout of Hugging Face, as `save_pretrained` writes it; no code of it is run."""
+        path = Path(folder)
+        config = _checked_config(path)
+        _package("torch")
+        transformers = _package("transformers")
+        predicts_tokens = str((config.get("architectures") or [""])[0]).endswith(LANGUAGE_MODELS)
+        kind = transformers.AutoModelForCausalLM if predicts_tokens else transformers.AutoModelForSequenceClassification
+        source = {"local_files_only": True, "trust_remote_code": False}
+        part = "tokenizer"
+        with _quiet():
+            try:
+                tokenizer = transformers.AutoTokenizer.from_pretrained(path, **source)
+                part = "model"
+                model, info = kind.from_pretrained(path, use_safetensors=True, output_loading_info=True, **source)
+            except Exception as error:
+                raise ValueError(f"{path}: the {part} does not load: {first_line(error)}") from None
+        if missing := sorted(info["missing_keys"]):
+            keys = ", ".join(missing[:4])
+            raise ValueError(f"{path}: expected a model with a trained classification head, but its file has no {keys}")
+        model.eval()
         try:
             return cls(model if device is None else model.to(device), tokenizer, **options)
         except (RuntimeError, AssertionError) as error:
@@ -178,7 +196,7 @@ class TransformerClassifier(Model):
 
     @cached_property
     def predicts_tokens(self) -> bool:
-        """Whether this is a language model, whose outputs are probabilities of the next token."""
+        """Whether this is a language model, which predicts the next token."""
         return any(parent.__name__.endswith(LANGUAGE_MODELS) for parent in type(self.model).__mro__)
 
     def _special(self, name: str) -> int | None:
@@ -232,11 +250,11 @@ class TransformerClassifier(Model):
 
     @cached_property
     def room(self) -> int:
-        """Tokens of a text that the model reads, special ones not counted."""
+        """The maximum number of tokens of a text, without special ones."""
         limits = [limit for limit in (self.max_length, getattr(self.tokenizer, "model_max_length", None)) if limit]
         tables = (module for name, module in self.model.named_modules() if name.endswith("position_embeddings"))
         padding = getattr(next(tables, None), "padding_idx", None)
-        first = 0 if padding is None else int(padding) + 1  # RoBERTa and its kin count from behind the pad token's id
+        first = 0 if padding is None else int(padding) + 1  # RoBERTa and its kin count from after the pad token's id
         for name in ("max_position_embeddings", "n_positions"):
             positions = getattr(self.model.config, name, None)
             if isinstance(positions, int) and positions > 0:
@@ -324,7 +342,7 @@ class TransformerClassifier(Model):
         arrays |= {} if types is None else {"token_type_ids": types}
         torch, device = _package("torch"), next(iter(self.model.parameters())).device
         tensors = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in arrays.items()}
-        # A language model computes a logit for every token of its vocabulary, only where they are needed if it can.
+        # A language model computes a logit for every token of its vocabulary; some do so only at the last positions.
         few = {"logits_to_keep": keep} if keep and "logits_to_keep" in signature(self.model.forward).parameters else {}
         logits = getattr(self.model(**tensors, **few), "logits", None)
         return None if logits is None else logits[:, -keep:].float().cpu().numpy().astype(np.float64)
@@ -362,19 +380,19 @@ class TransformerClassifier(Model):
         ids = np.asarray(encoding["input_ids"], dtype=np.intp).reshape(-1)
         if not fast:
             return ids, None, None
-        # Spans have no white space at their ends; those of tokens that share a character (bytes of an emoji) are cut.
+        # Spans have no white space at their ends, and do not overlap if tokens share a character (bytes of an emoji).
         spans, last = [], 0
         for start, end in encoding["offset_mapping"]:
             start = max(int(start), last)
             start, end = trimmed(text, start, max(int(end), start))
             last = max(start, end)
             spans.append((start, last))
-        # A token of no word (a special one in the text) is a separate word.
+        # A token outside of words (a special one in the text) is a separate word.
         words = [-1 - i if word is None else word for i, word in enumerate(encoding.word_ids())]
         return ids, tuple(spans), numbered(words)[0]
 
     def encode(self, text: str) -> Ids:
-        """Token ids of a text, without special tokens, as many as the model reads."""
+        """The token ids of a text that the model reads, without special tokens."""
         return self._tokens(text)[0][: self.room]
 
     def predict_logits(self, inputs: Iterable[str]) -> Array:
@@ -536,30 +554,6 @@ def _evaluating(model: Any) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
-
-
-def load_folder(folder: str | os.PathLike[str]) -> tuple[Any, Any]:
-    """The model and the tokenizer of a folder, as `save_pretrained` writes them; no code of it is run."""
-    path = Path(folder)
-    config = _checked_config(path)
-    _package("torch")
-    transformers = _package("transformers")
-    predicts_tokens = str((config.get("architectures") or [""])[0]).endswith(LANGUAGE_MODELS)
-    kind = transformers.AutoModelForCausalLM if predicts_tokens else transformers.AutoModelForSequenceClassification
-    options = {"local_files_only": True, "trust_remote_code": False}
-    part = "tokenizer"
-    with _quiet():
-        try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **options)
-            part = "model"
-            model, info = kind.from_pretrained(path, use_safetensors=True, output_loading_info=True, **options)
-        except Exception as error:
-            raise ValueError(f"{path}: the {part} does not load: {first_line(error)}") from None
-    if missing := sorted(info["missing_keys"]):
-        raise ValueError(
-            f"{path}: expected a model with a trained classification head, but its file has no {', '.join(missing[:4])}"
-        )
-    return model.eval(), tokenizer
 
 
 def _checked_config(path: Path) -> dict[str, Any]:
