@@ -21,7 +21,7 @@ def softmax(s: Array) -> Array:
 
 
 def numbered(labels: ArrayLike | NDArray[Any]) -> tuple[Ids, Ids]:
-    """Number the labels, (n,) ids or names or (n, k) rows, by first appearance, and return where each appears first.
+    """Labels, (n,) or rows (n, k), numbered by first appearance, and the place where each appears first.
 
     >>> numbered([5, 7, 5])
     (array([0, 1, 0]), array([0, 1]))
@@ -90,7 +90,7 @@ def as_array(value: Any) -> NDArray[Any]:
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:
-    """The end of an error message about an unknown name: a question about the nearest known name, or nothing.
+    """The end of an error message about an unknown name: a question about the closest known name, or nothing.
 
     >>> did_you_mean("shapely", ["lime", "shapley"]), did_you_mean("x", ["lime"])
     ("; did you mean 'shapley'?", '')
@@ -108,7 +108,7 @@ def whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> int:
 
 
 def number(name: str, value: Any, expected: str, fits: Callable[[float], bool]) -> float:
-    """A real number that is as `expected`; a boolean or a text is an error that calls it `name`."""
+    """A real number that `fits`, as described by `expected`; anything else is an error about `name`."""
     if not isinstance(value, Real) or isinstance(value, bool) or not fits(float(value)):
         raise ValueError(f"{name}: expected {expected}, got {value!r}")
     return float(value)
@@ -127,7 +127,7 @@ def unmasked(name: str, value: Any) -> Any:
 
 
 def real(name: str, value: Any) -> NDArray[Any]:
-    """An array of real numbers, its type kept; all numbers enter through this check.
+    """An array of real numbers of any type, which is kept; all numbers pass this check.
 
     Masked arrays, complex numbers, booleans and texts are errors about `name`.
     """

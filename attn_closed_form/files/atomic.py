@@ -1,7 +1,7 @@
-"""Where files are opened: only regular ones are read, errors name them in one line, and writing is all or nothing.
+"""Safe reading and writing: only regular files are read, errors name the file in one line, and writes are atomic.
 
-A process that is killed while it writes leaves the previous file as it was. Two processes that write the same file do
-not disturb each other, because each writes a separate partial file; the last one to finish wins.
+A process that is killed while it writes leaves the previous file unchanged. Two processes that write the same file do
+not interfere, because each writes a separate partial file; the last one to finish wins.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# What a file expands to may take this many bytes, or this many times the bytes of the file.
+# The contents of a file may take this many bytes, or this many times the bytes of the file.
 ALWAYS_ALLOWED = 2**28
 EXPANSION = 100
 
 
 def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
-    """The path of an existing regular file; a pipe or a device, which could be read without end, is an error."""
+    """The path of an existing regular file; a pipe or a device, which may have no end, is an error."""
     path = Path(path)
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
@@ -27,14 +27,14 @@ def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
 
 
 def check_size(needed: int, path: Path) -> None:
-    """Reject a small file that would fill the memory, by compressed data or by a size that it only claims."""
+    """Reject a small file that would fill the memory, by compressed data or by a false claim about its size."""
     if needed > max(ALWAYS_ALLOWED, EXPANSION * path.stat().st_size):
         raise ValueError(f"its contents would take {needed:,} bytes, more than {EXPANSION} times the file")
 
 
 @contextmanager
 def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
-    """Turn what a reader raises for a damaged or hostile file into a ValueError of one line that names the file."""
+    """Turn any error of a reader about a damaged or hostile file into a ValueError of one line that names the file."""
     try:
         yield
     except Exception as error:  # libraries raise errors of many kinds
@@ -45,18 +45,18 @@ def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error, or its type; only texts, because printing what a file built might not end."""
+    """The first line of an error, or its type; only texts are printed, because what a file built might be endless."""
     texts = [text for text in error.args if type(text) is str and text.strip()]
     return (texts[-1].strip() if texts else type(error).__name__).splitlines()[0][:400]
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """Yield the path of a partial file, which takes the place of `path` when the block ends without an error.
+    """Yield the path of a partial file, which replaces `path` when the block ends without an error.
 
-    The caller writes text or bytes to it. The partial file lies in the same folder and has the suffix of `path`,
-    because writers look at the suffix. With `folder`, which must be on the same file system, it lies there and ends in
-    ".partial", because readers use the suffix as well. A symbolic link stays, and its target is replaced.
+    The partial file is in the same folder and has the suffix of `path`, because writers look at the suffix. With
+    `folder`, which must be on the same file system, it is there and ends in ".partial", so that readers of the folder
+    ignore it. The target of a symbolic link is replaced, not the link.
     """
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():

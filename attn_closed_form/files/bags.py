@@ -7,7 +7,7 @@
 | `.npy` (torchmil) | one array | none |
 | `.npz`, `.safetensors` | the names above, or the only matrix | `coords` |
 
-Attributes of an HDF5 file and of its arrays that describe the origin of the patches (`ATTRIBUTES`) become `Bag.attrs`.
+Attributes of an HDF5 file and of its arrays that describe the patches (`ATTRIBUTES`) become `Bag.attrs`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ ATTRIBUTES = (
 
 
 def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
-    """Read one bag from a file (see the module docstring for the formats).
+    """Read one bag from an HDF5, PyTorch, NumPy or safetensors file.
 
-    `features` names the features in the file, where their name is none of the usual ones. They stay as stored (float32
-    stays float32). `attrs["name"]` is the file's name without suffix, unless the file has an attribute `name`. Errors
-    have one line that names the file.
+    `features` is the name of the features in the file, if it is not a usual one. Their type is kept (float32 stays
+    float32). `attrs["name"]` is the file's name without suffix, unless the file has an attribute `name`. Errors have
+    one line that names the file.
 
     Examples
     --------
@@ -60,13 +60,11 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
         content, attrs = read_hdf5(path, wanted, ATTRIBUTES)
     else:
         content = read_arrays(path, ARRAY_SUFFIXES)
-    if not isinstance(content, Mapping):
-        content = {"features": content}
-    arrays: dict[str, Any] = {
-        str(name): value for name, value in content.items() if value is None or isinstance(value, np.ndarray)
-    }
-    matrices = [array for key, array in arrays.items() if np.ndim(array) in (2, 3) and key not in COORDINATE_NAMES]
+    named = content if isinstance(content, Mapping) else {"features": content}
+    arrays = {str(name): value for name, value in named.items() if value is None or isinstance(value, np.ndarray)}
     numbers = _named(arrays, FEATURE_NAMES if features is None else (features,))
+    others = [array for key, array in arrays.items() if array is not None and key not in COORDINATE_NAMES]
+    matrices = [array for array in others if array.ndim in (2, 3)]
     if numbers is None and features is None and len(matrices) == 1:
         numbers = matrices[0]
     if numbers is None:

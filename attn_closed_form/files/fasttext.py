@@ -1,9 +1,9 @@
 """fastText's classifiers (`.bin`, written by `train_supervised`), read with NumPy alone.
 
-A file is little-endian: the magic number, a version, twelve integers of options and a number; the dictionary, each
-entry a text that ends in a zero byte, a count and whether it is a label; then the matrices of inputs (one row per word,
-then one per bucket of character n-grams) and of outputs (one row per label), each with a flag for quantization in front
-of its two sizes. Sizes are compared with the length of the file, and a matrix is a view of its bytes.
+A file is little-endian. It has the magic number, a version, twelve integers of options and a number; the dictionary,
+each entry a text that ends in a zero byte, a count and whether it is a label; and the matrices of inputs (one row per
+word, then one per bucket of character n-grams) and of outputs (one row per label), each with a flag for quantization
+before its two sizes. Sizes are compared with the length of the file, and a matrix is a view of its bytes.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class FastTextReader:
     maxn: int
 
     def __call__(self, text: str) -> list[Piece]:
-        """Words of a text with the rows of their vectors; labels and the end of the line are left out."""
+        """The words of a text with the rows of their vectors, without labels and ends of lines."""
         words = (match for match in WORDS.finditer(text) if not match[0].startswith(LABEL) and match[0] != END_OF_LINE)
         return [Piece(match[0], match.start(), match.end(), self.vectors(match[0])) for match in words]
 
     def vectors(self, word: str) -> tuple[int, ...]:
-        """Rows of a word, if it is in the dictionary, and of its n-grams."""
+        """The row of a word, if it is in the dictionary, and the rows of its n-grams."""
         row = self.rows.get(word.encode("utf-8", "replace"))
         rows = [] if row is None else [row]
         if word != END_OF_LINE:
@@ -72,14 +72,14 @@ def is_fasttext(path: str | os.PathLike[str]) -> bool:
 
 
 def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
-    """A fastText classifier (`.bin`, `train_supervised`) as a model that can be explained.
+    """Load a fastText classifier (`.bin`, `train_supervised`) as a model that can be explained.
 
     The hidden vector of a text is the mean of the vectors of its words, each with its character n-grams (`minn`,
-    `maxn`), and of the end of the line `</s>`, which every text has; the logits are the output matrix times that. A
-    word and its k - 1 n-grams are one player of log-mass log k, and `</s>` is the background. Words split at white
-    space; words that start with `__label__` are labels.
+    `maxn`), and of the end of the line `</s>`, which is part of every text. The logits are the output matrix times this
+    vector. A word and its k - 1 n-grams are one player of log-mass log k, and `</s>` is the background. Words are split
+    at white space; words that start with `__label__` are labels.
 
-    Word vectors are an error, and so are `wordNgrams` > 1, where a pair of neighbors has a separate vector, the
+    Files with word vectors only are an error, and so are `wordNgrams` > 1, where pairs of neighbors have vectors, the
     hierarchical softmax (`loss="hs"`), where classes have no logits, and quantized files, which hide their vectors.
     """
     with reading(path, "fastText"):

@@ -1,12 +1,12 @@
-"""HDF5 files, read by a separate process, because a damaged file can hang or crash the HDF5 library.
+"""Read HDF5 files in a separate process, because a damaged file can hang or crash the HDF5 library.
 
-`read_hdf5` starts this file as a script, which takes one line of JSON, {path, wanted, attributes}, and answers with
-lines of JSON: that it is ready; for each array its name, dtype, shape and bytes of a chunk, followed by its numbers, or
-by a line of texts; at last the names and the attributes of the file, or an error. A script has no package around it, so
-this module imports the rest of the library inside functions.
+`read_hdf5` starts this file as a script. It reads one line of JSON, {path, wanted, attributes}, and answers with lines
+of JSON: that it is ready; for each array its name, dtype, shape and bytes of a chunk, followed by its numbers or by a
+line of texts; finally the names and the attributes of the file, or an error. A script is not part of a package, so this
+module imports the rest of the library inside functions.
 
-An HDF5 file can name other files as the place of its numbers (external links, external storage, virtual datasets) and
-libraries that decode them (filters): only datasets that lie in the file itself, with HDF5's own filters, are read.
+An HDF5 file can refer to other files for its numbers (external links, external storage, virtual datasets) and to
+libraries that decode them (filters). Only datasets in the file itself, with HDF5's own filters, are read.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Seconds that reading a file may take, plus its bytes by a speed that any disk has; and for Python to start.
+# Reading a file may take this many seconds, plus its bytes at a speed that any disk has; and Python needs to start.
 SECONDS = 3.0
 SPEED = 10_000_000
 STARTUP_SECONDS = 60.0
 MAX_LINE = 2**27  # bytes of an answer other than numbers
 
-MEMORY = 2**30  # bytes that this process may take, where the system can limit them
+MEMORY = 2**30  # bytes that this process may take, if the system can limit them
 BLOCK = 2**24  # bytes that are read at once
 MAX_NAMES, MAX_DEPTH = 10_000, 10  # names in a group, and groups inside each other
 MAX_ATTRIBUTE = 10_000  # bytes
@@ -40,9 +40,9 @@ FILTERS = {1, 2, 3, 4, 5, 6, 32000}  # deflate, shuffle, fletcher32, szip, nbit,
 def read_hdf5(
     path: Path, wanted: Collection[str] | None = None, attributes: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The wanted arrays at the top of a file, with None for other names, or all arrays in it; and its attributes.
+    """The wanted arrays at the top level of a file, with None for other names, or all its arrays; and its attributes.
 
-    Names of arrays inside groups have dots, as in "layers.dense.vars.0".
+    Names of arrays in groups have dots, as in "layers.dense.vars.0".
     """
     from .atomic import reading
 
@@ -100,7 +100,7 @@ def send(**facts: Any) -> None:
 
 
 def attributes(data: Any, names: list[str]) -> dict[str, Any]:
-    """The attributes that are used, as plain values."""
+    """The named attributes as plain values."""
     attrs = {}
     for name in names:
         if name in data.attrs:
@@ -130,7 +130,7 @@ def send_array(h5py: Any, name: str, data: Any) -> None:
     axis = next((axis for axis, side in enumerate(data.shape) if side > 1), 0)
     rows = data.shape[axis] if data.shape else 1
     row_bytes = max(1, data.size * data.dtype.itemsize // max(1, rows))
-    whole = data.chunks[axis] if data.chunks else 1  # a chunk is decoded whole, so that blocks end where chunks end
+    whole = data.chunks[axis] if data.chunks else 1  # a chunk is decoded as a whole, so blocks end where chunks end
     step = max(whole, BLOCK // row_bytes // whole * whole)
     for start in range(0, rows, step) if data.size else ():
         part = data[(*[0] * axis, slice(start, start + step))] if data.shape else data[()]

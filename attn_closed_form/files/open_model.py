@@ -1,8 +1,8 @@
-"""What a path contains, and the model in it: the command line, the page and the corpus all call `open_model`.
+"""Open the model in a file of any kind: the command line, the page and the corpus all call `open_model`.
 
-A model file is a weights file with two more arrays: `vocabulary` (see `Vocabulary.to_array`) and `about`, the UTF-8 of
-a JSON object with the class names, the temperature and the model card. Files without `about` load as well. The shipped
-model is `demo_model.npz`, float32; MODEL_CARD.md describes its training and its accuracy.
+A model file is a weights file with two more arrays: `vocabulary` (see `Vocabulary.to_array`) and, optionally, `about`,
+a JSON object in UTF-8 with the class names, the temperature and the model card. The shipped model is `demo_model.npz`,
+float32; MODEL_CARD.md describes its training and its accuracy.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ T_MAX = 256
 
 
 def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Model:
-    """The model of a file.
+    """Open the model in a file.
 
     Parameters
     ----------
     path : a model file that `train` or `save` wrote; the state dict of an attention-pooling network (`.pt`, `.pth`,
         `.npz`, `.safetensors`); a fastText classifier (`.bin`); "scores" for tables of log-masses and values; None for
         the shipped sentiment model
-    **options : what the file does not store, for `BagClassifier.from_state_dict`
+    **options : options of `BagClassifier.from_state_dict`
 
     Examples
     --------
@@ -73,10 +73,10 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
 
 @functools.cache
 def load_demo_model() -> TextClassifier:
-    """The shipped sentiment model: one logit, above zero for a review that likes its film.
+    """Load the shipped sentiment model: one logit, above zero for a review that likes its film.
 
-    The classifier of Lopardo et al. 2024 with one head and without positions, trained on IMDB; see MODEL_CARD.md. Read
-    once and kept: it is immutable.
+    The classifier of Lopardo et al. 2024 with one head and without positions, trained on IMDB; see MODEL_CARD.md. It is
+    immutable and read only once.
 
     Examples
     --------
@@ -90,8 +90,7 @@ def load_demo_model() -> TextClassifier:
 def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DTypeLike = np.float64) -> None:
     """Write a model to one `.npz` or `.safetensors` file, which is replaced whole or not at all.
 
-    A tokenizer other than the default one is not part of the file. `dtype` is float64 (exact), float32 or float16: the
-    numbers in the file are rounded to it.
+    The file does not contain the tokenizer. The numbers are stored as `dtype`: float64 (exact), float32 or float16.
 
     Examples
     --------
@@ -123,7 +122,7 @@ def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DType
 
 
 def load_model(path: str | os.PathLike[str]) -> TextClassifier:
-    """The model in a file written by `save_model` or `TextClassifier.save`; errors name the file and the reason."""
+    """Load a model that `save_model` or `TextClassifier.save` wrote; errors name the file and the reason."""
     return _text_model(read_arrays(path), str(path))
 
 
@@ -144,7 +143,7 @@ def _text_model(arrays: Arrays, source: str) -> TextClassifier:
 
 
 def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> None:
-    """Write `weights` to a `.npz` or `.safetensors` file: one array per field of `AttentionWeights`, and both ids.
+    """Write weights to a `.npz` or `.safetensors` file: one array per field of `AttentionWeights`, and both ids.
 
     `W_p` has no rows if the model has no positions. The file is replaced whole or not at all.
 
@@ -161,7 +160,7 @@ def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> Non
 
 
 def load_weights(path: str | os.PathLike[str]) -> AttentionWeights:
-    """Read weights written by `save_weights`, or by any tool that stores the same arrays; errors name the array."""
+    """Load weights written by `save_weights`, or by any tool that stores the same arrays; errors name the array."""
     return weights_from_arrays(read_arrays(path), str(path))
 
 
@@ -172,7 +171,7 @@ def weights_to_arrays(weights: AttentionWeights) -> Arrays:
 
 
 def weights_from_arrays(arrays: Arrays, source: str) -> AttentionWeights:
-    """Weights from named arrays; `source` names them in errors."""
+    """Weights from named arrays of a file, the `source` in errors."""
     names = (*AXES, *IDS)
     if missing := [name for name in names if name not in arrays and name not in OPTIONAL]:
         raise ValueError(f"{source}: expected an array {missing[0]!r}, got only {sorted(arrays)}")
@@ -209,20 +208,20 @@ def from_torch_state_dict(
     """Weights from the state dict of P1's PyTorch code (class `MultiHead` of attention_meets_xai). Needs no torch.
 
     The authors' models have two outputs; the second, `output=1`, is the positive class. Documents are given without
-    [CLS], which is put in front, and are filled with [UNK] up to `T_max`, as the authors' preprocessing does. For a
-    model that was run on documents without padding, make weights with T_max = number of tokens + 1.
+    [CLS], which is prepended, and are filled with [UNK] up to `T_max`, as in the authors' preprocessing. For a model
+    that reads documents without padding, make weights with T_max = number of tokens + 1.
 
     Parameters
     ----------
     state : a file or a mapping with `embedding.weight` (D, d_e) and, for heads i = 0 .. K-1, `heads.{i}.query.weight`,
         `.key.weight` (d_att, d_e), `.value.weight` (d_out, d_e), `.classifier.weight` (C, d_out), perhaps with `.bias`
-    W_p : (T_max, d_e) position embeddings, which the state dict does not hold. None makes sinusoidal ones from `T_max`
-        (256, the authors' MAX_LEN) and `base`; they agree with the authors' to single precision, and
-        `W_p=model.pe.pe[0]` exactly
+    W_p : (T_max, d_e) position embeddings, which the state dict does not contain. None makes sinusoidal ones from
+        `T_max` (256, the authors' MAX_LEN) and `base`, which agree with the authors' to single precision;
+        `W_p=model.pe.pe[0]` agrees exactly
     base : 10000 is the convention of the authors' code; None is P1's Eq. 3
     scale, pos : False for a model made with scale=False (logits are not divided by sqrt(d_att)) or pos=False
-    cls_position : the position of [CLS] in the model's input. (A model whose `cls_pos` is that of another token works
-        with that token's query, and is not a model of this kind.)
+    cls_position : the position of [CLS] in the model's input. (A model whose `cls_pos` is that of another token uses
+        the query of that token; it is not a model of this kind.)
 
     Examples
     --------
@@ -247,7 +246,7 @@ def from_torch_state_dict(
     if not pos:
         W_p = np.zeros_like(W_p)
     whole("cls_position", cls_position, 0, len(W_p) - 1)
-    # A position enters by its embedding alone, so that moving [CLS] to the front is a change of rows.
+    # A position only enters through its embedding, so moving [CLS] to the front permutes rows.
     W_p = np.concatenate([W_p[[cls_position]], np.delete(W_p, cls_position, axis=0)])
     return AttentionWeights(W_p=W_p, **fields, cls=cls, unk=unk)
 

@@ -1,21 +1,21 @@
-"""Tables, row by row or as columns: CSV, TSV, Parquet, JSON Lines and fastText's lines, gzip-compressed or not.
+"""Read tables, by row or by column: CSV, TSV, Parquet, JSON Lines and fastText's lines, gzip-compressed or not.
 
 This is the only reader of tables: `train`, `corpus`, score tables and the command line all use it. The format follows
-from the name (`reviews.csv`, `reviews.tsv.gz`), and from the first bytes where the name has no known suffix. A row is a
+from the name (`reviews.csv`, `reviews.tsv.gz`), or from the first bytes if the name has no known suffix. A row is a
 dict from column name to value: strings from CSV, TSV and fastText, typed values from Parquet and JSON. Rows are
-streamed, so memory is that of one row (of one batch for Parquet).
+streamed, so only one row (one batch for Parquet) is in memory at a time.
 
 - **Encoding.** UTF-8, with or without a byte-order mark, or UTF-16 with one. Anything else is read as Windows-1252
-  (Latin-1) with a `TableWarning`, since a wrong guess shows as odd letters in every explanation.
+  (Latin-1) with a `TableWarning`, because a wrong guess shows as odd letters in every explanation.
 - **Delimiter.** Commas, semicolons and tabs are detected from the header of a CSV file; spreadsheets saved in much of
-  Europe have semicolons. Quoted cells may hold delimiters and line breaks; lines may end in CRLF and have any length.
+  Europe have semicolons. Quoted cells may contain delimiters and line breaks; lines may end in CRLF.
 - **fastText.** A line `__label__sport the text` is a row with the columns `label` and `text`.
-- **Labels.** `read_labelled` leaves out rows without a text or a label, with one `TableWarning` that counts them. Whole
-  numbers that a spreadsheet made floats (1.0, 2.0) become whole again. One class only, a column of measurements (more
+- **Labels.** `read_labelled` omits rows without a text or a label, with one `TableWarning` that counts them. Integers
+  that a spreadsheet stored as floats (1.0, 2.0) become integers again. A single class, a column of measurements (more
   than 20 different fractions) and a column where more than half of the labels differ (an identifier or the text) are
-  errors. Classes are in the order of their names, or of their numbers if all of them are integers.
+  errors. Classes are sorted by name, or by number if all of them are integers.
 
-Only Parquet needs a package (pyarrow, extra `corpus`); it is imported when such a file is opened.
+Only Parquet needs a package (pyarrow, extra `corpus`), which is imported when such a file is opened.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class MissingColumn(ValueError):
 
 
 class TableWarning(UserWarning):
-    """A table was read with a change: in another encoding, or with rows left out."""
+    """A table was read in another encoding than UTF-8, or without some of its rows."""
 
 
 def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -88,7 +88,7 @@ def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None
 
 
 def _gathered(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Rows to keep in memory: an error where the texts of a small file, one of them a million times, would fill it."""
+    """Rows to keep in memory; an error if a small file, such as one with a repeated text, would fill it."""
     length = 0
     with reading(path, "table"):
         for row in read_rows(path, columns):
@@ -98,7 +98,7 @@ def _gathered(path: str | os.PathLike[str], columns: Sequence[str] | None = None
 
 
 def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
-    """Columns of a table by name, read at once; a table without rows is a ValueError."""
+    """The columns of a table by name; a table without rows is a ValueError."""
     rows = list(_gathered(path))
     if not rows:
         raise ValueError(f"{path}: expected a header and at least one row, got none")
@@ -106,7 +106,7 @@ def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
 
 
 def table_format(path: str | os.PathLike[str]) -> str:
-    """The format of a file: "csv", "tsv", "parquet", "jsonl" or "fasttext"; a ValueError if it is of none of them."""
+    """The format of a file: "csv", "tsv", "parquet", "jsonl" or "fasttext"; any other is a ValueError."""
     path = regular_file(path, EXPECTED)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
@@ -122,7 +122,7 @@ def table_format(path: str | os.PathLike[str]) -> str:
 
 
 def check_columns(path: str | os.PathLike[str], names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise `MissingColumn`, which names the missing and the present columns, unless all are present."""
+    """Raise `MissingColumn`, which names the missing and the present columns, if a column is missing."""
     if missing := [name for name in wanted if name not in names]:
         shown = ", ".join(repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:12])
         more = f" and {len(names) - 12} more" if len(names) > 12 else ""
@@ -133,7 +133,7 @@ def check_columns(path: str | os.PathLike[str], names: Sequence[str], wanted: Se
 
 
 def _byte_stream(path: Path) -> BinaryIO:
-    """The bytes of a file, decompressed if they are gzip's."""
+    """The bytes of a file, decompressed if it is gzipped."""
     with path.open("rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
     return cast(BinaryIO, gzip.open(path)) if compressed else path.open("rb")
@@ -157,7 +157,7 @@ def _text_stream(path: Path) -> io.TextIOWrapper:
                 byte = error.object[error.start]
                 message = f"{path}: not UTF-8 (byte {byte:#04x}); read as Windows-1252 (Latin-1)"
                 warnings.warn(message, TableWarning, stacklevel=2)
-                encoding, errors = "cp1252", "replace"  # the five bytes that Windows-1252 leaves open become U+FFFD
+                encoding, errors = "cp1252", "replace"  # the five bytes that Windows-1252 lacks become U+FFFD
             if not block:
                 break
     return io.TextIOWrapper(_byte_stream(path), encoding=encoding, errors=errors, newline="")
@@ -178,7 +178,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(max(csv.field_size_limit(), CELL_LIMIT))
     with _text_stream(path) as stream:
-        names = "".join(stream.readline().split('"')[::2])  # quoted names aside
+        names = "".join(stream.readline().split('"')[::2])  # without quoted names
         stream.seek(0)
         delimiter = "\t" if table_format(path) == "tsv" else max(",;\t", key=names.count)
         reader = csv.reader(stream, delimiter=delimiter)
@@ -240,7 +240,7 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
         raise ImportError(f"{path}: Parquet needs pyarrow: pip install '.[corpus]'") from None
     with ParquetFile(path) as file:
         check_columns(path, file.schema_arrow.names, columns or ())
-        # By groups: pyarrow ends the process if a column of damaged metadata is read.
+        # The sizes of row groups, because pyarrow ends the process if it reads a column of damaged metadata.
         largest = max((file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)), default=0)
         check_size(largest, path)
         rows = min(1024, 2**26 // (largest + 1) + 1)  # every cell may be the longest text of a dictionary
@@ -275,7 +275,7 @@ def read_labelled(
     ----------
     paths : a file that `tables.read_rows` reads, or several
     text_column, label_column : names of the columns
-    classes : the classes of the training part, for a part to score on: another class is then an error. None collects
+    classes : the classes of the training part, if this is a test part, where another class is an error. None collects
         them from the labels.
 
     Examples
@@ -334,7 +334,7 @@ def read_labelled(
 
 
 def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
-    """Labels of any kind as names; the head of the module describes what becomes of numbers.
+    """Labels of any kind as names; integers that are stored as floats become integers again.
 
     >>> class_names([2.0, 10.0, 2.0]), class_names(["ham", "spam"]), class_names([True, False])
     (['2', '10', '2'], ['ham', 'spam'], ['true', 'false'])
@@ -363,8 +363,8 @@ def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
 def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
     """The tables of a folder by the part in their name: "train" (required), "valid" and "test".
 
-    `train.csv`, `reviews-train.csv.gz` and `train-00000-of-00002.parquet` are training parts; several are read one
-    after the other.
+    `train.csv`, `reviews-train.csv.gz` and `train-00000-of-00002.parquet` are training parts; a part may have several
+    files.
     """
     parts: dict[str, list[Path]] = {}
     for file in sorted(Path(folder).iterdir()):

@@ -1,8 +1,8 @@
-"""A bag: the feature vectors of the instances of one slide, molecule or document, and what is known about them.
+"""A bag: the feature vectors of the instances of one slide, molecule or document, with coordinates, names and regions.
 
-Regions are squares of a grid over the coordinates, or given: an explanation can take them as players instead of single
-instances, exactly, because instances with log-masses s and values v act as one with log-sum-exp and weighted mean
-(`PooledGame.merge`).
+Regions, given or squares of a grid over the coordinates, can be the players of an explanation instead of single
+instances. This is exact: several instances act as one with the log-sum-exp of their log-masses and the weighted mean of
+their values (`PooledGame.merge`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Bag:
 
     Attributes
     ----------
-    features : (n, D) real numbers of any float type, kept as they are; (1, n, D) is taken as (n, D)
+    features : (n, D) real numbers of any type, which is kept; (1, n, D) is taken as (n, D)
     coords : (n, 2) x and y of each instance's upper left corner, in level-0 pixels (STAMP: micrometers), or None
-    ids : (n,) a name for each instance; "0", "1", ... where None
+    ids : (n,) names of the instances; None for "0", "1", ...
     attrs : further attributes of the file, such as patch_size, level0_magnification, name
-    regions : (n,) the region that each instance belongs to, as numbers or names, or None
+    regions : (n,) region of each instance, as numbers or names, or None
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Bag:
 
     @property
     def patch_size(self) -> float | None:
-        """Side of a patch in the unit of `coords`: from the attributes, else the most common step of the grid.
+        """Side of a patch in the unit of `coords`: from the attributes, or the most common step of the grid.
 
         TRIDENT stores patch_size_level0, CLAM patch_size and downsample (to level 0), STAMP tile_size_um.
         """
@@ -93,14 +93,14 @@ class Bag:
         """The bag with square regions of side `size` (the unit of `coords`), numbered by first appearance."""
         positive("size", size)
         if self.coords is None:
-            raise ValueError("coords: expected coordinates, which regions need; this bag has none")
+            raise ValueError("coords: expected coordinates, which regions need, got none")
         cells = np.floor((self.coords - self.coords.min(axis=0)) / size).astype(np.int64)
         return replace(self, regions=numbered(cells)[0])
 
     def region_numbers(self) -> tuple[Ids, tuple[str, ...]] | None:
         """(n,) region of each instance and the names of the regions; None without coordinates or given regions.
 
-        Without given regions: squares of 16 x 16 patches.
+        The default regions are squares of 16 x 16 patches.
         """
         regions = self.regions
         if regions is None and self.coords is not None and (side := self.patch_size) is not None:
@@ -127,9 +127,9 @@ def _rows(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def grid_step(coords: Array) -> float | None:
-    """Most common distance between neighbors in a row or column; None where no two instances share one.
+    """Most common distance between neighbors in a row or column; None if no two instances share one.
 
-    Pieces of tissue have separate grids, shifted against each other, so distances across rows are not informative.
+    Pieces of tissue have separate grids, shifted against each other, so distances between rows are not informative.
     """
     steps = []
     for along, across in ((0, 1), (1, 0)):

@@ -4,18 +4,18 @@ Each instance x is embedded alone, h = e(x), by layers h -> activation(W h + b).
 
     s_k = w_k . (activation(V h + a) * gate(U h + b)) / temperature        (gated; Ilse, Tomczak, Welling 2018, Eq. 9)
 
-(without U: not gated, Eq. 8; without V as well: s_k = w_k . h, as in attentive probes; w = 0: mean pooling). What
-comes after the pooling is linear, so that it acts on the instances: row r of the readout gives the value v_r = R_r . h,
-in head `value_head[r]`, for class `value_class[r]` (see `PooledScores`). Everything that is constant in evaluation
-(batch normalization, biases) is folded into these arrays by `layouts.py`. Features keep their type (float32, float16);
-chunks of rows are scored in float64.
+(without U: not gated, Eq. 8; without V as well: s_k = w_k . h, as in attentive probes; w = 0: mean pooling). Everything
+after the pooling is linear, so it can be applied to the instances: row r of the readout gives the value v_r = R_r . h,
+in head `value_head[r]`, for class `value_class[r]` (see `PooledScores`). `layouts.py` folds everything that is constant
+in evaluation (batch normalization, biases) into these arrays. Features keep their type (float32, float16); chunks of
+rows are scored in float64.
 
-**Gradients** by the features are written out; no autodiff. With f = sum_h sum_i alpha_hi v_hi,
+**Gradients** by the features need no automatic differentiation. With f = sum_h sum_i alpha_hi v_hi,
 
     df/dh_i = sum_h alpha_hi [ dv_hi/dh_i + (v_hi - f_h) ds_hi/dh_i ],
 
-because an instance enters its heads through s and v alone (the two terms of Theorem 4.1 of Lopardo et al. 2024). The
-heads join before the hidden layer of the attention, so that the cost does not grow with their number.
+because an instance enters its heads only through s and v (the two terms of Theorem 4.1 of Lopardo et al. 2024). The
+heads are added up before the hidden layer of the attention, so the cost does not grow with their number.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Activation(NamedTuple):
 
 
 def erf(x: Array) -> Array:
-    """The error function on arrays; GELU needs it, and NumPy has none."""
+    """The error function on arrays, which NumPy lacks."""
     return np.fromiter(map(math.erf, x.ravel()), np.float64, x.size).reshape(x.shape)
 
 
@@ -88,13 +88,13 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-# What a network may do to each feature vector first, without weights: the epsilon is that of PyTorch's LayerNorm.
+# How a network may scale each feature vector first, without weights; the epsilon is that of PyTorch's LayerNorm.
 NORMALIZATIONS = ("", "unit", "layer_norm")
 LAYER_NORM_EPS = 1e-5
 
 
 def normalized(x: Array, how: str) -> tuple[Array, Array]:
-    """Rows of length 1 ("unit") or of mean 0 and variance 1 ("layer_norm"), and what they were divided by (n, 1)."""
+    """Rows scaled to length 1 ("unit") or to mean 0 and variance 1 ("layer_norm"), and their divisors (n, 1)."""
     if how == "layer_norm":
         x = x - x.mean(axis=1, keepdims=True)
         size = np.sqrt((x * x).mean(axis=1, keepdims=True) + LAYER_NORM_EPS)
@@ -105,7 +105,7 @@ def normalized(x: Array, how: str) -> tuple[Array, Array]:
 
 
 def normalized_gradient(y: Array, size: Array, g: Array, how: str) -> Array:
-    """The gradient by the rows before `normalized`, from the one by its results y."""
+    """The gradient by the rows before `normalized`, from the gradient g by its results y."""
     if how == "unit":
         return (g - y * (y * g).sum(axis=1, keepdims=True)) / size
     g = (g - y * (y * g).mean(axis=1, keepdims=True)) / size
@@ -142,15 +142,15 @@ class Layer:
         return ACTIVATIONS[self.activation].function(h @ self.W.T + self.b)
 
     def gradient(self, h: Array, slope: Array) -> Array:
-        """(n, in) gradient by the inputs h, from the one by the outputs, `slope` (n, out)."""
+        """(n, in) gradient by the inputs h, from the gradient by the outputs, `slope` (n, out)."""
         return (slope * ACTIVATIONS[self.activation].derivative(h @ self.W.T + self.b)) @ self.W
 
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """The attention of H heads: log-masses of embedded instances (see the module docstring).
+    """The attention of H heads: log-masses of embedded instances, by the formula at the head of this module.
 
-    A constant c per head changes no prediction and is kept for who compares raw attention.
+    A constant c per head changes no prediction; it is kept for comparisons of raw attention.
     """
 
     w: Array  # (H, k)
@@ -259,11 +259,11 @@ class BagNetwork:
 
     @property
     def size(self) -> int | None:
-        """Number of instances of every bag, if each instance has a fixed place; None for any number."""
+        """Number of instances of every bag if each instance has a fixed place, else None."""
         return len(self.readout) if self.readout.ndim == 3 else None if self.positions is None else len(self.positions)
 
     def values(self, h: Array, rows: slice) -> Array:
-        """(R, n) values of embedded instances (n, E), which are `rows` of their bag."""
+        """(R, n) values of embedded instances (n, E), the `rows` of their bag."""
         return self.readout @ h.T if self.readout.ndim == 2 else np.einsum("nre,ne->rn", self.readout[rows], h)
 
     def embedded(self, x: NDArray[Any]) -> Array:
@@ -275,9 +275,8 @@ class BagNetwork:
 
     def chunks(self, n: int) -> list[slice]:
         """Runs of rows whose widest layer stays near 32 MB."""
-        rows = max(
-            1, CHUNK_NUMBERS // max([self.D, self.attention.w.shape[1], *(len(layer.W) for layer in self.embed)])
-        )
+        widest = max([self.D, self.attention.w.shape[1], *(len(layer.W) for layer in self.embed)])
+        rows = max(1, CHUNK_NUMBERS // widest)
         return [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
 
     def scores(self, features: NDArray[Any]) -> PooledScores:
@@ -334,7 +333,7 @@ def gradient_scores(
     alpha, background = (share[heads] for share in scores.shares())
     v = mixture @ scores.v[rows]
     f = (alpha * v).sum(axis=1) + background * (mixture @ scores.v_background[rows])
-    slope = np.zeros((network.H, v.shape[1]))  # alpha (v - f), zero in heads that are not needed
+    slope = np.zeros((network.H, v.shape[1]))  # alpha (v - f); zero in heads that the output does not need
     slope[heads] = alpha * (v - f[:, None])
     by_value = mixture @ network.readout[..., rows, :]  # (h, E), or (N, h, E)
     results = {name: np.empty(len(features)) for name in GRADIENT_SCORES}

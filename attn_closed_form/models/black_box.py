@@ -1,8 +1,8 @@
 """The pooled game of a black box: log-masses and values of n instances from the outputs of small sub-bags.
 
 If f pools with one softmax, n single instances and n - 1 pairs determine everything (`slalom/recover.py`, after Leemann
-et al., Prop. 5.2). This does not prove that f is a pooled game: the largest difference on random sub-bags that were not
-used is reported, and one above `tol` is an error.
+et al., Prop. 5.2). This does not prove that f is a pooled game, so the largest difference on held-out random sub-bags
+is reported, and a difference above `tol` is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MeasuredGame(PooledGame):
     """A pooled game that was found from a black box."""
 
     deviation: float = float("nan")  # largest difference from the black box on random sub-bags
-    queries: int = 0  # sub-bags that were evaluated to find it, without those that measured the deviation
+    queries: int = 0  # sub-bags that were evaluated to find the game, without those that measured the deviation
 
     def __repr__(self) -> str:
         return f"MeasuredGame(d={self.d}, absent='deleted', deviation={self.deviation:.1e}, queries={self.queries})"
@@ -46,7 +46,7 @@ def game_from_black_box(
     seed: int = 0,
     labels: Sequence[str] | None = None,
 ) -> MeasuredGame:
-    """Game of a bag of n instances under any function that pools with one softmax; others are an error.
+    """Game of a bag of n instances under any function that pools with one softmax; another function is an error.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def measure_deviation(
         raise ValueError(
             f"f: expected a model that pools with one softmax; on {len(bags)} random sub-bags it differs from one by "
             f"up to {deviation:.2g} (a bag of {bags[worst].size}: {outputs[worst][:4].round(4)} where pooling gives "
-            f"{pooled[worst][:4].round(4)}), more than {tol:g} * {scale:.3g}. Several heads, a layer that is not "
-            "linear after the pooling, dropout left on, or attention given after its softmax look like this"
+            f"{pooled[worst][:4].round(4)}), more than {tol:g} * {scale:.3g}. Possible reasons: several heads, a layer "
+            "after the pooling that is not linear, dropout left on, or attention given after its softmax"
         )
     return deviation

@@ -1,15 +1,15 @@
-"""Kernel predictors: which training examples made this prediction, and what each of them is worth, exactly.
+"""Kernel predictors: the contribution of each training example to a prediction, and its exact value as data.
 
 A kernel predictor (Nadaraya-Watson, soft nearest neighbors, a nearest-neighbor head on embeddings) predicts a weighted
 mean of its training labels. With the log-weight s_i(x) of training example i at a query x,
 
     f(x) = ( prior v_0 + sum_i e^(s_i) v_i ) / ( prior + sum_i e^(s_i) ),
 
-v_i the label in regression, or 1 if example i has the class and 0 else. This is a pooled game whose players are the
-training examples, an absent one being deleted: Shapley values of a probability are those of the game itself, those of
-the log-loss and the squared error those of the game sent through a link (`game/links.py`). KNN-Shapley (Jia et al.,
-2019) has an exact and far cheaper answer for hard, unweighted neighbors; for normalized continuous weights Wang et al.
-(2024) give none.
+where v_i is the label in regression, and in classification 1 if example i has the class, else 0. This is a pooled game
+whose players are the training examples; absent ones are deleted. Shapley values of a probability are those of the game,
+and those of the log-loss and the squared error are those of the game with a link (`game/links.py`). KNN-Shapley (Jia et
+al., 2019) is an exact and far cheaper algorithm for hard, unweighted neighbors; Wang et al. (2024) have none for
+normalized continuous weights.
 
 | kernel | log-weight s_i(x) |
 |---|---|
@@ -17,8 +17,8 @@ the log-loss and the squared error those of the game sent through a link (`game/
 | "cosine" | cos(x, x_i) / bandwidth |
 | a function | its result for arrays (m, D) and (n, D), an (m, n) array, divided by the bandwidth |
 
-With `k`, only the k examples with the largest weights enter. They are chosen once per query, so that an absent example
-is not replaced by the next one; that game is the predictor with these k examples.
+With `k`, only the k examples with the largest weights enter. They are chosen once per query: an absent example is not
+replaced by the next one.
 """
 
 from __future__ import annotations
@@ -110,24 +110,24 @@ class KernelModel(Model):
 
 @dataclass(eq=False)
 class KernelPredictor:
-    """Predict by a weighted mean of training labels, with exact explanations by training examples.
+    """Predict a weighted mean of the training labels, with exact explanations by training examples.
 
-    It follows scikit-learn's conventions, so `cross_val_score`, `GridSearchCV` and `Pipeline` take it.
+    It follows scikit-learn's conventions and works in `cross_val_score`, `GridSearchCV` and `Pipeline`.
 
     Parameters
     ----------
     kernel : "gaussian", "cosine", or a function of arrays (m, D) and (n, D) that returns (m, n) log-weights
     bandwidth : width of the gaussian, or what the cosine or the function is divided by
-    k : use the k nearest examples only; None uses all
+    k : use only the k nearest examples; None uses all
     prior : weight of a background with equal probabilities, or with the mean label; a training example at distance 0
-        has weight 1 under the gaussian kernel. The log-loss needs a prior, of at least 1e-4 of what
-        all examples together weigh at a test point, so that no probability is near 0
+        has weight 1 under the gaussian kernel. The log-loss needs a prior of at least 1e-4 times the total weight of
+        the examples at a test point, so that no probability is near 0
     task : "classification" or "regression"; "auto" means regression for labels of a floating type
 
     Attributes
     ----------
     classes_ : the sorted labels, in classification; the columns of `predict_proba`
-    model_ : KernelModel; what `attn_closed_form.explain` takes
+    model_ : the KernelModel that `attn_closed_form.explain` takes
 
     Examples
     --------
@@ -218,9 +218,9 @@ class KernelPredictor:
         Parameters
         ----------
         X_test, y_test : (m, D) and (m,) test points with their labels
-        utility : what the training examples earn together at a test point: "probability", that of its label;
-            "log_loss", the logarithm of that probability; "squared_error", minus the squared error (in classification,
-            of that probability against 1). More is better. Default: "probability", in regression "squared_error"
+        utility : the quality of a prediction, to be shared among the training examples: "probability" of the label of
+            the test point; "log_loss", the logarithm of that probability; "squared_error", minus the squared error (in
+            classification, of that probability against 1). Default: "probability", in regression "squared_error"
         tol : guaranteed accuracy at each test point, relative to the largest utility of a coalition
         n_jobs : processes, as in scikit-learn (by joblib); 1 computes in this process
         progress : a function of (stage, done, total); True for a bar, False for none, None for one on a terminal

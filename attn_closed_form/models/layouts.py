@@ -1,16 +1,16 @@
-"""Layouts of saved networks: which names a state dict has, and what network they are.
+"""Layouts of saved networks: from the names in a state dict to a network.
 
-`LAYOUTS` is a table with one entry per layout: its layers (regular expressions), by which it is recognized, and the
-options that the file does not hold. One builder reads nearly all of them,
+`LAYOUTS` has one entry per layout: the layers by which it is recognized (regular expressions), and the options that the
+file does not contain. One builder reads nearly all of them,
 
     h = embedding of x,   s = w . (activation(V h) * gate(U h)) / temperature,   logits = readout . pooled + b,
 
-and attentive probes and plain means have a builder each. A layout must read, or knowingly leave out, every weight of
-the file. A remaining weight belongs to a layer outside the layout, and a layer after the pooling would make the
-result wrong: it is an error that names the layer. A new layout is one entry.
+and attentive probes and plain means have a builder each. A layout must read, or explicitly ignore, every weight of the
+file. A remaining weight is an error that names it, because it belongs to a layer outside the layout, and a layer after
+the pooling would make the result wrong. A new layout is one entry.
 
-A pooled game needs instances that do not see each other before the pooling, one softmax (or mean) over the instances,
-and nothing but linear layers after it. `REFUSALS` names known networks that are not pooled games, with the reason.
+In a pooled game, instances do not interact before the pooling, one softmax (or mean) runs over the instances, and only
+linear layers follow. `REFUSALS` lists known networks that are not pooled games, with the reason.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ OPTIONS = {
 _EMBEDDED = ("embed_activation", "last_activation", "attention_temperature", "normalize")
 UNGATED: Options = {name: OPTIONS[name].default for name in ("activation", *_EMBEDDED)}
 GATED: Options = {name: OPTIONS[name].default for name in ("activation", "gate", *_EMBEDDED)}
-# Width of a head where a file does not hold their number, as in timm's AttentionPool2d.
+# Default width of a head, as in timm's AttentionPool2d.
 HEAD_WIDTH = 64
 # An array in Keras' HDF5 files: layer and part, which is a number or, in the older format, a name.
 KERAS = r"(?!optimizer)(?:.*\.)?(?!vars\.)(\w+)\.(?:vars\.)?(\d|kernel|bias|[vwu])(?::0)?"
@@ -68,7 +68,7 @@ SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {"relu": "R
 
 
 def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
-    """What the file does not hold and the user did not give, as "tanh attention, ReLU embedding, temperature 1"."""
+    """What neither the file nor the user has specified, such as "tanh attention, ReLU embedding, temperature 1"."""
     attention, entry = network.attention, LAYOUTS[layout]
     values = {name: value for name, value in entry.options.items() if name not in given and OPTIONS[name].described}
     used = {"activation": attention.hidden, "gate": attention.gate, "embed_activation": (network.embed or (None,))[0]}
@@ -87,17 +87,17 @@ def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
 class Layout(NamedTuple):
     """One kind of file."""
 
-    embed: str = ""  # layers of the embedding, and whether there may be none
-    bare: bool = False
-    # Alternatives, the first of which is in the file: (V, w), (V, U, w) with a gate, (w,) on the embedding, () for the
-    # mean. V and w may be one pattern that matches two layers.
+    embed: str = ""  # layers of the embedding
+    bare: bool = False  # whether there may be no embedding
+    # Alternatives, of which the first that fits is used: (V, w), (V, U, w) with a gate, (w,) on the embedding, () for
+    # the mean. V and w may be one pattern that matches two layers.
     attention: tuple[tuple[str, ...], ...] = ()
     readout: str = ""  # the last layer, or one layer per class and attention branch
-    options: Options = UNGATED  # what the file does not store, with the defaults of the network's code
+    options: Options = UNGATED  # what the file does not contain, with the defaults of the network's code
     leave: tuple[str, ...] = ()  # starts of names that play no part in the prediction
-    norm: str = ""  # a batch normalization in front of the readout
-    gated_activation: str = ""  # default of the option `activation` with a gate, where it is not that without one
-    # Another builder, and names by which its files are recognized; the others are recognized by their layers.
+    norm: str = ""  # a batch normalization before the readout
+    gated_activation: str = ""  # default of the option `activation` with a gate, if it differs from that without one
+    # A separate builder, and names by which its files are recognized; the others are recognized by their layers.
     build: Callable[[State, Layout, Options], BagNetwork] | None = None
     marks: tuple[str, ...] = ()
 
@@ -107,7 +107,7 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     if options.get("attention_gate"):
         raise ValueError(
             f"attention_gate: expected 0, got {options['attention_gate']}: a quantile of the bag's scores decides "
-            "which instances count, so that the model is not a pooled game"
+            "which instances count, so the model is not a pooled game"
         )
     extracted = options.get("extracted", False)
     state.leave(*layout.leave, *(["feat_ext."] if extracted else []))
@@ -161,12 +161,12 @@ def _attention(state: State, layout: Layout, options: Options, E: int) -> Attent
 
 
 def _probe(queries: Array, parts: list[Linear], out: Linear, options: Options, **more: Any) -> BagNetwork:
-    """Attention with fixed queries (Q, D), brought to the form of `BagNetwork`.
+    """Attention with fixed queries (Q, D) as a `BagNetwork`.
 
-    Keys k = K x + a and values v = V x + b (`parts`) are split into M heads of width D/M; head m of query q gives
-    instance x the log-mass q_m . k_m(x) / sqrt(D/M), and the outputs of the heads are concatenated before the linear
-    layer W (C, D); queries are averaged. So head (q, m) has w = K_m^T q_m / sqrt(D/M) and readout rows
-    V_m^T W[:, m]^T / Q; biases of the values join the bias.
+    Keys k = K x + a and values v = V x + b (`parts`) are split into M heads of width D/M. Head m of query q gives
+    instance x the log-mass q_m . k_m(x) / sqrt(D/M). The outputs of the heads are concatenated before the linear layer
+    W (C, D), and queries are averaged. So head (q, m) has w = K_m^T q_m / sqrt(D/M) and readout rows
+    V_m^T W[:, m]^T / Q; the biases of the values become part of the bias.
     """
     (Q, D), num_heads = queries.shape, options["num_heads"] or max(1, queries.shape[1] // HEAD_WIDTH)
     if num_heads < 1 or D % num_heads:
@@ -223,9 +223,10 @@ def _build_aim(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 
 def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """Query Q latent + a (or the latent itself), keys and values from one layer, the first latent or the mean of them.
+    """The query is Q latent + a or the latent itself; keys and values come from one layer.
 
-    Position embeddings are added to the tokens. With `proj` but no `mlp` the projection is linear and joins the head.
+    The output is that of the first latent, or the mean. Position embeddings are added to the tokens. A projection
+    `proj` without `mlp` is linear and becomes part of the head.
     """
     start = state.keys(r"(.*\.)?latent")[0].removesuffix("latent")
     if options["pool_type"] not in ("token", "avg"):
@@ -242,7 +243,7 @@ def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 
 def _build_class_token(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """The query is that of a class token, which has a key and a value as well: it is always present."""
+    """The query is that of a class token, which also has a key and a value: it is always present."""
     start = state.keys(layout.marks[0])[0].removesuffix("cls_token")
     token, *positions = _rows(state.array(f"{start}pos_embed"))
     token = token + state.array(f"{start}cls_token").reshape(-1)
@@ -256,7 +257,7 @@ def _build_class_token(state: State, layout: Layout, options: Options) -> BagNet
 def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
     """CLAM with one branch, and a text about the organ whose embedding is added to the pooled vector.
 
-    The sum is linear in the pooled vector, so the text changes the bias alone: b + W relu(T e + t).
+    The sum is linear in the pooled vector, so the text only changes the bias: b + W relu(T e + t).
     """
     network = _build(state, LAYOUTS["clam"]._replace(leave=layout.leave), options)
     T, t = state.linear("text_to_vision.0")
@@ -310,7 +311,7 @@ def _build_mean(state: State, layout: Layout, options: Options) -> BagNetwork:
     return BagNetwork(Attention(np.zeros((1, W.shape[1]))), W, bias)
 
 
-_CLAM = r"attention_net\.(?:module\.)?[1-9]\d*\."  # "module." where the file was saved from several devices
+_CLAM = r"attention_net\.(?:module\.)?[1-9]\d*\."  # "module." if the file was saved from several devices
 _CLAM_NETWORK = (r"attention_a\.0", r"attention_b\.0", "attention_c")
 _INSTANCES = ("instance_classifiers.", "instance_loss_fn.")  # of CLAM's training alone
 _PLAIN = (r"attention\.0", r"attention\.2")
@@ -318,7 +319,7 @@ _ENCODER = ("blocks.", "patch_embed.", "cls_token", "pos_embed", "reg_token", "n
 LAYOUTS: dict[str, Layout] = {
     # CLAM (Lu et al. 2021, mahmoodlab/CLAM). The single branch has one attention for all classes and one layer
     # `classifiers`; the multiple branch has one row of attention_c and one layer `classifiers.c` per class. The
-    # attention is number 2 or 3, by whether the network had dropout.
+    # attention has number 3 if the network had dropout, else 2.
     "clam": Layout(
         embed=r"attention_net\.(?:module\.)?0",
         attention=(tuple(_CLAM + name for name in _CLAM_NETWORK), (_CLAM + r"module\.\d+",)),
@@ -351,7 +352,7 @@ LAYOUTS: dict[str, Layout] = {
         readout=r"head\.2",
     ),
     # marugoto's MILModel and slideflow's Attention_MIL, which also has one linear layer `attention`. slideflow's
-    # attention_gate above 0 drops the instances below a quantile of the bag's scores, and the file does not hold it.
+    # attention_gate above 0 drops the instances below a quantile of the bag's scores; the file does not contain it.
     "marugoto": Layout(
         embed=r"encoder\.\d+",
         attention=(("attention",), _PLAIN),
@@ -361,7 +362,7 @@ LAYOUTS: dict[str, Layout] = {
         norm="head.1",
     ),
     # torchmil's ABMIL and CLAM_SB (Franblueee/torchmil), whose lazy layers are wrapped in a module. A feature extractor
-    # of linear layers is the embedding; with extracted=True the features come out of it, and it may be anything.
+    # of linear layers is the embedding; with extracted=True the features are its output, and it may be anything.
     "torchmil": Layout(
         embed=r"feat_ext(?:\.\d+)?",
         bare=True,
@@ -400,8 +401,8 @@ LAYOUTS: dict[str, Layout] = {
     ),
     # MIL_BASELINE's MEAN_MIL: the mean of the logits of the instances.
     "mil_baseline_mean": Layout(embed=r"head\.0", attention=((),), readout="classifier"),
-    # AttentionDeepMIL (Ilse, Tomczak, Welling 2018). Features are what enters feature_extractor_part2: the flattened
-    # output of the convolutions. The logit is what comes before the sigmoid.
+    # AttentionDeepMIL (Ilse, Tomczak, Welling 2018). The features are the input of feature_extractor_part2, which is
+    # the flattened output of the convolutions. The logit is the input of the sigmoid.
     "abmil": Layout(
         embed=r"feature_extractor_part2\.\d+",
         bare=True,
@@ -412,8 +413,8 @@ LAYOUTS: dict[str, Layout] = {
     ),
     # AIM's attentive probe (apple/ml-aim, AttentionPoolingClassifier), on frozen patch tokens.
     "aim": Layout(marks=("cls_token", r"k\.weight", r"v\.weight"), options={"num_heads": 12}, build=_build_aim),
-    # timm's AttentionPoolLatent with out_features=0 under a linear head. The encoder that makes the tokens is not part
-    # of the pooling.
+    # timm's AttentionPoolLatent with out_features=0 and a linear head. The encoder that makes the tokens is not part of
+    # the pooling.
     "timm": Layout(
         marks=(r"(?:.*\.)?latent", r"(?:.*\.)?kv\.weight"),
         options={"num_heads": 8, "pool_type": "token"},
@@ -435,7 +436,7 @@ LAYOUTS: dict[str, Layout] = {
         leave=_ENCODER,
         build=_build_class_token,
     ),
-    # The example of keras.io, `attention_mil_classification`, by the HDF5 file of its weights.
+    # The example `attention_mil_classification` of keras.io, from the HDF5 file of its weights.
     "keras": Layout(marks=(rf"(?!.*dense){KERAS}", rf"(?=.*dense){KERAS}"), options=GATED, build=_build_keras),
     # Any other names, which `renamed` has replaced by these.
     "roles": Layout(
@@ -445,7 +446,7 @@ LAYOUTS: dict[str, Layout] = {
         readout=r"roles\.classifier(?:\.\d+)?",
         options=GATED,
     ),
-    # Only by layout="mean", because a linear layer alone could follow any pooling. For texts see `MeanPooledText`.
+    # Only with layout="mean", because a single linear layer could follow any pooling. See `MeanPooledText` for texts.
     "mean": Layout(options={}, build=_build_mean),
 }
 
@@ -483,9 +484,9 @@ REFUSALS = (
 
 
 def network_from_state(state: State, layout: str, options: dict[str, Any]) -> tuple[BagNetwork, str]:
-    """Network of a state dict, and the name of its layout.
+    """The network of a state dict, and the name of its layout.
 
-    An option that the layout, a name of `LAYOUTS` or "auto", does not have is an error.
+    The layout is a name of `LAYOUTS` or "auto"; an option that it does not have is an error.
     """
     if layout == "auto":
         layout = _recognize(state)

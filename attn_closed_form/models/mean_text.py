@@ -1,10 +1,10 @@
 """Text classifiers that average word vectors: a linear layer on their mean is a pooled game of equal masses.
 
 With vectors e of the tokens, f = W mean(e) + b = sum_i (1/n) W e_i + b: every vector has the log-mass 0 and the value
-W e. A word with k vectors (a fastText word and its subwords) has the log-mass log k and the mean of their
-values. So the exact methods hold for fastText, `EmbeddingBag(mode="mean")` with a linear layer, and static embeddings
-under a logistic regression. Models with a sum, with a layer or a normalization after the mean, or with word n-grams are
-not pooled games.
+W e. A word with k vectors (a fastText word and its subwords) has the log-mass log k and the mean of their values. So
+the exact methods apply to fastText, to `EmbeddingBag(mode="mean")` with a linear layer, and to a logistic regression on
+static embeddings. Models with a sum, with a layer or a normalization after the mean, or with word n-grams are not
+pooled games.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Piece(NamedTuple):
 
 
 Reader = Callable[[str], Sequence[Piece]]
-# What `as_reader` makes a reader of: words in the order of their rows, a mapping of words to rows, or a function.
+# What can be turned into a reader: words in the order of their rows, a mapping of words to rows, or a function.
 Readable = Reader | Mapping[str, int] | Sequence[str]
 
 
 @dataclass(frozen=True)
 class VocabularyReader:
-    """Reads the words of a text that a vocabulary has."""
+    """Reads the words of a text that are in a vocabulary."""
 
-    rows: Mapping[str, int]  # of the vectors of words
+    rows: Mapping[str, int]  # word -> row of its vector
     tokenizer: Callable[[str], Sequence[Token]] = tokenize
     unknown: int | None = None  # row for words outside the vocabulary; None leaves them out
 
@@ -55,14 +55,14 @@ class VocabularyReader:
 
 @dataclass(frozen=True, eq=False)
 class MeanPooledText(Model):
-    """A linear layer on the mean of word vectors. The class methods make one from what other programs save.
+    """A linear layer on the mean of word vectors. The class methods read what other programs save.
 
     Attributes
     ----------
-    embeddings : (V, D) vectors, kept in their type
+    embeddings : (V, D) vectors, whose type is kept
     W, bias : (C, D) and (C,) of the linear layer
     reader : text -> pieces; `VocabularyReader`, `FastTextReader`, or any function
-    background : rows of vectors that every text has, such as fastText's end of line
+    background : rows of vectors that are part of every text, such as fastText's end of line
     outputs, temperature, loss : as in `Model`
 
     Examples
@@ -153,7 +153,7 @@ class MeanPooledText(Model):
         )
 
     def scores(self, units: Units) -> PooledScores:
-        """Every piece has the number of its vectors as mass, and the mean of their values."""
+        """The mass of a piece is the number of its vectors, and its value the mean of theirs."""
         s, v = self._pieces(units.data)
         background: dict[str, Any] = {}
         if self.background:

@@ -1,12 +1,12 @@
 """Tables of scores: any softmax-pooled model as plain arrays, from memory or from a table (`files/tables.py`).
 
-The attention logits s and the values v of a model's units are all that is needed: f = sum softmax(s) v + bias.
+Only the attention logits s and the values v of a model's units are needed: f = sum softmax(s) v + bias.
 A table has one row per unit and the columns
 
     s, v                  log-mass and value; with several outputs `v_NAME` for each instead of `v`
     label                 the name of the unit; its number by default
-    group                 units with the same entry are one player in the grouping "groups"
-    s_absent, v_absent    the scores of the unit when it is absent; without them it is deleted
+    group                 units with the same entry are one player of the grouping "groups"
+    s_absent, v_absent    the scores of the unit if it is absent; without them it is deleted
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ COLUMNS = ("label", "group", *NUMBERS)
 
 @dataclass(frozen=True)
 class ScoreTable(Model):
-    """A model that is given by its scores, which each input contains.
+    """A model given by its scores, which each input contains.
 
     Parameters
     ----------
     bias : (C,) added to the outputs
-    s_background, v_background : log-mass and (C,) values of what is always present
+    s_background, v_background : log-mass and (C,) values of a background that is always present
     outputs, temperature : as in `Model`
 
     Examples
@@ -78,7 +78,7 @@ class ScoreTable(Model):
         return Units(labels=labels, groups=groups, data=columns, group_labels=group_labels)
 
     def scores(self, units: Units) -> PooledScores:
-        """The table as scores of its rows; a background of the model joins them."""
+        """The scores of the rows, with the background of the model."""
         arrays = {name: units.data[name] for name in NUMBERS if name in units.data}
         if self.s_background is not None:
             arrays |= {"s_background": np.array([self.s_background]), "v_background": np.asarray(self.v_background)}
@@ -103,8 +103,7 @@ def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
     for name in ("s", "v"):
         if name not in columns:
             raise ValueError(f"scores: expected a column {name!r}, got {', '.join(map(str, columns)) or 'none'}")
-    unknown = [str(name) for name in columns if name not in COLUMNS]
-    if unknown:
+    if unknown := [str(name) for name in columns if name not in COLUMNS]:
         raise ValueError(f"scores: expected columns among {', '.join(COLUMNS)}; got {', '.join(unknown)}")
     for name in (name for name in NUMBERS if name in columns):
         columns[name] = np.atleast_2d(real(name, columns[name]).astype(np.float64))

@@ -2,13 +2,13 @@
 
 A sentence ends
 
-- after a run of . ! ? … (with closing quotes and brackets behind it) that is followed by white space, unless the run is
-  a single full stop after an abbreviation (Mr., e.g.) or a single letter (J. Smith), or a small letter comes next;
-- after a full stop of Chinese or Japanese (。！？), with or without a space behind it;
+- after a run of . ! ? … (and closing quotes and brackets) before white space, unless the run is a single period after
+  an abbreviation (Mr., e.g.) or a single letter (J. Smith), or a lowercase letter follows;
+- after a full stop of Chinese or Japanese (。！？), with or without a space after it;
 - at an empty line, and at HTML's <br /> and <p>, which reviews use for line breaks; a single line break is white space.
 
-A full stop inside a number (3.5), an address (imdb.com) or an ellipsis in mid-sentence (well... no) ends nothing. No
-list of abbreviations is complete; ours has common English ones. A wrong split moves a boundary, never a word's score.
+A period inside a number (3.5) or an address (imdb.com) and an ellipsis in mid-sentence (well... no) end nothing. The
+list of abbreviations has common English ones. A wrong split moves a boundary, but never changes the score of a word.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy as np
 from .._types import Ids, Span
 from .text import check_text
 
-# Abbreviations that are followed by a name or a number, so that the capital behind them begins no sentence.
+# Abbreviations before a name or a number: a capital letter after them does not begin a sentence.
 _ABBREVIATIONS = re.compile(
     r"mrs?|ms|dr|prof|[sj]r|st|rev|hon|gen|col|capt|lt|sgt|maj|gov|sen|rep|pres|messrs|mme|mlle|vs|etc|e\.?g|i\.?e|cf|al|"
     r"nos?|vols?|figs?|eds?|pp|ch|chap|sec|dept|est|approx|inc|ltd|co|corp|bros|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|"
     r"dec|mon|tue|wed|thu|fri|sat|sun|[ap]\.m|u\.s|u\.k|u\.s\.a|d\.c"
 )
-# Those that often stand at the end of a sentence: a capital behind them does begin a new one.
+# Abbreviations that often end a sentence: a capital letter after them does begin a new one.
 _MAY_END = re.compile(r"etc|inc|ltd|co|corp|[sj]r|[ap]\.m|u\.s|u\.k|u\.s\.a|d\.c|al")
 _CLOSING = "\"'”’»)\\]}」』）】"
 _BREAK = re.compile(
@@ -41,7 +41,7 @@ _NEXT = re.compile(r"\s*(?:[\"'“‘«(\[{¿¡「『（]\s*)*(\S?)")
 
 
 def sentences(text: str) -> list[Span]:
-    """Character spans of the sentences of a text, in order; white space between them belongs to none.
+    """Character spans of the sentences of a text, in order, without the white space between them.
 
     Examples
     --------
@@ -65,8 +65,7 @@ def _ends(text: str, match: re.Match[str]) -> bool:
     if not first or first == "<":
         return True
     if first.islower():
-        # "stars... why", "(sic!) he said": the sentence goes on.
-        return False
+        return False  # "stars... why", "(sic!) he said"
     if match["stop"] != "." or match["close"]:
         return True
     before = _WORD.search(text, 0, match.start())
@@ -79,7 +78,7 @@ def _ends(text: str, match: re.Match[str]) -> bool:
 
 
 def trimmed(text: str, start: int, end: int) -> Span:
-    """The span without white space at its ends; if it is all white space, the end is before the start."""
+    """The span without white space at its ends; if there is nothing else, the end is before the start."""
     piece = text[start:end]
     return start + len(piece) - len(piece.lstrip()), end - (len(piece) - len(piece.rstrip()))
 

@@ -18,17 +18,17 @@ embeddings the logits s and the values u are linear in the path parameter tau, s
 
     df/dtau = (1/K) sum_i sum_t alpha_t [ du_t + (u_t - f_i) ds_t ],
 
-and the part of token t in it is integrated; each node costs O(K T).
+and the part of token t is integrated; each node costs O(K T).
 
-**Layer-wise relevance propagation** by the rules of Achtibat et al. (2024), "AttnLRP", which P2 compares with: a
-product hands half of its relevance to each factor, a linear map hands it on in proportion, a softmax by its own
-Jacobian. Half of f goes to the values and half to the attention weights; of the latter, half to the keys, the other
-half to the query, and so to [CLS]:
+**Layer-wise relevance propagation** by the rules of Achtibat et al. (2024), "AttnLRP", which P2 uses for comparison: a
+product passes half of its relevance to each factor, a linear map passes it on in proportion, a softmax by its Jacobian.
+Half of f goes to the values and half to the attention weights; half of the latter goes to the keys, and the other half
+to the query and so to [CLS]:
 
     R_t = (1/K) sum_i alpha_t [ e_t.w_v / 2 + (u_t - f_i) e_t.w_k / 4 ].
 
-What reaches biases and [CLS] is lost to the tokens, so that the sum is not f. The same rules by automatic
-differentiation are in `jax_model/transformers/lrp.py`, and a test compares the two.
+The relevance of biases and [CLS] does not reach the tokens, so the sum is not f. `jax_model/transformers/lrp.py` has
+the same rules by automatic differentiation, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ COARSE, FINE = 10, 20
 MAX_PANELS = 4096
 # Numbers in one array of nodes: about 8 MB.
 BLOCK_ELEMENTS = 1 << 20
-# A token whose logit is this far below another's holds no attention (e^-50 is 2e-22); and within a panel the logits
-# may move against each other by this much, so that a take-over fills a good part of it and no rule can miss it.
+# A token whose logit is this far below another's gets no attention (e^-50 is 2e-22).
 NEGLIGIBLE = 50.0
+# Within a panel, logits may move against each other by this much: a take-over then fills enough of it to be noticed.
 SWING = 40.0
 
 
@@ -115,12 +115,12 @@ def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Outp
 
 
 def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """Relevance of each token of the document, (T,); see the module docstring."""
+    """AttnLRP (Achtibat et al., 2024): the relevance of each token of the document, (T,)."""
     return _relevance(weights, tokens, output, 2, 4)
 
 
 def _relevance(weights: AttentionWeights, tokens: Tokens, output: Output, values: int, keys: int) -> Array:
-    """e_t . grad_t (T,), its part through the values over `values`, and that through the keys over `keys`."""
+    """e_t . grad_t, (T,), with its part through the values divided by `values`, and that through the keys by `keys`."""
     (coefficients, _, seen), tables = _gradient(weights, tokens, output), weights.collapse
     e_w_v = seen.u - (tables.u_const @ as_output(weights, output))[:, None]
     e_w_k = seen.s - tables.s_const[:, None]
@@ -131,9 +131,9 @@ def _relevance(weights: AttentionWeights, tokens: Tokens, output: Output, values
 def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Output = 0, tol: float = 1e-10) -> Array:
     """Integrated gradients (Sundararajan et al., 2017) from the document of [UNK] tokens, (T,).
 
-    The integral is done by bisection of panels until no take-over of the attention can hide between the nodes and
-    two Gauss-Legendre rules agree to `tol` (relative to the size of f on the path) in every token: an error estimate,
-    not a bound. The exact scores add up to f(document) - f([UNK]s).
+    Panels are bisected until no take-over of the attention can hide between the nodes and two Gauss-Legendre rules
+    agree to `tol` (relative to the size of f on the path) in every token. This is an error estimate, not a bound. The
+    exact scores add up to f(document) - f([UNK]s).
 
     >>> from attn_closed_form import predict
     >>> from attn_closed_form.models.classifier import random_weights
@@ -171,7 +171,7 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Outp
         done = ~_too_wide(s0, ds, left, width)
         fine, variation = integrals(left[done], width[done], FINE)
         gap = np.abs(fine - integrals(left[done], width[done], COARSE)[0]).max(axis=1, initial=0.0)
-        # Relative to f, and where a token takes over within a narrow panel, to what it brings.
+        # Relative to f and, if a token takes over within a narrow panel, to what it contributes.
         allowed = tol * (size * width[done] * len(s0) + variation.max(axis=1, initial=0.0))
         # A panel narrower than 2^-40 holds less than rounding can show.
         good = (gap <= allowed) | (width[done] < 2.0**-40)
@@ -187,7 +187,7 @@ def _too_wide(s0: Array, ds: Array, left: Array, width: Array) -> NDArray[np.boo
     """Panels on which a take-over of the attention could hide between the nodes, (panels,).
 
     Logits are straight lines on the path. A token that is far below the leader of the left end, or that of the right
-    end, at both ends is far below it in between, and cannot matter; what counts is how the others move.
+    end, at both ends is far below it in between and cannot matter; only the movement of the others counts.
     """
     ends = s0 + left[:, None, None] * ds, s0 + (left + width)[:, None, None] * ds
     negligible = np.zeros(ends[0].shape, dtype=bool)

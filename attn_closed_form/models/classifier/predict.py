@@ -21,10 +21,10 @@ from ...game.pooled_game import PooledGame, merge_tokens
 from ..scores import PooledScores
 from .weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
 
-# Numbers in one block of `predict_many`: enough to amortise a call, few enough to stay in cache.
+# Numbers in one block of `predict_many`: enough to amortize a call, few enough to stay in cache.
 BLOCK_ELEMENTS = 1 << 18
 Output = int | Sequence[float] | Array
-# Fills up the shorter documents of a block where the model has no padding: no token, no mass.
+# Fills up the shorter documents of a block if the model has no padding: no token, no mass.
 NOTHING = -1
 
 
@@ -33,7 +33,7 @@ class TruncationWarning(UserWarning):
 
 
 def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, name: str = "tokens") -> Ids:
-    """Checked document: ids in range, at most `weights.room` of them (longer: the end is dropped, with a warning)."""
+    """The checked ids of a document; the end of a document longer than `weights.room` is dropped, with a warning."""
     try:
         raw = np.asarray(tokens)
     except ValueError as error:
@@ -59,7 +59,7 @@ def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, na
 
 
 def as_output(weights: AttentionWeights, output: Output) -> Array:
-    """Coefficients (C,) of what is explained: of one output, by its index, or of a combination of the outputs."""
+    """Coefficients (C,) of the explained output, given by its index or as a combination of the outputs."""
     if np.shape(output) == (weights.C,):
         return np.asarray(output, dtype=np.float64)
     return np.eye(weights.C)[whole("output", output, 0, weights.C - 1)]
@@ -111,7 +111,7 @@ def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -
     """Model outputs (B, C) of B sequences of token ids, of any lengths, or of a (B, T) integer array."""
     checked = [as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(documents)]
     out = np.empty((len(checked), weights.C))
-    # Documents of like lengths go together, the longest first, so that a block holds little NOTHING.
+    # Documents of similar lengths share a block, the longest first, so that a block has little NOTHING.
     order = np.argsort([-document.size for document in checked], kind="stable")
     start = 0
     while start < len(order):
@@ -171,14 +171,14 @@ def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def document_scores(weights: AttentionWeights, ids: Ids) -> PooledScores:
-    """Scores of the T tokens of a document, at least one, that are checked ids; absent tokens become [UNK]."""
+    """Scores of the T >= 1 tokens of a document, given as checked ids; absent tokens become [UNK]."""
     head, output = np.divmod(np.arange(weights.K * weights.C), weights.C)
     s, v = _scores_at(weights, ids, slice(1, 1 + ids.size))
     return PooledScores(s, v, weights.b_l, head, output, *_without(weights, ids.size))
 
 
 def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array, Array]:
-    """Log-masses (K, n) and values over K (K C, n) of ids at some positions; row K C is output C of head K."""
+    """Log-masses (K, n) of ids at some positions, and their values divided by K, (K C, n), sorted by head."""
     tables = weights.collapse
     places = slice(None) if weights.T_max is None else places
     s, u = tables.s_tok[ids] + tables.s_pos[places], tables.u_tok[ids] + tables.u_pos[places]
@@ -187,7 +187,7 @@ def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array,
 
 @lru_cache(maxsize=512)
 def _without(weights: AttentionWeights, T: int) -> tuple[Array, Array, Array, Array]:
-    """What exists besides the T tokens of a document: [UNK]s in their places, and the background."""
+    """The scores of [UNK]s in place of the T tokens of a document, and those of the background."""
     others = np.r_[0, 1 + T : weights.T_max or 0]
     s, v = _scores_at(weights, np.where(others == 0, weights.cls, weights.unk), others)
     background = merge_tokens(s, s)[0], merge_tokens(np.repeat(s, weights.C, axis=0), v)[1]
@@ -210,11 +210,11 @@ def pooled_game(
     ----------
     tokens : T token ids, at least one
     players : "positions" makes every token a player; "words" makes every distinct id a player, by first appearance
-    absent : "unk", [UNK] takes the place of an absent token, as in P1 section 5.1; "deleted", the token leaves the
-        softmax and the other tokens keep their positions. By default "unk" with positions and "deleted" without: there
-        it is the prediction for the document without these tokens
-    output : which of the C outputs is explained, or C coefficients of a combination of them
-    labels : a name for each token; by default its id. A player has that of its first token
+    absent : "unk", [UNK] replaces an absent token, as in P1 section 5.1; "deleted", the token leaves the softmax and
+        the other tokens keep their positions. By default "unk" with positions and "deleted" without, where the value is
+        the prediction for the document without these tokens
+    output : index of the explained output, or C coefficients of a combination of outputs
+    labels : names of the tokens, by default their ids; a player is named after its first token
 
     Examples
     --------

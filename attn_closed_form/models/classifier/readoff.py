@@ -1,16 +1,16 @@
 """Between attention weights and SLALOMs: read one off, or build weights that compute it.
 
-**Reading off.** In terms of its score tables (`weights.py`) a head without positions *is* a SLALOM:
-s(token) = s_tok and v(token) = u_tok, on the sequence that the model sees: [CLS], the document and, if `W_p` is not
-None, [UNK] up to T_max. So the sequence, not the document, is the argument: `SlalomReadoff.sequence` writes it out. One
-head and no positions: the model is a SLALOM, exactly. K heads: the mean of K SLALOMs, exactly. Positions that matter:
-one SLALOM per document, whose tokens are the T_max positions, exactly. In the last two cases a *single* SLALOM on token
-ids can only be fitted. It is fitted without [CLS]: as all samples have equally many other tokens, giving each of them
-its share of the mass of [CLS] changes no output, and no sample could distinguish the two.
+**Reading off.** In terms of its score tables (`weights.py`), a head without positions *is* a SLALOM with s(token) =
+s_tok and v(token) = u_tok, on the sequence that the model sees: [CLS], the document and, with positions, [UNK] up to
+T_max. `SlalomReadoff.sequence` makes this sequence. A model with one head and no positions is exactly a SLALOM, and one
+with K heads exactly the mean of K SLALOMs. If positions matter, there is one exact SLALOM per document, whose tokens
+are the T_max positions. In the last two cases a *single* SLALOM on token ids can only be fitted. It is fitted without
+[CLS]: all samples have the same number of other tokens, so no sample can distinguish the mass of [CLS] from an equal
+share of it in each of them.
 
-**Building.** P2, Prop. 5.1, whose printed construction does not compute what it claims: with W_k = 0 and W_q = I the
-logit is the *query's* importance, the same for every key; the value is in the second coordinate while W_class reads
-the third; and the division by sqrt(d) is not undone. `slalom_to_weights` describes the corrected one.
+**Building.** The printed construction of P2, Prop. 5.1, does not compute what it claims: with W_k = 0 and W_q = I the
+logit is the importance of the *query*, the same for every key; the value is in the second coordinate while W_class
+reads the third; and the division by sqrt(d) is not undone. `slalom_to_weights` describes the corrected one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MARGIN = 60.0
 SAME = 1e-12
 # Most tokens replaced in a sample that a SLALOM is fitted to (P2, Algorithm 2).
 DELETIONS = 5
-# Fresh samples on which the fidelity of a fitted SLALOM is measured, and how many tokens they lose (P2, Fig. 6).
+# Held-out samples that measure the fidelity of a fitted SLALOM, and how many tokens they lose (P2, Fig. 6).
 FIDELITY_SAMPLES = 1000
 FIDELITY_DELETIONS = 10
 
@@ -42,27 +42,24 @@ FIDELITY_DELETIONS = 10
 class SlalomReadoff(NamedTuple):
     """SLALOMs of a model. `slalom` is None if there are several heads and no document was given.
 
-    `mse` and `r2` are those of `slalom` on fresh samples of the document with up to 10 tokens replaced by [UNK]: 0 and
-    1 if exact, NaN without a SLALOM.
+    `mse` and `r2` are those of `slalom` on held-out samples of the document with up to 10 tokens replaced by [UNK]: 0
+    and 1 if exact, NaN without a SLALOM.
     """
 
     slalom: Slalom | None  # on token ids: that of the model if `exact`, else the best fit for a document
-    heads: tuple[Slalom, ...]  # K, whose mean is the model, exactly: on token ids, or on positions where those matter
+    heads: tuple[Slalom, ...]  # K, whose mean is exactly the model: on token ids, or on positions if those matter
     exact: bool  # whether `slalom` is the model itself
     by_position: bool  # whether `heads` are on positions
     mse: float
     r2: float
-    cls: int
-    unk: int
-    T_max: int | None
+    weights: AttentionWeights
 
     def sequence(self, tokens: Tokens, cls: bool = True) -> Ids:
-        """Ids that the model sees: [CLS] (unless `cls` is False), the document, and [UNK] up to T_max if it is set."""
-        own = as_ids("tokens", tokens)
-        if self.T_max is not None and own.size > self.T_max - 1:
-            raise ValueError(f"tokens: expected at most {self.T_max - 1}, got {own.size}")
-        padding = [self.unk] * ((self.T_max or 0) - 1 - own.size)
-        return np.r_[[self.cls] * cls, own, padding].astype(np.intp)
+        """Ids that the model sees: [CLS] (unless `cls` is False), the document, and the padding."""
+        ids = as_ids("tokens", tokens)
+        if ids.size > self.weights.room:
+            raise ValueError(f"tokens: expected at most {self.weights.room}, got {ids.size}")
+        return pad(self.weights, [ids])[0][0 if cls else 1 :]
 
     def predict(self, tokens: Tokens) -> Array:
         """Output of `slalom` for a document: () or (C,)."""
@@ -74,15 +71,15 @@ class SlalomReadoff(NamedTuple):
 def slalom_from_weights(
     weights: AttentionWeights, tokens: Tokens | None = None, gamma: float = 0.0, num_samples: int = 2000, seed: int = 0
 ) -> SlalomReadoff:
-    """SLALOMs of an attention classifier: exact where there are any, the best fit for a document otherwise.
+    """SLALOMs of an attention classifier: exact ones if they exist, otherwise the best fit for a document.
 
-    Biases of the output are part of the values, so that nothing is left to add.
+    The biases of the output are part of the values.
 
     Parameters
     ----------
     weights : AttentionWeights
-    tokens : a document. Needed where positions matter; with several heads it adds the best single SLALOM, fitted as
-        by Algorithm 2 to the model with up to 5 tokens replaced by [UNK]
+    tokens : a document, needed if positions matter. With several heads it adds the best single SLALOM, fitted as in
+        Algorithm 2 to the model with up to 5 tokens replaced by [UNK]
     gamma : sum of the importances, over the ids of each SLALOM
     num_samples, seed : of that fit, see `fit_slalom`
 
@@ -99,7 +96,7 @@ def slalom_from_weights(
         raise ValueError(f"weights: expected room for a document, T_max >= 2, got {weights.T_max}")
     tables = weights.collapse
     by_position = not (_constant(tables.s_pos[1:]) and _constant(tables.u_pos[1:]))
-    other = min(1, len(tables.s_pos) - 1)  # any place but that of [CLS], if the model knows places
+    other = min(1, len(tables.s_pos) - 1)  # any position but that of [CLS], if the model has positions
     ids = None if tokens is None else as_tokens(weights, tokens)
     if ids is not None and ids.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
@@ -110,14 +107,14 @@ def slalom_from_weights(
         s, u = tables.s_tok[seen] + tables.s_pos, tables.u_tok[seen] + tables.u_pos
     else:
         s, u = tables.s_tok + tables.s_pos[other], tables.u_tok + tables.u_pos[other]
-        s[weights.cls] += tables.s_pos[0] - tables.s_pos[other]  # [CLS] has a position of its own, and nobody else's
+        s[weights.cls] += tables.s_pos[0] - tables.s_pos[other]  # [CLS] is always at position 0
         u[weights.cls] += tables.u_pos[0] - tables.u_pos[other]
     heads = tuple(Slalom(np.arange(len(s)), s[:, i], _squeeze(u[:, i] + weights.b_l), gamma) for i in range(weights.K))
     exact = weights.K == 1 and not by_position
     slalom, mse, r2 = (heads[0], 0.0, 1.0) if exact else (None, np.nan, np.nan)
     if not exact and ids is not None:
         slalom, mse, r2 = _best(weights, ids, gamma, num_samples, seed)
-    return SlalomReadoff(slalom, heads, exact, by_position, mse, r2, weights.cls, weights.unk, weights.T_max)
+    return SlalomReadoff(slalom, heads, exact, by_position, mse, r2, weights)
 
 
 def _constant(table: Array) -> bool:
@@ -125,7 +122,7 @@ def _constant(table: Array) -> bool:
 
 
 def _best(weights: AttentionWeights, ids: Ids, gamma: float, samples: int, seed: int) -> tuple[Slalom, float, float]:
-    """Best single SLALOM for a document, and its MSE and R^2 on fresh samples."""
+    """Best single SLALOM for a document, and its MSE and R^2 on held-out samples."""
     rng = np.random.default_rng(seed)
     keep = deletions(ids.size, samples, DELETIONS, "balanced", rng)
     masked, which = distinct(list(np.where(keep, ids, weights.unk)))
@@ -147,19 +144,19 @@ def _squeeze(f: Array) -> Array:
 def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) -> AttentionWeights:
     """Attention weights that compute a SLALOM (P2, Prop. 5.1, corrected).
 
-    One head, no positions. The embedding of a token is [s, v_1, ..., v_C]; every query is [sqrt(d_att), 0, ...], by its
-    bias; a key is [s, 0, ...], so that the logit is sqrt(d_att) s / sqrt(d_att) = s; W_v and W_l pass the values on.
+    One head, no positions. The embedding of a token is [s, v_1, ..., v_C]; the bias makes every query [sqrt(d_att), 0,
+    ...]; a key is [s, 0, ...], so that the logit is sqrt(d_att) s / sqrt(d_att) = s; W_v and W_l copy the values.
 
-    [CLS] and padding cannot be masked in P1's model, so they are made too light to be felt: their importance is 60 + ln
-    T_max below the smallest, and their value is the middle of the values. (If the SLALOM has a background, it is
-    [CLS].) Together they hold less than e^-60 < 1e-26 of the attention. They get two fresh ids behind the largest id of
-    the SLALOM. Ids in between that the SLALOM does not contain are embedded like [UNK]: they, too, are ignored.
+    [CLS] and padding cannot be masked in P1's model, so they are made negligible: their importance is 60 + ln T_max
+    below the smallest, and their value is the middle of the values. (If the SLALOM has a background, it is [CLS].)
+    Together they get less than e^-60 < 1e-26 of the attention. Their ids follow the largest id of the SLALOM. Smaller
+    ids that the SLALOM does not contain are embedded like [UNK], so they are negligible as well.
 
     Parameters
     ----------
     slalom : Slalom, with ids >= 0
-    T_max : positions, as P1's model has them: documents are padded, and a longer one is cut. None for documents of any
-        length, without padding. Either way an empty one gives the middle of the values
+    T_max : number of positions, as in P1's model: documents are padded, and longer ones are truncated. None for
+        documents of any length, without padding. In both cases an empty document gives the middle of the values
     d_att : dimension of keys and queries; it does not affect the result
 
     Examples

@@ -11,7 +11,7 @@ masked, so that it receives attention (Eq. 4, 8).
 
 Departures from the paper: arrays are row-major (one row per token, so `W_e` is (D, d_e), the paper's transposed);
 `W_l` may have C rows, one per output; there may be biases. A model may have no positions (`W_p` None). Padding would
-only dilute its attention, so it has none either, and no limit on the length: deleting a word changes nothing else.
+only dilute its attention, so it has no padding either, and no maximum length: deleting a word changes nothing else.
 
 Position embeddings are an array of the weights. Eq. 3 takes base T_max, one-based coordinates, cosine on the even ones
 and the same frequency T_max^(-2i/d_e) for the pair (2i-1, 2i). The authors' PyTorch code is the familiar one of Vaswani
@@ -73,14 +73,14 @@ class Collapse(NamedTuple):
 class AttentionWeights:
     """Weights of P1's attention classifier (section 2), checked once, float64 and read-only inside.
 
-    The output is the mean over the K heads (1/K, not the sum). With positions, documents are padded with [UNK], which
-    is not masked: a model that was trained with another convention gives other numbers.
+    The output is the mean over the K heads, not the sum. With positions, documents are padded with [UNK], which is not
+    masked. A model that was trained with another convention gives other numbers.
 
     Parameters
     ----------
     W_e : (D, d_e) token embeddings, Eq. 2. All arrays may be torch tensors
-    W_p : (T_max, d_e) position embeddings; row 0 belongs to [CLS]. See `sinusoidal_positions` for Eq. 3. None is a
-        model without positions: it reads [CLS] and the document alone, without padding, and documents of any length
+    W_p : (T_max, d_e) position embeddings; row 0 belongs to [CLS]. See `sinusoidal_positions` for Eq. 3. A model
+        without positions (None) reads [CLS] and a document of any length, without padding
     W_q, W_k : (K, d_att, d_e) queries and keys, Eq. 5 and 6
     W_v : (K, d_out, d_e) values, Eq. 7
     W_l : (K, C, d_out) last layer, Eq. 1; C = 1 is the paper's scalar model
@@ -159,7 +159,7 @@ class AttentionWeights:
         return tables
 
     def embed(self, ids: Ids) -> Array:
-        """Embedded tokens (L, d_e) of all ids (L,) that the model sees, [CLS] first: Eq. 2 and 4."""
+        """Embedded tokens (L, d_e) of the ids (L,) that the model sees, [CLS] first: Eq. 2 and 4."""
         return self.W_e[ids] if self.W_p is None else self.W_e[ids] + self.W_p
 
     def arrays(self) -> dict[str, Array]:
@@ -175,7 +175,7 @@ class AttentionWeights:
 
 
 def _sizes(arrays: Mapping[str, Array]) -> dict[str, int]:
-    """Length of every named axis; raises when two arrays disagree or an axis is empty."""
+    """The length of every named axis; an error if two arrays disagree or an axis is empty."""
     sizes: dict[str, int] = {}
     origin: dict[str, str] = {}
     for name, array in arrays.items():
