@@ -237,12 +237,13 @@ class KernelLaw:
     def _tilted(self, terms: Terms, allowed: float, which: Ids) -> tuple[list[Batch], NDArray[np.bool_]]:
         """Batches of the terms for which a rule can be made, one for each, and which of them they are."""
         q = _sizes(self.d, self.width)[0]
-        rules = [tilted_rule(q, tilted_term(terms, i), allowed) for i in which.tolist()]
-        done = np.array([rule is not None for rule in rules])
+        done = np.zeros(which.size, dtype=bool)
         by_count: dict[int, list[tuple[int, Array, Array]]] = {}
-        for i, rule in zip(which.tolist(), rules, strict=True):
+        for k, i in enumerate(which.tolist()):
+            rule = tilted_rule(q, tilted_term(terms, i), allowed)
             if rule is not None:
-                by_count.setdefault(rule.p.size, []).append((i, rule.p, rule.weights * np.exp(rule.log_factor)))
+                done[k] = True
+                by_count.setdefault(rule[0].size, []).append((i, *rule))
         batches = []
         for group in by_count.values():
             own, p, weights = zip(*group, strict=True)

@@ -64,6 +64,8 @@ MOST_TILTED_NODES, BEYOND = 40, 40
 MORE_NODES = (0, 2, 5, 9, 14)
 # Beyond it the mean of p is next to nothing, and squares would leave float64.
 LARGEST_BETA = 1e100
+# The log of (1 - p + p/t)^d, which a weight carries against an equally small term, stays below this.
+LARGEST_LOG_FACTOR = 600.0
 # Weights of both signs are no matter where sum |omega| p^k is at most this times sum omega p^k, k = 0, 1, 2. Elsewhere
 # a rule for every term is not used, and the rounding of what cancels counts as an error of a rule for one term.
 MIXED_SIGNS = 1.25
@@ -279,33 +281,24 @@ class TiltedTerm(NamedTuple):
     B: float  # largest |value|
 
 
-class TiltedRule(NamedTuple):
-    """Nodes p, the probability of being present, and weights with the factor (1 - p + p/t)^d in logs; all (m,)."""
-
-    p: Array
-    weights: Array
-    log_factor: Array
-
-
-def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> TiltedRule | None:
-    """The shortest rule found for which the sum over sizes has an error of at most `allowed`, or None.
+def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> tuple[Array, Array] | None:
+    """Nodes p and weights (m,) of the shortest rule whose sum over sizes has an error of at most `allowed`, or None.
 
     `kernel_present` (d+1,) has the weight q_m of m = 0..d players present. An example is equal players, whose term at
     size m is E^m times a numerator m.
 
     >>> d, E = 5000, 0.7
     >>> q = np.full(d + 1, 1 / d)
-    >>> rule = tilted_rule(q, TiltedTerm(E, 0.0, 1.0, 0.0, 0.0, d * E, 1.0), 1e-10)
-    >>> numerator = d * rule.p * E / (1 - rule.p * (1 - E))
-    >>> h = numerator * np.exp(rule.log_factor + d * np.log1p(-rule.p * (1 - E)))
+    >>> p, weights = tilted_rule(q, TiltedTerm(E, 0.0, 1.0, 0.0, 0.0, d * E, 1.0), 1e-10)
+    >>> h = d * p * E * (1 - p * (1 - E)) ** (d - 1)
     >>> m = np.arange(d + 1)
-    >>> bool(abs(rule.weights @ h - q @ (m * E**m)) < 1e-10), rule.p.size < 6
+    >>> bool(abs(weights @ h - q @ (m * E**m)) < 1e-10), p.size < 6
     (True, True)
     """
     d = kernel_present.size - 1
     most = float(kernel_present.max())
     if _rest(d, term, most, 0) <= allowed:  # nobody alone counts
-        return TiltedRule(np.zeros(1), kernel_present[:1].copy(), np.zeros(1))
+        return np.zeros(1), kernel_present[:1].copy()
     if not term.t > 0:
         return None
     M = 1  # sizes beyond M are left out
@@ -322,9 +315,11 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> Tilt
     fit = np.flatnonzero(4 * left <= allowed)
     degree = max(1, int(fit[0])) if fit.size else mu.size
     for p, omega in _rules(q, d, mu, degree):
-        if _error(d, M, mu, taylor, term, p, omega) <= allowed * 7 / 8:
-            tilt = p * (1 / term.t - 1)
-            return TiltedRule((p / term.t) / (1 + tilt), omega, d * np.log1p(tilt))
+        tilt = p * (1 / term.t - 1)
+        log_factor = d * np.log1p(tilt)
+        fits = log_factor.max() < LARGEST_LOG_FACTOR
+        if fits and _error(d, M, mu, taylor, term, p, omega) <= allowed * 7 / 8:
+            return (p / term.t) / (1 + tilt), omega * np.exp(log_factor)
     return None
 
 
