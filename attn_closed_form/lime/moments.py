@@ -40,7 +40,7 @@ from ..game.pooled_game import PooledGame
 from ..game.terms import Terms, log_bound, terms_of
 from .kernel import Settings, relative_kernel
 from .regression import Known, Moments, Regression, regression
-from .rules import GROUPS, MIXED_SIGNS, NoRuleError, SizeRule, TiltedTerm, ladder, tilted_rule
+from .rules import GROUPS, MIXED_SIGNS, NoRuleError, SizeRule, TiltedTerm, ladder, size_moments, tilted_rule
 
 # Players from which the recursion over sizes says how long it will take, and its time for a term and a pair of players.
 WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
@@ -214,7 +214,7 @@ class KernelLaw:
         index, errors, rules = np.full(which.size, -1), np.full(which.size, np.inf), list[SizeRule]()
         for counts in groups:
             left = np.flatnonzero(errors > allowed)
-            if left.size and counts[0] <= self.d + 1:
+            if left.size and counts[0] <= len(size_moments(self.d, self.width, counts[-1]).nu):
                 some = ladder(self.d, self.width, counts)
                 level, error = some.choose(log_bounds[which[left]], real[which[left]], allowed)
                 better = error < errors[left]

@@ -94,7 +94,6 @@ class Ladder(NamedTuple):
     """The rules of one number of players, shortest first, with their errors side by side."""
 
     rules: tuple[SizeRule, ...]
-    counts: Ids  # (rules,) their numbers of nodes
     log_error: Array  # (len(THETA), 1, rules)
     log_rounding: Array  # (len(THETA), 1, rules)
     rounding: Array  # (rules,)
@@ -133,7 +132,6 @@ def ladder(d: int, kernel_width: float, counts: tuple[int, ...] = COUNTS) -> Lad
     rules = tuple(_size_rule(moments, m) for m in counts if m <= len(moments.nu))
     return Ladder(
         rules,
-        np.array([rule.p.size for rule in rules]),
         np.ascontiguousarray(np.stack([rule.log_error for rule in rules], axis=1)[:, None]),
         np.ascontiguousarray(np.stack([rule.log_rounding for rule in rules], axis=1)[:, None]),
         np.array([rule.rounding for rule in rules]),
@@ -296,14 +294,12 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> tupl
     (True, True)
     """
     d = kernel_present.size - 1
-    most = float(kernel_present.max())
-    if _rest(d, term, most, 0) <= allowed:  # nobody alone counts
+    tail = _tail(kernel_present, term)
+    if tail[1] <= allowed:  # nobody alone counts
         return np.zeros(1), kernel_present[:1].copy()
     if not term.t > 0:
         return None
-    M = 1  # sizes beyond M are left out
-    while d > M and _rest(d, term, most, M) > allowed / 8:
-        M = min(d, M + 1 + M // 8)
+    M = int(np.count_nonzero(tail[1:] > allowed / 8))  # sizes beyond M are left out
     m = np.arange(M + 1)
     q = kernel_present[: M + 1] * np.exp(m * np.log(term.t))
     mu, part = np.empty(min(d, MOST_TILTED_NODES + BEYOND) + 1), q.copy()
@@ -315,22 +311,26 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> tupl
     fit = np.flatnonzero(4 * left <= allowed)
     degree = max(1, int(fit[0])) if fit.size else mu.size
     for p, omega in _rules(q, d, mu, degree):
-        tilt = p * (1 / term.t - 1)
-        log_factor = d * np.log1p(tilt)
-        fits = log_factor.max() < LARGEST_LOG_FACTOR
-        if fits and _error(d, M, mu, taylor, term, p, omega) <= allowed * 7 / 8:
-            return (p / term.t) / (1 + tilt), omega * np.exp(log_factor)
+        if _error(d, M, mu, taylor, term, p, omega) <= allowed * 7 / 8:
+            tilt = p * (1 / term.t - 1)
+            log_factor = d * np.log1p(tilt)
+            if log_factor.max() < LARGEST_LOG_FACTOR:
+                return (p / term.t) / (1 + tilt), omega * np.exp(log_factor)
     return None
 
 
-def _rest(d: int, term: TiltedTerm, most: float, M: int) -> float:
-    """Bound of what sizes above M add: sum_{m>M} most B [(c_0 + lo) t^m + (m/d) hi t'^(m-1)], t' = t d/(d-1)."""
-    t, near = term.t, term.t * d / max(d - 1, 1)
-    if near >= 1 - 1e-12:
-        return np.inf
-    fixed = most * term.B * (term.background + term.light)
-    moving = most * term.B * term.heavy / d
-    return fixed * t ** (M + 1) / (1 - t) + moving * near**M * (M + 1 - M * near) / (1 - near) ** 2
+def _tail(kernel_present: Array, term: TiltedTerm) -> Array:
+    """(d+1,) bounds of what the sizes from m on add, sums of q_m B [(c_0 + lo) t^m + (m/d) hi t'^(m-1)].
+
+    By Maclaurin's inequality the mean of a product of m of the d factors is at most t^m, and that of m - 1 of all
+    factors but one at most t'^(m-1), t' = t d/(d-1).
+    """
+    d = kernel_present.size - 1
+    m = np.arange(d + 1)
+    near = min(term.t * d / max(d - 1, 1), 1.0)
+    moving = m / d * term.heavy * near ** np.maximum(m - 1, 0)
+    sizes = kernel_present * term.B * ((term.background + term.light) * term.t**m + moving)
+    return np.asarray(np.cumsum(sizes[::-1])[::-1])
 
 
 def _radius(term: TiltedTerm, k: NDArray[Any]) -> Array:

@@ -9,7 +9,7 @@ import pytest
 from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
 from attn_closed_form.lime.moments import rule_factor, rule_factors
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.lime.rules import MIXED_SIGNS, TiltedTerm, _rest, ladder
+from attn_closed_form.lime.rules import MIXED_SIGNS, TiltedTerm, _tail, ladder
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1.0])
@@ -47,13 +47,14 @@ def test_what_the_rounding_of_a_sum_over_nodes_is_multiplied_by(d, width):
 
 
 def test_what_sizes_beyond_the_last_add():
-    d, most = 4000, 0.3
+    d = 4000
     term = TiltedTerm(t=0.9, S=0.0, largest=1.0, background=0.4, light=0.7, heavy=60.0, B=3.0)
     m = np.arange(d + 1)
-    terms = most * 3.0 * (1.1 * 0.9**m + m / d * 60.0 * (0.9 * d / (d - 1)) ** (m - 1.0))
+    q = kernel(d, 25.0)[::-1]
+    terms = q * 3.0 * (1.1 * 0.9**m + m / d * 60.0 * (0.9 * d / (d - 1)) ** (m - 1.0))
     for M in (0, 1, 20, 150):
-        assert _rest(d, term, most, M) == pytest.approx(terms[M + 1 :].sum(), rel=1e-9)
-    assert _rest(d, term._replace(t=1.0), most, 3) == np.inf
+        assert _tail(q, term)[M + 1] == pytest.approx(terms[M + 1 :].sum(), rel=1e-9)
+    assert _tail(q, term._replace(t=1.0))[0] == pytest.approx(q @ (3.0 * (1.1 + m / d * 60.0)), rel=1e-9)
 
 
 def test_what_is_cached_cannot_be_written_to():

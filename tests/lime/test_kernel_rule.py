@@ -7,7 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from attn_closed_form import PooledGame
+from attn_closed_form import PooledGame, lime_limit
 from attn_closed_form.game.budget import budget
 from attn_closed_form.game.by_size import centered_moments
 from attn_closed_form.game.laws import MOST_NODES, Batch
@@ -128,7 +128,7 @@ def test_the_bound_holds_and_means_something(kind, kernel_width):
     (mean,), present = centered_moments(game, q[None], goal)
     steps = ladder(d, kernel_width)
     (terms,) = terms_of(game, goal)
-    chosen = [ladder(d, kernel_width, (m,)) for m in steps.counts.tolist()]
+    chosen = [ladder(d, kernel_width, (rule.p.size,)) for rule in steps.rules]
     bounds = [one.choose(log_bound(terms.sums), largest_on_reals(terms), 0.0)[1].sum() for one in chosen]
     errors = []
     for rule in steps.rules:
@@ -143,7 +143,15 @@ def test_the_bound_holds_and_means_something(kind, kernel_width):
 
 
 def test_no_rule_beyond_the_moments():
-    assert ladder(5, 25.0).counts.tolist() == [2, 4, 6]
+    assert [rule.p.size for rule in ladder(5, 25.0).rules] == [2, 4, 6]
+
+
+def test_a_game_that_needs_longer_rules_than_there_are_takes_the_recursion():
+    """200 players have 127 moments, fewer than the 130 nodes of the next rule."""
+    rng = np.random.default_rng(70)
+    game = PooledGame.from_scores(rng.normal(size=200), 12 * rng.normal(size=200)).through("sigmoid")
+    tight, loose = lime_limit(game, tol=1e-10), lime_limit(game, tol=1e-7)
+    assert np.abs(tight.coef - loose.coef).max() <= 1e-7
 
 
 @pytest.mark.parametrize("kernel_width", [25.0, 5.0, 3.0])

@@ -65,19 +65,20 @@ def test_the_recursion_agrees_at_six_hundred_deleted_players(spread, background)
     assert np.abs(slow[0]).max() > 1e-4 * scale
 
 
-@pytest.mark.parametrize("d", [2_000, 20_000])
-def test_one_of_two_values_among_thousands_of_equal_players(d):
+@pytest.mark.parametrize(("d", "kernel_width"), [(1_000, 5.0), (2_000, 25.0), (3_000, 3.0), (20_000, 25.0)])
+def test_one_of_two_values_among_thousands_of_equal_players(d, kernel_width):
     """A share of the players has value 1, the rest 0, all the same mass: f of m present is hypergeometric.
 
     E[f | m] = r / d for every m > 0, with r players of value 1, and E[f Z_j | m] = ((m-1)/(d-1) (r - y_j) + y_j) / d.
-    So the coefficients are those of a linear function of the Z_j / m, which are sums over m of known weights.
+    So the coefficients are those of a linear function of the Z_j / m, which are sums over m of known weights. With a
+    narrow kernel the tilt of some terms would leave float64.
     """
     ones = d // 4
     y = np.repeat([1.0, 0.0], [ones, d - ones])
     game = PooledGame.from_scores(np.full(d, 0.7), y)
-    limit = lime_limit(game)
+    limit = lime_limit(game, kernel_width)
     n, m = 5000, np.arange(d + 1)
-    pi = kernel(d, 25.0)[::-1]
+    pi = kernel(d, kernel_width)[::-1]
     q = (n - 1) / (n * d) * pi
     q[d] = 1 / n
     f = np.where(m > 0, ones / d, 0.0)
@@ -98,20 +99,6 @@ def test_a_term_without_any_factor_left():
     q = np.full(11, 0.1)
     p, weights = tilted_rule(q, TiltedTerm(0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0), 1e-10)
     assert p.tolist() == [0.0] and weights.tolist() == [0.1]
-
-
-def test_a_tilt_beyond_float64_is_not_used():
-    """A narrow kernel keeps nearly everybody, whose terms are far below float64 and whose tilt is far above it."""
-    rng = np.random.default_rng(1001)
-    d = 1000
-    game = PooledGame.from_scores(rng.normal(size=d) / 3, rng.normal(size=d))
-    settings = Settings(5.0, 1.0, 5000)
-    fit = regression(d, settings, d)
-    fast = fit.solve(moments_by_rule(game, fit, settings, 1e-8), np.arange(d))
-    slow = fit.solve(moments_by_recursion(game, fit, 1e-6), np.arange(d))
-    largest = np.abs(game.v).max()
-    assert np.abs(fast[0] - slow[0]).max() < 1e-6 * largest
-    assert abs(fast[1] - slow[1]) < 1e-6 * largest
 
 
 def test_binomial_identity_behind_the_tilt():
