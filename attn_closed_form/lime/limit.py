@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import positive
+from .._arrays import positive, whole
 from .._types import Array
 from ..game.budget import budget, largest_known_value
 from ..game.evaluate import Game
@@ -133,11 +133,10 @@ def lime_features(
     >>> lime_features(game, 2)
     array([2, 1])
     """
-    if not isinstance(num_features, (int, np.integer)) or isinstance(num_features, bool) or num_features < 1:
-        raise ValueError(f"num_features: expected an integer of at least 1, got {num_features!r}")
+    num_features = whole("num_features", num_features)
     settings = check_settings(kernel_width, 0.0, num_samples)
     tol = positive("tol", tol)
-    count = min(int(num_features), game.d)
+    count = min(num_features, game.d)
     if game.d == 1:
         return np.zeros(1, dtype=np.intp)
     if num_features > FORWARD_FEATURES:

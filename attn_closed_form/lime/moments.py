@@ -60,17 +60,12 @@ def find_moments(game: Game, fit: Regression, settings: Settings, tol: float) ->
         return moments_by_recursion(game, fit, tol)
 
 
-def recursion_factor(fit: Regression) -> float:
-    """The factor by which errors of f are multiplied in the recursion over sizes."""
-    deviation = float(np.abs(fit.drawn * fit.deviation).sum())
-    return max(fit.value_factor(), fit.rounding_factor(fit.level, deviation, 2 * fit.level))
-
-
 def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
     """The moments by the recursion over sizes: O(L d^2), for any kernel."""
-    game = linked.within(2 * tol / recursion_factor(fit))
     weights = np.stack([fit.drawn, fit.drawn * fit.deviation])
-    goal = _budget(game, fit, tol, recursion_factor(fit), 0.0, plain=True)
+    factor = max(fit.value_factor(), fit.rounding_factor(fit.level, float(np.abs(weights[1]).sum()), 2 * fit.level))
+    game = linked.within(2 * tol / factor)
+    goal = _budget(game, fit, tol, factor, 0.0, plain=True)
     if game.d >= WARN_FROM:
         seconds = sum(terms.weight.size for terms in terms_of(game, goal, 1 << 16)) * game.d**2 * SECONDS_PER_STEP
         warnings.warn(

@@ -105,9 +105,7 @@ class Regression(NamedTuple):
         shared = np.abs(self.deviation)
         if self.k < self.d:
             shared = (1 - absent) * self.absent_share + absent * (1 - self.absent_share)
-        coef = individual / self.individual_denominator + shared / self.shared_denominator
-        intercept = 1 / self.total + (1 - self.absent_share) * self.k * shared / self.shared_denominator
-        return float(max(q @ coef, q @ intercept))
+        return self._propagated(float(q.sum()), float(q @ shared) / self.shared_denominator, float(q @ individual))
 
     def doubt(self, factor: float, at_all: float) -> float:
         """Rounding of f(all) and of the regression, relative to the spread of f, for `budget`.
@@ -116,16 +114,15 @@ class Regression(NamedTuple):
         sums over f and has to be taken off.
         """
         off = abs(self.absent_share * at_all - self.balance) / self.shared_denominator
-        shift = max(off, 1 + self._through_slope(at_all + self.level, off))
-        middle = self.offset * self.level / self.total / self.shared_denominator
-        middle = max(middle, self._through_slope(0.0, middle))
+        shift = self._propagated(self.total + at_all + self.level, off)  # f(all) is in the intercept itself, too
+        middle = self._propagated(0.0, self.offset * self.level / self.total / self.shared_denominator)
         return ULP * (SUMS + (EVERYONE * shift + MIDDLE * middle) / factor)
 
     def nobody_factor(self) -> float:
         """The factor by which a change of f(empty) is multiplied, at most, in a coefficient or the intercept."""
         share = float(self.drawn[-1]) / self.total
         slope = (float(self.drawn[-1]) * float(self.deviation[-1]) + self.offset * share) / self.shared_denominator
-        return max(slope, self._through_slope(float(self.drawn[-1]), slope))
+        return self._propagated(float(self.drawn[-1]), slope)
 
     def moment_factor(self) -> float:
         """The factor by which independent errors of E[pi f'] and every E[pi Z_j f'], Z_j = 1 - W_j, are multiplied."""
@@ -134,11 +131,12 @@ class Regression(NamedTuple):
     def rounding_factor(self, mean: float, shared: float, individual: float) -> float:
         """The factor by which a relative error of every value is multiplied, given the factors of the moments."""
         slope = (shared + (0 if self.k == self.d else individual)) / self.shared_denominator
-        return max(individual / self.individual_denominator + slope, self._through_slope(mean, slope))
+        return self._propagated(mean, slope, individual)
 
-    def _through_slope(self, mean: float, slope: float) -> float:
-        """Error of the intercept from one of `mean` and one of the slope."""
-        return mean / self.total + (1 - self.absent_share) * self.k * slope
+    def _propagated(self, mean: float, slope: float, individual: float = 0.0) -> float:
+        """The larger error of a coefficient and of the intercept, from those of `mean`, the slope and `individual`."""
+        coef = individual / self.individual_denominator + slope
+        return max(coef, mean / self.total + (1 - self.absent_share) * self.k * slope)
 
 
 @lru_cache(maxsize=512)
