@@ -45,8 +45,12 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     """
     engine = game.within(tol)
     goal = budget(engine, tol, plain=True)
-    means = ((terms.weight @ _last(_forward(*_factors(terms)))).real for terms in terms_of(engine, goal))
-    in_units = sum_in_pairs(means, np.zeros(game.d + 1))
+
+    def means(terms: Terms) -> Array:
+        *_, (_, N) = _forward(*_factors(terms))
+        return (terms.weight @ N).real
+
+    in_units = sum_in_pairs(map(means, terms_of(engine, goal)), np.zeros(game.d + 1))
     with np.errstate(over="ignore", invalid="ignore"):
         out = finite(engine.base + np.ldexp(in_units, engine.exponent))
     out[[0, -1]] = game.value([[True] * game.d, [False] * game.d])
@@ -92,12 +96,6 @@ def _forward(x: Array, y: Array, A: Array, B: Array, n0: Array) -> Iterator[tupl
             new[:, k] = 0.0
             new[:, 1:] += other
         yield P, N
-
-
-def _last(states: Iterator[tuple[Array, Array]]) -> Array:
-    """N after the last player."""
-    *_, (_, N) = states
-    return N
 
 
 def _backward(x: Array, y: Array, A: Array, B: Array, states: list[tuple[Array, Array]], q: Array) -> Array:

@@ -110,21 +110,15 @@ def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
     M = starts.size - 1
     p, w = legendre_rule((M + 1) // 2)
     (a, alpha), (b, beta) = _wholes(terms, order, starts)
-    r = len(a)
-    Q, R = (np.empty((r, M), dtype=a.dtype) for _ in range(2))
+    p = p[:, None, None]
+    Q, R = np.empty_like(a), np.empty_like(a)
     step = max(1, ELEMENTS // (p.size * M))
-    for begin in range(0, r, step):
-        part = slice(begin, begin + step)
-        Q[part], R[part] = _products(p[:, None, None], w, a[part], alpha[part], b[part], beta[part])
+    for begin in range(0, len(a), step):
+        some = slice(begin, begin + step)
+        Y = p * a[some] + (1 - p) * b[some]
+        n = p * (a[some] * alpha[some]) + (1 - p) * (b[some] * beta[some])
+        Q[some], R[some] = (np.einsum("m,mrg->rg", w, product) for product in products_of_others(Y, n))
     return Q, R
-
-
-def _products(p: Array, w: Array, a: Array, alpha: Array, b: Array, beta: Array) -> tuple[Array, Array]:
-    """The integrals of `_other_groups` for some terms, from the groups' factors (r, M)."""
-    Y = p * a + (1 - p) * b
-    n = p * (a * alpha) + (1 - p) * (b * beta)
-    Q, R = products_of_others(Y, n)
-    return np.einsum("m,mrg->rg", w, Q), np.einsum("m,mrg->rg", w, R)
 
 
 def _wholes(terms: Terms, order: Ids, starts: Ids) -> Iterator[tuple[Array, Array]]:

@@ -68,6 +68,10 @@ MIN_FREEDOM = 2 / 3
 MAX_BLOCK = 1500
 # Gauss-Legendre nodes: exact to rounding for tau <= 6, whose integrand grows like exp(6 x).
 NODES = 16
+# A game minus a control variate: half the differences of pairs (n,), and the values (n, d) that are known. The known
+# values of a pair are those of the control variate that was made without it, plus equal shares of what it misses of the
+# value of the grand coalition.
+Remainder = tuple[Array, Array]
 
 
 class Playable(Protocol):
@@ -136,12 +140,12 @@ def shapley_sample(
     raw, linked = evaluate(masks)
     signs = np.where(chosen, 1.0, -1.0)
     parts = [_remainder(linked, np.zeros(d)), *_beyond_fitted_heads(masks, raw, linked, function)]
-    kernels = [_choose_kernel(signs[:TRIED], part.odd[:TRIED]) for part in parts]
+    kernels = [_choose_kernel(signs[:TRIED], odd[:TRIED]) for odd, _ in parts]
     best = int(np.argmin([kernel.score for kernel in kernels]))
-    part, terms, inflation = parts[best], np.empty(chosen.shape), np.empty(len(chosen))
+    (odd, known), terms, inflation = parts[best], np.empty(chosen.shape), np.empty(len(chosen))
     for block in np.array_split(np.arange(len(chosen)), -(-len(chosen) // MAX_BLOCK)):
-        known, left, inflation[block] = _regress(signs[block], part.odd[block], kernels[best])
-        terms[block] = part.known[block] + known - known.mean() + weights[block] * left[:, None]
+        values, left, inflation[block] = _regress(signs[block], odd[block], kernels[best])
+        terms[block] = known[block] + values - values.mean() + weights[block] * left[:, None]
     error = np.sqrt(inflation.mean() * terms.var(axis=0, ddof=1) / len(chosen))
     return ShapleySample(terms.mean(axis=0), error, len(masks))
 
@@ -171,25 +175,14 @@ def _pairs(rng: np.random.Generator, pairs: int, d: int) -> tuple[Masks, Array]:
     return chosen, (d * chosen - size) / (size * (d - size) * q[size - 1])
 
 
-class _Remainder(NamedTuple):
-    """A game minus a control variate: half the differences of pairs (n,), and the values (n, d) that are known.
-
-    The known values of a pair are those of the control variate that was made without it, plus equal shares of what it
-    misses of the value of the grand coalition.
-    """
-
-    odd: Array
-    known: Array
-
-
-def _remainder(left: Array, known: Array) -> _Remainder:
+def _remainder(left: Array, known: Array) -> Remainder:
     """The remainder from values of the empty and the grand coalition, of coalitions, and of their complements."""
     chosen, complements = np.split(left[2:], 2)
     values = known + (left[1] - left[0]) / known.size
-    return _Remainder((chosen - complements) / 2, np.tile(values, (chosen.size, 1)))
+    return (chosen - complements) / 2, np.tile(values, (chosen.size, 1))
 
 
-def _beyond_fitted_heads(masks: Masks, raw: Array, linked: Array, link: Link | None) -> list[_Remainder]:
+def _beyond_fitted_heads(masks: Masks, raw: Array, linked: Array, link: Link | None) -> list[Remainder]:
     """What a fitted head leaves, the fit to each half of the pairs being used on the other; [] if there is none."""
     pairs = (len(masks) - 2) // 2
     weights = _slopes(link, raw) if link else np.ones(len(raw))
@@ -200,12 +193,12 @@ def _beyond_fitted_heads(masks: Masks, raw: Array, linked: Array, link: Link | N
         try:
             head = fit_head(masks[rows], raw[rows], weights[rows])
             fitted = head.through(link.name, link.scale, link.target) if link else head
-            remainder = _remainder(linked - fitted.value(masks), _accurate(fitted))
+            differences, values = _remainder(linked - fitted.value(masks), _accurate(fitted))
         except (ToleranceError, ValueError):  # no fit, or one whose values cannot be exact
             return []
-        odd.append(remainder.odd[ours])
-        known.append(remainder.known[ours])
-    return [_Remainder(np.concatenate(odd), np.concatenate(known))]
+        odd.append(differences[ours])
+        known.append(values[ours])
+    return [(np.concatenate(odd), np.concatenate(known))]
 
 
 def _accurate(fitted: PooledGame | LinkedGame) -> Array:

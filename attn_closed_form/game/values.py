@@ -27,7 +27,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import real
+from .._arrays import number, real
 from .._types import Array
 from .budget import budget
 from .by_size import centered_moments
@@ -109,8 +109,7 @@ def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) 
     (array([0.166667, 1.166667]), array([0.460784, 1.460784]))
     """
     for name, value in (("alpha", alpha), ("beta", beta)):
-        if not (math.isfinite(value) and value >= 1 and float(value).is_integer()):
-            raise ValueError(f"{name}: expected an integer of at least 1, got {value}")
+        number(name, value, "an integer of at least 1", lambda x: x >= 1 and x.is_integer())
     a, b = int(beta) - 1, int(alpha) - 1
     if a + b + 2 > LARGEST_SUM:
         raise ValueError(f"alpha, beta: expected a sum of at most {LARGEST_SUM}, got {a + b + 2}")

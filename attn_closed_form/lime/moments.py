@@ -96,19 +96,16 @@ def moments_by_rule(linked: Game, fit: Regression, settings: Settings, tol: floa
 
 
 def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) -> Array:
-    """(2 + d,) sums over nodes of E_p[f] with `mean_weights`, and of Delta_j(p) with `first_weights`."""
-    mean, first = weighted_sums(terms, batch, precise, partial(mean_weights, absent_share), first_weights)
+    """(2 + d,) sums over nodes for `moments_of_sums`: of E_p[f] with two kinds of weights, and of every Delta_j(p)."""
+
+    def mean_weights(p: Array, weights: Array) -> Array:
+        return np.stack([weights, weights * (1 - p - absent_share)])
+
+    def first_weights(p: Array, weights: Array) -> Array:
+        return (weights * p * (1 - p))[None]
+
+    mean, first = weighted_sums(terms, batch, precise, mean_weights, first_weights)
     return np.concatenate([mean, first[0]])
-
-
-def mean_weights(absent_share: float, p: Array, weights: Array) -> Array:
-    """(2, ...) weights of E_p[f] in the sums that `moments_of_sums` takes, from nodes and weights of a rule."""
-    return np.stack([weights, weights * (1 - p - absent_share)])
-
-
-def first_weights(p: Array, weights: Array) -> Array:
-    """(1, ...) weights of Delta_j(p) in them."""
-    return (weights * p * (1 - p))[None]
 
 
 def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -> Moments:

@@ -17,7 +17,7 @@ from .minima import check_pooled, head_minima, mirrored, raised, slopes, total, 
 
 # Up to this many players all coalitions are evaluated.
 ENUMERATED = 12
-DESCENT_STEPS = 50
+DESCENT_STEPS, SINGLE_CHANGES = 50, 8
 # Bisections of the gap between what is proved and what is attained; none for games so large that they would cost.
 BISECTIONS = 8
 LARGEST_BISECTED = 2_000
@@ -104,26 +104,21 @@ def all_coalitions(d: int) -> Masks:
 
 
 def _descend(game: PooledGame, present: Masks) -> Masks:
-    """A coalition with a value that no change of a single player, and no linear step, makes smaller."""
+    """A coalition with a value that neither a linear step, all players by the sign of their effect, makes smaller, nor
+    any of the most promising changes of a single player.
+    """
     value = float(game.value(present))
     for _ in range(DESCENT_STEPS):
-        steps = _steps(game, present)
-        if not len(steps):
-            break
+        slope = slopes(game, present).sum(axis=0)
+        single = np.argsort(np.where(present, -slope, slope))[:SINGLE_CHANGES]
+        steps = np.repeat(present[None], 1 + single.size, axis=0)
+        steps[0] = slope < 0
+        steps[np.arange(1, 1 + single.size), single] ^= True
+        if game.can_be_empty:
+            steps = steps[steps.any(axis=1)]
         values = game.value(steps)
-        best = int(np.argmin(values))
-        if not values[best] < value:
+        if not values.min(initial=np.inf) < value:
             break
+        best = int(np.argmin(values))
         present, value = steps[best], float(values[best])
     return present
-
-
-def _steps(game: PooledGame, present: Masks) -> Masks:
-    """Coalitions to try from this one: all players by the sign of their linear effect, and the best single changes."""
-    slope = slopes(game, present).sum(axis=0)
-    effect = np.where(present, -slope, slope)
-    single = np.argsort(effect)[:8]
-    flips = np.repeat(present[None], 1 + single.size, axis=0)
-    flips[0] = slope < 0
-    flips[np.arange(1, 1 + single.size), single] ^= True
-    return flips if not game.can_be_empty else flips[flips.any(axis=1)]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import finite, whole
+from .._arrays import finite, number, whole
 from .._progress import Report, stages
 from .._types import Array, Ids, Masks, Tokens
 from . import design as designs
@@ -141,8 +141,7 @@ def fit_slalom(
         whole(name, value)
     if design not in designs.DESIGNS:
         raise ValueError(f"design: expected one of {designs.DESIGNS}, got {design!r}")
-    if isinstance(any_size, bool) or not 0 <= any_size <= 1:
-        raise ValueError(f"any_size: expected a weight from 0 to 1, got {any_size!r}")
+    number("any_size", any_size, "a weight from 0 to 1", lambda x: 0 <= x <= 1)
     if solver is not None and (isinstance(solver, type) or not hasattr(solver, "solve")):
         raise ValueError(f"solver: expected a solver such as Optimum(), got {solver!r}")
     rng = np.random.default_rng(seed)
@@ -176,7 +175,8 @@ def fit_slalom(
         outputs = ask(f, queries, batch_size, report)
         weight = np.bincount(fitted_rows, share, len(queries)).astype(np.float64)
         used = np.flatnonzero(weight > 0)
-        problem = _problem(outputs[used], ids, [queries[i] for i in used], weight[used], fixed)
+        table = outputs.reshape(len(outputs), -1)
+        problem = Problem(counts(ids, [queries[i] for i in used]), table[used], weight[used], fixed=fixed)
         fit = _solve(problem, ids, outputs.ndim, gamma, chosen, rng, report)
 
     def error(rows: Ids) -> float:
@@ -232,10 +232,10 @@ def fit_sequences(
     ids = np.unique(np.concatenate(list(sequences)))
     shares = np.asarray(weight, dtype=np.float64) / float(np.sum(weight))
     rng = np.random.default_rng(seed)
-    table = np.asarray(f)
-    problem = _problem(table, ids, list(sequences), shares)
+    outputs = np.asarray(f)
+    problem = Problem(counts(ids, sequences), outputs.reshape(len(outputs), -1), shares)
     with stages("SLALOM", False) as report:
-        return _solve(problem, ids, table.ndim, gamma, solver or Optimum(), rng, report)
+        return _solve(problem, ids, outputs.ndim, gamma, solver or Optimum(), rng, report)
 
 
 def _deletion_masks(
@@ -257,10 +257,6 @@ def _deletion_masks(
     # Both kinds are spread evenly, so that every stretch of the samples has its share of each.
     order = np.argsort(np.r_[(np.arange(num_near) + 0.5) / num_near, (np.arange(num_far) + 0.5) / max(num_far, 1)])
     return [np.concatenate([near, far])[order], fresh_near, fresh_far], weight[order]
-
-
-def _problem(f: Array, ids: Ids, sequences: list[Ids], weight: Array, fixed: Array | None = None) -> Problem:
-    return Problem(counts(ids, sequences), f.reshape(len(f), -1), weight, fixed=fixed)
 
 
 def _solve(

@@ -32,6 +32,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from .._arrays import number
 from .._progress import Report
 from .._types import Array, Ids, Masks
 
@@ -371,14 +372,12 @@ class Optimum:
     tol: float = 1e-6
 
     def __post_init__(self) -> None:
-        if self.penalty is not None and (isinstance(self.penalty, bool) or not 0 <= self.penalty < np.inf):
-            raise ValueError(f"penalty: expected a number >= 0 or None, got {self.penalty!r}")
+        if self.penalty is not None:
+            number("penalty", self.penalty, "a number >= 0 or None", lambda x: 0 <= x < np.inf)
         if self.background not in (None, False, True):
             raise ValueError(f"background: expected True, False or None, got {self.background!r}")
         for name in ("max_spread", "max_iter", "tol"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0:
-                raise ValueError(f"{name}: expected a positive number, got {value!r}")
+            number(name, getattr(self, name), "a positive number", lambda x: x > 0)
 
     def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
         """The exact SLALOM if there is one, else the best penalized fit."""
