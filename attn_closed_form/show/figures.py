@@ -188,7 +188,8 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
     # The difference between a fitted game and the model has a separate bar, so the players end before it.
     missed = e.evidence.fit.at_text if e.of_fit and e.evidence.fit is not None else 0.0
     ends = [e.base_value, *(e.base_value + np.cumsum(e.scores[named])).tolist()]
-    shown = [("baseline", 0), *((names(e.evidence)[j], 1) for j in named)]
+    words = names(e.evidence)
+    shown = [("baseline", 0), *((words[j], 1) for j in named)]
     if len(named) < len(order):
         others = len(order) - len(named)
         shown, ends = [*shown, (f"{others} others", others)], [*ends, e.prediction - missed]
@@ -269,6 +270,8 @@ class MethodFamily(NamedTuple):
 def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
     """The explanations by family; methods with the same level for every player share a row."""
     families, surrogate = [], explanations.evidence.model.surrogate
+    strengths = np.array([e.strength for e in explanations.values()])
+    level = dict(zip(explanations, map(tuple, levels(strengths).tolist()), strict=True))
     for family, (title, meaning) in FAMILIES.items():
         members = [e for e in explanations.values() if e.family == family]
         if not members:
@@ -282,7 +285,7 @@ def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
             meaning += " It is computed from the logit, not from the probability."
         shared: dict[tuple[bool, tuple[int, ...]], list[Explanation]] = {}
         for e in members:
-            shared.setdefault((e.info.kind == "signed", tuple(levels(e.strength).tolist())), []).append(e)
+            shared.setdefault((e.info.kind == "signed", level[e.method]), []).append(e)
         rows = (
             MethodRow(
                 tuple(e.method for e in same),
@@ -338,7 +341,8 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     places = np.stack([across.unit(importance), up.unit(value)], axis=1)
     # The decisive players; those that find no room leave theirs to the next ones.
     order = np.argsort(-np.abs(linear), kind="stable")[: 2 * top]
-    labels = _placed(places, order, [elide(names(explanations.evidence)[j], 18) for j in order])[:top]
+    words = names(explanations.evidence)
+    labels = _placed(places, order, [elide(words[j], 18) for j in order])[:top]
     x, y = (tuple(column.tolist()) for column in places.T)
     return SlalomPlane(x, y, across, up, float(up.unit(0.0)), labels)
 
@@ -359,18 +363,21 @@ def _placed(places: Array, order: Ids, texts: Sequence[str]) -> tuple[PlacedLabe
     written = dots[order, None] + OFFSETS  # (labels, offsets, 2)
     low = written - sizes * SHARES
     high = low + sizes
-    beside = (high[:, :, None] < dots - DOT) | (dots + DOT < low[:, :, None])
-    free = ((low >= 0) & (high <= PLANE)).all(axis=2) & beside.any(axis=3).all(axis=2)
+    covers = np.ones((*low.shape[:2], len(dots)), dtype=bool)  # the point lies within the label on both axes
+    for axis in range(2):
+        point = dots[:, axis]
+        covers &= (low[:, :, None, axis] <= point + DOT) & (point - DOT <= high[:, :, None, axis])
+    free = ((low >= 0) & (high <= PLANE)).all(axis=2) & ~covers.any(axis=2)
     labels: list[PlacedLabel] = []
-    boxes: list[tuple[float, ...]] = []
-    players, lows, highs, at = order.tolist(), low.tolist(), high.tolist(), (written / PLANE).tolist()
-    for i, k in np.argwhere(free).tolist():
-        if labels and labels[-1].player == players[i]:
+    boxes: list[list[float]] = []
+    all_boxes, at = np.concatenate([low, high], axis=2), written / PLANE
+    for i, k, box, (x, y) in zip(*np.nonzero(free), all_boxes[free].tolist(), at[free].tolist(), strict=True):
+        if labels and labels[-1].player == order[i]:
             continue
-        (left, bottom), (right, top), (x, y) = lows[i][k], highs[i][k], at[i][k]
-        if all(right < box[0] or box[2] < left or top < box[1] or box[3] < bottom for box in boxes):
-            boxes.append((left, bottom, right, top))
-            labels.append(PlacedLabel(players[i], texts[i], x, y, "end" if OFFSETS[k, 0] < 0 else "start"))
+        left, bottom, right, top = box
+        if all(right < other[0] or other[2] < left or top < other[1] or other[3] < bottom for other in boxes):
+            boxes.append(box)
+            labels.append(PlacedLabel(int(order[i]), texts[i], x, y, "end" if OFFSETS[k, 0] < 0 else "start"))
     return tuple(labels)
 
 
@@ -451,17 +458,20 @@ def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> 
 def figures_of(explanations: Explanations) -> dict[str, Any]:
     """The data of the figures of one text, ready for `json.dumps`: what the page draws."""
     lead = leader(explanations) if explanations else None
+    steps = waterfall(lead) if lead and lead.method == explanations.evidence.headline else ()
     return {
         "headline": verdict(explanations),
         "notice": notice(explanations),
         "scale": explanations.scale.sentence(visible(explanations.output)),
         "units": {scale.name: scale.unit for scale in (LOGIT, explanations.scale)},
-        "classes": plain(class_bars(explanations)),
-        "names": list(names(explanations.evidence)),
+        "classes": [bar._asdict() for bar in class_bars(explanations)],
+        "names": names(explanations.evidence),
         "leader": None if lead is None else lead.method,
-        "text": None if lead is None else plain(colored_text(lead)),
-        "strongest": list(strongest_players(explanations)) if explanations else [],
-        "waterfall": plain(waterfall(lead)) if lead and lead.method == explanations.evidence.headline else None,
-        "methods": plain(method_rows(explanations)),
+        "text": None if lead is None else colored_text(lead)._asdict(),
+        "strongest": strongest_players(explanations) if explanations else [],
+        "waterfall": [bar._asdict() for bar in steps],
+        "methods": [
+            {**family._asdict(), "rows": [row._asdict() for row in family.rows]} for family in method_rows(explanations)
+        ],
         "slalom_plane": plain(slalom_plane(explanations)),
     }

@@ -21,6 +21,7 @@ import anyio.to_thread
 import numpy as np
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import PydanticSerializationError, to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
@@ -200,8 +201,11 @@ def make_app(
 
 
 def json_bytes(data: Any) -> bytes:
-    """ASCII JSON: a lone surrogate, which UTF-8 cannot encode, passes as an escape."""
-    return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+    """JSON in UTF-8; ASCII if there is a lone surrogate, which UTF-8 cannot encode, so that it passes as an escape."""
+    try:
+        return to_json(data, inf_nan_mode="null")  # several times faster than the standard library
+    except PydanticSerializationError:
+        return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def error_response(refusal: Refusal) -> Response:

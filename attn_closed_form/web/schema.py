@@ -95,7 +95,7 @@ class ExplainQuestion(Question):
     @property
     def samples(self) -> bool:
         """Whether a method that samples is requested."""
-        return any(method.accuracy == "sampled" for method in as_methods(self.methods))
+        return self.methods is not None and any(m.accuracy == "sampled" for m in as_methods(self.methods))
 
 
 class InteractionsQuestion(Question):

@@ -52,10 +52,10 @@ export function drawStrip(strip, answer, removed) {
   const key = JSON.stringify([answer.text, answer.players]);
   if (shown !== key) {
     shown = key;
-    const nodes = text.pieces.map((piece) => {
-      if (piece.player === null) return literal(piece.text);
-      const button = element("button", { type: "button", tabIndex: -1, textContent: literal(piece.text) });
-      button.dataset.player = piece.player;
+    const nodes = text.pieces.map(([words, player]) => {
+      if (player === null) return literal(words);
+      const button = element("button", { type: "button", tabIndex: -1, textContent: literal(words) });
+      button.dataset.player = player;
       return button;
     });
     strip.replaceChildren(...nodes, element("span", { className: text.unseen ? "unseen" : "", textContent: literal(text.tail) }));
@@ -86,14 +86,14 @@ const written = (method, player, answer) => digits(method.scores[player], method
 function methodRow(row, answer, removed) {
   const { text } = answer.figures, cell = element("td", { dir: "auto" });
   const methods = row.methods.map((name) => answer.methods[name]);
-  for (const piece of text.pieces) {
-    if (piece.player === null) {
-      cell.append(elide(literal(piece.text), 24));
+  for (const [words, player] of text.pieces) {
+    if (player === null) {
+      cell.append(elide(literal(words), 24));
       continue;
     }
-    const word = element("i", { textContent: elide(literal(piece.text), 60), className: classes(text, row, piece.player, removed) });
-    word.title = methods.map((method) => written(method, piece.player, answer)).join(", ");
-    word.dataset.player = piece.player;
+    const word = element("i", { textContent: elide(literal(words), 60), className: classes(text, row, player, removed) });
+    word.title = methods.map((method) => written(method, player, answer)).join(", ");
+    word.dataset.player = player;
     cell.append(word);
   }
   cell.append(text.unseen ? element("small", { textContent: ` … ${text.unseen} more not read` }) : elide(literal(text.tail), 24));
