@@ -44,6 +44,11 @@ def six_heads():
     return TextClassifier(weights, vocabulary)
 
 
+def typed(page):
+    """A page with the minus signs and spaces of a keyboard, as our sentences have them."""
+    return page.replace("\u2212", "-").replace("\u00a0", " ")
+
+
 def long_text(n, seed=0):
     """A text of n words, some of them repeated."""
     rng = np.random.default_rng(seed)

@@ -21,9 +21,10 @@ from ..files.bags import load_bag
 from ..files.tables import read_rows
 from ..models.bag_classifier import HEADS, BagClassifier, variants
 from ..models.layouts import proposals
+from ..models.scale import percent
 from ..show.exports import KINDS, row, write_geojson
 from ..show.figures import leader
-from ..show.maps import columns, strongest, titled, written
+from ..show.maps import bag_sentence, columns, strongest, titled, written
 from ..show.plots import heat_map
 from ..show.sanitize import elide, visible
 from .corpus import RUN, explain_all
@@ -173,27 +174,25 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
         top, bottom = ([(leading.labels[j], float(leading.scores[j])) for j in side] for side in (best, worst))
         print(json.dumps({"bag": Path(args.bag).stem, **facts, "top": top, "bottom": bottom}))
         return
-    chance = "" if facts["probability"] is None else f", probability {facts['probability']:.1%}"
     output, (labels, *table), scale = visible(explanations.output), columns(explanations).items(), explanations.scale
-    chance = chance if scale.link is None else ""
-    print(
-        f"{output} {scale.level(explanations.prediction)}{chance}; {scale.level(facts['empty_bag'])} for the empty bag"
-    )
+    print(visible(bag_sentence(explanations)))
+    if scale.link is None and facts["probability"] is not None:
+        print(f"The probability of {output} is {percent(facts['probability'])}.")
     print(scale.sentence(output))
     if facts["assumed"]:
         print(visible(facts["assumed"]))
+    titles = [titled(explanations, name) for name, _ in table]
     for title, players in (("for", best), ("against", worst)):
-        print(f"\n{leading.info.label}, strongest {title} {output}:")
+        print(f"\n{leading.info.label}, strongest {title} {output}{':' if len(players) else ': none'}")
+        if len(players):
+            print(" " * 10 + "".join(f"  {title:>9}" for title in titles))
         for j in players:
-            numbers = (
-                f"  {titled(explanations, name)} {written(explanations, name, values[j]):>9}" for name, values in table
-            )
-            print(f"{elide(visible(labels[1][j]), 24):>10}{''.join(numbers)}")
-        if not len(players):
-            print("      none")
+            numbers = (written(explanations, name, values[j]) for name, values in table)
+            cells = (f"  {number:>{max(9, len(title))}}" for number, title in zip(numbers, titles, strict=True))
+            print(f"{elide(visible(labels[1][j]), 24):>10}{''.join(cells)}")
     if facts["attention_against"] is not None:
         print(
-            f"\n{facts['attention_against']:.1%} of the attention is on instances that oppose "
+            f"\n{percent(facts['attention_against'])} of the attention is on instances that oppose "
             f"{output}; rank correlation of attention and scores {facts['rank_correlation']:+.2f}"
         )
 

@@ -98,9 +98,9 @@ def names(evidence: Evidence) -> tuple[str, ...]:
     return evidence.cached("visible names", lambda: tuple(map(visible, evidence.names)))
 
 
-def notice(explanations: Explanations) -> str:
+def notice(explained: Explanation | Explanations) -> str:
     """A sentence to show in place of the explanation if no word of the text is in the vocabulary; else empty."""
-    units = explanations.evidence.units
+    units = explained.evidence.units
     unknown = units.unknown or (False,)
     known = (label for label, missing in zip(units.labels, unknown, strict=False) if not missing)
     if not any(unknown) or any(character.isalnum() for label in known for character in label):
@@ -221,7 +221,8 @@ class ColoredText(NamedTuple):
     """A text with its words colored by one method: its pieces up to the last word that the model reads, and the tail.
 
     `unseen` counts the words that the model does not read. Each player has a level from -4 (strongly against) to 4
-    (strongly for), or from 0 to 4 without a sign. An `unknown` player is outside the vocabulary.
+    (strongly for), or from 0 to 4 without a sign; a text without a known word has no colors. An `unknown` player is
+    outside the vocabulary.
     """
 
     pieces: tuple[Piece, ...]
@@ -245,7 +246,7 @@ def colored_text(e: Explanation) -> ColoredText:
         return tuple(pieces), e.text[end:]
 
     pieces, tail = e.evidence.cached("pieces of the text", compute)
-    level = tuple(levels(e.strength).tolist())
+    level = tuple(levels(np.zeros(len(e.labels)) if notice(e) else e.strength).tolist())
     return ColoredText(pieces, tail, len(e.unseen), level, e.info.kind == "signed" and e.trusted, e.unknown)
 
 

@@ -24,7 +24,7 @@ from ..explanations.explain import for_output, on_logits
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
 from ..files.atomic import regular_file, replacing
-from ..models.scale import ExplainedScale
+from ..models.scale import ExplainedScale, percent
 from ..models.sentences import sentence_numbers
 from ..reasons.curves import RemovalCurves
 from . import figures
@@ -35,6 +35,7 @@ from .maps import (
     ZERO,
     HeatMap,
     bag_name,
+    bag_sentence,
     columns,
     disagreement,
     heat_maps,
@@ -46,7 +47,7 @@ from .maps import (
     titled,
     written,
 )
-from .sanitize import elide, escape, script_json
+from .sanitize import elide, escape, prose, script_json
 
 # Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
 LONGEST_WORD = 60
@@ -102,11 +103,9 @@ def notebook(explanations: Explanations) -> str:
     if not _is_bag(explanations):
         others = _methods(explanations, hover=True) if len(explanations) > 1 else ""
         return _cell(_answer(explanations, hover=True) + others)
-    e, level = figures.leader(explanations), figures.leader(explanations).scale.level
+    e = figures.leader(explanations)
     body = _strongest(explanations, e) if explanations.evidence.units.coords is None else _maps(explanations, e)
-    title = f"{e.output} {level(e.prediction)}, {level(explanations.evidence.absent_value)} for the empty bag. "
-    title += explanations.scale.sentence(e.output)
-    return _cell(f"<p>{escape(title)}</p>{_strong_note(explanations.evidence.model.doubts)}{body}")
+    return _cell(_explained(explanations) + _bag_sum(explanations) + body)
 
 
 def _cell(body: str) -> str:
@@ -155,24 +154,27 @@ def _details(title: str, body: str) -> str:
 
 
 def _section(title: str, note: str, body: str, heading: str = "h3") -> str:
-    return f'<section><{heading}>{escape(title)}</{heading}><p class="note">{escape(note)}</p>{body}</section>'
+    return f"<section><{heading}>{escape(title)}</{heading}>{_note(note)}{body}</section>"
 
 
-def _number(text: str) -> str:
-    return text.replace("-", "−")
+def _note(text: str, strong: bool = False) -> str:
+    shown = prose(text, LONGEST_REASON)
+    return f'<p class="note">{f"<b>{shown}</b>" if strong else shown}</p>' if text else ""
 
 
-def _list(items: Iterable[str], limit: int | None = None) -> str:
-    return "<ul>" + "".join(f"<li>{escape(item, limit)}</li>" for item in items) + "</ul>"
+def _list(items: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{prose(item, LONGEST_REASON)}</li>" for item in items) + "</ul>"
 
 
 def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
-    """A table of numbers: the first column names the rows."""
+    """A table of numbers, in which the first column names the rows; without rows, a word that says so."""
     names_of_columns = "".join(f"<th scope=col>{escape(name)}</th>" for name in head)
     body = "".join(
-        f"<tr><th scope=row>{escape(name, 24)}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+        f"<tr><th scope=row>{escape(name, 24)}</th>" + "".join(f"<td>{prose(cell)}</td>" for cell in cells) + "</tr>"
         for name, cells in rows
     )
+    if not body:
+        return "<p>None.</p>"
     return (
         '<div class="scroll" tabindex=0><table class="n">'
         f"<thead><tr>{names_of_columns}</tr></thead><tbody>{body}</tbody></table></div>"
@@ -183,10 +185,11 @@ def _answer(explanations: Explanations, hover: bool = False) -> str:
     """The first screen: class, probability, colored words, how they add up, and the certified reasons."""
     e, told = figures.leader(explanations), figures.notice(explanations)
     name, _, logit = figures.verdict(explanations).partition(" (")
-    parts = [f"<h1>{escape(name)} <small>{escape(logit.rstrip(')'))}</small></h1>", _classes(explanations)]
-    parts += [_strong_note("" if explanations.fit is None else explanations.fit.verdict()), _explained(explanations)]
+    parts = [f"<h1>{prose(name)} <small>{prose(logit.rstrip(')'))}</small></h1>", _classes(explanations)]
+    parts.append(_note("" if explanations.fit is None else explanations.fit.verdict(), strong=True))
+    parts.append(_explained(explanations))
     if told:
-        return "".join([*parts, f'<p class="notice">{escape(told)}</p>', _text_of(e, hover, colored=False)])
+        return "".join([*parts, f'<p class="notice">{escape(told)}</p>', _text_of(e, hover)])
     note = f"Colored by {e.title}: orange raises {e.output}, blue (underlined) lowers it"
     if e.info.kind != "signed":
         note = f"Colored by {e.title}, which has no sign"
@@ -195,10 +198,10 @@ def _answer(explanations: Explanations, hover: bool = False) -> str:
     )
     if any(e.unknown):
         note += " Dotted words are not in the vocabulary: the model cannot tell them apart."
-    parts += [_text_of(e, hover), f'<p class="note">{escape(note)}</p>']
+    parts += [_text_of(e, hover), _note(note)]
     if e.method == explanations.evidence.headline:
         parts += [_both_scales(explanations, _sum_and_reasons), _other_classes(explanations)]
-    parts += map(_strong_note, [] if explanations.fit is None else explanations.fit.sentences())
+    parts += [_note(text, strong=True) for text in (explanations.fit.sentences() if explanations.fit else ())]
     return "".join(parts)
 
 
@@ -214,7 +217,7 @@ def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]
 
 
 def _explained(explanations: Explanations) -> str:
-    return _strong_note(explanations.scale.sentence(explanations.output))
+    return _note(explanations.scale.sentence(explanations.output))
 
 
 def _sum_and_reasons(explanations: Explanations) -> str:
@@ -246,7 +249,7 @@ def _bars(bars: Sequence[Bar]) -> str:
             tip = bar.right if bar.kind == "for" else bar.left
             drawn += _track("error", tip - bar.error, tip + bar.error)
         rows.append(
-            f"<span{end} dir=auto>{escape(bar.label, 40)}</span><span{end}>{_number(bar.text)}</span>"
+            f"<span{end} dir=auto>{escape(bar.label, 40)}</span><span{end}>{prose(bar.text)}</span>"
             f"<div class=track>{drawn}</div>"
         )
     return f'<div class="bars" style="--zero:{100 * bars[0].left:.1f}%">{"".join(rows)}</div>'
@@ -256,11 +259,11 @@ def _track(kind: str, left: float, right: float) -> str:
     return f'<b class={kind} style="left:{100 * left:.1f}%;width:{100 * (right - left):.1f}%"></b>'
 
 
-def _text_of(e: Explanation, hover: bool, colored: bool = True) -> str:
-    return f'<div class="text live" dir="auto">{_colored(e, hover, colored)}</div>'
+def _text_of(e: Explanation, hover: bool) -> str:
+    return f'<div class="text live" dir="auto">{_colored(e, hover)}</div>'
 
 
-def _colored(e: Explanation, hover: bool, colored: bool = True) -> str:
+def _colored(e: Explanation, hover: bool) -> str:
     """The text with one <i> per unit that the model reads, and the number of the others."""
     text = figures.colored_text(e)
 
@@ -269,7 +272,7 @@ def _colored(e: Explanation, hover: bool, colored: bool = True) -> str:
         return [(escape(piece.text, limit), piece.player) for piece, limit in limits]
 
     def tag(level: int, unknown: bool) -> str:
-        color = f"{'u' if not text.signed else 'p' if level > 0 else 'n'}{abs(level)}" if level and colored else ""
+        color = f"{'u' if not text.signed else 'p' if level > 0 else 'n'}{abs(level)}" if level else ""
         classes = " ".join(filter(None, [color, "k" if unknown else ""]))
         return f'<i class="{classes}"' if " " in classes else f"<i class={classes}" if classes else "<i"
 
@@ -305,7 +308,7 @@ def _other_classes(explanations: Explanations) -> str:
     for name in (name for name in ranked if name != explanations.output):
         e = figures.leader(for_output(explanations, name))
         logit = "" if e.scale.link else f" (logit {e.prediction:+.4f})"
-        title = f"{escape(name, 30)}, {100 * chances[name]:.1f} %{logit}"
+        title = f"{escape(name, 30)}, {prose(percent(chances[name]) + logit)}"
         body = _text_of(e, hover=True) + _bars(figures.waterfall(e))
         parts.append(f"<details name=class><summary>{title}</summary>{body}</details>")
     return f"<h2>The other classes</h2>{''.join(parts)}"
@@ -313,18 +316,17 @@ def _other_classes(explanations: Explanations) -> str:
 
 def _why(explanations: Explanations) -> str:
     """Certified reasons, and what each sentence contributes."""
-    reasons = _list(explanations.reasons().sentences(), LONGEST_REASON)
-    parts = [f"<h2>Certified reasons</h2>{reasons}"]
+    parts = [f"<h2>Certified reasons</h2>{_list(explanations.reasons().sentences())}"]
     units = explanations.evidence.units
     if units.text is not None and 1 < len(sentence_numbers(units.text, units.spans or ())[1]) <= MOST_SENTENCES:
         sentences = explanations.sentences()
         change = explanations.scale.change
         rows = "".join(
-            f"<tr><td>{_number(change(score))}</td><td class=t dir=auto>{escape(label, LONGEST_REASON)}</td></tr>"
+            f"<tr><td>{prose(change(score))}</td><td class=t dir=auto>{escape(label, LONGEST_REASON)}</td></tr>"
             for score, label in zip(sentences.scores, sentences.labels, strict=True)
         )
         note = "Owen values: the scores of the words in a sentence add up to the score of the sentence."
-        parts.append(f'<h2>Sentences</h2><p class="note">{note}</p><table class="n"><tbody>{rows}</tbody></table>')
+        parts.append(_section("Sentences", note, f'<table class="n"><tbody>{rows}</tbody></table>', "h2"))
     return f"<section>{''.join(parts)}</section>"
 
 
@@ -340,20 +342,22 @@ def _methods(explanations: Explanations, hover: bool = False) -> str:
 def _numbers(explanations: Explanations) -> str:
     rows, order = list(explanations.values()), figures.strongest_players(explanations)
     shown = figures.names(explanations.evidence)
-    cells = ((shown[j], [_number(e.scale.digits(e.scores[j], ".3g")) for e in rows]) for j in order)
-    table = table_of(["", *(e.scale.titled(e.title) for e in rows)], cells)
+    digits = {e.method: ".3g" if e.info.kind == "unsigned" else "+.3g" for e in rows}
+    cells = ((shown[j], [e.scale.digits(e.scores[j], digits[e.method]) for e in rows]) for j in order)
     things, title = explanations.evidence.settings.players, figures.leader(explanations).title
+    table = table_of([things.removesuffix("s"), *(e.scale.titled(e.title) for e in rows)], cells)
     note = f"The {len(order)} strongest {things} by {title}; scroll sideways for more methods."
-    return _details("The numbers", f'<p class="note">{escape(note)}</p>{table}')
+    return _details("The numbers", _note(note) + table)
 
 
 def _plane(explanations: Explanations) -> str:
     """The SLALOM plane, if the methods that it shows were run."""
     plane = figures.slalom_plane(explanations)
     note = "The value of each player against its importance, the logarithm of its weight. Players at the right decide."
-    drawn = "" if plane is None else f'<p class="note">{note}</p>{_slalom_plane(plane, explanations)}'
-    poor = "" if plane is None or explanations[SLALOM[0]].trusted else " (poor fit)"
-    return _details(f"SLALOM plane{poor}", drawn) if drawn else ""
+    if plane is None:
+        return ""
+    poor = "" if explanations[SLALOM[0]].trusted else " (poor fit)"
+    return _details(f"SLALOM plane{poor}", _note(note) + _slalom_plane(plane, explanations))
 
 
 def _facts(explanations: Explanations) -> str:
@@ -367,14 +371,15 @@ def _facts(explanations: Explanations) -> str:
     lines = [
         f"{evidence.scale.sentence(settings.output)} It is {level(evidence.prediction)}, and with every player absent "
         f"{level(evidence.absent_value)}.{logits}",
-        f"Units read: {len(units.labels):,} of {len(units.labels) + len(units.unseen):,}; players: "
-        f"{len(evidence.labels):,} {settings.players}; an absent player is {absent}.",
+        f"The model read {len(units.labels):,} of {len(units.labels) + len(units.unseen):,} units. The players are "
+        f"{len(evidence.labels):,} {settings.players}. An absent player is {absent}.",
         *([] if explanations.fit is None else explanations.fit.sentences()),
         *filter(None, map(figures.sampling, explanations.values())),
         *([f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}."] if errors else []),
     ]
     methods = _list(f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values())
-    body = "".join(f"<p>{escape(line)}</p>" for line in lines) + methods + _list(REFERENCES)
+    body = "".join(f"<p>{prose(line)}</p>" for line in lines)
+    body += f"<h3>Methods</h3>{methods}<h3>References</h3>{_list(REFERENCES)}"
     return _details("What was explained, and how", body)
 
 
@@ -415,17 +420,13 @@ def _slalom_plane(figure: SlalomPlane, explanations: Explanations) -> str:
     return _svg(480, 340, body, "Value of each word against its importance")
 
 
-def _strong_note(text: str) -> str:
-    return f'<p class="note"><b>{escape(text, LONGEST_REASON)}</b></p>' if text else ""
-
-
 def _bag_body(explanations: Explanations) -> str:
     outputs = explanations.evidence.model.outputs
     unnamed = (
         "<p class=note>The classes have no names. Name them with <code>--classes A,B</code> or <code>outputs</code>."
     )
     parts = [
-        f"<h1>{escape(bag_name(explanations), 80)} <small>{escape(figures.verdict(explanations))}</small></h1>",
+        f"<h1>{escape(bag_name(explanations), 80)} <small>{prose(figures.verdict(explanations))}</small></h1>",
         _classes(explanations),
         f"{unnamed}</p>" if outputs == tuple(map(str, range(len(outputs)))) else "",
         _explained(explanations),
@@ -438,19 +439,13 @@ def _bag_body(explanations: Explanations) -> str:
 
 def _bag_scores(explanations: Explanations) -> str:
     """How the instances of a bag add up, where they lie, and which are the strongest."""
-    e, evidence = figures.leader(explanations), explanations.evidence
-    level, change = e.scale.level, e.scale.change
-    told = f"{e.output} gets {level(e.prediction)}, and {level(evidence.absent_value)} for the empty bag."
-    if e.method == "shapley":
-        up, down = e.scores[e.scores > 0], e.scores[e.scores < 0]
-        told = (
-            f"{e.output} gets {level(e.prediction)}: {level(evidence.absent_value)} for the empty bag, "
-            f"{change(up.sum())} from the {up.size:,} {evidence.settings.players} that support it and "
-            f"{change(down.sum())} from the {down.size:,} that oppose it."
-        )
-    maps = "" if evidence.units.coords is None else _maps(explanations, e)
-    told = f"<p>{escape(told)}</p>{_strong_note(evidence.model.doubts)}"
-    return f"{told}{maps}{_strongest(explanations, e)}{_removal(explanations)}"
+    e = figures.leader(explanations)
+    maps = "" if explanations.evidence.units.coords is None else _maps(explanations, e)
+    return f"{_bag_sum(explanations)}{maps}{_strongest(explanations, e)}{_removal(explanations)}"
+
+
+def _bag_sum(explanations: Explanations) -> str:
+    return f"<p>{prose(bag_sentence(explanations))}</p>{_note(explanations.evidence.model.doubts, strong=True)}"
 
 
 def _removal(explanations: Explanations) -> str:
@@ -461,7 +456,7 @@ def _removal(explanations: Explanations) -> str:
     several = "at least " if evidence.pooled.H > 1 else ""
     shares = {METHODS[method].label: (c.deletion_share, c.insertion_share) for method, c in curves.items()}
     rows = (
-        (title, ["–" if np.isnan(share) else f"{several}{share:.1%}" for share in both])
+        (title, ["–" if np.isnan(share) else f"{several}{percent(share)}" for share in both])
         for title, both in shares.items()
     )
     note = (
@@ -469,7 +464,7 @@ def _removal(explanations: Explanations) -> str:
         "certified for every number of removed instances. Shapley values divide a prediction fairly; the flip order "
         "ranks what to remove first."
     )
-    flip = escape(explanations.reasons().sentences()[-1], LONGEST_REASON)
+    flip = prose(explanations.reasons().sentences()[-1], LONGEST_REASON)
     table = table_of(["share of the best possible", "deletion", "insertion"], rows)
     return _section("Removing instances", note, f"<p>{flip}</p>{drawn}{table}", "h2")
 
@@ -477,7 +472,7 @@ def _removal(explanations: Explanations) -> str:
 def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str:
     """Deletion curves by number of removed instances, above the certified minimum."""
     first = next(iter(curves.values()))
-    left, top, wide, high = 76, 8, 366, 180
+    left, top, wide, high = 76, 8, 396, 200
     limit, d = first.bounds.proved_min, first.players
     values = np.concatenate([limit, *(each.deletion for each in curves.values())])
     low, span = float(values.min()), float(np.ptp(values)) or 1.0
@@ -491,7 +486,7 @@ def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str
         f'<path fill="currentColor" fill-opacity=".12" d="M{left} {bottom}L{points(limit)}V{bottom}z"/>',
         f'<path class="a" d="M{left} {top}v{high}h{wide}"/>',
         *(
-            _text(left - 5, top + 4 + high * (1 - share), escape(scale.level(value, "+.3g")), "end")
+            _text(left - 5, top + 4 + high * (1 - share), prose(scale.level(value, "+.3g")), "end")
             for share, value in ((0, round(low, 4)), (1, round(low + span, 4)))
         ),
         _text(left, bottom + 15, "0"),
@@ -501,9 +496,10 @@ def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str
     for i, (title, each) in enumerate(curves.items()):
         stroke = f'fill="none" stroke="{colors[i]}" stroke-width="2"'
         body.append(f'<path {stroke} d="M{points(each.deletion)}"/>')
-        body.append(f'<path {stroke} d="M{left + wide + 12} {top + 8 + 16 * i}h18"/>')
-        body.append(_text(left + wide + 35, top + 12 + 16 * i, escape(title, 22)))
-    return _svg(600, bottom + 22, body, "The prediction as instances are removed")
+        row, column = divmod(i, 2)  # of the legend, below the curves
+        at, line = left + 200 * column, bottom + 42 + 20 * row
+        body += [f'<path {stroke} d="M{at} {line - 4}h18"/>', _text(at + 25, line, escape(title, 22))]
+    return _svg(480, bottom + 30 + 20 * -(-len(curves) // 2), body, "The prediction as instances are removed")
 
 
 def _maps(explanations: Explanations, e: Explanation) -> str:
@@ -518,7 +514,7 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
         end = figure.scale.end(figure.end)
         low, middle = (f"−{end}", "0") if figure.signed else ("0", "")
         maps.append(
-            f"<figure><figcaption>{escape(figure.title)}</figcaption>{_picture(figure, explanations)}"
+            f"<figure><figcaption>{prose(figure.title)}</figcaption>{_picture(figure, explanations)}"
             f'<div class="scale"><b style="background:linear-gradient(90deg,{ramp})"></b>'
             f"<span>{low}</span><span>{middle}</span><span>{end}</span></div></figure>"
         )
@@ -561,10 +557,9 @@ def _strongest(explanations: Explanations, e: Explanation) -> str:
 def _players(explanations: Explanations, players: Ids) -> str:
     """Some rows of the table of a bag."""
     labels, *table = columns(explanations).items()
-    rows = [
-        (labels[1][j], [_number(written(explanations, name, values[j])) for name, values in table]) for j in players
-    ]
-    return table_of(["", *(titled(explanations, name) for name, _ in table)], rows) if rows else "<p>None.</p>"
+    rows = ((labels[1][j], [written(explanations, name, values[j]) for name, values in table]) for j in players)
+    named = explanations.evidence.settings.players.removesuffix("s")
+    return table_of([named, *(titled(explanations, name) for name, _ in table)], rows)
 
 
 def _differences(explanations: Explanations, e: Explanation) -> str:
@@ -573,9 +568,9 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
         return ""
     attended = np.argsort(-weight, kind="stable")[:TOP]
     against = int((e.scores[attended] < 0).sum())
-    scores, sizes = ("–" if np.isnan(r) else _number(f"{r:+.2f}") for r in (gap.correlation, gap.magnitude_correlation))
+    scores, sizes = ("–" if np.isnan(r) else f"{r:+.2f}" for r in (gap.correlation, gap.magnitude_correlation))
     facts = [
-        f"{gap.attention_against:.1%} of the attention is on instances that oppose {e.output}.",
+        f"{percent(gap.attention_against)} of the attention is on instances that oppose {e.output}.",
         f"Rank correlation of attention with the scores: {scores}; with their magnitudes: {sizes}.",
         f"Of the {len(attended)} most attended, {against} oppose{'s' if against == 1 else ''} {e.output}:",
     ]

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import positive, spearman
 from .._types import Array, Ids
 from ..explanations.explanation import Explanation, Explanations
-from ..models.scale import LOGIT, ExplainedScale
+from ..models.scale import LOGIT, ExplainedScale, percent
 from .figures import AGAINST, FOR, UNSIGNED, leader
 
 ATTENTION = "alpha-mean"
@@ -134,13 +134,15 @@ def whole(values: Array) -> Any:
     return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
 
 
-# How to write the columns of the table of a bag that are not scores.
-FACTS = {"x": ".0f", "y": ".0f", "tiles": "d", "attention": ".2%"}
+# Columns of the table of a bag that are not scores.
+FACTS = ("x", "y", "tiles", "attention")
 
 
 def written(explanations: Explanations, column: str, value: float) -> str:
     """A number of the table of a bag as reports and terminals show it; scores in the unit of their scale."""
-    return format(value, FACTS[column]) if column in FACTS else _scale(explanations, column).digits(value, "+#.4g")
+    if column == "attention":
+        return percent(value, 2)
+    return f"{value:.0f}" if column in FACTS else _scale(explanations, column).digits(value, "+#.4g")
 
 
 def titled(explanations: Explanations, column: str) -> str:
@@ -150,6 +152,19 @@ def titled(explanations: Explanations, column: str) -> str:
 
 def _scale(explanations: Explanations, column: str) -> ExplainedScale:
     return explanations[column.removesuffix("_standard_error")].scale
+
+
+def bag_sentence(explanations: Explanations) -> str:
+    """What the explained output gets, and from which instances, where the leading scores add up to it."""
+    e, evidence = leader(explanations), explanations.evidence
+    got, empty = f"{e.output} gets {e.scale.level(e.prediction)}", e.scale.level(evidence.absent_value)
+    if e.method != "shapley":
+        return f"{got}, and {empty} for the empty bag."
+    up, down, change = e.scores[e.scores > 0], e.scores[e.scores < 0], e.scale.change
+    return (
+        f"{got}: {empty} for the empty bag, {change(up.sum())} from the {up.size:,} {evidence.settings.players} that "
+        f"support it and {change(down.sum())} from the {down.size:,} that oppose it."
+    )
 
 
 def bag_name(explanations: Explanations, default: str = "bag") -> str:

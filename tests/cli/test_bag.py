@@ -62,7 +62,7 @@ def test_one_bag_to_every_file(folder, tmp_path, capsys):
     expected = scores(folder)
     assert found == expected["shapley"].scores.tolist()
     shown = capsys.readouterr().out
-    assert f"tumor {100 * expected.prediction:.1f} %; " in shown and "Explained: the probability of tumor" in shown
+    assert f"tumor gets {100 * expected.prediction:.1f} %: " in shown and "Explained: the probability of tumor" in shown
     assert f"{100 * expected['shapley'].scores.max():+.4g}" in shown and "of the attention is on instances" in shown
 
 

@@ -18,7 +18,7 @@ from attn_closed_form.show.html import notebook, report
 from attn_closed_form.show.terminal import answer, numbers, reasons_text, table
 from tests import enumeration
 from tests.bags import bag_model, slide
-from tests.texts import REVIEW, model_for
+from tests.texts import REVIEW, model_for, typed
 
 TEXT = "A slow start, but a wonderful film. Not awful!"
 # The exact methods at tol 1e-10, and a few roundings of numbers up to 1.
@@ -251,7 +251,7 @@ def test_the_waterfall_is_in_per_cent_and_points():
     first, *words, last = waterfall(found["shapley"])
     assert first.text == f"{100 * first.end:.1f} %" and last.text == f"{100 * found.prediction:.1f} %"
     assert all(step.text.endswith(" points") for step in words)
-    assert f"{words[0].text}" in answer(found, 100) and f">{words[0].text}<" in report(found)
+    assert f"{words[0].text}" in answer(found, 100) and f">{words[0].text}<" in typed(report(found))
     assert verdict(found) == f"{found.output}, {100 * found.prediction:.0f} %"
     other = min(found.probabilities, key=found.probabilities.get)
     explained = calibrated().explain(TEXT, "shapley", output=other)

@@ -16,6 +16,7 @@ from attn_closed_form.show.exports import write_csv
 from attn_closed_form.show.figures import colored_text, waterfall
 from attn_closed_form.show.terminal import answer, table
 from tests import enumeration
+from tests.texts import typed
 from tests.tiny_transformers import CLASSES, FAMILIES, REVIEW, bert, explained, gpt2, need_torch
 
 need_torch()
@@ -132,7 +133,7 @@ def test_every_view_shows_the_sampled_values_first_with_their_standard_errors():
     assert steps[0].end == pytest.approx(found.evidence.absent_value) and steps[-1].end == e.prediction
     strongest = int(np.abs(e.scores).argmax())
     assert steps[1].text == f"{100 * e.scores[strongest]:+.1f} ± {100 * e.standard_error[strongest]:.1f} points"
-    page, text = found.report(), " ".join(answer(found, 300).split())
+    page, text = typed(found.report()), " ".join(answer(found, 300).split())
     for view in (page, text):
         assert "Shapley (sampled) of the model: sampled, ± standard error" in view and steps[1].text in view
     assert len(re.findall(r"class=.?error", page)) >= 2 * 8  # error bars on both scales
@@ -151,7 +152,7 @@ def test_every_view_says_whose_scores_they_are():
     found = explained()
     said = found.evidence.fit.sentences()[0]
     assert "The Shapley values are those of the model itself." in said and f"{found.evidence.fit.error:.2g}" in said
-    page, text = found.report(), " ".join(answer(found).split())
+    page, text = typed(found.report()), " ".join(answer(found).split())
     assert said in page.replace("&#x27;", "'") and said in text
     assert "Of the fitted SLALOM, not of the model" in page
     rows = " ".join(table(found, 200).split())
@@ -214,7 +215,7 @@ def test_a_poor_fit_is_gray_and_has_no_reasons_of_its_own():
     found = TransformerClassifier(*bert(), samples=60).explain(REVIEW)
     assert found.fit.grade == "poor"
     assert not colored_text(found["slalom-value"]).signed and colored_text(found["shapley-sampled"]).signed
-    page, text = found.report(), answer(found, 300)
+    page, text = typed(found.report()), answer(found, 300)
     assert text.splitlines()[1] == found.fit.verdict() and found.fit.verdict() in page
     assert text.count(found.fit.verdict()) == 1  # said once
     plane = page[page.index("SLALOM plane (poor fit)") :]
@@ -237,7 +238,7 @@ def test_reasons_are_checked_by_running_the_model():
         output = black_box(model, found.evidence.settings, "words", ~chosen if removed else chosen, "probability")
         assert names.endswith(", ".join(f"“{labels[j]}”" for j in order[:k]))
         assert f"the output is {100 * output:.1f} %" in sentence and (side * (output - 0.5) < 0) == removed
-        assert sentence in found.report().replace("&#x27;", "'") and sentence in answer(found, 500)
+        assert sentence in typed(found.report()).replace("&#x27;", "'") and sentence in answer(found, 500)
 
 
 def test_the_waterfall_ends_at_the_model_with_what_the_fit_misses():

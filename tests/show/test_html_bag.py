@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from attn_closed_form import METHODS, Bag, BagClassifier
+from attn_closed_form.models.scale import percent
 from attn_closed_form.show.figures import FOR
 from attn_closed_form.show.html import TOP, report
 from attn_closed_form.show.maps import heat_maps
 from tests.bags import bag_model, slide
-from tests.texts import HOSTILE
+from tests.texts import HOSTILE, typed
 
 
 class Page(HTMLParser):
@@ -47,12 +48,12 @@ def test_pictures_are_the_tiles(found):
 
 
 def test_the_numbers_are_the_scores(found):
-    page = report(found)
+    page = typed(report(found))
     scores, weight = found["shapley"].scores, found["alpha-mean"].scores
     best = int(np.argmax(scores))
-    assert f"{100 * scores[best]:+#.4g}" in page and f"{weight[best]:.2%}" in page
+    assert f"{100 * scores[best]:+#.4g}" in page and percent(weight[best], 2) in page
     against = sum(weight[scores < 0]) / sum(weight)
-    assert f"{against:.1%} of the attention" in page
+    assert f"{percent(against)} of the attention" in page
     attended = np.argsort(-weight, kind="stable")[:TOP]
     opposed = int((scores[attended] < 0).sum())
     assert opposed and f"Of the {len(attended)} most attended, {opposed} oppose" in page
@@ -64,7 +65,7 @@ def test_the_numbers_are_the_scores(found):
 
 
 def test_the_logit_is_one_switch_away(found):
-    page, logit = report(found), bag_model().explain(slide(), "shapley", output="tumor", scale="logit")
+    page, logit = typed(report(found)), bag_model().explain(slide(), "shapley", output="tumor", scale="logit")
     probability, logits = page.split('<div class="logit">')
     assert "Show logits" in probability and "Explained: the logit of tumor" not in probability
     assert "Explained: the logit of tumor" in logits and f"gets {logit.prediction:+.4f}:" in logits
@@ -103,9 +104,9 @@ def test_a_large_bag_makes_a_small_page():
 
 
 def test_deletion_curves_are_drawn_above_the_certified_limit(found):
-    page = report(found)
+    page = typed(report(found))
     shares = [found[name].removal_curves().deletion_share for name in found]
-    assert all(f"{share:.1%}" in page for share in shares) and "share of the best possible" in page
+    assert all(percent(share) in page for share in shares) and "share of the best possible" in page
     picture = page[page.index('aria-label="The prediction as instances are removed"') :].partition("</svg>")[0]
     paths = [re.findall(r"[\d.]+ [\d.]+", path) for path in re.findall(r'd="M([^"]+)"', picture)]
     limit, *curves = [[float(point.split()[1]) for point in path] for path in paths if len(path) > 10]

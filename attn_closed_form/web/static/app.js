@@ -1,7 +1,7 @@
 // The page: what the person does, what is asked of the server, and when. The text travels to this server alone; the
 // link keeps it after the #, which browsers send to nobody.
 
-import { change, drawFigure, drawNumbers, drawStrip, level, unitOf } from "./words.js";
+import { change, drawFigure, drawNumbers, drawStrip, level, prose, unitOf } from "./words.js";
 import { drawBars, drawForecasts, drawPairs, drawPlane, drawWhy } from "./figures.js";
 
 const at = (id) => document.getElementById(id);
@@ -116,7 +116,7 @@ function show() {
   const unseen = answer.unseen.length > 0;
   at("message").textContent = unseen ? `The model reads the first ${seen(answer)} words; the others are not read.` : "";
   at("results").hidden = false;
-  at("prediction").textContent = answer.figures.headline;
+  at("prediction").textContent = prose(answer.figures.headline);
   at("prediction").dataset.value = answer.prediction;
   at("moved").textContent = answer.removal ? `→ ${level(answer.removal.prediction, unitOf(answer))} without ${without(answer)}` : "";
   at("explained").textContent = answer.figures.scale;
@@ -174,7 +174,7 @@ async function updateReplacement() {
   try {
     const other = await ask("/api/explain?what-if", { ...shown(answer), text: points.join(""), methods: ["leave-one-out"] });
     const moved = change(other.prediction - answer.prediction, unitOf(answer));
-    at("replaced-change").textContent = `${other.figures.headline}, a change of ${moved}`;
+    at("replaced-change").textContent = `${prose(other.figures.headline)}, a change of ${moved}`;
     at("replaced-change").dataset.value = other.prediction;
   } catch (error) {
     if (error.name !== "AbortError") at("replaced-change").textContent = error.message;

@@ -1,7 +1,7 @@
 // The waterfall, the SLALOM plane, the classes, the forecasts and the interactions: SVG and tables from DOM methods
 // alone. The server computes places, orders, sums and ticks; unit coordinates become dots here, y downwards.
 
-import { change, digits, element, elide, minus, table, titled, unitOf } from "./words.js";
+import { change, digits, element, elide, minus, prose, table, titled, unitOf } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 function svg(tag, attributes = {}, ...children) {
@@ -91,7 +91,7 @@ export function drawPairs(place, partners, unit) {
 
 // Certified reasons in plain English, and what each sentence of the text contributes.
 export function drawWhy(reasons, sentences, why, unit) {
-  reasons.replaceChildren(...why.reasons.sentences.map((text) => element("li", { textContent: text })));
+  reasons.replaceChildren(...why.reasons.sentences.map((text) => element("li", { textContent: prose(text) })));
   const scores = why.sentences?.scores ?? [];
   const rows = scores.map((score, i) =>
     element("tr", {}, element("td", { textContent: change(score, unit) }), element("td", { className: "t", textContent: elide(why.sentences.labels[i], 160), dir: "auto" })),
