@@ -24,9 +24,10 @@ from ..models.layouts import proposals
 from ..models.scale import percent
 from ..show.exports import KINDS, row, write_geojson
 from ..show.figures import leader
-from ..show.maps import bag_sentence, columns, strongest, titled, written
+from ..show.maps import bag_sentence, player_table, strongest
 from ..show.plots import heat_map
 from ..show.sanitize import elide, visible
+from ..show.terminal import aligned
 from .corpus import RUN, explain_all
 from .options import SCALE, TOL, Command, at_least, check_targets, method_names, read_settings
 
@@ -174,22 +175,17 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
         top, bottom = ([(leading.labels[j], float(leading.scores[j])) for j in side] for side in (best, worst))
         print(json.dumps({"bag": Path(args.bag).stem, **facts, "top": top, "bottom": bottom}))
         return
-    output, (labels, *table), scale = visible(explanations.output), columns(explanations).items(), explanations.scale
+    output, scale = visible(explanations.output), explanations.scale
     print(visible(bag_sentence(explanations)))
     if scale.link is None and facts["probability"] is not None:
         print(f"The probability of {output} is {percent(facts['probability'])}.")
     print(scale.sentence(output))
     if facts["assumed"]:
         print(visible(facts["assumed"]))
-    titles = [titled(explanations, name) for name, _ in table]
-    for title, players in (("for", best), ("against", worst)):
-        print(f"\n{leading.info.label}, strongest {title} {output}{':' if len(players) else ': none'}")
-        if len(players):
-            print(" " * 10 + "".join(f"  {title:>9}" for title in titles))
-        for j in players:
-            numbers = (written(explanations, name, values[j]) for name, values in table)
-            cells = (f"  {number:>{max(9, len(title))}}" for number, title in zip(numbers, titles, strict=True))
-            print(f"{elide(visible(labels[1][j]), 24):>10}{''.join(cells)}")
+    for side, players in (("for", best), ("against", worst)):
+        print(f"\n{leading.info.label}, strongest {side} {output}:")
+        titles, rows = player_table(explanations, players)
+        print(aligned([titles, *([elide(visible(name), 24), *cells] for name, cells in rows)]) if rows else "none")
     if facts["attention_against"] is not None:
         print(
             f"\n{percent(facts['attention_against'])} of the attention is on instances that oppose "

@@ -185,9 +185,9 @@ def summary(args: argparse.Namespace) -> int:
     from ..explanations.methods import find_method
     from ..run.summary import interval, plot_words, summarize, summary_page
     from ..show.html import write_page
+    from ..show.terminal import aligned
 
     check_targets((args.folder,), args, ("plot", "html"))
-
     method = find_method(args.method) if args.method else None
     result = summarize(args.folder, method.name if method else args.method)
     options = {"n": args.top, "by": args.by, "least_documents": args.least}
@@ -219,15 +219,16 @@ def summary(args: argparse.Namespace) -> int:
         scale = result.scale(output)
         unit = ", in percentage points" if scale.in_percent else ""
         print(f"\n{visible(output)}: {scale.name} explained in {documents[output]:,} documents{unit}")
-        width = max([12, *(len(visible(word.word)) for word in both[output])])
+        rows = []
         for side, ranked in sides.items():
-            print(
-                f"{side + ':':<{width}} {'documents':>9} {'total':>11} {'mean, 95 % interval':>21} {'example row':>11}"
-            )
+            rows.append([f"{side}:", "documents", "total", "mean, 95 % interval", "example row"])
+            if not ranked:
+                rows.append(["none", "", "", "", ""])
             for word in ranked:
-                numbers = f"{scale.digits(word.total, '>+11.2f')} {interval(word, scale):>21}"
                 example = "" if word.example is None else f"{word.example:,}"
-                print(f"{visible(word.word):<{width}} {word.documents:>9,} {numbers} {example:>11}")
+                numbers = [f"{word.documents:,}", scale.digits(word.total, "+.2f"), interval(word, scale), example]
+                rows.append([visible(word.word), *numbers])
+        print(aligned(rows))
     return 0
 
 

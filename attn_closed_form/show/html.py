@@ -19,7 +19,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from .._types import Array, Ids
+from .._types import Array
 from ..explanations.explain import for_output, on_logits
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
@@ -27,26 +27,8 @@ from ..files.atomic import regular_file, replacing
 from ..models.scale import ExplainedScale, percent
 from ..models.sentences import sentence_numbers
 from ..reasons.curves import RemovalCurves
-from . import figures
+from . import figures, maps
 from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, SLALOM, UNSIGNED, Bar, SlalomPlane
-from .maps import (
-    FAINT,
-    FAINTEST,
-    ZERO,
-    HeatMap,
-    bag_name,
-    bag_sentence,
-    columns,
-    disagreement,
-    heat_maps,
-    player_attention,
-    png,
-    shades,
-    slide_size,
-    strongest,
-    titled,
-    written,
-)
 from .sanitize import elide, escape, prose, script_json
 
 # Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
@@ -116,7 +98,7 @@ def _cell(body: str) -> str:
 def report(explanations: Explanations) -> str:
     """One HTML page about one input."""
     if _is_bag(explanations):
-        return page_of(f"{bag_name(explanations)}: explanation report", _bag_body(explanations))
+        return page_of(f"{maps.bag_name(explanations)}: explanation report", _bag_body(explanations))
     parts = [_answer(explanations)]
     if len(explanations) > 1 and not figures.notice(explanations):
         parts += [_methods(explanations), _numbers(explanations), _plane(explanations)]
@@ -426,7 +408,7 @@ def _bag_body(explanations: Explanations) -> str:
         "<p class=note>The classes have no names. Name them with <code>--classes A,B</code> or <code>outputs</code>."
     )
     parts = [
-        f"<h1>{escape(bag_name(explanations), 80)} <small>{prose(figures.verdict(explanations))}</small></h1>",
+        f"<h1>{escape(maps.bag_name(explanations), 80)} <small>{prose(figures.verdict(explanations))}</small></h1>",
         _classes(explanations),
         f"{unnamed}</p>" if outputs == tuple(map(str, range(len(outputs)))) else "",
         _explained(explanations),
@@ -440,12 +422,12 @@ def _bag_body(explanations: Explanations) -> str:
 def _bag_scores(explanations: Explanations) -> str:
     """How the instances of a bag add up, where they lie, and which are the strongest."""
     e = figures.leader(explanations)
-    maps = "" if explanations.evidence.units.coords is None else _maps(explanations, e)
-    return f"{_bag_sum(explanations)}{maps}{_strongest(explanations, e)}{_removal(explanations)}"
+    drawn = "" if explanations.evidence.units.coords is None else _maps(explanations, e)
+    return f"{_bag_sum(explanations)}{drawn}{_strongest(explanations, e)}{_removal(explanations)}"
 
 
 def _bag_sum(explanations: Explanations) -> str:
-    return f"<p>{prose(bag_sentence(explanations))}</p>{_note(explanations.evidence.model.doubts, strong=True)}"
+    return f"<p>{prose(maps.bag_sentence(explanations))}</p>{_note(explanations.evidence.model.doubts, strong=True)}"
 
 
 def _removal(explanations: Explanations) -> str:
@@ -507,28 +489,28 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
     if e.info.kind == "signed":
         note += f"Orange supports {e.output}, blue opposes it, gray does neither; "
     note += "attention has neither sign nor class. The colors end at the 99.5th percentile."
-    maps = []
-    for figure in heat_maps([explanations]):
-        faint = f"rgba{(*FAINT, FAINTEST)}".replace(" ", "")
-        ramp = ",".join(faint if color == ZERO else css(color) for color in shades(figure.signed))
+    panels = []
+    for figure in maps.heat_maps([explanations]):
+        faint = f"rgba{(*maps.FAINT, maps.FAINTEST)}".replace(" ", "")
+        ramp = ",".join(faint if color == maps.ZERO else css(color) for color in maps.shades(figure.signed))
         end = figure.scale.end(figure.end)
         low, middle = (f"−{end}", "0") if figure.signed else ("0", "")
-        maps.append(
+        panels.append(
             f"<figure><figcaption>{prose(figure.title)}</figcaption>{_picture(figure, explanations)}"
             f'<div class="scale"><b style="background:linear-gradient(90deg,{ramp})"></b>'
             f"<span>{low}</span><span>{middle}</span><span>{end}</span></div></figure>"
         )
-    return _section("Map", note, f'<div class="maps">{"".join(maps)}</div>', "h2")
+    return _section("Map", note, f'<div class="maps">{"".join(panels)}</div>', "h2")
 
 
-def _picture(figure: HeatMap, explanations: Explanations) -> str:
+def _picture(figure: maps.HeatMap, explanations: Explanations) -> str:
     """A map, over the thumbnail of the slide where the attributes of the bag name one."""
-    label, source = f"{escape(figure.title)}, one cell per tile", _data(png(figure.over_page()))
+    label, source = f"{escape(figure.title)}, one cell per tile", _data(maps.png(figure.over_page()))
     thumbnail = explanations.evidence.units.attrs.get("thumbnail")
     if thumbnail is None:
         return f'<img alt="{label}" src="{source}">'
     left, top, right, bottom = figure.raster.box
-    (width, height), under = slide_size(explanations), _data(regular_file(thumbnail).read_bytes())
+    (width, height), under = maps.slide_size(explanations), _data(regular_file(thumbnail).read_bytes())
     place = f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}" preserveAspectRatio="none"'
     return (
         f'<svg viewBox="{left:g} {top:g} {right - left:g} {bottom - top:g}" role="img" aria-label="{label}">'
@@ -547,23 +529,15 @@ def _data(image: bytes) -> str:
 
 def _strongest(explanations: Explanations, e: Explanation) -> str:
     note = f"At most {TOP} on each side, with the share of the attention that each gets."
-    tables = "".join(
-        f"<section><h3>{escape(f'{side} {e.output}')}</h3>{_players(explanations, players)}</section>"
-        for side, players in zip(("For", "Against"), strongest(e.scores, TOP), strict=True)
-    )
+    tables = ""
+    for side, players in zip(("For", "Against"), maps.strongest(e.scores, TOP), strict=True):
+        table = table_of(*maps.player_table(explanations, players))
+        tables += f"<section><h3>{escape(f'{side} {e.output}')}</h3>{table}</section>"
     return _section("The strongest instances", note, f'<div class="two">{tables}</div>', "h2")
 
 
-def _players(explanations: Explanations, players: Ids) -> str:
-    """Some rows of the table of a bag."""
-    labels, *table = columns(explanations).items()
-    rows = ((labels[1][j], [written(explanations, name, values[j]) for name, values in table]) for j in players)
-    named = explanations.evidence.settings.players.removesuffix("s")
-    return table_of([named, *(titled(explanations, name) for name, _ in table)], rows)
-
-
 def _differences(explanations: Explanations, e: Explanation) -> str:
-    gap, weight = disagreement(explanations), player_attention(explanations)
+    gap, weight = maps.disagreement(explanations), maps.player_attention(explanations)
     if gap is None or weight is None or e.info.kind != "signed":
         return ""
     attended = np.argsort(-weight, kind="stable")[:TOP]
@@ -575,5 +549,5 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
         f"Of the {len(attended)} most attended, {against} oppose{'s' if against == 1 else ''} {e.output}:",
     ]
     note = f"Attention shows how much an instance counts, not which class it supports. {e.info.label} values show both."
-    body = _list(facts) + _players(explanations, attended)
+    body = _list(facts) + table_of(*maps.player_table(explanations, attended))
     return _section("What attention does not show", note, body, "h2")

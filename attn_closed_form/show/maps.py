@@ -134,24 +134,21 @@ def whole(values: Array) -> Any:
     return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
 
 
-# Columns of the table of a bag that are not scores.
-FACTS = ("x", "y", "tiles", "attention")
+def player_table(explanations: Explanations, players: Ids) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Some rows of the table of a bag as reports and terminals show it: titles, and the name and cells of each player.
 
-
-def written(explanations: Explanations, column: str, value: float) -> str:
-    """A number of the table of a bag as reports and terminals show it; scores in the unit of their scale."""
-    if column == "attention":
-        return percent(value, 2)
-    return f"{value:.0f}" if column in FACTS else _scale(explanations, column).digits(value, "+#.4g")
-
-
-def titled(explanations: Explanations, column: str) -> str:
-    """The title of a column, with the unit of its scores."""
-    return column if column in FACTS else _scale(explanations, column).titled(column)
-
-
-def _scale(explanations: Explanations, column: str) -> ExplainedScale:
-    return explanations[column.removesuffix("_standard_error")].scale
+    Scores are in the unit of their scale, which the title of their column names.
+    """
+    names, *table = columns(explanations).items()
+    titles, cells = [explanations.evidence.settings.players.removesuffix("s")], []
+    for name, values in table:
+        e = explanations.get(name.removesuffix("_standard_error"))
+        titles.append(name if e is None else e.scale.titled(name))
+        if e is not None:
+            cells.append([e.scale.digits(values[j], "+#.4g") for j in players])
+        else:
+            cells.append([percent(values[j], 2) if name == "attention" else f"{values[j]:.0f}" for j in players])
+    return titles, [(str(names[1][j]), list(row)) for j, *row in zip(players, *cells, strict=True)]
 
 
 def bag_sentence(explanations: Explanations) -> str:

@@ -80,6 +80,21 @@ def _padded(text: str, columns: int) -> str:
     return text + " " * (columns - width(text))
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells in columns: the first begins at the left, the others end at the right.
+
+    >>> print(aligned([["class", "F1"], ["ham", "66.7 %"]]))
+    class      F1
+    ham    66.7 %
+    """
+    first, *others = (max(map(width, column)) for column in zip(*rows, strict=True))
+    lines = []
+    for name, *cells in rows:
+        numbers = (f"  {cell:>{size}}" for cell, size in zip(cells, others, strict=True))
+        lines.append((_padded(name, first) + "".join(numbers)).rstrip())
+    return "\n".join(lines)
+
+
 def _waterfall(e: Explanation, columns: int, color: bool) -> str:
     steps = figures.waterfall(e)
     labels = [elide(step.label, 24) for step in steps]
@@ -192,17 +207,13 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
     """
     order = figures.strongest_players(explanations, top)
     labels = [elide(figures.names(explanations.evidence)[j], 24) for j in order]
-    pad = max(map(width, labels))
-    fitting = max(1, (columns - pad) // (NUMBER_COLUMNS + 2))
+    fitting = max(1, (columns - max(map(width, labels))) // (NUMBER_COLUMNS + 2))
     rows, blocks = list(explanations.values()), []
     for start in range(0, len(rows), fitting):
         part = rows[start : start + fitting]
-        lines = [" " * pad + "".join(f"  {e.scale.titled(e.method):>{NUMBER_COLUMNS}}" for e in part)]
-        lines += [
-            _padded(label, pad) + "".join(f"  {e.scale.digits(e.scores[j], f'>+{NUMBER_COLUMNS}.6g')}" for e in part)
-            for label, j in zip(labels, order, strict=True)
-        ]
-        blocks.append("\n".join(lines))
+        scores = [[e.scale.digits(e.scores[j], "+.6g") for e in part] for j in order]
+        lines = ([label, *cells] for label, cells in zip(labels, scores, strict=True))
+        blocks.append(aligned([["", *(e.scale.titled(e.method) for e in part)], *lines]))
     return "\n\n".join(blocks)
 
 
@@ -226,8 +237,8 @@ def reasons_text(explanations: Explanations, columns: int = 80) -> str:
 
 def methods_table() -> str:
     """The table of methods, one line per method."""
-    spelled = {m.name: f"{m.name} ({m.alias})" if m.alias else m.name for m in METHODS.values()}
-    return "\n".join(f"{spelled[m.name]:<25} {m.label:<17} {m.accuracy:<11} {m.summary}" for m in METHODS.values())
+    spelled = ((f"{m.name} ({m.alias})" if m.alias else m.name, m) for m in METHODS.values())
+    return "\n".join(f"{name:<25} {m.label:<17} {m.accuracy:<11} {m.summary}" for name, m in spelled)
 
 
 SIZES = {
@@ -254,20 +265,17 @@ def scores_table(scores: Mapping[str, Any]) -> str:
     >>> print(scores_table({"accuracy": 0.75, "macro_f1": 2 / 3, "classes": {"ham": line}}))
     accuracy 75.0 %, macro-F1 66.7 %
     <BLANKLINE>
-    class  precision  recall     F1   texts
-    ham       50.0 %   100 %  66.7 %       4
+    class  precision  recall      F1  texts
+    ham       50.0 %   100 %  66.7 %      4
     """
-    lines = [f"accuracy {_percent(scores['accuracy'])}, macro-F1 {_percent(scores['macro_f1'])}", ""]
+    rows = [["class", "precision", "recall", "F1", "texts"]]
     classes = list(scores["classes"].items())
-    names = [elide(visible(str(name)), LONGEST_NAME) for name, _ in classes[:MOST_CLASSES]]
-    wide = max(width(name) for name in ["class", *names])
-    lines.append(f"{'class':<{wide}}  precision  recall     F1   texts")
-    for name, (_, row) in zip(names, classes, strict=False):
-        cells = f"{_percent(row['precision']):>9}  {_percent(row['recall']):>6}  {_percent(row['f1']):>6}"
-        lines.append(f"{_padded(name, wide)}  {cells}  {int(row['texts']):>6,}")
-    if len(classes) > MOST_CLASSES:
-        lines.append(f"and {len(classes) - MOST_CLASSES:,} more classes")
-    return "\n".join(lines)
+    for name, row in classes[:MOST_CLASSES]:
+        shares = (_percent(row[kind]) for kind in ("precision", "recall", "f1"))
+        rows.append([elide(visible(str(name)), LONGEST_NAME), *shares, f"{int(row['texts']):,}"])
+    more = f"\nand {len(classes) - MOST_CLASSES:,} more classes" if len(classes) > MOST_CLASSES else ""
+    total = f"accuracy {_percent(scores['accuracy'])}, macro-F1 {_percent(scores['macro_f1'])}"
+    return f"{total}\n\n{aligned(rows)}{more}"
 
 
 def _percent(share: float) -> str:

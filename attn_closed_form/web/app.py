@@ -39,17 +39,7 @@ from ..show import figures
 from ..show.html import stylesheet
 from ..show.sanitize import elide, visible
 from . import schema
-from .schema import (
-    ERRORS,
-    MAX_BYTES,
-    MAX_CHARACTERS,
-    MAX_SAMPLED,
-    MAX_TOKENS,
-    ExplainQuestion,
-    InteractionsQuestion,
-    Question,
-    Refusal,
-)
+from .schema import MAX_BYTES, MAX_CHARACTERS, ExplainQuestion, InteractionsQuestion, Question, Refusal
 
 THREADS = 8  # that compute at the same time
 LARGE = 2_000  # characters; longer texts, and methods that sample, are computed one at a time to bound the memory
@@ -152,7 +142,7 @@ def make_app(
     constant["/look.css"] = Response(stylesheet(), media_type="text/css")
     for path, response in constant.items():  # a response is an application, which may be asked many times
         app.router.routes.append(Route(path, response, methods=["GET"]))
-    errors: Any = {status: {"model": schema.Error, "description": text} for status, text in ERRORS.items()}
+    errors: Any = {status: {"model": schema.Error, "description": text} for status, text in schema.ERRORS.items()}
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -395,7 +385,9 @@ def explain_answer(model: Model, question: ExplainQuestion) -> dict[str, Any]:
 def _explanations(model: Model, question: Question, methods: tuple[Method, ...] = ()) -> Explanations:
     try:
         units = model.read(question.text)
-        limit, purpose = (MAX_SAMPLED, " for methods that sample") if question.samples else (MAX_TOKENS, "")
+        limit, purpose = schema.MAX_TOKENS, ""
+        if question.samples:
+            limit, purpose = schema.MAX_SAMPLED, " for methods that sample"
         if (n := len(units.labels)) > limit:
             raise Refusal(413, f"text: expected at most {limit:,} tokens{purpose}, got {n:,}", "text")
         return explain_units(model, units, methods, question.settings)
