@@ -39,7 +39,8 @@ def demo() -> int:
     print(f"The shipped sentiment model reads: {SENTENCE}\n")
     print(answer(explanations, columns, use_color(sys.stdout)))
     gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()
-    print(f"\nExact Shapley values: against all {2 ** len(shapley.labels):,} coalitions, largest difference {gap:.1e}.")
+    count = 2 ** len(shapley.labels)
+    print(f"\nThe Shapley values are exact: over all {count:,} coalitions, the largest difference is {gap:.1e}.")
     print(f'next: {program()} explain "any text" --compare --html report.html')
     return 0
 

@@ -12,9 +12,9 @@ COMMANDS = {
     "roles": ("bag", "propose the roles of the layers of a network, for `bag --rename`"),
     "transformer": ("explain", "explain a transformer of a local folder"),
     "corpus": ("corpus", "explain every row of a table; summarize the result"),
-    "serve": ("serve", "a local page that explains as you type"),
+    "serve": ("serve", "serve a local page that explains as you type"),
     "methods": ("about", "list the explanation methods"),
-    "model": ("about", "what a model file holds: classes, sizes, scores"),
+    "model": ("about", "describe a model file: classes, sizes, scores"),
     "train": ("train", "train a model on your texts (needs the extra `train`)"),
     "check": ("about", "check the papers' claims by brute force"),
 }

@@ -236,7 +236,7 @@ OPTIONS = {
         f"--head {'|'.join(HEADS)}": (None, "classes", "what the outputs are"),
         "--rename FILE": "JSON of which layers are embed, V, U, w and classifier, as `roles` writes it",
         "--check FILE": "table with a column `bag` (files) and the logits of your network: at least two sizes of bags",
-        "--set NAME=VALUE...": (_option, [], "an option that the file does not store; repeatable (default: nothing)"),
+        "--set NAME=VALUE...": (_option, [], "an option that the file does not store; repeatable (default: none)"),
     },
     "what to explain": {
         "--output NAME": "class, index, or margin:A,B (default: the predicted class)",
@@ -254,7 +254,7 @@ OPTIONS = {
     },
     "a folder of bags": {
         "--out FOLDER": "where the files of each bag and bags.csv go",
-        "--files KINDS": (None, "csv,map", f"of {','.join(FILES)}"),
+        "--files KINDS": (None, "csv,map", f"files to write for each bag, among {','.join(FILES)}"),
         **RUN,
     },
 }

@@ -56,27 +56,27 @@ RUN_OPTIONS = {
     "folder OUT": "folder of the results",
     "--method NAME[,NAME]": (method_names, ["shapley"], "methods (default: shapley)"),
     "--column NAME": "column of inputs (default: text; path for bags)",
-    "--columns NAME[,NAME]": "your columns to keep (default: all but the inputs; '' for none)",
+    "--columns NAME[,NAME]": "columns to copy to the results (default: all but the inputs; '' for none)",
     **MODEL,
     **settings_options(),
     "--engine numpy|jax|auto": (
         None,
         "numpy",
-        "the core, batches on a device by JAX, or JAX where it finds an accelerator (default: numpy)",
+        "compute with NumPy, in batches with JAX, or with JAX if it finds an accelerator (default: numpy)",
     ),
-    "--max-chars N": (at_least(1), 1_000_000, "longer is an error"),
+    "--max-chars N": (at_least(1), 1_000_000, "most characters of a text; a longer one is an error"),
     "--format parquet|csv|xlsx|jsonl": "also write all results to one file next to OUT, such as OUT.csv",
-    "--form long|wide": "of that file: one row per word, or per input (default: long for csv and xlsx, else wide)",
-    "--separator CHARACTER": (None, ",", "of csv"),
+    "--form long|wide": "one row per word or per input in that file (default: long for csv and xlsx, else wide)",
+    "--separator CHARACTER": (None, ",", "of a CSV file"),
     **RUN,
 }
 SUMMARY_OPTIONS = {
     "folder OUT": "folder of the results",
-    "--method NAME": "whose scores (default: the first method of the run)",
+    "--method NAME": "method whose scores are summarized (default: the first of the run)",
     "--output NAME": "only this class (default: every class that was explained)",
     "--top N": (at_least(1), 10, "how many words for each class, and how many against it"),
-    "--by total|mean": (None, "total", "order by"),
-    "--least N": (at_least(1), 1, "words in at least N documents"),
+    "--by total|mean": (None, "total", "order of the words"),
+    "--least N": (at_least(1), 1, "only words in at least N documents"),
     "--side supports|opposes": "only words that raise the output, or that lower it (default: both)",
     "--json": "machine-readable",
     "--html FILE": "write a page with the words for and against each class",
@@ -175,7 +175,7 @@ def _terminable() -> Iterator[None]:
 
 def _how_far(folder: str, plan: Plan | None, unit: str) -> str:
     if plan is None:
-        return "nothing was begun"
+        return "nothing was started"
     done = plan.rows_done + sum(part.rows for part in plan.missing if Path(part.target).exists())
     return f"{done:,} of {plan.rows:,} {unit} are in {folder}; the same command resumes"
 

@@ -66,13 +66,13 @@ VIEWS = {
     "--method NAME[,NAME]...": (
         method_names,
         None,
-        "methods to use, repeatable; `all` adds the sampled ones (default: the exact ones; for a transformer, "
+        "methods to use; repeatable; `all` adds the sampled ones (default: the exact ones; for a transformer, "
         "shapley-sampled, leave-one-out and slalom-*)",
     ),
     "--json": "print JSON, and nothing else, to standard output",
     "--compare": "also print the results of all other methods, by family",
     "--reasons": "also print the minimum and maximum prediction over all choices of words, and sentence scores",
-    "--csv FILE": "write one row per player with its scores (.csv, .tsv)",
+    "--csv FILE": "write a table with one row per word (.csv, .tsv)",
     "--html FILE": "write a self-contained report",
     "--plot FILE": "write a figure (.png, .svg, .pdf; needs matplotlib)",
     f"--figure {'|'.join(FIGURES)}": "which figure --plot draws (default: table)",

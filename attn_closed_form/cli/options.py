@@ -102,19 +102,19 @@ def at_least(least: int, what: str = "a number", most: int = 10**9) -> Callable[
     return count
 
 
-SCALE = {
-    f"--scale {'|'.join(SCALES)}": "what is explained (default: the probability where its values are exact, else logit)"
-}
+SCALE = {f"--scale {'|'.join(SCALES)}": "the scale to explain (default: the probability if its values are exact)"}
 TOL = {"--tol X": (float, Settings.tol, "relative accuracy to guarantee")}
 
 
 def settings_options(
-    players: str = "words (default) or positions", absent: str = "unk (default) or deleted", outputs: str = ""
+    players: str = "words (default) or positions",
+    absent: str = "unk or deleted (default: unk for a model with positions, else deleted)",
+    outputs: str = "",
 ) -> dict[str, Any]:
     """One option per field of `Settings`."""
     return {
         "--players NAME": f"what gets a score: {players}",
-        "--absent NAME": f"what an absent player becomes: {absent}",
+        "--absent NAME": f"what becomes of a word that is absent: {absent}",
         "--output NAME": f"class to explain, margin:A,B for two, odds:A against the rest{outputs} (default: the "
         "predicted class)",
         **TOL,
@@ -134,9 +134,9 @@ def read_settings(args: argparse.Namespace) -> Settings:
 
 #: The text itself, or where to find it.
 TEXT = {
-    "[source] TEXT": "a text, or the name of a file to read; - is standard input, as is nothing in a pipe",
-    "--file FILE": "read this file, no matter how it is called",
-    "--text TEXT": "explain this text, even if a file is called so",
+    "[source] TEXT": "a text, or the name of a file to read; - reads standard input, and so does a pipe without TEXT",
+    "--file FILE": "read the text from this file",
+    "--text TEXT": "explain this text, even if a file has this name",
 }
 
 

@@ -15,8 +15,8 @@ examples:
   attn-closed-form serve --host 0.0.0.0 --token "$(openssl rand -hex 16)"
   curl -s http://127.0.0.1:8000/api/explain -H 'Content-Type: application/json' -d '{{"text": "A fine film."}}'
 
-The page is for this machine alone unless --host makes it reachable, which needs a --token. The environment variable
-{TOKEN} may hold the token instead. Ctrl-C ends the server. /openapi.json describes the API.
+Only this machine can open the page unless --host makes it reachable from others, which requires --token. The token can
+also be in the environment variable {TOKEN}. Ctrl-C ends the server. /openapi.json describes the API.
 """
 
 
@@ -39,11 +39,11 @@ SERVE = Command(
     {
         **MODEL,
         "--host ADDRESS": (None, "127.0.0.1", "address to listen on"),
-        "--port N": (at_least(0, "a port up to 65535", 65535), 8000, "port, 0 for any free one"),
-        "--token SECRET": "secret that requests must carry; required for other hosts",
+        "--port N": (at_least(0, "a port up to 65535", 65535), 8000, "port; 0 for any free one"),
+        "--token SECRET": "secret that requests must carry; required if other machines can connect",
         "--workers N": (at_least(1), 1, "processes"),
-        "--queue N": (at_least(1), 64, "requests at a time, more get 503"),
-        "--timeout S": (at_least(1), 30, "seconds for an answer, then 504"),
+        "--queue N": (at_least(1), 64, "requests at a time; further ones get status 503"),
+        "--timeout S": (at_least(1), 30, "seconds for an answer; after that, status 504"),
     },
     run,
     EXAMPLES,

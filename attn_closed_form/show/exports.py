@@ -35,13 +35,13 @@ FORMULA = re.compile(r"[=+@-](?![\d.]+(e[+-]?\d+)?$)", re.IGNORECASE)
 
 
 def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
-    """Write the table of a bag as CSV, with all digits of the scores; .tsv separates by tabs."""
+    """Write the table as CSV with all digits of the scores and the mark that Excel needs; .tsv separates by tabs."""
     table = _with_scale(explanations)
     names = [f"'{name}" if FORMULA.match(name) else name for name in map(visible, table["player"])]
     cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
     if doubts := explanations.evidence.model.doubts:
         table["assumed"], cells = doubts, [*cells, [doubts] * len(names)]
-    with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
+    with replacing(path) as partial, partial.open("w", encoding="utf-8-sig", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t" if Path(path).suffix == ".tsv" else ",", lineterminator="\n")
         writer.writerow(table)
         writer.writerows(zip(*cells, strict=True))

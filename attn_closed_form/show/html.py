@@ -335,7 +335,10 @@ def _numbers(explanations: Explanations) -> str:
 def _plane(explanations: Explanations) -> str:
     """The SLALOM plane, if the methods that it shows were run."""
     plane = figures.slalom_plane(explanations)
-    note = "The value of each player against its importance, the logarithm of its weight. Players at the right decide."
+    things = explanations.evidence.settings.players
+    note = (
+        f"Value and importance (the logarithm of the weight) of the {things}. Those on the right have the most weight."
+    )
     if plane is None:
         return ""
     poor = "" if explanations[SLALOM[0]].trusted else " (poor fit)"
@@ -485,10 +488,10 @@ def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str
 
 
 def _maps(explanations: Explanations, e: Explanation) -> str:
-    note = "Tiles as they lie on the slide, nothing smoothed. "
+    note = "Tiles in their places on the slide, not smoothed. "
     if e.info.kind == "signed":
-        note += f"Orange supports {e.output}, blue opposes it, gray does neither; "
-    note += "attention has neither sign nor class. The colors end at the 99.5th percentile."
+        note += f"Orange supports {e.output}, blue opposes it, and gray does neither. "
+    note += "Attention has no sign and no class. The colors end at the 99.5th percentile."
     panels = []
     for figure in maps.heat_maps([explanations]):
         faint = f"rgba{(*maps.FAINT, maps.FAINTEST)}".replace(" ", "")
@@ -528,7 +531,7 @@ def _data(image: bytes) -> str:
 
 
 def _strongest(explanations: Explanations, e: Explanation) -> str:
-    note = f"At most {TOP} on each side, with the share of the attention that each gets."
+    note = f"Up to {TOP} on each side, with their shares of the attention."
     tables = ""
     for side, players in zip(("For", "Against"), maps.strongest(e.scores, TOP), strict=True):
         table = table_of(*maps.player_table(explanations, players))
@@ -546,7 +549,7 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
     facts = [
         f"{percent(gap.attention_against)} of the attention is on instances that oppose {e.output}.",
         f"Rank correlation of attention with the scores: {scores}; with their magnitudes: {sizes}.",
-        f"Of the {len(attended)} most attended, {against} oppose{'s' if against == 1 else ''} {e.output}:",
+        f"Of the {len(attended)} with the most attention, {against} oppose{'s' if against == 1 else ''} {e.output}:",
     ]
     note = f"Attention shows how much an instance counts, not which class it supports. {e.info.label} values show both."
     body = _list(facts) + table_of(*maps.player_table(explanations, attended))

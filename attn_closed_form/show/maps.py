@@ -152,9 +152,10 @@ def player_table(explanations: Explanations, players: Ids) -> tuple[list[str], l
 
 
 def bag_sentence(explanations: Explanations) -> str:
-    """What the explained output gets, and from which instances, where the leading scores add up to it."""
+    """The value of the explained output, and what the instances contribute if the leading scores add up to it."""
     e, evidence = leader(explanations), explanations.evidence
-    got, empty = f"{e.output} gets {e.scale.level(e.prediction)}", e.scale.level(evidence.absent_value)
+    what, empty = e.scale.of_output(e.output), e.scale.level(evidence.absent_value)
+    got = f"{what[0].upper()}{what[1:]} is {e.scale.level(e.prediction)}"
     if e.method != "shapley":
         return f"{got}, and {empty} for the empty bag."
     up, down, change = e.scores[e.scores > 0], e.scores[e.scores < 0], e.scale.change

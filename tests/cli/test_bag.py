@@ -57,12 +57,13 @@ def test_one_bag_to_every_file(folder, tmp_path, capsys):
     options = [text for kind, path in paths.items() for text in (f"--{kind}", str(path))]
     assert main(arguments(folder, "--output", "tumor", *options, "--top", "2")) == 0
     assert all(path.stat().st_size > 100 for path in paths.values())
-    with paths["csv"].open(encoding="utf-8", newline="") as stream:
+    with paths["csv"].open(encoding="utf-8-sig", newline="") as stream:
         found = [float(row["shapley"]) for row in csv.DictReader(stream)]
     expected = scores(folder)
     assert found == expected["shapley"].scores.tolist()
     shown = capsys.readouterr().out
-    assert f"tumor gets {100 * expected.prediction:.1f} %: " in shown and "Explained: the probability of tumor" in shown
+    assert f"The probability of tumor is {100 * expected.prediction:.1f} %: " in shown
+    assert "Explained: the probability of tumor" in shown
     assert f"{100 * expected['shapley'].scores.max():+.4g}" in shown and "of the attention is on instances" in shown
 
 

@@ -471,8 +471,8 @@ def test_a_plain_table_imports_numpy_alone():
 def test_the_demonstration_checks_itself(capsys):
     assert demo() == 0
     out = capsys.readouterr().out
-    gap = float(out.split("largest difference ")[1].split()[0].rstrip("."))
-    assert gap < 1e-9 and "against all 16,384 coalitions" in out
+    gap = float(out.split("largest difference is ")[1].split()[0].rstrip("."))
+    assert gap < 1e-9 and "over all 16,384 coalitions" in out
     e = acf.explain(acf.load_demo_model(), "a slow but fine film", "shapley")["shapley"]
     assert np.allclose(shapley_by_enumeration(e), enumeration.shapley(e.game).astype(float), atol=1e-13)
 

@@ -29,7 +29,7 @@ def test_a_text_to_a_table_a_report_and_a_file(folder, tmp_path, capsys):
     out = capsys.readouterr()
     assert status == 0 and "SLALOM scores are those of the fitted SLALOM" in " ".join(out.out.split())
     assert "wonderful" in page.read_text(encoding="utf-8") and "sampled, ± standard error" in out.out
-    assert scores.read_text(encoding="utf-8").startswith("player,")
+    assert scores.read_text(encoding="utf-8-sig").startswith("player,")
     assert "Loading" not in out.err
 
 

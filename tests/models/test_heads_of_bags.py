@@ -69,7 +69,7 @@ def test_a_risk_is_called_a_risk_in_every_view(bag):
     assert model.outputs == ("risk",) and explanations.probabilities is None
     assert explanations.scale.sentence("risk") == "Explained: the risk."
     page = explanations.report()
-    assert "Explained: the risk." in page and f"risk gets {risk:.4f}" in page and "Show log-risks" in page
+    assert "Explained: the risk." in page and f"The risk is {risk:.4f}" in page and "Show log-risks" in page
     assert "probability" not in page.lower() and " %" not in page and "percentage" not in page
     assert explanations.to_dict()["scale"] == "risk"
     sufficient, contrastive = explanations.reasons().sentences()

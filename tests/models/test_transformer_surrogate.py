@@ -253,7 +253,7 @@ def test_the_waterfall_ends_at_the_model_with_what_the_fit_misses():
 def test_tables_and_figures(tmp_path):
     found = explained()
     write_csv(found, tmp_path / "scores.csv")
-    rows = list(csv.DictReader((tmp_path / "scores.csv").read_text(encoding="utf-8").splitlines()))
+    rows = list(csv.DictReader((tmp_path / "scores.csv").read_text(encoding="utf-8-sig").splitlines()))
     assert [row["player"] for row in rows] == list(found.evidence.labels)
     assert float(rows[0]["lime-sampled_standard_error"]) == found["lime-sampled"].standard_error[0]
     pytest.importorskip("matplotlib", reason="the figures need matplotlib")

@@ -21,7 +21,7 @@ def found():
 
 def test_a_csv_has_one_row_per_instance_with_all_digits(found, tmp_path):
     write_csv(found, tmp_path / "scores.csv")
-    with (tmp_path / "scores.csv").open(encoding="utf-8", newline="") as stream:
+    with (tmp_path / "scores.csv").open(encoding="utf-8-sig", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert list(rows[0]) == ["player", "x", "y", "attention", "shapley", "banzhaf", "scale", "assumed"]
     assert {row["assumed"] for row in rows} == {found.evidence.model.doubts}
@@ -35,7 +35,7 @@ def test_names_of_strangers_are_no_formulas(tmp_path):
     names = ("=1+1", "-5", "@x", "a\nb", "ok")
     bag = Bag(np.random.default_rng(0).normal(size=(5, 5)), ids=names)
     write_csv(bag_model().explain(bag, ["shapley"]), tmp_path / "scores.tsv")
-    with (tmp_path / "scores.tsv").open(encoding="utf-8", newline="") as stream:
+    with (tmp_path / "scores.tsv").open(encoding="utf-8-sig", newline="") as stream:
         rows = list(csv.reader(stream, delimiter="\t"))
     assert [row[0] for row in rows] == ["player", "'=1+1", "-5", "'@x", "a b", "ok"]
 

@@ -56,19 +56,19 @@ def test_the_numbers_are_the_scores(found):
     assert f"{percent(against)} of the attention" in page
     attended = np.argsort(-weight, kind="stable")[:TOP]
     opposed = int((scores[attended] < 0).sum())
-    assert opposed and f"Of the {len(attended)} most attended, {opposed} oppose" in page
+    assert opposed and f"Of the {len(attended)} with the most attention, {opposed} oppose" in page
     assert METHODS["flip-order"].label in page
     up, down = scores[scores > 0], scores[scores < 0]
     assert f"{100 * up.sum():+.1f} points from the {up.size} instances that support it" in page
     assert f"{100 * down.sum():+.1f} points from the" in page
-    assert "slide 7" in page and "the probability of tumor" in page and f"gets {100 * found.prediction:.1f} %:" in page
+    assert "slide 7" in page and f"The probability of tumor is {100 * found.prediction:.1f} %:" in page
 
 
 def test_the_logit_is_one_switch_away(found):
     page, logit = typed(report(found)), bag_model().explain(slide(), "shapley", output="tumor", scale="logit")
     probability, logits = page.split('<div class="logit">')
     assert "Show logits" in probability and "Explained: the logit of tumor" not in probability
-    assert "Explained: the logit of tumor" in logits and f"gets {logit.prediction:+.4f}:" in logits
+    assert "Explained: the logit of tumor" in logits and f"tumor is {logit.prediction:+.4f}:" in logits
     assert f"{logit['shapley'].scores.max():+#.4g}" in logits
 
 
