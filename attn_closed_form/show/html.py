@@ -28,7 +28,7 @@ from ..models.scale import ExplainedScale, percent
 from ..models.sentences import sentence_numbers
 from ..reasons.curves import RemovalCurves
 from . import figures, maps
-from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, SLALOM, UNSIGNED, Bar, SlalomPlane
+from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, SLALOM, UNSIGNED, Bar
 from .sanitize import elide, escape, prose, script_json
 
 # Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
@@ -82,16 +82,14 @@ def notebook(explanations: Explanations) -> str:
     >>> "<b>fine" in page, "&lt;b&gt;" in page
     (False, True)
     """
-    if not _is_bag(explanations):
-        others = _methods(explanations, hover=True) if len(explanations) > 1 else ""
-        return _cell(_answer(explanations, hover=True) + others)
-    e = figures.leader(explanations)
-    body = _strongest(explanations, e) if explanations.evidence.units.coords is None else _maps(explanations, e)
-    return _cell(_explained(explanations) + _bag_sum(explanations) + body)
-
-
-def _cell(body: str) -> str:
-    """What a notebook cell shows; every rule is inside .acf, so that none reaches the notebook around it."""
+    if _is_bag(explanations):
+        e, without_map = figures.leader(explanations), explanations.evidence.units.coords is None
+        body = _explained(explanations) + _bag_sum(explanations)
+        body += _strongest(explanations, e) if without_map else _maps(explanations, e)
+    else:
+        body = _answer(explanations, hover=True)
+        body += _methods(explanations, hover=True) if len(explanations) > 1 else ""
+    # Every rule is inside .acf, so that none reaches the notebook around the cell.
     return f'<style>{stylesheet()}</style><div class="acf">{body}</div>'
 
 
@@ -272,14 +270,6 @@ def _colored(e: Explanation, hover: bool) -> str:
     return "".join(parts) + (unseen if text.unseen else escape(text.tail, LONGEST_GAP))
 
 
-def _words_table(rows: Iterable[tuple[str, str, Explanation]], hover: bool) -> str:
-    body = "".join(
-        f'<tr><th scope=row title="{escape(tip)}">{escape(label)}</th><td dir="auto">{_colored(e, hover)}</td></tr>'
-        for label, tip, e in rows
-    )
-    return f'<table class="words"><tbody>{body}</tbody></table>'
-
-
 def _other_classes(explanations: Explanations) -> str:
     """A switch to the other classes: one can be open at a time, each with its words and its waterfall."""
     chances = explanations.probabilities or {}
@@ -315,8 +305,11 @@ def _why(explanations: Explanations) -> str:
 def _methods(explanations: Explanations, hover: bool = False) -> str:
     parts = []
     for family in figures.method_rows(explanations):
-        rows = ((row.title, row.summary, explanations[row.methods[0]]) for row in family.rows)
-        table = f'<div class="live">{_words_table(rows, hover)}</div>'
+        rows = ""
+        for row in family.rows:
+            title = f'<th scope=row title="{escape(row.summary)}">{escape(row.title)}</th>'
+            rows += f'<tr>{title}<td dir="auto">{_colored(explanations[row.methods[0]], hover)}</td></tr>'
+        table = f'<div class="live"><table class="words"><tbody>{rows}</tbody></table></div>'
         parts.append(_section(family.title, family.meaning, table))
     return _details("Other methods", "".join(parts))
 
@@ -334,15 +327,37 @@ def _numbers(explanations: Explanations) -> str:
 
 def _plane(explanations: Explanations) -> str:
     """The SLALOM plane, if the methods that it shows were run."""
-    plane = figures.slalom_plane(explanations)
-    things = explanations.evidence.settings.players
-    note = (
-        f"Value and importance (the logarithm of the weight) of the {things}. Those on the right have the most weight."
-    )
-    if plane is None:
+    figure = figures.slalom_plane(explanations)
+    if figure is None:
         return ""
-    poor = "" if explanations[SLALOM[0]].trusted else " (poor fit)"
-    return _details(f"SLALOM plane{poor}", _note(note) + _slalom_plane(plane, explanations))
+    left, top, (wide, high) = 44, 8, PLANE
+    bottom = top + high
+
+    def x(unit: float) -> float:
+        return left + unit * wide
+
+    def y(unit: float) -> float:
+        return bottom - unit * high
+
+    body = [f'<path class="a" d="M{left} {y(figure.zero):.1f}h{wide:g}M{left} {top}v{high:g}h{wide:g}"/>']
+    body += [_text(x(at), bottom + 14, prose(f"{number:g}"), "middle") for at, number in figure.across.ticks]
+    body += [_text(left - 5, y(at) + 4, prose(f"{number:g}"), "end") for at, number in figure.up.ticks]
+    body.append(_text(x(0.5), bottom + 30, "importance s (log weight)", "middle"))
+    body.append(f'<text transform="translate(10 {y(0.5):g}) rotate(-90)" text-anchor="middle">value v</text>')
+    trusted = explanations[SLALOM[0]].trusted
+    sides: dict[bool, list[str]] = {True: [], False: []}
+    players, value, importance, _ = figures.names(explanations.evidence), *(explanations[m].scores for m in SLALOM)
+    for name, s, v, across, up in zip(players, importance, value, figure.x, figure.y, strict=True):
+        tip = f"<title>{escape(name, 40)} s={s:.3g} v={v:.3g}</title>"
+        sides[v >= 0].append(f'<circle cx="{x(across):.1f}" cy="{y(up):.1f}" r="4">{tip}</circle>')
+    for positive, dots in sides.items():
+        kind = ("for" if positive else "against") if trusted else "gray"
+        body.append(f'<g class="{kind}">{"".join(dots)}</g>')
+    body += [_text(x(label.x), y(label.y), escape(label.text), label.anchor) for label in figure.labels]
+    things = explanations.evidence.settings.players
+    note = f"Value and importance (log weight) of the {things}. Those on the right have the most weight."
+    drawn = _svg(480, 340, body, "Value of each word against its importance")
+    return _details(f"SLALOM plane{'' if trusted else ' (poor fit)'}", _note(note) + drawn)
 
 
 def _facts(explanations: Explanations) -> str:
@@ -368,41 +383,14 @@ def _facts(explanations: Explanations) -> str:
     return _details("What was explained, and how", body)
 
 
-def _svg(width: float, height: float, body: Iterable[str], label: str, extra: str = "") -> str:
+def _svg(width: float, height: float, body: Iterable[str], label: str) -> str:
     size = f'viewBox="0 0 {width:g} {height:g}"'
-    return f'<svg {size} role="img" aria-label="{escape(label)}"{extra}>{"".join(body)}</svg>'
+    return f'<svg {size} role="img" aria-label="{escape(label)}">{"".join(body)}</svg>'
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", extra: str = "") -> str:
+def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     where = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}"{where}{extra}>{text}</text>'
-
-
-def _slalom_plane(figure: SlalomPlane, explanations: Explanations) -> str:
-    left, top, (wide, high) = 44, 8, PLANE
-    bottom = top + high
-
-    def x(unit: float) -> float:
-        return left + unit * wide
-
-    def y(unit: float) -> float:
-        return bottom - unit * high
-
-    body = [f'<path class="a" d="M{left} {y(figure.zero):.1f}h{wide:g}M{left} {top}v{high:g}h{wide:g}"/>']
-    body += [_text(x(at), bottom + 14, f"{number:g}", "middle") for at, number in figure.across.ticks]
-    body += [_text(left - 5, y(at) + 4, f"{number:g}", "end") for at, number in figure.up.ticks]
-    body.append(_text(x(0.5), bottom + 30, "importance s (log weight)", "middle"))
-    body.append(f'<text transform="translate(10 {y(0.5):g}) rotate(-90)" text-anchor="middle">value v</text>')
-    sides: dict[bool, list[str]] = {True: [], False: []}
-    players, value, importance, _ = figures.names(explanations.evidence), *(explanations[m].scores for m in SLALOM)
-    for name, s, v, across, up in zip(players, importance, value, figure.x, figure.y, strict=True):
-        tip = f"<title>{escape(name, 40)} s={s:.3g} v={v:.3g}</title>"
-        sides[v >= 0].append(f'<circle cx="{x(across):.1f}" cy="{y(up):.1f}" r="4">{tip}</circle>')
-    for positive, dots in sides.items():
-        kind = ("for" if positive else "against") if explanations[SLALOM[0]].trusted else "gray"
-        body.append(f'<g class="{kind}">{"".join(dots)}</g>')
-    body += [_text(x(label.x), y(label.y), escape(label.text), label.anchor) for label in figure.labels]
-    return _svg(480, 340, body, "Value of each word against its importance")
+    return f'<text x="{x:.1f}" y="{y:.1f}"{where}>{text}</text>'
 
 
 def _bag_body(explanations: Explanations) -> str:

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
+from ..models.scale import percent
 from ..models.text_classifier import TextClassifier
 from . import figures
 from .sanitize import elide, visible, width
@@ -265,21 +266,17 @@ def scores_table(scores: Mapping[str, Any]) -> str:
     >>> print(scores_table({"accuracy": 0.75, "macro_f1": 2 / 3, "classes": {"ham": line}}))
     accuracy 75.0 %, macro-F1 66.7 %
     <BLANKLINE>
-    class  precision  recall      F1  texts
-    ham       50.0 %   100 %  66.7 %      4
+    class  precision   recall      F1  texts
+    ham       50.0 %  100.0 %  66.7 %      4
     """
     rows = [["class", "precision", "recall", "F1", "texts"]]
     classes = list(scores["classes"].items())
     for name, row in classes[:MOST_CLASSES]:
-        shares = (_percent(row[kind]) for kind in ("precision", "recall", "f1"))
+        shares = (percent(float(row[kind])) for kind in ("precision", "recall", "f1"))
         rows.append([elide(visible(str(name)), LONGEST_NAME), *shares, f"{int(row['texts']):,}"])
     more = f"\nand {len(classes) - MOST_CLASSES:,} more classes" if len(classes) > MOST_CLASSES else ""
-    total = f"accuracy {_percent(scores['accuracy'])}, macro-F1 {_percent(scores['macro_f1'])}"
+    total = f"accuracy {percent(float(scores['accuracy']))}, macro-F1 {percent(float(scores['macro_f1']))}"
     return f"{total}\n\n{aligned(rows)}{more}"
-
-
-def _percent(share: float) -> str:
-    return "100 %" if float(share) == 1 else f"{100 * float(share):.1f} %"
 
 
 def model_card(model: TextClassifier, source: str) -> str:
