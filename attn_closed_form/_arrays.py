@@ -13,6 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._types import Array, Ids
 
+# Numbers in the table of `numbered_in_runs`, which should stay in a core's cache.
+MOST_PLACES = 1 << 17
+
 
 def softmax(s: Array) -> Array:
     """Softmax over the last axis, max-shifted."""
@@ -33,6 +36,34 @@ def numbered(labels: ArrayLike | NDArray[Any]) -> tuple[Ids, Ids]:
     rank = np.empty(order.size, dtype=np.intp)
     rank[order] = np.arange(order.size)
     return rank[inverse.reshape(-1)], first[order]
+
+
+def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
+    """`numbered` in each of several runs of ids below `most`: the numbers (n,), and where each id of a run is first.
+
+    >>> numbered_in_runs(np.array([5, 7, 5, 7, 7, 5]), np.array([3, 3]), 8)
+    (array([0, 1, 0, 0, 0, 1]), array([0, 1, 3, 5]))
+    """
+    numbers, firsts = np.empty(ids.size, dtype=np.intp), []
+    ends = np.cumsum(lengths)
+    runs = max(1, MOST_PLACES // most)
+    for run in range(0, lengths.size, runs):
+        some = lengths[run : run + runs]
+        end = int(ends[run + some.size - 1])
+        start = end - int(some.sum())
+        if start == end:
+            continue
+        here = np.arange(end - start)
+        key = ids[start:end] + most * np.repeat(np.arange(some.size), some)
+        place = np.empty(most * some.size, dtype=np.intp)
+        place[key[::-1]] = here[::-1]  # of several assignments the last one stays, which is that of the first place
+        first = place[key]
+        new = first == here
+        count = np.cumsum(new)
+        before = count[np.minimum(ends[run : run + some.size] - some - start, here[-1])] - 1
+        numbers[start:end] = count[first] - 1 - np.repeat(before, some)
+        firsts.append(start + np.flatnonzero(new))
+    return numbers, np.concatenate([np.zeros(0, dtype=np.intp), *firsts])
 
 
 def members(numbers: Ids) -> list[list[int]]:

@@ -9,11 +9,12 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from .._lazy import cached_property
 from .._types import Array, Ids, Masks, Span
 from ..game.budget import ToleranceError, guaranteed_error
 from ..game.links import LinkedGame
@@ -147,13 +148,15 @@ class Evidence(Remembers):
     @cached_property
     def absent_logit(self) -> float:
         """The logit f of the model itself with every player absent."""
+        if self.model.surrogate is None:
+            return self.pooled.nobody
         nobody = np.zeros((1, self.d), dtype=bool)
         return float(self.model.value(self.units, self.on_logit.settings, nobody)[0])
 
     @cached_property
     def pooled_base(self) -> float:
         """The value of the empty coalition in `pooled`; not that of the model where the game is only fitted to it."""
-        return float(self.pooled.value(np.zeros(self.d, dtype=bool)))
+        return self.pooled.nobody
 
     @cached_property
     def prediction(self) -> float:
@@ -163,6 +166,8 @@ class Evidence(Remembers):
     @cached_property
     def absent_value(self) -> float:
         """The explained output of the model itself with every player absent, on the explained scale."""
+        if self.exact:
+            return float(self.scale.of(self.pooled.nobody))
         return float(self.value(np.zeros((1, self.d), dtype=bool))[0])
 
     @cached_property

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from .._types import Array
 from ..game.budget import ToleranceError
 from ..game.links import LinkedGame
 from ..models.classifier.predict import TruncationWarning
@@ -79,19 +78,24 @@ def explain_units(
     return explain_evidence(gather_evidence(model, units, settings), methods, strict)
 
 
-def gather_evidence(model: Model, units: Units, settings: Settings, logits: Array | None = None) -> Evidence:
-    """The prediction for an input that the model has read, with every choice of the settings made.
+def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
+    """The prediction for an input that the model has read, with every choice of the settings made."""
+    logits = model.logits(units)
+    return within_reach(Evidence(model, units, settings.resolve(model, logits, units), logits), settings)
 
-    `logits` are given where many inputs were predicted at once.
+
+def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
+    """The evidence; or on the logit scale, if the logits are so large that exact values of the link are out of reach.
+
+    A scale that was requested stays, and so do its errors.
     """
-    logits = model.logits(units) if logits is None else logits
-    evidence = Evidence(model, units, settings.resolve(model, logits, units), logits)
     logit = evidence.settings.logit
     if settings.scale is None and logit is not None and evidence.exact and isinstance(evidence.game, LinkedGame):
         try:
             evidence.game.within(1.0)
-        except ToleranceError as error:  # the logits are so large that exact values of the link are out of reach
-            evidence = Evidence(model, units, replace(logit, scale=replace(logit.scale, note=str(error))), logits)
+        except ToleranceError as error:
+            on_logits = replace(logit, scale=replace(logit.scale, note=str(error)))
+            return Evidence(evidence.model, evidence.units, on_logits, evidence.logits)
     return evidence
 
 

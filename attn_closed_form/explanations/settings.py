@@ -100,7 +100,7 @@ class Settings:
 
     def _on_risk(self, resolved: Resolved, model: Model, units: Units) -> Resolved:
         """The settings with the risk in place of the log-risk where that is exact."""
-        heads = model.pooled_game(units, resolved).H
+        heads = model.heads(units, resolved)
         if heads == 1:
             return replace(resolved, scale=ExplainedScale("risk"), logit=resolved)
         note = f"exact risks need one head, and this output has {heads}"
@@ -120,7 +120,7 @@ class Settings:
             return replace(resolved, scale=replace(resolved.scale, note=obstacle))
         rest = bool(obstacle)
         if model.surrogate is None and not rest:
-            heads = model.pooled_game(units, replace(resolved, coefficients=margin)).H
+            heads = model.heads(units, replace(resolved, coefficients=margin))
             obstacle = f"exact probabilities need one head, and this output has {heads}" if heads > 1 else ""
         if obstacle and self.scale is None and model.surrogate is None:
             return replace(resolved, scale=replace(resolved.scale, note=obstacle))

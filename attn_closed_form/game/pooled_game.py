@@ -19,13 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import real
+from .._lazy import cached_property
 from .._types import Array, Ids
 
 if TYPE_CHECKING:
@@ -202,6 +202,13 @@ class PooledGame:
         s_0, v_0 = (math.log(background_weight), background_value) if background_weight else (None, None)
         return cls.from_scores(np.log(w), values, None, None, s_0, v_0, empty_value=empty_value, labels=labels)
 
+    @classmethod
+    def checked(cls, *values: Any) -> PooledGame:
+        """The game of values, in the order of the fields, that pass the checks and whose arrays are read-only."""
+        game = object.__new__(cls)
+        game.__dict__.update(zip(cls.__dataclass_fields__, values, strict=True))
+        return game
+
     @property
     def H(self) -> int:
         """Number of heads."""
@@ -264,6 +271,15 @@ class PooledGame:
             return None
         present, absent, background = self._parts(np.concatenate([self._masses, self._weighted]))
         return present.T, absent.T, background
+
+    @cached_property
+    def nobody(self) -> float:
+        """The value of the empty coalition."""
+        if self.can_be_empty:
+            return self.empty_value
+        if (self.s_absent == -np.inf).all():  # only the background is left
+            return _exact_sum([self.bias, *self.v_background.tolist()])
+        return float(self.value(np.zeros(self.d, dtype=bool)))
 
     def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> PooledGame:
         """Game whose players are groups of this game's players, a partition such as [[0, 2], [1]].

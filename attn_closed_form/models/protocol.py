@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from .._arrays import plain, positive, softmax
+from .._lazy import cached_property
 from .._types import Array, Ids, Masks, Span
 from ..game.pooled_game import PooledGame
 from .scale import LOGIT, PLAIN, ExplainedScale
-from .scores import PooledScores
+from .scores import PooledScores, stable_order
 
 if TYPE_CHECKING:
     from ..explanations.explanation import Explanations
@@ -47,6 +47,10 @@ class Remembers:
         if name not in self._results:
             self._results[name] = compute()
         return self._results[name]
+
+    def keep(self, name: Any, result: Any) -> None:
+        """Keep a result that was computed together with others."""
+        self._results[name] = result
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_results"}
@@ -110,6 +114,15 @@ class Units(Remembers):
             names = tuple(compress(self.labels, np.diff(np.maximum.accumulate(numbers), prepend=-1).tolist()))
         return numbers, names
 
+    def by_player(self, grouping: str) -> Ids:
+        """(n,) the units in the order of their players, those of one player in the order of the input."""
+        return self.cached(("by player", grouping), lambda: stable_order(self.players(grouping)[0]))
+
+    @property
+    def places(self) -> Ids | None:
+        """(n, 2) `spans` as an array."""
+        return None if self.spans is None else np.array(self.spans, dtype=np.intp).reshape(-1, 2)
+
     @cached_property
     def shown_text(self) -> str:
         """The text; for units without one, their labels in a row."""
@@ -142,6 +155,11 @@ class Resolved:
     rest: bool = False
     scale: ExplainedScale = LOGIT
     logit: Resolved | None = None
+
+    @property
+    def of_game(self) -> tuple[Any, ...]:
+        """What the game of the logit depends on."""
+        return ("game", self.players, self.absent, self.coefficients, self.rest, self.seed)
 
     def explained(self, logits: Array) -> Array:
         """What is explained, (...), of logits (..., C)."""
@@ -277,7 +295,7 @@ class Model:
 
     def logits(self, units: Units) -> Array:
         """(C,) outputs for the whole input."""
-        return self.pooled(units).logits()
+        return units.cached("logits", lambda: self.pooled(units).logits())
 
     def game(self, units: Units, settings: Resolved) -> PooledGame:
         """The game of the players and the output that the settings name."""
@@ -286,8 +304,24 @@ class Model:
 
     def pooled_game(self, units: Units, settings: Resolved) -> PooledGame:
         """`game`, computed once per input for settings that differ in nothing that it depends on."""
-        key = ("game", settings.players, settings.absent, settings.coefficients, settings.rest, settings.seed)
-        return units.cached(key, lambda: self.game(units, settings))
+        return units.cached(settings.of_game, lambda: self.game(units, settings))
+
+    def heads(self, units: Units, settings: Resolved) -> int:
+        """Number of heads of `pooled_game`."""
+        return self.pooled_game(units, settings).H
+
+    # Many inputs at once. A model that is faster that way keeps results, equal to the last bit to those that the
+    # functions for one input compute; these remain responsible for all others, and for errors.
+
+    def read_many(self, raws: Sequence[Any]) -> list[Units | None]:
+        """What `read` returns for each of many inputs, or None where it must be called."""
+        return [None] * len(raws)
+
+    def prepare_logits(self, units: Sequence[Units]) -> None:
+        """Compute what `logits` returns for each of many inputs, where that is faster."""
+
+    def prepare_games(self, units: Sequence[Units], settings: Sequence[Resolved]) -> None:
+        """Compute what `pooled_game` returns for each of many inputs, where that is faster."""
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
         """The explained output f of the model itself, (n,), for coalitions (n, d) of the players."""

@@ -12,18 +12,23 @@ and games follow from these arrays alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .._types import Array, Ids
-from ..game.pooled_game import PooledGame, merge_runs
+from ..game.pooled_game import LARGEST_VALUE, PooledGame, merge_runs
+
+ONE_INPUT = np.zeros(1, dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
 class PooledScores:
     """Log-masses and values of n units under a model with H heads, R value rows and C outputs.
+
+    They are the units of one input, or of several inputs in a row, for which the same is computed, bit for bit, as for
+    the inputs one by one: sums and maxima run over each input separately.
 
     Attributes
     ----------
@@ -31,7 +36,9 @@ class PooledScores:
     bias : (C,) added to the logits
     head, output : (R,) head and output of each value row; by default row r is output r of head 0
     s_absent, v_absent : (H, n) and (R, n), what takes the place of an absent unit; None if absent units are deleted
-    s_background, v_background : (H,) and (R,), what is always present; None if nothing is
+    s_background, v_background : (H,) and (R,), what is always present; None if nothing is. Of several inputs, (H, B)
+        and (R, B)
+    starts : (B,) the first unit of each of several inputs, which have at least one unit each; None for one input
 
     Examples
     --------
@@ -54,14 +61,18 @@ class PooledScores:
     v_absent: Array | None = None
     s_background: Array = None  # type: ignore[assignment]
     v_background: Array = None  # type: ignore[assignment]
+    starts: Ids | None = None
 
     def __post_init__(self) -> None:
         (H, n), R, C = self.s.shape, len(self.v), self.bias.size
-        rows = {"head": np.zeros(R, dtype=np.intp), "output": np.arange(R)}
-        for name, default in {**rows, "s_background": np.full(H, -np.inf), "v_background": np.zeros(R)}.items():
+        inputs = () if self.starts is None else (self.starts.size,)
+        background = {"s_background": (H, *inputs), "v_background": (R, *inputs)}
+        defaults: dict[str, Array | Ids] = {"head": np.zeros(R, dtype=np.intp), "output": np.arange(R)}
+        defaults |= {"s_background": np.full((H, *inputs), -np.inf), "v_background": np.zeros((R, *inputs))}
+        for name, default in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
-        shapes = {"v": (R, n), "s_absent": (H, n), "v_absent": (R, n), "s_background": (H,), "v_background": (R,)}
+        shapes = {"v": (R, n), "s_absent": (H, n), "v_absent": (R, n), **background}
         for name, shape in {**shapes, "head": (R,), "output": (R,)}.items():
             if (array := getattr(self, name)) is not None and array.shape != shape:
                 raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
@@ -79,11 +90,19 @@ class PooledScores:
         return heads, rows, np.where(self.head[rows] == heads[:, None], weight[rows], 0.0)
 
     def shares(self) -> tuple[Array, Array]:
-        """Share of each unit (H, n) and of the background (H,) in the softmax of each head."""
-        top = np.maximum(self.s.max(axis=1), self.s_background)
-        mass, background = np.exp(self.s - top[:, None]), np.exp(self.s_background - top)
-        total = mass.sum(axis=1) + background
-        return mass / total[:, None], background / total
+        """Share of each unit (H, n) and of the background (H,) or (H, B) in the softmax of each head."""
+        mass, background, total, lengths = self._masses()
+        share = background / total
+        return mass / np.repeat(total, lengths, axis=1), share if self.starts is not None else share[:, 0]
+
+    def _masses(self) -> tuple[Array, Array, Array, Ids]:
+        """Masses of units (H, n), background and all together (H, B), in units of the largest; units per input (B,)."""
+        starts = ONE_INPUT if self.starts is None else self.starts
+        s_background = self.s_background.reshape(len(self.s), -1)
+        lengths = np.diff(starts, append=self.s.shape[1])
+        top = np.maximum(np.maximum.reduceat(self.s, starts, axis=1), s_background)
+        mass, background = np.exp(self.s - np.repeat(top, lengths, axis=1)), np.exp(s_background - top)
+        return mass, background, np.add.reduceat(mass, starts, axis=1) + background, lengths
 
     def attention(self, coefficients: Sequence[float] | Array | None = None) -> Array:
         """(h, n) attention of the heads that a combination of the outputs needs; of all heads without one."""
@@ -91,10 +110,15 @@ class PooledScores:
         return units if coefficients is None else units[self.heads(coefficients)[0]]
 
     def logits(self) -> Array:
-        """(C,) logits with every unit present."""
-        units, background = self.shares()
-        pooled = np.einsum("rn,rn->r", units[self.head], self.v) + background[self.head] * self.v_background
-        return self.bias + np.bincount(self.output, weights=pooled, minlength=self.bias.size)
+        """(C,) logits with every unit present; of several inputs (B, C)."""
+        mass, background, total, _ = self._masses()
+        starts = ONE_INPUT if self.starts is None else self.starts
+        v_background = self.v_background.reshape(len(self.v), -1)
+        sums = np.add.reduceat(mass[self.head] * self.v, starts, axis=1) + background[self.head] * v_background
+        logits = np.repeat(self.bias[None], starts.size, axis=0)
+        for mean, output in zip(sums / total[self.head], self.output.tolist(), strict=True):
+            logits[:, output] += mean
+        return logits if self.starts is not None else logits[0]
 
     def game(
         self,
@@ -111,25 +135,67 @@ class PooledScores:
         labels : names of the players
         deleted : delete absent units even where something else could take their place
         """
+        n = self.s.shape[1]
+        players = np.arange(n) if groups is None else groups
+        d = n if groups is None else int(groups.max()) + 1
+        names = tuple(map(str, range(d) if labels is None else labels))
+        return self.games(coefficients, players, stable_order(players), [names], deleted)[0]
+
+    def games(
+        self,
+        coefficients: Sequence[float] | Array,
+        players: Ids,
+        order: Ids,
+        labels: Sequence[tuple[str, ...]],
+        deleted: bool = False,
+    ) -> list[PooledGame]:
+        """`game` of each of several inputs, for the same output.
+
+        Parameters
+        ----------
+        players : (n,) the player of each unit; those of the second input follow those of the first, and so on
+        order : (n,) the units in the order of their players
+        labels : for each input, the names of its players
+        """
         heads, rows, mixture = self.heads(coefficients)
 
         def chosen(s: Array, v: Array) -> tuple[Array, Array]:
             return s[heads], mixture @ v[rows]
 
-        present, background = chosen(self.s, self.v), chosen(self.s_background, self.v_background)
-        h, n = present[0].shape
-        d = n if groups is None else int(groups.max()) + 1
-        merged = groups is not None and d < n
-        if groups is not None and merged:
-            order = np.argsort(groups, kind="stable")
-            starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-            present = merge_runs(present[0][:, order], present[1][:, order], starts)
+        def of_players(s: Array, v: Array) -> tuple[Array, Array]:
+            if order.size == d:
+                return s, v
+            return merge_runs(np.ascontiguousarray(s[:, order]), np.ascontiguousarray(v[:, order]), runs)
+
+        ends = np.cumsum([len(names) for names in labels])
+        d, B = int(ends[-1]), len(labels)
+        runs = np.flatnonzero(np.diff(players[order], prepend=-1))
+        present = of_players(*chosen(self.s, self.v))
         if deleted or self.s_absent is None or self.v_absent is None:
-            absent = np.full((h, d), -np.inf), np.zeros((h, d))
+            absent = np.full((heads.size, d), -np.inf), np.zeros((heads.size, d))
         else:
-            absent = chosen(self.s_absent, self.v_absent)
-            if merged:
-                absent = merge_runs(absent[0][:, order], absent[1][:, order], starts)
+            absent = of_players(*chosen(self.s_absent, self.v_absent))
+        background = chosen(self.s_background.reshape(-1, B), self.v_background.reshape(-1, B))
         bias = float(np.dot(coefficients, self.bias))
-        names = tuple(map(str, range(d) if labels is None else labels))
-        return PooledGame(*present, *absent, *background, bias, bias, names)
+        # The checks of `PooledGame`, once for all; what does not pass them gets its error there.
+        finite = all(np.isfinite(s).all() for s in (present[0], background[0])) and (absent[0] < np.inf).all()
+        values = (present[1], absent[1], background[1], np.array(bias))
+        small = all((np.abs(v) <= LARGEST_VALUE).all() for v in values)
+        make: Callable[..., PooledGame] = PooledGame.checked if finite and small else PooledGame
+        by_input = [np.ascontiguousarray(array.T) for array in background]
+        for array in (*present, *absent, *by_input):
+            array.flags.writeable = False
+        games, start = [], 0
+        for end, names, *always in zip(ends.tolist(), labels, *by_input, strict=True):
+            arrays = [array[:, start:end] for array in (*present, *absent)]
+            if heads.size > 1:
+                arrays = [np.ascontiguousarray(array) for array in arrays]
+            games.append(make(*arrays, *always, bias, bias, names))
+            start = end
+        return games
+
+
+def stable_order(numbers: Ids) -> Ids:
+    """`np.argsort(numbers, kind="stable")` of numbers of at least 0, several times as fast where they are small."""
+    small = numbers.size and numbers.max() <= np.iinfo(np.uint16).max  # NumPy sorts 16 bits by radix
+    return np.argsort(numbers.astype(np.uint16) if small else numbers, kind="stable")

@@ -22,16 +22,18 @@ import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import whole
-from .._types import Ids, Span
+from .._types import Ids
 
 CLS, UNK = "[CLS]", "[UNK]"
+# Spellings that a process remembers: the most characters of one, and how many.
+LONGEST_KEPT, MOST_KEPT = 32, 1 << 16
 
 # Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, bopomofo and Chinese characters.
 _SOLID = (
@@ -49,8 +51,10 @@ _PICTURE = (
 _DROPPED = re.compile(f"(?<=.)[{_TONES}]")
 _NO_TOKEN = r"<[a-zA-Z/!][^<>]*>"  # an HTML tag such as <br />
 _RATING = r"\d{1,3}(?:\.\d)?/\d{1,3}(?![\w/])"
-# A token, or a tag, which begins with "<" as no token does.
-_ASCII = re.compile(rf"({_NO_TOKEN}|{_RATING}|[a-zA-Z0-9]+(?:'[a-zA-Z0-9]+)*|[!?])")
+# The rest of a word in ASCII.
+_ASCII_REST = r"[a-zA-Z0-9]*+(?:'[a-zA-Z0-9]++)*+"
+# A token, or a tag, which begins with "<" as no token does. What is most frequent comes first, because it is faster.
+_ASCII = re.compile(rf"([a-zA-Z]{_ASCII_REST}|[!?]|{_NO_TOKEN}|{_RATING}|[0-9]{_ASCII_REST})")
 
 
 @functools.cache
@@ -63,7 +67,9 @@ def _unicode() -> re.Pattern[str]:
     word = rf"{run}(?:['’ʼ]{run})*"
     flag = r"[\U0001f1e6-\U0001f1ff]{1,2}"
     picture = rf"{_PICTURE}(?:\u200d{_PICTURE})*"
-    return re.compile(rf"({_NO_TOKEN}|{_RATING}|{word}|[!?]|[{_SOLID}][{marks}]*|{flag}|{picture})")
+    # Most words are in ASCII, even here; no letter or mark from beyond may continue them.
+    plain = rf"[a-zA-Z]{_ASCII_REST}(?!'?[^\x00-\x7f])"
+    return re.compile(rf"({plain}|{_NO_TOKEN}|{_RATING}|{word}|[!?]|[{_SOLID}][{marks}]*|{flag}|{picture})")
 
 
 def check_text(text: Any) -> None:
@@ -98,18 +104,35 @@ def tokenize(text: str) -> list[Token]:
     >>> [(token.word, text[token.start : token.end]) for token in tokenize(text)]
     [('great', 'Ｇｒｅａｔ'), ('café', 'CAFÉ')]
     """
-    words, spans = words_and_spans(text)
-    return [Token(word, *span) for word, span in zip(words, spans, strict=True)]
-
-
-def words_and_spans(text: str) -> tuple[list[str], list[Span]]:
-    """The words of `tokenize(text)` and their character spans, several times as fast, for corpora."""
     check_text(text)
-    # What lies between two matches, a match, and so on: the ends of these pieces are where the tokens begin and end.
-    pieces = (_ASCII if text.isascii() else _unicode()).split(text)
-    ends = list(itertools.accumulate(map(len, pieces)))
-    words, spans = list(map(_FORMS.__getitem__, pieces[1::2])), zip(ends[:-1:2], ends[1::2], strict=True)
-    return list(filter(None, words)), list(itertools.compress(spans, words))
+    raw, spans, _ = spelled([text])
+    tokens = map(Token, map(_FORMS.__getitem__, raw), *spans.T.tolist())
+    return [token for token in tokens if token.word]
+
+
+class Spelled(NamedTuple):
+    """The tokens and tags of several texts in a row, as they are written, and "" after those of each text."""
+
+    raw: list[str]
+    spans: Ids  # (n, 2) start and end of each in its text
+    counts: Ids  # (texts,) how many each text has, the "" included
+
+
+def spelled(texts: Iterable[str]) -> Spelled:
+    """What the patterns find in several texts."""
+    pieces: list[str] = []
+    counts, lengths = [], []
+    for text in texts:
+        # What lies between two matches, a match, and so on: the ends of these pieces are where the tokens begin and
+        # end. The number of pieces is odd, so one more keeps the matches at odd places over all texts.
+        found = (_ASCII if text.isascii() else _unicode()).split(text)
+        found.append("")
+        pieces += found
+        counts.append(len(found) // 2)
+        lengths.append(len(text))
+    ends = np.cumsum(np.fromiter(map(len, pieces), np.intp, len(pieces))).reshape(-1, 2)
+    begins = np.cumsum(lengths, dtype=np.intp) - lengths
+    return Spelled(pieces[1::2], ends - np.repeat(begins, counts)[:, None], np.array(counts, dtype=np.intp))
 
 
 def _words(text: str) -> list[str]:
@@ -118,17 +141,25 @@ def _words(text: str) -> list[str]:
     return list(filter(None, map(_FORMS.__getitem__, pattern.findall(text))))
 
 
-class _Forms(dict[str, str]):
-    """Normal forms by spelling, "" for a tag. Short spellings are remembered, up to a limit; corpora repeat them."""
+class _Remembered(dict[str, Any]):
+    """A function of a spelling. The results of short spellings are kept, up to a limit, because corpora repeat them."""
 
-    def __missing__(self, raw: str) -> str:
-        form = "" if raw.startswith("<") else _normal_form(raw)
-        if len(raw) <= 32 and len(self) < 1 << 17:
-            self[raw] = form
-        return form
+    def __init__(self, function: Callable[[str], Any]) -> None:
+        self.function = function
+
+    def __missing__(self, raw: str) -> Any:
+        result = self.function(raw)
+        if len(raw) <= LONGEST_KEPT and len(self) < MOST_KEPT:
+            self[raw] = result
+        return result
 
 
-_FORMS = _Forms()
+def _form(raw: str) -> str:
+    """The normal form of a token, "" for a tag or nothing."""
+    return "" if raw.startswith("<") else _normal_form(raw)
+
+
+_FORMS = _Remembered(_form)
 
 
 def _normal_form(raw: str) -> str:
@@ -215,6 +246,21 @@ class Vocabulary(tuple[str, ...]):
         """Token ids (T,) of words in their normal form."""
         # A text that spells out "[CLS]" tokenizes to "cls", so the special words cannot be forged.
         return np.array(list(map(self._ids.get, words, itertools.repeat(self.unk_id))), dtype=np.intp)
+
+    def encode_many(self, texts: Iterable[str]) -> tuple[Ids, Ids, Ids]:
+        """Tokens of several texts in a row: ids (n,), character spans (n, 2), and how many each text has."""
+        raw, spans, counts = spelled(texts)
+        ids = np.fromiter(map(self._id_of_spelling.__getitem__, raw), np.intp, len(raw))
+        kept = ids >= 0
+        return ids[kept], spans[kept], np.add.reduceat(kept, np.cumsum(counts) - counts, dtype=np.intp)
+
+    @functools.cached_property
+    def _id_of_spelling(self) -> _Remembered:
+        """Ids by spelling, -1 for a tag or nothing."""
+        return _Remembered(lambda raw: self.id(form) if (form := _form(raw)) else -1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_id_of_spelling"}
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Words of ids."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from .._arrays import numbered
-from .._types import Array, Ids
+from .._arrays import numbered_in_runs
+from .._lazy import cached_property
+from .._types import Array, Ids, Span
 from .classifier.gradient import (
     classifier_lrp,
     gradient_l1,
@@ -21,8 +23,8 @@ from .classifier.gradient import (
 from .classifier.predict import document_scores, predict, predict_many
 from .classifier.weights import AttentionWeights
 from .protocol import Model, Resolved, Units
-from .scores import PooledScores
-from .text import Token, Vocabulary, check_text, excerpt, tokenize, words_and_spans
+from .scores import PooledScores, stable_order
+from .text import Token, Vocabulary, check_text, excerpt, tokenize
 
 Tokenizer = Callable[[str], Sequence[Token]]
 # Accuracy that integrated gradients can be refined to.
@@ -90,28 +92,69 @@ class TextClassifier(Model):
     def read(self, raw: Any) -> Units:
         """The tokens of a text, as far as the model reads; an error if there is none."""
         check_text(raw)
-        if self.tokenizer is tokenize:
-            words, spans = words_and_spans(raw)
-        else:
-            tokens = list(self.tokenizer(raw))
-            words, spans = [token.word for token in tokens], [(token.start, token.end) for token in tokens]
-        if not words:
+        (units,) = self.read_many([raw])
+        if units is None:
             raise ValueError(f"text: expected at least one word, got {excerpt(raw)}")
-        room = int(min(len(words), self.weights.room))
-        ids = self.vocabulary.encode_words(words[:room])
-        return Units(
-            labels=tuple(self.vocabulary.decode(ids.tolist())),
-            groups={"words": numbered(ids)[0], "positions": np.arange(ids.size)},
-            data=ids,
-            text=raw,
-            spans=tuple(spans[:room]),
-            unknown=tuple((ids == self.weights.unk).tolist()),
-            unseen=tuple(spans[room:]),
-        )
+        return units
+
+    def read_many(self, raws: Sequence[Any]) -> list[Units | None]:
+        """The tokens of many texts; None for what has no words or is not a text."""
+        texts = [raw if isinstance(raw, str) else "" for raw in raws]
+        ids, spans, counts = self._encoded(texts)
+        ends = np.cumsum(counts)
+        starts, room = (ends - counts).tolist(), int(min(ids.size, self.weights.room))
+        words, first = numbered_in_runs(ids, counts, len(self.vocabulary))
+        names = list(map(self.vocabulary.__getitem__, ids[first].tolist()))
+        bounds = np.searchsorted(first, ends).tolist()
+        read: list[Units | None] = []
+        before = 0
+        for text, i, j, k in zip(texts, starts, ends.tolist(), bounds, strict=True):
+            own = tuple(names[before:k])
+            read.append(TextUnits(self.vocabulary, text, ids[i:j], words[i:j], own, spans[i:j], room) if own else None)
+            before = k
+        return read
+
+    def _encoded(self, texts: Sequence[str]) -> tuple[Ids, Ids, Ids]:
+        """As `Vocabulary.encode_many`, by the model's tokenizer."""
+        if self.tokenizer is tokenize:
+            return self.vocabulary.encode_many(texts)
+        documents = [list(self.tokenizer(text)) for text in texts]
+        tokens = list(chain.from_iterable(documents))
+        spans = np.array([(token.start, token.end) for token in tokens], dtype=np.intp).reshape(-1, 2)
+        ids = self.vocabulary.encode_words(token.word for token in tokens)
+        return ids, spans, np.array(list(map(len, documents)), dtype=np.intp)
 
     def scores(self, units: Units) -> PooledScores:
         """Log-masses and values of the tokens; [CLS] and padding are the background."""
         return document_scores(self.weights, units.data)
+
+    def heads(self, units: Units, settings: Resolved) -> int:
+        """Every head enters every output."""
+        return self.weights.K
+
+    def prepare_logits(self, units: Sequence[Units]) -> None:
+        """The logits of many texts from one pass over all tokens."""
+        scores = document_scores(self.weights, *_in_a_row([one.data for one in units]))
+        for one, logits in zip(units, scores.logits(), strict=True):
+            one.keep("logits", logits)
+
+    def prepare_games(self, units: Sequence[Units], settings: Sequence[Resolved]) -> None:
+        """The games of many texts, those with equal settings from one pass over all tokens."""
+        alike: dict[Any, list[int]] = {}
+        for i, resolved in enumerate(settings):
+            alike.setdefault(resolved.of_game, []).append(i)
+        for places in alike.values():
+            resolved, some = settings[places[0]], [units[i] for i in places]
+            ids, lengths = _in_a_row([one.data for one in some])
+            numbers, labels = zip(*(one.players(resolved.players) for one in some), strict=True)
+            players = np.concatenate(numbers) + np.repeat(np.cumsum([0, *map(len, labels[:-1])]), lengths)
+            order, starts = stable_order(players), np.cumsum(lengths) - lengths
+            for one, own in zip(some, np.split(order - np.repeat(starts, lengths), starts[1:]), strict=True):
+                one.keep(("by player", resolved.players), own)
+            scores = document_scores(self.weights, ids, lengths)
+            games = scores.games(resolved.coefficients, players, order, labels, resolved.absent == "deleted")
+            for one, game in zip(some, games, strict=True):
+                one.keep(resolved.of_game, game)
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
         """Attention and gradients by the names of their methods."""
@@ -135,6 +178,53 @@ class TextClassifier(Model):
         from ..files.open_model import save_model
 
         save_model(self, path, dtype)
+
+
+class TextUnits(Units):
+    """The tokens of a text as arrays. The tuples of `Units` are made on first use; a corpus never needs them."""
+
+    vocabulary: Vocabulary
+    all_places: Ids  # (tokens, 2) spans of those for which the model has no room as well
+
+    def __init__(
+        self, vocabulary: Vocabulary, text: str, ids: Ids, words: Ids, names: tuple[str, ...], spans: Ids, room: int
+    ) -> None:
+        if ids.size > room:
+            ids, words = ids[:room], words[:room]
+            names = names[: int(words.max()) + 1]
+        groups = {"words": words, "positions": np.arange(ids.size)}
+        fields = {"groups": groups, "data": ids, "text": text, "group_labels": {"words": names}, "attrs": {}}
+        self.__dict__.update(fields, vocabulary=vocabulary, all_places=spans)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The words, as the model reads them."""
+        return tuple(map(self.vocabulary.__getitem__, self.data.tolist()))
+
+    @property
+    def places(self) -> Ids:
+        """(n, 2) where each token begins and ends."""
+        return self.all_places[: self.data.size]
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """`places` as tuples."""
+        return tuple(map(tuple, self.places.tolist()))
+
+    @cached_property
+    def unseen(self) -> tuple[Span, ...]:
+        """The places of the tokens for which the model has no room."""
+        return tuple(map(tuple, self.all_places[self.data.size :].tolist()))
+
+    @cached_property
+    def unknown(self) -> tuple[bool, ...]:
+        """Which tokens are outside the vocabulary."""
+        return tuple((self.data == self.vocabulary.unk_id).tolist())
+
+
+def _in_a_row(arrays: Sequence[Ids]) -> tuple[Ids, Ids]:
+    """Arrays as one, and their lengths."""
+    return np.concatenate(arrays), np.array(list(map(len, arrays)), dtype=np.intp)
 
 
 _GRADIENTS: dict[str, Callable[[AttentionWeights, Ids, Sequence[float]], Array]] = {

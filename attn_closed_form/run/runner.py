@@ -14,7 +14,7 @@ import os
 import queue
 import signal
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
@@ -26,7 +26,7 @@ import numpy as np
 from .. import __version__
 from ..files.atomic import replacing
 from .plan import MANIFEST, Part
-from .task import Reason, RunError, Task, explain_inputs, pyarrow, result_table
+from .task import Reason, RunError, Task, collector_paused, explain_inputs, pyarrow, result_table
 
 AHEAD = 1_000  # parts that are handed out at a time
 LOCAL_DEATHS = 2  # workers of this machine that a part may kill before it is blamed
@@ -70,19 +70,26 @@ def explain_part(task: Task, part: Part) -> Progress:
     ):
         for table in part.read(task.column):
             refused = {number - rows: reason for number, reason in part.refused.items()}
-            raws = table[task.column].to_pylist()
-            outcomes = explain_inputs(task, raws, part.folder, str(target.parent), refused)
-            numbers = np.arange(part.first_row + rows, part.first_row + rows + len(outcomes))
-            columns = {
-                name: table[name].cast(kind) if name in table.column_names else pa.nulls(len(outcomes), kind)
-                for name in part.columns
-                for kind in [schema.field(name).type]
-            }
-            writer.write_table(result_table(task, schema, {"row": numbers, **columns}, outcomes))
-            rows += len(outcomes)
-            failed += sum(isinstance(outcome, Reason) for outcome in outcomes)
-            by_core += sum(not isinstance(outcome, Reason) and outcome.by_core for outcome in outcomes)
+            with collector_paused():  # until the objects of these rows are gone
+                results, *counts = _explained(task, part, table, schema, part.first_row + rows, refused)
+            writer.write_table(results)
+            rows, failed, by_core = np.add([rows, failed, by_core], counts).tolist()
     return Progress(rows, failed, by_core)
+
+
+def _explained(
+    task: Task, part: Part, table: Any, schema: Any, first: int, refused: Mapping[int, str]
+) -> tuple[Any, int, int, int]:
+    """The results of the rows from number `first` on; how many they are, how many have an error or are by the core."""
+    outcomes = explain_inputs(task, table[task.column].to_pylist(), part.folder, str(Path(part.target).parent), refused)
+    columns = {"row": np.arange(first, first + len(outcomes))}
+    for name in part.columns:
+        kind = schema.field(name).type
+        present = name in table.column_names
+        columns[name] = table[name].cast(kind) if present else pyarrow().nulls(len(outcomes), kind)
+    rows = [outcome for outcome in outcomes if not isinstance(outcome, Reason)]
+    failed, by_core = len(outcomes) - len(rows), sum(row.by_core for row in rows)
+    return result_table(task, schema, columns, outcomes), len(outcomes), failed, by_core
 
 
 def run(

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import __version__
-from .._types import Array
+from .._types import Array, Ids
 from ..explanations.evidence import Evidence, Scored, ToleranceWarning
-from ..explanations.explain import explain_evidence, gather_evidence
+from ..explanations.explain import explain_evidence, within_reach
 from ..explanations.explanation import Explanations
 from ..explanations.methods import as_methods
 from ..explanations.settings import Settings
@@ -154,8 +153,8 @@ class Row(NamedTuple):
     """The results of one input, much smaller than its `Explanations`, so that a batch needs little memory."""
 
     labels: tuple[str, ...]
-    places: NDArray[np.int32] | None  # (n, 2) character spans, those of the first player first; None without a text
-    counts: NDArray[np.int32]  # (d,) the number of spans of each player
+    places: Ids | None  # (n, 2) character spans, those of the first player first; None without a text
+    counts: Ids  # (d,) the number of spans of each player
     cells: dict[str, Any]  # of the other columns, by name
     scores: dict[str, Array]  # (d,) by method
     by_core: bool = True  # whether the core computed some scores
@@ -165,15 +164,13 @@ class Row(NamedTuple):
         """The row of an input that was explained, with the scores that an engine computed."""
         evidence = explanations.evidence
         units, probabilities = evidence.units, evidence.probabilities or {}
-        if units.spans is None or units.continues is not None:
-            spans = () if units.spans is None else evidence.spans
-            places = None if units.spans is None else np.array(list(chain.from_iterable(spans)), np.int32)
-            counts = np.array(list(map(len, spans)), np.int32)
+        if units.continues is None:
+            places, counts = units.places, np.bincount(evidence.player_of)
+            if places is not None:
+                places = places[units.by_player(evidence.settings.players)]
         else:
-            player = units.groups[evidence.settings.players]
-            places = np.fromiter(chain.from_iterable(units.spans), np.int32, 2 * player.size).reshape(-1, 2)
-            places = places[np.argsort(player, kind="stable")]
-            counts = np.bincount(player).astype(np.int32)
+            places = np.array(list(chain.from_iterable(evidence.spans)))
+            counts = np.array(list(map(len, evidence.spans)))
         cells = {
             "output": explanations.output,
             "scale": explanations.scale.name,
@@ -216,28 +213,37 @@ def explain_inputs(
     ('positive', 'expected an input, got null')
     """
     methods, model = as_methods(task.methods), task.opened()
+    engine = None if task.engine == "numpy" else _engine(task.engine)
     outcomes: list[Outcome] = []
 
-    def gather(units: Units, logits: Array | None = None) -> Evidence:
-        return gather_evidence(model, units, task.settings, logits)
+    def resolve(units: Units) -> Evidence:
+        logits = model.logits(units)
+        return Evidence(model, units, task.settings.resolve(model, logits, units), logits)
 
     def explain(evidence: Evidence, known: Mapping[str, Scored]) -> Explanations:
         return explain_evidence(evidence, methods, True, known)
 
-    with warnings.catch_warnings(), _collector_paused():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ToleranceWarning)  # the columns METHOD_error have the guaranteed error
         for batch in _batches(task, raws):
             first = len(outcomes)
             steps = [Reason(refused[i]) if i in refused else raw for i, raw in enumerate(batch, first)]
             # Step by step for the whole batch: each step is faster when it is repeated at once.
-            steps = _attempt_all(partial(_read, task, folder), steps)
-            known: Sequence[Mapping[str, Scored]] = [{}] * len(steps)
-            if task.engine == "numpy":
-                steps = _attempt_all(_with_game, _attempt_all(gather, steps))
-            else:
-                engine = _engine(task.engine)
-                logits = _of_good(steps, partial(engine.logits, model))
-                steps = _attempt_all(gather, steps, logits)
+            steps = _attempt_all(partial(_input, task, folder), steps)
+            steps = _attempt_all(partial(_read, model), steps, _of_good(steps, model.read_many))
+            good = [units for units in steps if not isinstance(units, Reason)]
+            if good and engine is not None:
+                for units, logits in zip(good, engine.logits(model, good), strict=True):
+                    units.keep("logits", logits)
+            elif good:
+                model.prepare_logits(good)
+            steps = _attempt_all(resolve, steps)
+            good = [evidence for evidence in steps if not isinstance(evidence, Reason)]
+            if good and engine is None:
+                model.prepare_games([each.units for each in good], [each.on_logit.settings for each in good])
+            steps = _attempt_all(partial(within_reach, settings=task.settings), steps)
+            known: Sequence[Any] = [{}] * len(steps)
+            if engine is not None:
                 known = _of_good(steps, partial(engine.scored, methods=task.methods))
             steps = _attempt_all(explain, steps, known)
             if task.files and target is not None:
@@ -271,7 +277,7 @@ def _batches(task: Task, raws: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Pause the garbage collector, which would go through all objects of a batch again and again."""
     paused = gc.isenabled()
     gc.disable()
@@ -296,25 +302,23 @@ def _attempt_all(function: Callable[..., Any], *columns: Sequence[Any]) -> list[
     return results
 
 
-def _read(task: Task, folder: str, raw: Any) -> Units:
+def _input(task: Task, folder: str, raw: Any) -> Any:
+    """The input of a row in the form that the model reads."""
     if raw is None:
         raise ValueError("expected an input, got null")
-    model = task.opened()
-    if model.reads == "a text":
+    reads = task.opened().reads
+    if reads == "a text":
         if isinstance(raw, str) and len(raw) > task.max_chars:
             raise ValueError(f"expected at most {task.max_chars} characters, got {len(raw)}")
     elif isinstance(raw, str):
         path = os.path.join(folder, raw)
-        raw = load_bag(path) if model.reads == "a bag" else path
-    if task.region is not None:
-        raw = raw.in_regions(task.region)
-    return model.read(raw)
+        raw = load_bag(path) if reads == "a bag" else path
+    return raw if task.region is None else raw.in_regions(task.region)
 
 
-def _with_game(evidence: Evidence) -> Evidence:
-    if evidence.model.surrogate is None:  # a game that is only fitted may not be needed
-        evidence.pooled  # noqa: B018  # computed on first use
-    return evidence
+def _read(model: Model, raw: Any, units: Units | None) -> Units:
+    """What the model read together with other inputs, or reads now."""
+    return model.read(raw) if units is None else units
 
 
 def _write_files(task: Task, explanations: Explanations, stem: Path) -> Explanations:
@@ -353,9 +357,10 @@ def result_table(task: Task, schema: Any, columns: Mapping[str, Any], outcomes: 
     places = [row.places for row in rows if row is not None and row.places is not None]
     counts = [row.counts for row in rows if row is not None and row.places is not None]
     of_player = pa.StructArray.from_arrays(
-        [*np.concatenate([np.zeros((0, 2), np.int32), *places]).T.copy()], fields=list(spans_type.value_type.value_type)
+        [*np.concatenate([np.zeros((0, 2), np.intp), *places]).T.astype(np.int32)],
+        fields=list(spans_type.value_type.value_type),
     )
-    of_player = pa.ListArray.from_arrays(_offsets(np.concatenate([np.zeros(0, np.int32), *counts])), of_player)
+    of_player = pa.ListArray.from_arrays(_offsets(np.concatenate([np.zeros(0, np.intp), *counts])), of_player)
     data: dict[str, Any] = {
         **columns,
         "labels": _lists([row and row.labels for row in rows], schema.field("labels").type),
@@ -383,9 +388,9 @@ def _lists(parts: Sequence[Any], kind: Any) -> Any:
 def _list_array(lengths: Sequence[int | None], flat: Any) -> Any:
     """Arrow's list array of these lengths, null where the length is None."""
     pa = pyarrow()
-    offsets = _offsets(np.array([length or 0 for length in lengths], np.int32))
+    offsets = _offsets(np.array([length or 0 for length in lengths], np.intp))
     return pa.ListArray.from_arrays(offsets, flat, mask=pa.array([length is None for length in lengths]))
 
 
-def _offsets(lengths: NDArray[np.int32]) -> Any:
+def _offsets(lengths: Ids) -> Any:
     return np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])

@@ -170,11 +170,24 @@ def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
     return attention(weights, tokens)[:, 1 : 1 + len(tokens)].max(axis=0)
 
 
-def document_scores(weights: AttentionWeights, ids: Ids) -> PooledScores:
-    """Scores of the T >= 1 tokens of a document, given as checked ids; absent tokens become [UNK]."""
+def document_scores(weights: AttentionWeights, ids: Ids, lengths: Ids | None = None) -> PooledScores:
+    """Scores of the T >= 1 tokens of a document, given as checked ids; absent tokens become [UNK].
+
+    With `lengths`, `ids` contains several documents of these lengths, one after the other.
+    """
     head, output = np.divmod(np.arange(weights.K * weights.C), weights.C)
-    s, v = _scores_at(weights, ids, slice(1, 1 + ids.size))
-    return PooledScores(s, v, weights.b_l, head, output, *_without(weights, ids.size))
+    if lengths is None:
+        s, v = _scores_at(weights, ids, slice(1, 1 + ids.size))
+        return PooledScores(s, v, weights.b_l, head, output, *_without(weights, ids.size))
+    starts = np.cumsum(lengths) - lengths
+    places = np.arange(1, 1 + ids.size) - np.repeat(starts, lengths)
+    s, v = _scores_at(weights, ids, places)
+    absent = _scores_at(weights, np.full(ids.size if weights.T_max else 1, weights.unk), places)
+    s_absent, v_absent = (np.broadcast_to(array, (len(array), ids.size)) for array in absent)
+    backgrounds = zip(*(_without(weights, T if weights.T_max else 1)[2:] for T in lengths.tolist()), strict=True)
+    s_background, v_background = (np.stack(columns, axis=1) for columns in backgrounds)
+    parts = s_absent, v_absent, s_background, v_background
+    return PooledScores(s, v, weights.b_l, head, output, *parts, starts)
 
 
 def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array, Array]:
