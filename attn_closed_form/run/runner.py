@@ -26,7 +26,7 @@ import numpy as np
 from .. import __version__
 from ..files.atomic import replacing
 from .plan import MANIFEST, Part
-from .task import Reason, RunError, Task, collector_paused, explain_inputs, pyarrow, result_table
+from .task import Reason, RunError, Task, collector_paused, explain_inputs, parquet_options, pyarrow, result_table
 
 AHEAD = 1_000  # parts that are handed out at a time
 LOCAL_DEATHS = 2  # workers of this machine that a part may kill before it is blamed
@@ -66,7 +66,7 @@ def explain_part(task: Task, part: Part) -> Progress:
     with (
         threadpool_limits(1),
         replacing(target, part.work) as partial,
-        pa.parquet.ParquetWriter(partial, schema, compression="zstd") as writer,
+        pa.parquet.ParquetWriter(partial, schema, **parquet_options(schema)) as writer,
     ):
         for table in part.read(task.column):
             refused = {number - rows: reason for number, reason in part.refused.items()}

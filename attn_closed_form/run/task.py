@@ -9,7 +9,7 @@ import json
 import os
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -155,6 +155,7 @@ class Row(NamedTuple):
     labels: tuple[str, ...]
     places: Ids | None  # (n, 2) character spans, those of the first player first; None without a text
     counts: Ids  # (d,) the number of spans of each player
+    logits: Array  # (C,)
     cells: dict[str, Any]  # of the other columns, by name
     scores: dict[str, Array]  # (d,) by method
     by_core: bool = True  # whether the core computed some scores
@@ -163,20 +164,18 @@ class Row(NamedTuple):
     def of(cls, explanations: Explanations, known: Mapping[str, Scored] = {}) -> Row:
         """The row of an input that was explained, with the scores that an engine computed."""
         evidence = explanations.evidence
-        units, probabilities = evidence.units, evidence.probabilities or {}
+        units, settings = evidence.units, evidence.settings
         if units.continues is None:
             places, counts = units.places, np.bincount(evidence.player_of)
             if places is not None:
-                places = places[units.by_player(evidence.settings.players)]
+                places = places[units.by_player(settings.players)]
         else:
             places = np.array(list(chain.from_iterable(evidence.spans)))
             counts = np.array(list(map(len, evidence.spans)))
         cells = {
-            "output": explanations.output,
-            "scale": explanations.scale.name,
-            "prediction": explanations.prediction,
-            "probability": probabilities.get(explanations.output),
-            **{f"probability_{name}": value for name, value in probabilities.items()},
+            "output": settings.output,
+            "scale": settings.scale.name,
+            "prediction": evidence.prediction,
             "unseen": len(units.unseen),
         }
         if evidence.model.reads == "a bag":
@@ -184,7 +183,7 @@ class Row(NamedTuple):
         for name, explanation in explanations.items():
             cells |= {f"{name}_base": explanation.base_value, f"{name}_error": explanation.error}
         scores = {name: each.scores for name, each in explanations.items()}
-        return cls(evidence.labels, places, counts, cells, scores, len(known) < len(scores))
+        return cls(evidence.labels, places, counts, evidence.logits, cells, scores, len(known) < len(scores))
 
 
 class Reason(str):
@@ -349,47 +348,60 @@ def result_columns(task: Task) -> dict[str, Any]:
     return types
 
 
+def parquet_options(schema: Any) -> dict[str, Any]:
+    """How results are stored: dictionaries for texts only, since numbers hardly repeat, and spans as differences."""
+    pa = pyarrow()
+    texts = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
+    spans = [f"spans.list.element.list.element.{name}" for name in ("start", "end")]
+    return {
+        "compression": "zstd",
+        "use_dictionary": [*texts, "labels.list.element"],
+        "column_encoding": dict.fromkeys(spans, "DELTA_BINARY_PACKED"),
+    }
+
+
 def result_table(task: Task, schema: Any, columns: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Any:
     """The Arrow table of the outcomes of some inputs, with the row numbers and the user's `columns`."""
-    pa = pyarrow()
-    rows = [None if isinstance(outcome, Reason) else outcome for outcome in outcomes]
-    spans_type = schema.field("spans").type
-    places = [row.places for row in rows if row is not None and row.places is not None]
-    counts = [row.counts for row in rows if row is not None and row.places is not None]
-    of_player = pa.StructArray.from_arrays(
-        [*np.concatenate([np.zeros((0, 2), np.intp), *places]).T.astype(np.int32)],
-        fields=list(spans_type.value_type.value_type),
-    )
-    of_player = pa.ListArray.from_arrays(_offsets(np.concatenate([np.zeros(0, np.intp), *counts])), of_player)
+    pa, model = pyarrow(), task.opened()
+    good = [outcome for outcome in outcomes if not isinstance(outcome, Reason)]
+    missing = np.array([isinstance(outcome, Reason) for outcome in outcomes])
+
+    def column(values: Iterable[Any]) -> list[Any]:
+        """The values of the good rows, None for the others."""
+        some = iter(values)
+        return [None if bad else next(some) for bad in missing.tolist()]
+
+    def lists(lengths: Iterable[int | None], values: Any) -> Any:
+        """A list per row, null where it has no length."""
+        each = column(lengths)
+        offsets = _offsets(np.array([length or 0 for length in each], np.intp))
+        return pa.ListArray.from_arrays(offsets, values, mask=pa.array([length is None for length in each]))
+
+    spanned = [row for row in good if row.places is not None]
+    fields = list(schema.field("spans").type.value_type.value_type)
+    places = np.concatenate([np.zeros((0, 2), np.intp), *(row.places for row in spanned)]).astype(np.int32)
+    counts = np.concatenate([np.zeros(0, np.intp), *(row.counts for row in spanned)])
+    spans = pa.ListArray.from_arrays(_offsets(counts), pa.StructArray.from_arrays([*places.T.copy()], fields=fields))
+    players = [len(row.labels) for row in good]
     data: dict[str, Any] = {
         **columns,
-        "labels": _lists([row and row.labels for row in rows], schema.field("labels").type),
-        "spans": _list_array(
-            [None if row is None or row.places is None else row.counts.size for row in rows], of_player
-        ),
+        "labels": lists(players, pa.array(list(chain.from_iterable(row.labels for row in good)), pa.string())),
+        "spans": lists([None if row.places is None else len(row.labels) for row in good], spans),
         "error": [outcome if isinstance(outcome, Reason) else None for outcome in outcomes],
     }
     for name in task.methods:
-        data[name] = _lists([row and row.scores[name] for row in rows], schema.field(name).type)
+        data[name] = lists(players, np.concatenate([np.zeros(0), *(row.scores[name] for row in good)]))
+    chances = model.probabilities(np.array([row.logits for row in good])) if good else None
+    if chances is not None:
+        number = {name: c for c, name in enumerate(model.outputs)}
+        for name, c in number.items():
+            data[f"probability_{name}"] = column(chances[:, c].tolist())
+        own = (number.get(row.cells["output"]) for row in good)
+        data["probability"] = column(None if c is None else float(chances[i, c]) for i, c in enumerate(own))
     for name in schema.names:
         if name not in data:
-            data[name] = [None if row is None else row.cells.get(name) for row in rows]
-    return pa.table(data, schema=schema)
-
-
-def _lists(parts: Sequence[Any], kind: Any) -> Any:
-    """An Arrow array with a list per row, or null where the row is None."""
-    full = [values for values in parts if values is not None]
-    arrays = full and isinstance(full[0], np.ndarray)
-    flat = pyarrow().array(np.concatenate(full) if arrays else list(chain.from_iterable(full)), kind.value_type)
-    return _list_array([None if values is None else len(values) for values in parts], flat)
-
-
-def _list_array(lengths: Sequence[int | None], flat: Any) -> Any:
-    """Arrow's list array of these lengths, null where the length is None."""
-    pa = pyarrow()
-    offsets = _offsets(np.array([length or 0 for length in lengths], np.intp))
-    return pa.ListArray.from_arrays(offsets, flat, mask=pa.array([length is None for length in lengths]))
+            data[name] = column(row.cells.get(name) for row in good)
+    return pa.table({name: data[name] for name in schema.names}, schema=schema)
 
 
 def _offsets(lengths: Ids) -> Any:

@@ -176,9 +176,11 @@ def test_the_folder_is_a_dataset_for_every_reader(source, tmp_path):
     joined = frame.merge(pandas.read_parquet(source), on="id")
     assert len(frame) == len(joined) == 23 and {"labels", "text"} <= set(joined)
     polars = pytest.importorskip("polars")
-    assert polars.scan_parquet(out).collect().height == 23
+    places = read(out)["spans"].to_pylist()
+    assert polars.scan_parquet(out).sort("row").collect()["spans"].to_list() == places
     duckdb = pytest.importorskip("duckdb")
     assert duckdb.sql(f"select count(*), min(id), max(row) from '{out}/*.parquet'").fetchall() == [(23, 0, 22)]
+    assert [row for (row,) in duckdb.sql(f"select spans from '{out}/*.parquet' order by row").fetchall()] == places
 
 
 def test_large_parts_are_written_in_groups(source, tmp_path, monkeypatch):
