@@ -1,13 +1,16 @@
-"""A model that reads texts gets the texts of a table as they are, no matter which folder the table lies in."""
+"""A model that reads texts gets the texts of a table as they are; each row is explained as if it were alone."""
+
+import pickle
 
 import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow", reason="needs the corpus extra")
 
-from attn_closed_form import MeanPooledText, PooledGame
+from attn_closed_form import MeanPooledText, PooledGame, Settings, load_demo_model
 from attn_closed_form.models.protocol import Model, Units
-from attn_closed_form.run.task import Task
+from attn_closed_form.run.task import Reason, Task, explain_inputs
+from tests.models.test_many_texts import texts as generated
 from tests.run.corpora import read, run_all, write
 
 STATE = {"embedding.weight": np.diag([2.0, -2.0, 0.0]), "fc.weight": np.ones((1, 3))}
@@ -44,3 +47,18 @@ def test_the_folder_of_a_table_is_not_part_of_its_texts(model, labels, tmp_path)
     run_all(source, tmp_path / "out", Task(model=model))
     (row,) = read(tmp_path / "out").to_pylist()
     assert (row["labels"], row["prediction"], row["error"]) == (labels, pytest.approx(1 / (1 + np.exp(-1))), None)
+
+
+@pytest.mark.parametrize(("scale", "count"), [("logit", 200), ("probability", 30)])
+def test_a_row_does_not_depend_on_the_rows_beside_it(scale, count):
+    model, task = load_demo_model(), Task(methods=("shapley", "leave-one-out"), settings=Settings(scale=scale))
+    raws = [None, *generated(count)]
+    raws = [raw for raw in raws if scale == "logit" or len(raw or "") < 1000]  # probabilities of long texts take long
+    together = explain_inputs(task, raws)
+    assert sum(isinstance(outcome, Reason) for outcome in together) >= 5
+    for raw, outcome in zip(raws, together, strict=True):
+        assert pickle.dumps(outcome) == pickle.dumps(explain_inputs(task, [raw])[0])
+        if not isinstance(outcome, Reason):
+            explanations = model.explain(raw, task.methods, scale=scale)
+            assert outcome.labels == explanations.labels and outcome.cells["prediction"] == explanations.prediction
+            assert all(outcome.scores[name].tobytes() == each.scores.tobytes() for name, each in explanations.items())
