@@ -5,10 +5,12 @@
     python -m benchmarks.corpus --cluster 1000000          # as many short texts on a scheduler with two workers
 
 **Rate.** Documents per second of Shapley values: of logits by the core with one and with two workers and by JAX on the
-processor with two, and of probabilities by the core for a tenth of the reviews; the memory of all processes together;
-the largest difference between the engines over every row; and lime's rate at its default 5,000 samples in the same run,
-with the model's own prediction as classifier. Times include the start of the workers, the compilation of programs and
-the writing of the files; the rate of the last three quarters of the rows is apart.
+processor with two, and of probabilities, the default scale, by the core for a tenth of the reviews; the memory of all
+processes together; the largest difference between the engines over every row; and in the same run the rate of lime at
+its default 5,000 samples, in one process, with the model's own prediction as classifier, for every 625th review. Times
+include the start of the workers, the compilation of programs and the writing of the files; the rate of the last three
+quarters of the rows, which excludes the start, is a separate column. On two quiet cores the whole takes two minutes;
+`python -m benchmarks.corpus_page` then puts the numbers into docs/corpus.md.
 **Faults** (the table of docs/corpus.md). Seconds from the signal until the main process is gone and until its last
 worker is; after the same command was given again, rows that are lost or doubled.
 **Cluster.** Texts per second, memory of scheduler and client, processor time of the workers per text, the overhead of a
@@ -48,7 +50,7 @@ from .processes import children, command_line, processor_seconds
 
 SEED = 0
 WORKERS = 2
-LIME_DOCUMENTS = 8
+LIME_DOCUMENTS = 40
 FAULT_TEXTS, FAULT_PART_ROWS = 3_000, 25
 BILLION = 10**9
 
@@ -215,6 +217,7 @@ def measure_rate(folder: Path, data: str, quick: bool) -> bool:
         "largest process, MB": round(two.largest),
         "output, bytes per document": round(bytes_of(folder / "out1") / len(texts)),
         "rows that JAX left to the core": device.progress.by_core,
+        "logits with one worker, times lime's rate": round(rates[0] / peer),
         "probabilities, times lime's rate": round(rates[3] / peer),
     }
     return report("corpus", rows, seed=SEED, settings=settings, bars=bars)

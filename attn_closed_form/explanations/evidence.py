@@ -61,13 +61,17 @@ class Evidence(Remembers):
         """The game of the players, whose values are logits; of a transformer, the game that is fitted to it."""
         return self.model.pooled_game(self.units, self.on_logit.settings)
 
-    @cached_property
+    @property
     def on_logit(self) -> Evidence:
-        """The same question about the logit if the log-odds are not a pooled game; else the evidence itself."""
+        """The same question about the logit if the log-odds are not a pooled game; else the evidence itself.
+
+        Evidence never keeps a reference to itself: its arrays would live until the garbage collector finds the cycle.
+        """
         settings = self.settings
         if not settings.rest or settings.logit is None or self.model.surrogate is not None:
             return self
-        return Evidence(self.model, self.units, settings.logit, self.logits)
+        logit = settings.logit
+        return self.cached("on logit", lambda: Evidence(self.model, self.units, logit, self.logits))
 
     @property
     def exact(self) -> bool:

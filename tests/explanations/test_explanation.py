@@ -1,7 +1,9 @@
 """Explanations say what the methods say, about the right places of the text."""
 
 import dataclasses
+import gc
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -305,3 +307,15 @@ def test_an_explanation_is_plain_data():
     strongest = max(range(len(e.labels)), key=lambda j: abs(e.scores[j]))
     assert e.top(1) == [(e.labels[strongest], e.scores[strongest])]
     assert np.array_equal(e.interactions(), acf.interactions(e.game))
+
+
+@pytest.mark.parametrize("scale", ["logit", "probability"])
+def test_explanations_are_freed_without_the_garbage_collector(scale):
+    explanations = load_demo_model().explain("A fine, fine film", ["shapley", "lime", "gradient-l2"], scale=scale)
+    kept = [weakref.ref(explanations.evidence), weakref.ref(explanations.evidence.pooled)]
+    gc.disable()
+    try:
+        del explanations  # a reference cycle would keep the arrays of every row of a corpus
+        assert [one() for one in kept] == [None, None]
+    finally:
+        gc.enable()
