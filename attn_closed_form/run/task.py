@@ -10,7 +10,7 @@ import os
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain
@@ -161,8 +161,8 @@ class Row(NamedTuple):
     by_core: bool = True  # whether the core computed some scores
 
     @classmethod
-    def of(cls, explanations: Explanations, known: Mapping[str, Scored] = {}) -> Row:
-        """The row of an input that was explained, with the scores that an engine computed."""
+    def of(cls, explanations: Explanations, by_core: bool = True) -> Row:
+        """The row of an input that was explained."""
         evidence = explanations.evidence
         units, settings = evidence.units, evidence.settings
         if units.continues is None:
@@ -183,7 +183,11 @@ class Row(NamedTuple):
         for name, explanation in explanations.items():
             cells |= {f"{name}_base": explanation.base_value, f"{name}_error": explanation.error}
         scores = {name: each.scores for name, each in explanations.items()}
-        return cls(evidence.labels, places, counts, evidence.logits, cells, scores, len(known) < len(scores))
+        return cls(evidence.labels, places, counts, evidence.logits, cells, scores, by_core)
+
+
+# Errors that are about one input; a run continues with the others.
+ERRORS = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 
 class Reason(str):
@@ -211,54 +215,83 @@ def explain_inputs(
     >>> fine.cells["output"], missing
     ('positive', 'expected an input, got null')
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ToleranceWarning)  # the columns METHOD_error have the guaranteed error
+        outcomes: list[Outcome] = []
+        for raws_of_batch in _batches(task, raws):
+            numbers = range(len(outcomes), len(outcomes) + len(raws_of_batch))
+            batch = _Batch(raws_of_batch, [refused.get(i) for i in numbers])
+            outcomes += _explain_batch(task, batch, folder, None if target is None else Path(target))
+    return outcomes
+
+
+class _Batch:
+    """The inputs of a batch that can be explained so far, and the reasons why others cannot."""
+
+    def __init__(self, raws: Sequence[Any], refused: Sequence[str | None]) -> None:
+        self.raws = raws
+        self.outcomes: list[Any] = [None if why is None else Reason(why) for why in refused]
+        self.numbers = [i for i, why in enumerate(refused) if why is None]
+        self.values = [raws[i] for i in self.numbers]
+
+    def each(self, function: Callable[..., Any], *more: Sequence[Any]) -> None:
+        """Replace every value by the function's result; an input with an error leaves the batch."""
+        done = []
+        for i, *arguments in zip(self.numbers, self.values, *more, strict=True):
+            try:
+                done.append((i, function(*arguments)))
+            except ERRORS as error:
+                self.outcomes[i] = Reason(str(error) or type(error).__name__)
+        self.numbers, self.values = [i for i, _ in done], [value for _, value in done]
+
+    def together(self, function: Callable[[list[Any]], Sequence[Any] | None]) -> Sequence[Any]:
+        """What a function computes for all values at once; Nones if it fails, since each value then gets its error."""
+        with suppress(*ERRORS):
+            if self.values and (results := function(self.values)) is not None:
+                return results
+        return [None] * len(self.values)
+
+
+def _explain_batch(task: Task, batch: _Batch, folder: str, target: Path | None) -> list[Outcome]:
+    """Step by step for the whole batch: each step is faster when it is repeated at once."""
     methods, model = as_methods(task.methods), task.opened()
     engine = None if task.engine == "numpy" else _engine(task.engine)
-    outcomes: list[Outcome] = []
+
+    def read(raw: Any, units: Units | None) -> Units:
+        return model.read(raw) if units is None else units
 
     def resolve(units: Units) -> Evidence:
         logits = model.logits(units)
         return Evidence(model, units, task.settings.resolve(model, logits, units), logits)
 
-    def explain(evidence: Evidence, known: Mapping[str, Scored]) -> Explanations:
-        return explain_evidence(evidence, methods, True, known)
+    def prepare_games(evidence: Sequence[Evidence]) -> None:
+        model.prepare_games([each.units for each in evidence], [each.on_logit.settings for each in evidence])
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ToleranceWarning)  # the columns METHOD_error have the guaranteed error
-        for batch in _batches(task, raws):
-            first = len(outcomes)
-            steps = [Reason(refused[i]) if i in refused else raw for i, raw in enumerate(batch, first)]
-            # Step by step for the whole batch: each step is faster when it is repeated at once.
-            steps = _attempt_all(partial(_input, task, folder), steps)
-            steps = _attempt_all(partial(_read, model), steps, _of_good(steps, model.read_many))
-            good = [units for units in steps if not isinstance(units, Reason)]
-            if good and engine is not None:
-                for units, logits in zip(good, engine.logits(model, good), strict=True):
-                    units.keep("logits", logits)
-            elif good:
-                model.prepare_logits(good)
-            steps = _attempt_all(resolve, steps)
-            good = [evidence for evidence in steps if not isinstance(evidence, Reason)]
-            if good and engine is None:
-                model.prepare_games([each.units for each in good], [each.on_logit.settings for each in good])
-            steps = _attempt_all(partial(within_reach, settings=task.settings), steps)
-            known: Sequence[Any] = [{}] * len(steps)
-            if engine is not None:
-                known = _of_good(steps, partial(engine.scored, methods=task.methods))
-            steps = _attempt_all(explain, steps, known)
-            if task.files and target is not None:
-                stems = [Path(target) / Path(raw).stem for raw in batch]
-                steps = _attempt_all(partial(_write_files, task), steps, stems)
-            outcomes += _attempt_all(Row.of, steps, known)
-    return outcomes
+    def explain(evidence: Evidence, known: Mapping[str, Scored] | None, raw: Any) -> Row:
+        explanations = explain_evidence(evidence, methods, True, known or {})
+        for kind in task.files:
+            if target is not None:
+                KINDS[kind].write(explanations, target / f"{Path(raw).stem}{KINDS[kind].suffix}")
+        return Row.of(explanations, by_core=len(known or {}) < len(methods))
 
-
-def _of_good(steps: Sequence[Any], function: Callable[[list[Any]], Sequence[Any]]) -> list[Any]:
-    """The results of a function of many inputs, for those that have no reason why not; None for the others."""
-    good = [i for i, step in enumerate(steps) if not isinstance(step, Reason)]
-    results: list[Any] = [None] * len(steps)
-    for i, result in zip(good, function([steps[i] for i in good]) if good else [], strict=True):
-        results[i] = result
-    return results
+    batch.each(partial(_input, task, folder))
+    batch.each(read, batch.together(model.read_many))
+    if engine is None:
+        batch.together(model.prepare_logits)
+    elif batch.values:
+        for units, logits in zip(batch.values, engine.logits(model, batch.values), strict=True):
+            units.keep("logits", logits)
+    batch.each(resolve)
+    if engine is None:
+        batch.together(prepare_games)
+    batch.each(partial(within_reach, settings=task.settings))
+    known: Sequence[Any] = [None] * len(batch.values)
+    if engine is not None and batch.values:
+        known = engine.scored(batch.values, task.methods)
+    batch.each(explain, known, [batch.raws[i] for i in batch.numbers])
+    for i, row in zip(batch.numbers, batch.values, strict=True):
+        batch.outcomes[i] = row
+    return batch.outcomes
 
 
 def _batches(task: Task, raws: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -287,20 +320,6 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _attempt_all(function: Callable[..., Any], *columns: Sequence[Any]) -> list[Any]:
-    """The result for every row of the columns, or the reason why there is none, which the first column may have."""
-    results = []
-    for arguments in zip(*columns, strict=True):
-        if isinstance(arguments[0], Reason):
-            results.append(arguments[0])
-            continue
-        try:
-            results.append(function(*arguments))
-        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-            results.append(Reason(str(error) or type(error).__name__))
-    return results
-
-
 def _input(task: Task, folder: str, raw: Any) -> Any:
     """The input of a row in the form that the model reads."""
     if raw is None:
@@ -313,17 +332,6 @@ def _input(task: Task, folder: str, raw: Any) -> Any:
         path = os.path.join(folder, raw)
         raw = load_bag(path) if reads == "a bag" else path
     return raw if task.region is None else raw.in_regions(task.region)
-
-
-def _read(model: Model, raw: Any, units: Units | None) -> Units:
-    """What the model read together with other inputs, or reads now."""
-    return model.read(raw) if units is None else units
-
-
-def _write_files(task: Task, explanations: Explanations, stem: Path) -> Explanations:
-    for kind in task.files:
-        KINDS[kind].write(explanations, stem.with_name(stem.name + KINDS[kind].suffix))
-    return explanations
 
 
 def result_columns(task: Task) -> dict[str, Any]:

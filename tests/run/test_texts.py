@@ -1,5 +1,6 @@
 """A model that reads texts gets the texts of a table as they are; each row is explained as if it were alone."""
 
+import dataclasses
 import pickle
 
 import numpy as np
@@ -9,6 +10,7 @@ pytest.importorskip("pyarrow", reason="needs the corpus extra")
 
 from attn_closed_form import MeanPooledText, PooledGame, Settings, load_demo_model
 from attn_closed_form.models.protocol import Model, Units
+from attn_closed_form.models.text import tokenize
 from attn_closed_form.run.task import Reason, Task, explain_inputs
 from tests.models.test_many_texts import texts as generated
 from tests.run.corpora import read, run_all, write
@@ -62,3 +64,17 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(scale, count):
             explanations = model.explain(raw, task.methods, scale=scale)
             assert outcome.labels == explanations.labels and outcome.cells["prediction"] == explanations.prediction
             assert all(outcome.scores[name].tobytes() == each.scores.tobytes() for name, each in explanations.items())
+
+
+def fastidious(text):
+    """A tokenizer that refuses some texts."""
+    if "refused" in text:
+        raise ValueError("refused by the tokenizer")
+    return tokenize(text)
+
+
+def test_a_text_that_a_tokenizer_refuses_is_an_error_of_its_row_alone():
+    model = dataclasses.replace(load_demo_model(), tokenizer=fastidious)
+    first, refused, last = explain_inputs(Task(model=model), ["A fine film", "refused", "A dull film"])
+    assert isinstance(refused, Reason) and refused == "refused by the tokenizer"
+    assert (first.cells["output"], last.cells["output"]) == ("positive", "negative")
