@@ -39,7 +39,7 @@ from attn_closed_form.models.classifier.predict import as_output, as_tokens, is_
 from ..training.devices import cut_by_document, on_every_device
 from . import values
 from .budgets import Batched, power_of_two
-from .games import PRECISION, GameBatch, on_device
+from .games import PRECISION, GameBatch, on_cpu, on_device
 
 # Documents of a batch on a CPU, and elsewhere; of a block of gradients on a CPU: few enough for its caches.
 BATCH_CPU, BATCH_OTHER, GRADIENTS_CPU = 64, 256, 16
@@ -172,7 +172,7 @@ def gradient_blocks(
     [True, True]
     """
     c = _coefficients(weights, output, len(documents))
-    batch = GRADIENTS_CPU if batch is None and _on_cpu() else batch
+    batch = GRADIENTS_CPU if batch is None and on_cpu() else batch
     return _blocks(function, weights, documents, dtype, batch, mesh, c)
 
 
@@ -180,10 +180,6 @@ def _coefficients(weights: AttentionWeights, output: Any, count: int) -> Array:
     """(count, C) coefficients of the outputs of every document."""
     rows = output if np.ndim(output) == 2 else as_output(weights, output)
     return np.broadcast_to(np.asarray(rows, np.float64), (count, weights.C))
-
-
-def _on_cpu() -> bool:
-    return next(iter(jnp.zeros(0).devices())).platform == "cpu"
 
 
 def _blocks(
@@ -211,7 +207,7 @@ def _blocks(
 
 def _whole(batch: int | None, mesh: Mesh | None) -> int:
     """Documents of a batch; on a mesh a multiple of the devices."""
-    size = (BATCH_CPU if _on_cpu() else BATCH_OTHER) if batch is None else batch
+    size = (BATCH_CPU if on_cpu() else BATCH_OTHER) if batch is None else batch
     if size < 1:
         raise ValueError(f"batch: expected a positive number of documents, got {batch}")
     return size if mesh is None else -(-size // mesh.size) * mesh.size

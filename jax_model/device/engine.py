@@ -1,9 +1,9 @@
 """The engine of `attn-closed-form corpus run --engine jax`: explanations of many texts at once, on any device.
 
 The runner (`attn_closed_form/run/task.py`) reads texts and hands over batches of them. The engine predicts, and
-computes Shapley values and LIME's limit of logits and scores from gradients. The core computes the rest: other
-methods and models, probabilities (whose games have complex poles, `attn_closed_form/game/links.py`), and documents that
-cannot keep `tol` on the device.
+computes Shapley values of probabilities and logits, LIME's limit of logits, and scores from gradients. The core
+computes the rest: other methods and models, LIME's limit of probabilities, and documents that cannot keep `tol` on the
+device.
 
 **Floating type.** float64, which keeps the tolerances of the core, unless the user's `tol` is at least FLOAT32_TOL and
 the device is an accelerator: then float32, whose budget is `budgets.py`'s. Predictions are always computed in float64.
@@ -32,6 +32,7 @@ from attn_closed_form.models.text_classifier import TextClassifier
 
 from .budgets import power_of_two
 from .documents import GRADIENT_SCORES, gradient_scores, lime, predict, shapley
+from .linked import shapley as linked_shapley
 
 # The least `tol` for which an accelerator computes in float32.
 FLOAT32_TOL = 5e-3
@@ -62,8 +63,8 @@ class Engine:
             linked = gather_evidence(model, model.read(word), settings).scale.link is not None
         except ValueError:  # a tokenizer that does not read the word; rows decide
             linked = False
-        if linked and not set(methods) & set(GRADIENT_SCORES):
-            return "the device explains logits, and this run explains probabilities; add --scale logit"
+        if linked and not set(methods) & {"shapley", *GRADIENT_SCORES}:
+            return "the device computes LIME of logits, and this run explains probabilities; add --scale logit"
         return ""
 
     def logits(self, model: Any, units: Sequence[Units]) -> Array:
@@ -78,13 +79,17 @@ class Engine:
     def scored(self, evidences: Sequence[Evidence], methods: Sequence[str]) -> list[dict[str, Scored]]:
         """Scores by method of inputs that share model and settings; a method that is missing is left to the core."""
         found: list[dict[str, Scored]] = [{} for _ in evidences]
-        plain = [
-            i for i, evidence in enumerate(evidences) if evidence.scale.link is None and not evidence.settings.rest
-        ]
-        for name in (name for name in methods if name in GAMES and plain):
-            for i, scored in zip(plain, _of_games(name, [evidences[i] for i in plain]), strict=True):
-                if scored is not None:
-                    found[i][name] = scored
+        for name in (name for name in methods if name in GAMES):
+            for linked in (False, True) if name == "shapley" else (False,):
+                places = [
+                    i
+                    for i, evidence in enumerate(evidences)
+                    if evidence.exact and not evidence.settings.rest and (evidence.scale.link is not None) == linked
+                ]
+                some = [evidences[i] for i in places]
+                for i, scored in zip(places, _of_games(name, some, linked) if some else (), strict=True):
+                    if scored is not None:
+                        found[i][name] = scored
         names = [name for name in methods if name in GRADIENT_SCORES]
         for places in _by_length([evidence.units for evidence in evidences]) if names else ():
             few = [evidences[i] for i in places]
@@ -110,21 +115,27 @@ def _gradients(evidences: Sequence[Evidence]) -> Array:
     return gradient_scores(model.weights, ids, output, dtype="float64")
 
 
-def _of_games(name: str, evidences: Sequence[Evidence]) -> list[Scored | None]:
+def _of_games(name: str, evidences: Sequence[Evidence], linked: bool) -> list[Scored | None]:
     """Shapley values or LIME's limit; None for a document that the device cannot explain within `tol`."""
     model: Any = evidences[0].model
     settings = evidences[0].settings
-    small = settings.tol >= FLOAT32_TOL and has_accelerator()
-    found = (shapley if name == "shapley" else lime)(
-        model.weights,
-        [evidence.units.data for evidence in evidences],
-        settings.players,
-        settings.absent,
-        np.array([evidence.settings.coefficients for evidence in evidences]),
-        tol=settings.tol,
-        core=False,
-        dtype="float32" if small else "float64",
-    )
+    options: dict[str, Any] = {
+        "tol": settings.tol,
+        "dtype": "float32" if settings.tol >= FLOAT32_TOL and has_accelerator() else "float64",
+    }
+    if linked:
+        games: Any = [evidence.game for evidence in evidences]
+        found = linked_shapley(games, **options)
+    else:
+        found = (shapley if name == "shapley" else lime)(
+            model.weights,
+            [evidence.units.data for evidence in evidences],
+            settings.players,
+            settings.absent,
+            np.array([evidence.settings.coefficients for evidence in evidences]),
+            core=False,
+            **options,
+        )
     return [
         None
         if i in found.problems

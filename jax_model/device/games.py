@@ -265,15 +265,18 @@ def value_of(game: GameBatch, present: jax.Array) -> jax.Array:
 
 
 def each_game(
-    function: Callable[..., Any], batch: GameBatch, shared: tuple[Any, ...], *arrays: Any, chunk: int | None = None
+    function: Callable[..., Any], batch: Any, shared: tuple[Any, ...], *arrays: Any, chunk: int | None = None
 ) -> Any:
-    """`function(game, *shared, *rows)` of every game, where `rows` are the game's rows of `arrays`."""
+    """`function(game, *shared, *rows)` of every game, where `rows` are the game's rows of `arrays`.
+
+    A batch is a named tuple of arrays with one entry per game; one of them, `players`, is 0 for games that fill it up.
+    """
     return _each_game(function, games_at_once(batch, chunk), mesh_of(batch), shared, batch, *arrays)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _each_game(
-    function: Callable[..., Any], chunk: int, mesh: Mesh | None, shared: tuple[Any, ...], batch: GameBatch, *arrays: Any
+    function: Callable[..., Any], chunk: int, mesh: Mesh | None, shared: tuple[Any, ...], batch: Any, *arrays: Any
 ) -> Any:
     local = partial(_loop, function, chunk)
     if mesh is None:
@@ -293,7 +296,7 @@ def _shard_map(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_spec
     return mapped
 
 
-def _loop(function: Callable[..., Any], chunk: int, shared: tuple[Any, ...], batch: GameBatch, *arrays: Any) -> Any:
+def _loop(function: Callable[..., Any], chunk: int, shared: tuple[Any, ...], batch: Any, *arrays: Any) -> Any:
     n = batch.players.shape[0]
     more = -n % chunk
     count = jnp.where(batch.players > 0, jnp.arange(1, n + 1), 0).max()
@@ -315,16 +318,21 @@ def _loop(function: Callable[..., Any], chunk: int, shared: tuple[Any, ...], bat
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:n], out)
 
 
-def games_at_once(batch: GameBatch, chunk: int | None) -> int:
+def games_at_once(batch: Any, chunk: int | None) -> int:
     """The number of games that go through a device together."""
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk: expected a positive number of games, got {chunk}")
-    devices = batch.s.devices()
+    devices = batch.players.devices()
     default = CHUNK_CPU if next(iter(devices)).platform == "cpu" else CHUNK_OTHER
-    return min(batch.s.shape[0] // len(devices), default if chunk is None else chunk)
+    return min(len(batch.players) // len(devices), default if chunk is None else chunk)
 
 
-def mesh_of(batch: GameBatch) -> Mesh | None:
+def on_cpu() -> bool:
+    """Whether JAX's default device is a CPU."""
+    return next(iter(jnp.zeros(0).devices())).platform == "cpu"
+
+
+def mesh_of(batch: Any) -> Mesh | None:
     """The devices that a batch is cut over; None for one device."""
-    where = batch.s.sharding
+    where = batch.players.sharding
     return where.mesh if isinstance(where, NamedSharding) and where.mesh.size > 1 else None

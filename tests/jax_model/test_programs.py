@@ -16,7 +16,7 @@ from jax import export
 import attn_closed_form as acf
 from attn_closed_form.models.classifier import pooled_game, predict_many, random_weights
 from attn_closed_form.models.classifier.predict import pad
-from jax_model.device import budgets, games, values
+from jax_model.device import budgets, games, linked, values
 from jax_model.device import documents as batched
 from jax_model.training.config import Config
 from jax_model.training.loop import Optimizer, State, take_step
@@ -41,6 +41,13 @@ def programs(dtype, tol):
     w_E = jnp.zeros((B, 1, 16, 2), batch.s.dtype)
     c = jnp.ones((len(texts), MODEL.C), batch.s.dtype)
 
+    def zeros(*shape):
+        return jnp.zeros((8, *shape), batch.s.dtype)
+
+    lots = linked.Lots(*[zeros(64)] * 2, zeros(64) > 0, *[zeros(64)] * 2, jnp.ones(8, int))
+    row, nodes = zeros(linked.ROWS), zeros(linked.NODES, linked.ROWS)
+    blocks, pair = (np.int32(2),), zeros(2, linked.NODES, linked.ROWS)
+
     def jitted(function, *static):
         return jax.jit(partial(function, *static))
 
@@ -55,6 +62,11 @@ def programs(dtype, tol):
         "sums for bounds": (each(games.row_sums), (rule, batch)),
         "Shapley values": (each(values.shapley_of), ((budgets.shapley_groups(batch, goals, None),), batch)),
         "LIME": (each(values.weighted_sums), ((rule[0][None], rule[1][None], jnp.array([16])), batch, p, w_E, p)),
+        "sums for bounds of poles": (each(linked.bound_sums), (blocks, lots, row)),
+        "Shapley values of probabilities": (
+            each(linked.first_differences),
+            (blocks, lots, row, pair[:, :, 0], row[:, 0], pair, nodes),
+        ),
         "training step": training_step(ids),
     }
 

@@ -48,10 +48,11 @@ def differences(one, other):
     ("explained", "settings"),
     [
         (load_demo_model(), {"scale": "logit"}),
+        (load_demo_model(), {}),
         (model(60, 3), {}),
         (model(None, 3), {"output": "margin:0,2", "scale": "logit", "players": "positions"}),
     ],
-    ids=["shipped", "positions, three classes", "margin"],
+    ids=["shipped", "shipped, probabilities", "positions, three classes", "margin"],
 )
 def test_both_engines_give_the_same_rows(explained, settings):
     core, jax = (
@@ -68,7 +69,7 @@ def test_the_device_computes_all_that_it_can():
     shipped, task = load_demo_model(), Task(methods=tuple(METHODS))
     units = [shipped.read(" ".join(words)) for words in (WORDS, WORDS[2:], WORDS[:9])]
     engine = device.Engine()
-    for scale, expected in (("logit", set(METHODS[:6])), ("probability", set(METHODS[2:6]))):
+    for scale, expected in (("logit", set(METHODS[:6])), ("probability", {"shapley", *METHODS[2:6]})):
         evidences = [gather_evidence(shipped, one, Settings(scale=scale)) for one in units]
         assert all(set(scores) == expected for scores in engine.scored(evidences, task.methods))
 
@@ -101,8 +102,9 @@ def test_float32_keeps_its_tolerance(monkeypatch):
 
 
 def test_engines_that_cannot_help(monkeypatch):
+    assert choose_engine(Task(), "jax").engine == "jax"
     with pytest.raises(RunError, match="explains probabilities; add --scale logit"):
-        choose_engine(Task(), "jax")
+        choose_engine(Task(methods=("lime",)), "jax")
     with pytest.raises(RunError, match="none of them was requested"):
         choose_engine(Task(methods=("banzhaf",)), "jax")
     with pytest.raises(RunError, match="ScoreTable"):
