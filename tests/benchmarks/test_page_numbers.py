@@ -107,6 +107,11 @@ def times_of_large_inputs():
     yield f"100,000 players take {game['seconds']:.2f} s"
 
 
+def time_of_a_transformer():
+    row = the_row("transformer_speed", what="one document of 128 tokens")
+    yield f"takes {row['seconds']:.0f} s on two cores with its report, of which {row['other seconds']:.1f} s"
+
+
 def knock_outs_of_heads():
     found = [row for row in stored("head_games")["rows"] if row["method"].endswith("layer 3 of 3")]
     short, long = ([row["game"] for row in found if f", {steps} steps" in row["method"]] for steps in ("400", "1,200"))
@@ -125,6 +130,7 @@ FUNCTIONS = {
         statements_of_the_papers,
         times_of_large_inputs,
         knock_outs_of_heads,
+        time_of_a_transformer,
     )
 }
 PASSAGES = [
