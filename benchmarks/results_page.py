@@ -42,7 +42,7 @@ def render(folder: Path) -> str:
     others = [r for r in records if r not in reproductions]
     parts = [HEAD, "## Verdicts\n", *verdict_table(verdicts(reproductions))]
     parts += ["## The papers' tables and figures\n", *_reproduced(reproductions, folder)]
-    parts += ["## How each was run\n", *_runs(reproductions)]
+    parts += ["## How the experiments were run\n", *_runs(reproductions)]
     if compared := [r for r in others if any("comparison" in row for row in r["rows"])]:
         parts += ["## Comparisons\n", *_compared(compared)]
     if any(r["bars"] for r in others):
