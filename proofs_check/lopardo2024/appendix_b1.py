@@ -20,7 +20,7 @@ from .theorem_5_1 import HEADS
     method="growth rate",
     verdict=CORRECTED,
     kind=WRONG,
-    changes="Theorem 5.1, once corrected, holds for repeated words as well: more than the paper claims.",
+    changes="Theorem 5.1, once corrected, holds for repeated words as well, which is more than the paper claims.",
     printed=(
         "'If many tokens are identical, this is no longer true: consider, for instance, the extreme case of two "
         "groups of identical tokens' (section 6 and B.1); conjectured for small multiplicities only."
