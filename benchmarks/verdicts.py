@@ -183,7 +183,7 @@ CLAIMS = (
     ),
     Claim(
         "P2 Tables 1a, 9",
-        "Values agree with Naive Bayes scores better than importances.",
+        "Values agree with Naive Bayes scores better than importances do.",
         rows=(("P2 Tables 1a, 9", "claim: "),),
     ),
     Claim(
