@@ -107,6 +107,17 @@ def times_of_large_inputs():
     yield f"100,000 players take {game['seconds']:.2f} s"
 
 
+def games_of_the_guarantee():
+    (outside,) = [bar for bar in stored("guarantee")["bars"] if bar["name"].startswith("outside in")]
+    yield f"the results for {outside['name'].removeprefix('outside in ')}"
+    yield "None was outside the bound" if outside["measured"] == 0 else "some were outside the bound"
+
+
+def runs_of_lime():
+    record = stored("lime_defaults")
+    yield f"{record['settings']['runs']} runs of the package on each of {len(record['rows'])} texts"
+
+
 def time_of_a_transformer():
     row = the_row("transformer_speed", what="one document of 128 tokens")
     yield f"takes {row['seconds']:.0f} s on two cores with its report, of which {row['other seconds']:.1f} s"
@@ -131,6 +142,8 @@ FUNCTIONS = {
         times_of_large_inputs,
         knock_outs_of_heads,
         time_of_a_transformer,
+        games_of_the_guarantee,
+        runs_of_lime,
     )
 }
 PASSAGES = [
