@@ -9,8 +9,8 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
 
-# HYPOTHESIS_PROFILE=ci tries 100 other examples of every property on each run, nightly 1,000; dev, the default, the
-# same 30 (tests/conftest.py).
+# HYPOTHESIS_PROFILE=ci draws 100 new examples of every property in each run, and nightly 1,000. The default, dev, uses
+# the same 30 examples (tests/conftest.py).
 test: $(VENV)/.dev                 ## the tests that are not slow and need no torch, and every docstring example
 	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(ARGS)
 
@@ -35,16 +35,16 @@ docs: $(VENV)/.docs                ## the site, into site/; needs no network onc
 outputs: $(VENV)/.all              ## run the code on every page and write what it prints below it; ARGS=docs/PAGE.md for one
 	$(BIN)/python -m tests.pages $(ARGS)
 
-# The oldest versions that pyproject.toml allows, in an environment of their own. OLDEST=PATH puts it elsewhere. Old
-# packages warn about the new ones that they themselves depend on, which are not pinned.
+# The oldest versions that pyproject.toml allows, in a separate environment (OLDEST=PATH). Old packages warn about newer
+# versions of their own dependencies, which are not pinned.
 OLDEST ?= .venv-oldest
-test-oldest:                       ## the tests with the oldest packages that we claim; ARGS="tests/game" for a part
+test-oldest:                       ## the tests with the oldest packages that are supported; ARGS="tests/game" for a part
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python .ci/oldest.py > $(OLDEST)/constraints.txt
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLDEST)/constraints.txt -e '.[all,test]'
 	$(OLDEST)/bin/python -m pytest -q -n 2 -W ignore::DeprecationWarning -W ignore::FutureWarning $(ARGS)
 
-proofs: $(VENV)/.dev               ## run every statement of both papers
+proofs: $(VENV)/.dev               ## check the statements of both papers
 	$(BIN)/python -m proofs_check
 
 # Runs in a copy, build/mutants, because every change is made to the file itself.
@@ -71,14 +71,14 @@ format: $(VENV)/.dev               ## let ruff fix what it can
 	$(BIN)/ruff format .
 
 # The papers' tables and figures: a small size into benchmarks/results/quick, or the size of RESULTS.md, which takes
-# hours; killed, it goes on where it was. DATA is a folder with the files that the papers used: aclImdb_v1.tar.gz and
+# hours and resumes after an interruption. DATA is a folder with the files that the papers used: aclImdb_v1.tar.gz and
 # Yelp-HAT's ham_part*.csv.
 reproduce: $(VENV)/.dev            ## make reproduce DATA=PATH
-	@test -n "$(DATA)" || { echo "say where the data is: make reproduce DATA=PATH"; exit 2; }
+	@test -n "$(DATA)" || { echo "name the folder of the data: make reproduce DATA=PATH"; exit 2; }
 	$(BIN)/python -m benchmarks.reproduce --data $(DATA) --quick
 
 reproduce-full: $(VENV)/.dev       ## make reproduce-full DATA=PATH
-	@test -n "$(DATA)" || { echo "say where the data is: make reproduce-full DATA=PATH"; exit 2; }
+	@test -n "$(DATA)" || { echo "name the folder of the data: make reproduce-full DATA=PATH"; exit 2; }
 	$(BIN)/python -m benchmarks.reproduce --data $(DATA)
 
 # One stamp per set of packages: reinstalled only when pyproject.toml changes.
@@ -90,7 +90,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.core
 
-# torch first and pinned, which keeps it a CPU build.
+# torch is installed first and pinned, so that it stays a CPU build.
 $(VENV)/.all: pyproject.toml | $(BIN)/python
 	$(PIP) torch==2.13.0
 	$(PIP) -e '.[dev,transformers]'
