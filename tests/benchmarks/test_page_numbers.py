@@ -118,6 +118,12 @@ def runs_of_lime():
     yield f"{record['settings']['runs']} runs of the package on each of {len(record['rows'])} texts"
 
 
+def coverage_of_a_transformer():
+    name = "share of words within two standard errors of the truth"
+    (bar,) = [bar for bar in stored("transformer_values")["bars"] if bar["name"] == name]
+    yield f"{100 * bar['measured']:.0f} % of the estimates lie within two standard errors"
+
+
 def time_of_a_transformer():
     row = the_row("transformer_speed", what="one document of 128 tokens")
     yield f"takes {row['seconds']:.0f} s on two cores with its report, of which {row['other seconds']:.1f} s"
@@ -142,6 +148,7 @@ FUNCTIONS = {
         times_of_large_inputs,
         knock_outs_of_heads,
         time_of_a_transformer,
+        coverage_of_a_transformer,
         games_of_the_guarantee,
         runs_of_lime,
     )
