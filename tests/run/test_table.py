@@ -59,6 +59,7 @@ def test_xlsx_is_read_back_and_holds_no_formula(tmp_path, monkeypatch):
     cells = [[[cell.value for cell in row] for row in sheet.iter_rows()] for sheet in book]
     assert all(cell.data_type != "f" for sheet in book for row in sheet.iter_rows() for cell in row)
     assert all(sheet[0] == cells[0][0] and len(sheet) <= 3 for sheet in cells)
+    assert book.sheetnames == [f"explanations {number}" for number in range(1, len(cells) + 1)]
     rows = [dict(zip(sheet[0], row, strict=True)) for sheet in cells for row in sheet[1:]]
     expected = explain_table(None, {"note": ["=1+1", "b\ufffd", None], "text": TEXTS}).to_pylist()
     assert [row["note"] for row in rows] == [row["note"] for row in expected]

@@ -66,6 +66,12 @@ def test_the_interaction_map_is_the_interactions_without_the_diagonal(model):
     assert labels(ax.yaxis) == [e.labels[j] for j in order]
 
 
+def test_the_interaction_map_of_one_word_has_a_scale(model):
+    ax = axes_of_a_new_figure()
+    plots.plot_interactions(explain(model, REVIEW.split()[1], "shapley"), ax)
+    assert ax.images[0].get_array().tolist() == [[0.0]] and ax.images[0].get_clim() == (-1.0, 1.0)
+
+
 def test_the_table_is_orange_for_and_blue_against(model):
     ax = axes_of_a_new_figure()
     plots.plot_table(explain(model, REVIEW, ["shapley", "alpha-mean"]), ax)

@@ -198,6 +198,7 @@ def test_a_dead_worker_is_replaced_and_all_end_together(small):
     with Server("--model", small, "--workers", "2") as server:
         assert server.explain(TEXT).json()["methods"]["shapley"]["scores"] == EXPECTED
         first = wait_for(lambda: len(workers := server.workers()) == 2 and workers)
+        assert [worker.environ()["MKL_NUM_THREADS"] for worker in first] == ["1", "1"]  # workers are the parallelism
         first[0].kill()
         second = wait_for(lambda: len(workers := server.workers()) == 2 and first[0] not in workers and workers)
         for _ in range(10):
