@@ -16,7 +16,7 @@ import pytest
 from attn_closed_form import load_model
 from attn_closed_form.cli.train import option
 from attn_closed_form.files.tables import Labelled
-from jax_model.training.config import Config, automatic
+from jax_model.training.config import P1, Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster
 from jax_model.training.imdb import Reviews, load_imdb, review_numbers, split_by_film
 from jax_model.training.loop import load_checkpoint, save_checkpoint
@@ -123,6 +123,11 @@ def test_three_classes_with_names_probabilities_and_a_test_part():
 @pytest.mark.parametrize(("epochs", "patience"), [(3, 2), (10, 2), (15, 3), (40, 8)])
 def test_patience_is_a_fifth_of_the_epochs(epochs, patience):
     assert automatic(["a fine film"] * 100, epochs=epochs).patience == patience
+
+
+def test_the_sizes_of_the_paper():
+    config = Config(**P1)
+    assert (config.T_max, config.d_e, config.K, config.d_att, config.d_out) == (256, 128, 6, 64, 64)  # P1, appendix F
 
 
 class Killed(Exception):

@@ -4,13 +4,16 @@ import csv
 import itertools
 import json
 import re
+import warnings
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from attn_closed_form import PooledGame, TransformerClassifier, shapley
+from attn_closed_form import PooledGame, Settings, TransformerClassifier, shapley
+from attn_closed_form.explanations.explain import explain_units
+from attn_closed_form.explanations.methods import as_methods
 from attn_closed_form.models.protocol import FitReport
 from attn_closed_form.show.exports import write_csv
 from attn_closed_form.show.figures import colored_text, waterfall
@@ -295,3 +298,17 @@ def test_the_same_seed_gives_the_same_scores():
     assert all(np.array_equal(first[name].scores, second[name].scores) for name in first)
     other = TransformerClassifier(*bert(), samples=80).explain("the film was not good", "lime-sampled", seed=4)
     assert not np.array_equal(other["lime-sampled"].scores, first["lime-sampled"].scores)
+
+
+@pytest.mark.filterwarnings("error::attn_closed_form.SlalomWarning")
+def test_a_warning_names_what_the_samples_do_not_determine_once():
+    model = TransformerClassifier(*bert(), samples=40)
+    assert model.explain("a fine film", ["slalom-value"]).evidence.fit.undetermined == ()
+    units = model.read(REVIEW)
+    for methods in (["slalom-value"], ["slalom-importance"]):
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            found = explain_units(model, units, as_methods(methods), Settings())
+        assert found.evidence.fit.undetermined
+        lines = [str(each.message) for each in given]
+        assert lines == found.evidence.fit.sentences()[-1:] * (methods == ["slalom-value"])

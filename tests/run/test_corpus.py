@@ -339,3 +339,11 @@ def test_a_manifest_with_a_damaged_footer_is_named(source, tmp_path):
     manifest.write_bytes(content[: -8 - footer] + b"\xff" * footer + content[-8:])
     with pytest.raises(RunError, match=f"{MANIFEST}: not the manifest of a run; --restart starts again"):
         run_all(source, tmp_path / "out")
+
+
+def test_a_table_with_another_time_is_the_same_table(source, tmp_path):
+    run_all(source, tmp_path / "out")
+    before = part_bytes(tmp_path / "out")
+    os.utime(source, (1e9, 1e9))
+    run_all(source, tmp_path / "out")
+    assert part_bytes(tmp_path / "out") == before
