@@ -6,9 +6,10 @@ the storages and then their numbers, in this order. A pickle is a program. `pick
 
 - **Names are closed.** `find_class` maps the names that a saved state dict needs to records and functions of this
   module, and rejects every other name. Nothing is imported, and no attribute is set.
-- **Instructions are scanned first**, on a stack of kinds instead of values. Their number, the size of integers and the
-  places in the memo are bounded, and keys of dicts and members of sets must be texts or numbers. What a file builds is
-  never hashed, compared or printed, because references to earlier parts can make it exponentially large.
+- **Instructions are scanned first**, on a stack of kinds instead of values. Their number, the size of integers, the
+  places in the memo and the length of what functions get are bounded, and keys of dicts and members of sets must be
+  texts or numbers. What a file builds is never hashed, compared or printed, because references to earlier parts can
+  make it exponentially large.
 
 Tensors are views of the storages, so a small file cannot become a large array, no matter which sizes it claims.
 """
@@ -21,7 +22,7 @@ import os
 import pickle
 import pickletools
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -49,6 +50,10 @@ _OPCODES = (
 OPCODES = frozenset(_OPCODES.split())
 # The names that `pickletools` has for texts and numbers on the stack, which may be keys.
 KEYS = frozenset(("int", "int_or_bool", "float", "str", "bytes_or_str"))
+# Instructions that pass the uppermost value to a function, that put values into another one, and that make a new one.
+CALLS = frozenset(("REDUCE", "NEWOBJ", "BUILD", "BINPERSID"))
+CHANGES = frozenset(("SETITEM", "SETITEMS", "APPEND", "APPENDS", "ADDITEMS"))
+COLLECTIONS = frozenset(("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "LIST", "DICT"))
 
 
 def load_torch(path: str | os.PathLike[str]) -> Any:
@@ -121,10 +126,26 @@ def _read_pickle(file: io.BytesIO, most: int = MAX_INSTRUCTIONS) -> tuple[Any, d
     return reader.load(), reader.storages
 
 
+class Value:
+    """A value on the stack of the scan: its kind, as `pickletools` names it, and what reading it costs.
+
+    The cost is the number of items, or of characters, of the value and of its items.
+    """
+
+    def __init__(self, kind: str, length: int = 0) -> None:
+        self.kind, self.length, self.cost = kind, length, length
+
+    def add(self, items: Sequence[Value]) -> None:
+        """Put items into a tuple, list, dict or set."""
+        self.length += len(items)
+        self.cost += len(items) + sum(item.length for item in items)
+
+
 def _scan(file: io.BytesIO, most: int) -> None:
-    """Reject what a state dict does not need, on a stack of kinds of values, as `pickletools` names them."""
-    stack: list[str] = []
-    memo: dict[int, str] = {}
+    """Reject what a state dict does not need, and calls that together read more than a few times the pickle."""
+    stack: list[Value] = []
+    memo: dict[int, Value] = {}
+    start, spent = file.tell(), 0
     argument: Any
     for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
         name = opcode.name
@@ -138,19 +159,30 @@ def _scan(file: io.BytesIO, most: int) -> None:
             stack.append(memo[int(argument)])
         elif "PUT" in name or name == "MEMOIZE":
             place = len(memo) if name == "MEMOIZE" else int(argument)
-            if place > count or stack[-1] == "mark":  # the unpickler allocates all smaller places
+            if place > count or stack[-1].kind == "mark":  # the unpickler allocates all smaller places
                 raise ValueError("it has a pickle with an impossible memo")
             memo[place] = stack[-1]
         else:
             before = [kind.name for kind in opcode.stack_before]
             items = []  # above a mark, the last one first
-            while "mark" in before and (item := stack.pop()) != "mark":
+            while "mark" in before and (item := stack.pop()).kind != "mark":
                 items.append(item)
             values = [stack.pop() for _ in before[: before.index("mark") if "mark" in before else None]]
             keys = {"SETITEM": values[1:2], "SETITEMS": items[1::2], "DICT": items[1::2], "ADDITEMS": items}
-            if "mark" in values or not KEYS.issuperset(keys.get(name, ())):
+            kinds = {key.kind for key in keys.get(name, ())}
+            if any(value.kind == "mark" for value in values) or not kinds <= KEYS:
                 raise ValueError("it has a dict or a set with keys that are neither texts nor numbers")
-            stack += [kind.name for kind in opcode.stack_after]
+            if name in CALLS:
+                spent += values[0].cost
+            length = len(argument) if type(argument) in (str, bytes) else 0
+            results = [Value(kind.name, length) for kind in opcode.stack_after]
+            if name in CHANGES:
+                results = [values.pop()]
+            if name in CHANGES or name in COLLECTIONS:
+                results[0].add([*items, *values])
+            stack += values * 2 if name == "DUP" else results
+    if spent > 1000 + 4 * (file.tell() - start):  # a text in the memo may be used a million times
+        raise ValueError("it has a pickle that repeats its parts too often")
 
 
 class Kind(str):
@@ -205,19 +237,13 @@ class Numbers:
 
 
 class Function:
-    """A function that the file may call. Its state cannot be set.
+    """A function that the file may call. Its state cannot be set."""
 
-    The arguments of all calls are limited by the length of the pickle: a text in the memo may be used a million times.
-    """
-
-    def __init__(self, make: Callable[..., Any], reader: _Reader) -> None:
-        self.make, self.reader = make, reader
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self.make = make
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function within the budget."""
-        self.reader.budget -= sum(len(value) for value in args if type(value) in (str, bytes, list, tuple))
-        if self.reader.budget < 0:
-            raise ValueError("it has a pickle that repeats its parts too often")
+        """Call the function."""
         return self.make(*args)
 
     def __setstate__(self, state: Any) -> None:
@@ -241,7 +267,11 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tenso
     return Tensor(storage, offset, tuple(size), tuple(stride))
 
 
-def _parameter(data: Any, *_: Any) -> Any:
+def _parameter(data: Any, *_: Any) -> Tensor:
+    if (
+        type(data) is not Tensor
+    ):  # no function returns what it was given, whose length would then be unknown to the scan
+        raise ValueError("it has a parameter that is not a tensor")
     return data
 
 
@@ -309,7 +339,6 @@ class _Reader(pickle.Unpickler):
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data), encoding="latin1")
         self.storages: dict[str, Storage] = {}
-        self.budget = 1000 + 4 * len(data)
 
     def find_class(self, module: str, name: str) -> Any:
         label = f"{module}.{name}"
@@ -322,7 +351,7 @@ class _Reader(pickle.Unpickler):
                 f"it names {label[:80]!r}, which a state dict does not need; nothing of it was run. "
                 "Save model.state_dict() instead of the model"
             )
-        return Function(FUNCTIONS[label], self)
+        return Function(FUNCTIONS[label])
 
     def persistent_load(self, pid: Any) -> Storage:
         if type(pid) is not tuple or len(pid) < 5 or type(pid[0]) is not str or pid[0] != "storage":

@@ -234,6 +234,11 @@ def _bombs() -> Iterator[tuple[str, str, bytes]]:
     text = b"X" + struct.pack("<I", 1_000_000) + b"a" * 1_000_000 + b"q\x00"
     pairs = b"(" + b"(U\x01aNl" * 30_000 + b"lq\x00"
     ordered = b"ccollections\nOrderedDict\n"
+    many = b"(" + b"N" * 150_000 + b"tq\x00"
+    record = b"(U\x07storagectorch\nFloatStorage\nU\x010U\x03cpuK\x04" + b"N" * 150_000 + b"tq\x00"
+    length = struct.pack("<i", 10**7)
+    dtype = b"cnumpy\ndtype\nU\x02u1\x85R(K\x03U\x01|tb"
+    array = b"(K\x01J" + length + b"\x85" + dtype + b"\x89T" + length + b"a" * 10**7 + b"tq\x00"
     bombs = {
         "str-pid": lists + b"Q.",
         "str-key": lists + b"0(U\x07storagectorch\nFloatStorage\nh\x28U\x03cpuK\x04tQ.",
@@ -256,6 +261,16 @@ def _bombs() -> Iterator[tuple[str, str, bytes]]:
         "ordered-keys": tuples + b"0" + ordered + b"((h\x28N\x86ltR.",
         "ordered-again": pairs + b"0" + (ordered + b"(h\x00tR0") * 15_000 + b"N.",
         "encode-again": text + b"0" + b"c_codecs\nencode\nq\x01" + b"(h\x00tq\x02" + b"h\x01h\x02R" * 100_000 + b".",
+        "arguments-again": many + b"0ctorch._utils\n_rebuild_parameter\nq\x01" + b"h\x01h\x00R0" * 80_000 + b"N.",
+        "parameter-again": b"ctorch._utils\n_rebuild_parameter\nq\x01"
+        + many
+        + b"\x85Rq\x02"
+        + b"h\x01h\x02R0" * 80_000
+        + b"N.",
+        "plain-again": many + b"0cpathlib\nPath\nq\x01" + b"h\x01h\x00R0" * 80_000 + b"N.",
+        "new-again": many + b"0cpathlib\nPath\nq\x01" + b"h\x01h\x00\x810" * 80_000 + b"N.",
+        "record-again": record + b"0" + b"h\x00Q0" * 100_000 + b"N.",
+        "state-again": array + b"0cnumpy.core.multiarray\n_reconstruct\nq\x01" + b"h\x01)Rh\x00b0" * 80_000 + b"N.",
         "duplicates": b"]" + b"2" * 510_000 + b".",
         "extends-itself": b"]q\x00Na" + b"(h\x00h\x00e" * 1000 + b".",
         "no-numbers": tensor_pickle(size="(I0\nL1099511627776L\nt", stride="(I1\nI1\nt"),
