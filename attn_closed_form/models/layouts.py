@@ -55,9 +55,15 @@ OPTIONS = {
     "extracted": Option(False),  # the features come out of the feature extractor of the file
     "organ": Option(0, "the text of organ {}"),
 }
+
+
+def _defaults(*names: str) -> Options:
+    return {name: OPTIONS[name].default for name in names}
+
+
 _EMBEDDED = ("embed_activation", "last_activation", "attention_temperature", "normalize")
-UNGATED: Options = {name: OPTIONS[name].default for name in ("activation", *_EMBEDDED)}
-GATED: Options = {name: OPTIONS[name].default for name in ("activation", "gate", *_EMBEDDED)}
+UNGATED = _defaults("activation", *_EMBEDDED)
+GATED = _defaults("activation", "gate", *_EMBEDDED)
 # Default width of a head, as in timm's AttentionPool2d.
 HEAD_WIDTH = 64
 # An array in Keras' HDF5 files: layer and part, which is a number or, in the older format, a name.
@@ -331,7 +337,7 @@ LAYOUTS: dict[str, Layout] = {
     # training and `att_head` play no part in the logits.
     "chief": Layout(
         marks=(r"text_to_vision\.0\.weight", "organ_embedding", r"classifiers\.weight"),
-        options={**GATED, "organ": 0},
+        options=_defaults(*GATED, "organ"),
         leave=(*_INSTANCES, "att_head.", "pos_mem", "neg_mem", "hard_neg_mem"),
         build=_build_chief,
     ),
@@ -357,7 +363,7 @@ LAYOUTS: dict[str, Layout] = {
         embed=r"encoder\.\d+",
         attention=(("attention",), _PLAIN),
         readout=r"head\.3",
-        options={**UNGATED, "attention_gate": 0.0, "epsilon": 1e-5},
+        options=_defaults(*UNGATED, "attention_gate", "epsilon"),
         leave=("_neg_inf",),
         norm="head.1",
     ),
@@ -371,7 +377,7 @@ LAYOUTS: dict[str, Layout] = {
             (r"pool\.fc1(?:\.module)?", r"pool\.fc2"),
         ),
         readout=r"classifier(?:\.module)?",
-        options={**GATED, "extracted": False},
+        options=_defaults(*GATED, "extracted"),
         leave=("inst_classifiers.", "inst_loss_fn."),
     ),
     # owkin's ABMIL and MeanPool (owkin/HistoSSLscaling). Their first three columns are metadata (level, x, y), which
