@@ -95,22 +95,18 @@ class _Heads:
         self.game = game
         everybody = np.ones(game.d, dtype=bool)
         self.last = everybody
-        self.states = plain_states(game, everybody, everybody)
-        if self.states is None:
+        self.states = states = plain_states(game, everybody, everybody)
+        if states is None:
             return
-        states = self.states
         self.a, self.b, self.v, self.v_absent = (
             array[:, :-1] for array in (states.base, states.flip, states.v_base, states.v_flip)
         )
-        self.deleted = not self.b.any()
+        self.back, self.v_back = states.base[:, -1], states.v_base[:, -1]
         masses, values = np.hstack([states.base, self.b]), np.hstack([states.v_base, self.v_absent])
         self.least = np.where(masses > 0, values, np.inf).min(axis=1)
         self.range = np.where(masses > 0, values, -np.inf).max(axis=1) - self.least
-        self.back, self.v_back = states.base[:, -1], states.v_base[:, -1]
         self.av, self.bv = self.a * self.v, self.b * self.v_absent
-        self.added = (self.av, self.a) if self.deleted else (self.av - self.bv, self.a - self.b)
         self.theta = (self.av.sum(axis=1) + self.back * self.v_back) / (self.a.sum(axis=1) + self.back)
-        self.change = np.zeros(game.H)
 
     def minima(self, k: int) -> tuple[Array, Masks]:
         """(H,) certified minima of the heads with k players absent, and (H, d) the coalitions that attain them."""
@@ -126,10 +122,10 @@ class _Heads:
     def _minimum(self, h: int, k: int) -> tuple[float, Masks]:
         """Certified minimum of a head with k players absent, and the coalition that attains it."""
         a, b, v, v_absent, back = self.a[h], self.b[h], self.v[h], self.v_absent[h], self.back[h]
-        theta, best, near = self.theta[h] + self.change[h], np.inf, NEAR * self.range[h]
+        theta, best, near = self.theta[h], np.inf, NEAR * self.range[h]
         for step in count():
-            x, y = a * (v - theta), b if self.deleted else b * (v_absent - theta)
-            gain = x if self.deleted else x - y
+            x, y = a * (v - theta), b * (v_absent - theta)
+            gain = x - y
             absent = largest(gain, k)
             always, terms = back * (self.v_back[h] - theta), np.where(absent, y, x)
             sums, mass = terms.sum() + always, np.where(absent, b, a).sum() + back
@@ -144,7 +140,7 @@ class _Heads:
             if sums >= margin:
                 margin += _slip(gain, relative_error(0) * (np.abs(x) + np.abs(y)), absent)
             if sums >= margin or theta <= self.least[h]:
-                self.theta[h], self.change[h] = best, best - self.theta[h]
+                self.theta[h] = best
                 return theta, ~chosen
             theta = max(min(theta + (sums - 1.5 * margin) / mass, np.nextafter(theta, -np.inf)), self.least[h])
         raise AssertionError("unreachable")
@@ -172,12 +168,9 @@ class _Heads:
         if self.states is None:
             return float(self.game.value(present)), slopes(self.game, present).sum(axis=0)
         there = present.astype(np.float64)
-        N, D = self.av @ there + self.back * self.v_back, self.a @ there + self.back
-        if not self.deleted:
-            absent = 1 - there
-            N, D = N + self.bv @ absent, D + self.b @ absent
-        theta = N / D
-        return float(theta.sum()), (1 / D) @ self.added[0] - (theta / D) @ self.added[1]
+        D = self.a @ there + self.b @ (1 - there) + self.back
+        theta = (self.av @ there + self.bv @ (1 - there) + self.back * self.v_back) / D
+        return float(theta.sum()), (1 / D) @ (self.av - self.bv) - (theta / D) @ (self.a - self.b)
 
 
 def _slip(gain: Array, error: Array, absent: Masks) -> float:
