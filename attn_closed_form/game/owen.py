@@ -1,11 +1,11 @@
 """Owen values: Shapley values over the orders in which the players of a group (the words of a sentence) are adjacent.
 
-Owen (1977) lets the groups arrive in a uniform order, and within each group its members: the other groups are there
-as wholes or not at all. In coin flips, every other group is present with probability p, every other member of j's own
-group with probability q, both uniform on [0, 1]. With 1/D = sum_l w_l e^(-lam_l D) the mean of a product is the
-product of the means, and p occurs in the other groups alone, q in the group of j alone. So the double integral falls
-apart into one over p, which leaves two numbers per group and node lam, and one over q, which is that of `evaluate.py`
-for the members of the group:
+Owen (1977) lets the groups arrive in a uniform order, and within each group its members: each of the other groups is
+present as a whole or not at all. In coin flips, every other group is present with probability p, and every other
+member of j's own group with probability q, both uniform on [0, 1]. With 1/D = sum_l w_l e^(-lam_l D) the mean of a
+product is the product of the means; p occurs only in the other groups and q only in the group of j. So the double
+integral separates into one over p, which leaves two numbers per group and node lam, and one over q, which is that of
+`evaluate.py` for the members of the group:
 
     Y_T(p) = p a_T + (1-p) b_T,            n_T(p) = p a_T alpha_T + (1-p) b_T beta_T
     Q_g = int_0^1 prod_{T != g} Y_T dp,    R_g = int_0^1 sum_{T != g} n_T prod_{U != g, T} Y_U dp

@@ -36,11 +36,11 @@ from .laws import UNIFORM, Density, Point
 from .links import LinkedGame
 from .pooled_game import finite
 
-# Beside a mass of 1, what the others hold must be at least this for their mean to have all of its digits.
+# Next to a mass of 1, the other players must hold at least this mass for their mean to keep all of its digits.
 LEAST_MASS = 1e-200
 # Players of one block of single-player coalitions.
 SINGLES = 1_000
-# Largest alpha + beta: beyond, the density's constant leaves float64 together with its powers.
+# Largest alpha + beta; beyond it, the density's constant leaves float64 together with its powers.
 LARGEST_SUM = 512
 
 

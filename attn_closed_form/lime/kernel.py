@@ -23,14 +23,14 @@ from .._arrays import number
 from .._types import Array
 
 LOG_BITS = 128
-# Narrower kernels than this over d are alike, pi(1) being below e^-10^8: of two numbers of absent players the smaller
-# one has all the weight, against any number of samples that fits into memory.
+# Kernels narrower than this over d give the same results: pi(1) is below e^-10^8, so of two numbers of absent players
+# the smaller one has all the weight, for any number of samples that fits into memory.
 NARROWEST_WIDTH = 3e-3
-# Logarithms beyond which a weight counts as nothing, or as e^600: either is no digit of anything.
+# Logarithms beyond which a weight counts as 0 or as e^600; neither changes a digit of a result.
 LEAST_EXPONENT, LARGEST_EXPONENT = -800, 600
 # `exponential` looks up e to a multiple of 2^-TABLE_BITS.
 TABLE_BITS = 5
-# Exponentials outside of float64, or better than it has them: forty digits, in the widest range of exponents.
+# Exponentials beyond the range or the precision of float64: forty digits, and the widest range of exponents.
 WIDE = Context(prec=40, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 

@@ -1,12 +1,12 @@
-"""The moments of f that LIME's regression needs (`regression.py`), good enough for `tol`: two ways to them.
+"""The moments of f that LIME's regression needs (`regression.py`), accurate enough for `tol`, in one of two ways.
 
 1. **A rule in p for the kernel**, O(L m d). E_p[f] and Delta_j(p), p the probability of being present, make
 
        E_p[f Z_j] = p (E_p[f] + (1-p) Delta_j(p)),   Z_j = 1 - W_j,
 
-   and `KernelLaw` turns sums over sizes into sums over nodes p. A term (a node lam of a head) has the shortest rule of
-   `ladder` that is good enough for it, or where players are deleted a `tilted_rule` of its own.
-2. **The recursion over sizes** (`game/by_size.py`), O(L d^2), where a term has neither, or the kernel is so narrow that
+   and `KernelLaw` turns sums over sizes into sums over nodes p. A term (a node lam of a head) uses the shortest rule
+   of `ladder` that is accurate enough for it or, if players are deleted, a `tilted_rule` made for it alone.
+2. **The recursion over sizes** (`game/by_size.py`), O(L d^2), if a term has neither, or if the kernel is so narrow that
    no rule keeps the digits.
 
 **Errors.** A coefficient is E[psi f'] with a known function psi, so a relative error eps of 1/D, and the rounding of
@@ -42,18 +42,18 @@ from .kernel import Settings, relative_kernel
 from .regression import Known, Moments, Regression, regression
 from .rules import GROUPS, MIXED_SIGNS, NoRuleError, SizeRule, TiltedTerm, ladder, size_moments, tilted_rule
 
-# Players from which the recursion over sizes says how long it will take, and its time for a term and a pair of players.
+# Number of players from which the recursion over sizes warns about its time, and the time for a term and a pair.
 WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
-# Deleted players from which making a rule for each term costs less than long rules for all.
+# Number of deleted players from which making a rule for each term costs less than long rules for all terms.
 TILTED_FROM = 1000
-# Elements (terms times players times nodes) that take as long as one more call of the engine.
+# Elements (terms times players times nodes) that cost as much as one more call of the engine.
 GROUP_ELEMENTS = 6_000
 # Weight of the grand coalition, in units of pi(1), beyond which no rule in p is accurate enough for a narrow kernel.
 NARROWEST = math.exp(25.0)
 
 
 def find_moments(game: Game, fit: Regression, settings: Settings, tol: float) -> Moments:
-    """The moments, good enough for `tol`, by the cheapest way that is."""
+    """The moments, accurate enough for `tol`, in the cheapest way."""
     try:
         return moments_by_rule(game, fit, settings, tol)
     except ToleranceError:
@@ -181,7 +181,7 @@ class KernelLaw:
     width: float
 
     def batches(self, terms: Terms, allowed: float, differences: bool = False) -> list[Batch]:
-        """Every term with the shortest rule good enough for E_p[f], E_p[f Z_j] and Delta_j; NoRuleError without one."""
+        """Each term with the shortest rule that is accurate enough for E_p[f], E_p[f Z_j] and Delta_j."""
         each = allowed * terms.sums.share / terms.sums.weight.size
         real = largest_on_reals(terms)
         shared, tilted = partial(self._shared, log_bound(terms.sums), real, each), partial(self._tilted, terms, each)
@@ -196,13 +196,13 @@ class KernelLaw:
                 made, done = maker(left)
                 batches, left = batches + made, left[~done]
         if left.size:
-            raise NoRuleError(f"{left.size} terms of the game have no rule in p that is good enough")
+            raise NoRuleError(f"{left.size} terms of the game have no rule in p that is accurate enough")
         return batches
 
     def _shared(
         self, log_bounds: Array, real: Array, allowed: float, groups: tuple[tuple[int, ...], ...], which: Ids
     ) -> tuple[list[Batch], NDArray[np.bool_]]:
-        """Batches of the terms that a rule of these groups of `ladder` is good enough for, and which they are."""
+        """Batches of the terms for which a rule of these groups of `ladder` is accurate enough, and which they are."""
         index, errors, rules = np.full(which.size, -1), np.full(which.size, np.inf), list[SizeRule]()
         for counts in groups:
             left = np.flatnonzero(errors > allowed)

@@ -19,7 +19,7 @@ E[h | m present]. `docs/theory/rules-in-p.md` has the proofs of what follows.
       M(rho) = 2 e B e^(S rho^2/2) (c_0 + (1 + rho) lo + rho hi / t) max(1, rho max_k E_k/t),
       |error| <= sum_k min_rho M(rho) rho^-k (|mu_k - sum_i omega_i p_i^k| + its rounding).
 
-How well a rule was made does not matter: both bounds compare the finished rule with the moments.
+The accuracy of the construction does not matter: both bounds compare the finished rule with the moments.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from ..game.laws import legendre_rule
 from ..game.terms import COSH, THETA
 from .kernel import relative_kernel
 
-# Numbers of nodes that are tried: terms with equal numbers go through the engine together, so they are few. Most games
-# need the first group alone; the longer the rules, the longer it takes to make them.
+# Numbers of nodes that are tried. They are few, because terms with the same number go through the engine together. Most
+# games need the first group alone; the longer the rules, the longer it takes to make them.
 GROUPS = (
     (2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14),
     (17, 20, 24, 28),
@@ -60,14 +60,14 @@ LARGEST_LOG_NORM, MOST_MOMENTS = 43.0, 600
 HIDDEN = 2.0**-70
 # Most nodes that are tried, and Taylor coefficients that are looked at one by one beyond them.
 MOST_TILTED_NODES, BEYOND = 40, 40
-# Nodes that interpolatory rules may have more than the degree that is requested.
+# Numbers of nodes beyond the requested degree that are tried for interpolatory rules.
 MORE_NODES = (0, 2, 5, 9, 14)
-# Beyond it the mean of p is next to nothing, and squares would leave float64.
+# The largest beta: the mean of p is practically 0 by then, and squares of larger ones would leave float64.
 LARGEST_BETA = 1e100
 # The log of (1 - p + p/t)^d, which a weight carries against an equally small term, stays below this.
 LARGEST_LOG_FACTOR = 600.0
-# Weights of both signs are no matter where sum |omega| p^k is at most this times sum omega p^k, k = 0, 1, 2. Elsewhere
-# a rule for every term is not used, and the rounding of what cancels counts as an error of a rule for one term.
+# Weights of both signs do no harm if sum |omega| p^k is at most this times sum omega p^k, k = 0, 1, 2. Otherwise a rule
+# for every term is not used, and the error of a rule for one term includes the rounding of what cancels.
 MIXED_SIGNS = 1.25
 
 Whole = NDArray[Any]  # array of Python's integers
@@ -168,7 +168,7 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     log_error = np.logaddexp(known, np.logaddexp(np.log(size) + moments.log_beyond[0], moments.log_beyond[1]) + factor)
     powers = p[:, None] ** np.arange(3)
     if not (np.abs(weights) @ powers <= MIXED_SIGNS * (weights @ powers)).all():
-        log_error[:] = np.inf  # too much would cancel: a rule that nobody may choose
+        log_error[:] = np.inf  # too much would cancel: this rule is never chosen
     rule = SizeRule(p, weights, log_error, log_rounding, float(delta[:exact].sum()))
     for array in rule[:4]:
         array.flags.writeable = False
@@ -334,7 +334,7 @@ def _tail(kernel_present: Array, term: TiltedTerm) -> Array:
 
 
 def _radius(term: TiltedTerm, k: NDArray[Any]) -> Array:
-    """The radius that makes e^(S rho^2 / 2) rho^-k least, or a large one where S does not say."""
+    """The radius that makes e^(S rho^2 / 2) rho^-k least, or a large one if S is nearly 0."""
     return np.sqrt(np.maximum(k, 0.25) / max(term.S, 1e-6))
 
 
@@ -353,7 +353,7 @@ def _log_taylor(term: TiltedTerm, count: int, d: int) -> Array:
 
 
 def _error(d: int, M: int, mu: Array, taylor: Array, term: TiltedTerm, p: Array, omega: Array) -> float:
-    """The bound of the module docstring, or inf where the rule is not to be trusted."""
+    """The bound of the module docstring, or inf if the rule cannot be trusted."""
     k = np.arange(mu.size)
     if not ((p > 0).all() and (p < 1).all()):
         return np.inf
@@ -413,7 +413,7 @@ def _jacobi_moments(q: Array, d: int, mu: Array, count: int) -> tuple[float, Arr
 
 
 def least_squares(values: Array, moments: Array) -> Array:
-    """Weights for values (m, n) of polynomials at nodes that make their moments (n,), as near as can be."""
+    """Weights for values (m, n) of polynomials at nodes that make their moments (n,), as nearly as possible."""
     weights: Array = np.asarray(np.linalg.lstsq(values.T, moments, rcond=None)[0])
     return weights
 

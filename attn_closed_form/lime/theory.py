@@ -134,9 +134,7 @@ def _combine(t: _Totals, c_1: Array, c_2: Array) -> Array:
 
 
 def _totals(game: PooledGame) -> _Totals:
-    top = np.maximum(np.maximum(game.s, game.s_absent).max(axis=1), game.s_background)
-    g, g_h = np.exp(game.s - top[:, None]), np.exp(game.s_absent - top[:, None])
-    c_0 = np.exp(game.s_background - top)
+    g, g_h, c_0 = game.masses
     n_0 = c_0 * game.v_background
     gv, gv_h = g * game.v, g_h * game.v_absent
     A, B = c_0 + g.sum(axis=1), c_0 + g_h.sum(axis=1)

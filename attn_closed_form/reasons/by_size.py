@@ -24,7 +24,7 @@ from .._types import Array, Ids, Masks
 from ..game.pooled_game import PooledGame
 from .minima import check_pooled, head_minima, largest, mirrored, plain_states, relative_error, slopes, total
 
-# Up to this many players every size has its bounds; beyond, so many shares of the players.
+# Up to this many players every size has its bounds; larger games have bounds for this many equal steps.
 EVERY_SIZE = 5_000
 SHARES = 200
 STEPS = 30
@@ -176,7 +176,7 @@ class _Heads:
 def _slip(gain: Array, error: Array, absent: Masks) -> float:
     """The largest error of the sum of terms if rounding exchanges two players.
 
-    Whoever is absent though someone present might rank higher counts, and with each of them the worst one present.
+    Each absent player that a present one might outrank contributes its own error and that of the worst such rival.
     """
     low, high = np.where(absent, gain - error, np.inf), np.where(absent, -np.inf, gain + error)
     doubtful, rivals = low < high.max(), high > low.min()

@@ -137,10 +137,10 @@ def flip_order(
 
     With r_j = a_j (v_j - theta) - b_j (v'_j - theta), removing the players with the largest r_j takes the prediction
     below theta with as few players as possible (one head). With theta at the threshold, the first players of this order
-    are thus a smallest set whose removal changes the prediction. Smaller and larger sets have a theta of
-    their own, so no single theta is the best for all sizes. Of `candidates` values between the prediction and the
-    lowest value of a player, the one with the largest mean fall on the `scale` orders the set that changes the call,
-    and another one orders the players after it.
+    are thus a smallest set whose removal changes the prediction. Every size has its own best theta, so no single theta
+    is best for all sizes. Of `candidates` values between the prediction and the lowest value of a player, the one with
+    the largest mean fall on the `scale` orders the set that changes the call, and another one orders the players after
+    it.
 
     If the call changes, the scores of that set are positive and all others are at most 0.
 

@@ -172,8 +172,7 @@ class _States:
                 rank = np.where(better, unit + np.log(np.abs(gain)), -np.inf)
             log_error = unit + np.log(error)
         flipped = better & largest(rank, limit)
-        # Every player that was taken though one that was left might rank higher counts with its own error, and with
-        # that of the worst one left.
+        # Each chosen player that another one might outrank contributes its own error and that of the worst such rival.
         left = ~flipped & (exactly | (self.base != self.flip) | (self.v_base != self.v_flip))
         challenger = np.where(left, high, -np.inf).max(axis=-1, keepdims=True)
         doubtful = flipped & (low < challenger)

@@ -30,13 +30,13 @@ from .least_squares import Optimum, Problem, Solver, counts
 from .recover import BATCH, BlackBox, ask, remembered
 from .slalom import Slalom, as_ids, slalom_linearized
 
-# One sample of so many is not fitted, but measures the error.
+# One in this many samples is held out to measure the error.
 FRESH = 10
-# Deletions for each distinct token that are enough; what is left goes to subsets of any size, which get a fifth of the
-# samples at least and half of them at most.
+# This many deletions per distinct token are enough. The remaining samples are subsets of any size, which get at least a
+# fifth and at most half of all samples.
 ENOUGH = 10
-# Importances that are not determined are worth a warning if their tokens make up more than this share of all effects
-# alpha |v - F|; the result lists them in any case.
+# Undetermined importances cause a warning if their tokens make up more than this share of all effects alpha |v - F|.
+# The result always lists them.
 MATTERS = 0.25
 
 

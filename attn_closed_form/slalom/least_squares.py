@@ -38,7 +38,7 @@ from .._types import Array, Ids, Masks
 
 # Trust region: no step moves an importance by more, as e^2 is as far as a linear model of e^s can be believed.
 MAX_STEP = 2.0
-# Relative to mean f^2: an MSE that is rounding and nothing else.
+# An MSE below this share of the mean of f^2 is only rounding.
 ROUNDING = 1e-31
 # An importance is undetermined if more than this share of its precision comes from the penalty.
 UNDETERMINED = 0.5
@@ -53,17 +53,17 @@ STRONGER = (1e-4, 1e-3, 1e-2)
 STRONGEST = 1.0  # importances and values are then hardly allowed to differ
 # Samples on which penalties are compared, at most; the last fit has all of them.
 COMPARED = 2000
-# Share of the samples that is held out to choose a penalty, by how many standard errors another one must be better, and
-# how near to the error with a background that without one must come.
+# Share of the samples that is held out to choose a penalty, the number of standard errors by which another penalty must
+# be better, and the largest ratio of the errors without and with a background at which the background is dropped.
 HELD_OUT = 0.2
 SURE = 2.0
 NEAR_BEST = 1.02
-# Values further from the mean of f than so many times its range are not believed.
+# Values further from the mean of f than this many times its range are not believable.
 BELIEVABLE = 5.0
 # Steps of a fit that is only used to compare penalties.
 ROUGH_STEPS, ROUGH_TOL = 20, 1e-3
-# So many times rounding is an exact SLALOM: there is nothing better to look for. The search for one ends when a step
-# gains less than this share of the cost.
+# An MSE of up to EXACT times rounding is an exact SLALOM, and nothing better exists. The search for one takes at most
+# EXACT_STEPS steps and ends when a step gains less than the share EXACT_TOL of the cost.
 EXACT, EXACT_STEPS, EXACT_TOL = 1e6, 20, 0.1
 
 
