@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import plain
 from .._types import Array, Ids
 from ..explanations.answers import removal_curves_of
 from ..explanations.evidence import Evidence
@@ -343,7 +342,7 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     # The decisive players; those that find no room leave theirs to the next ones.
     order = np.argsort(-np.abs(linear), kind="stable")[: 2 * top]
     words = names(explanations.evidence)
-    labels = _placed(places, order, [elide(words[j], 18) for j in order])[:top]
+    labels = _placed(places, order, [elide(words[j], 18) for j in order], top)
     x, y = (tuple(column.tolist()) for column in places.T)
     return SlalomPlane(x, y, across, up, float(up.unit(0.0)), labels)
 
@@ -357,8 +356,8 @@ OFFSETS = np.array([(7, -4), (-7, -4), (7, 7), (7, -14), (-7, 7), (-7, -14)])
 SHARES = np.column_stack([OFFSETS[:, 0] < 0, np.full(6, 0.25)])
 
 
-def _placed(places: Array, order: Ids, texts: Sequence[str]) -> tuple[PlacedLabel, ...]:
-    """Labels in this order, each where it covers no other label and no point; one without room is left out."""
+def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple[PlacedLabel, ...]:
+    """At most so many labels in this order, each where it covers no other label and no point, if there is such room."""
     dots = places * PLANE
     sizes = np.array([(LETTER * len(text), LINE) for text in texts])[:, None]
     written = dots[order, None] + OFFSETS  # (labels, offsets, 2)
@@ -371,14 +370,17 @@ def _placed(places: Array, order: Ids, texts: Sequence[str]) -> tuple[PlacedLabe
     free = ((low >= 0) & (high <= PLANE)).all(axis=2) & ~covers.any(axis=2)
     labels: list[PlacedLabel] = []
     boxes: list[list[float]] = []
-    all_boxes, at = np.concatenate([low, high], axis=2), written / PLANE
-    for i, k, box, (x, y) in zip(*np.nonzero(free), all_boxes[free].tolist(), at[free].tolist(), strict=True):
-        if labels and labels[-1].player == order[i]:
+    all_boxes, at, players = np.concatenate([low, high], axis=2), written / PLANE, order.tolist()
+    which = np.argwhere(free).tolist()
+    for (i, k), box, (x, y) in zip(which, all_boxes[free].tolist(), at[free].tolist(), strict=True):
+        if len(labels) == most:
+            break
+        if labels and labels[-1].player == players[i]:
             continue
         left, bottom, right, top = box
         if all(right < other[0] or other[2] < left or top < other[1] or other[3] < bottom for other in boxes):
             boxes.append(box)
-            labels.append(PlacedLabel(int(order[i]), texts[i], x, y, "end" if OFFSETS[k, 0] < 0 else "start"))
+            labels.append(PlacedLabel(players[i], texts[i], x, y, "end" if OFFSETS[k, 0] < 0 else "start"))
     return tuple(labels)
 
 
@@ -457,7 +459,7 @@ def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> 
 
 
 def figures_of(explanations: Explanations) -> dict[str, Any]:
-    """The data of the figures of one text, ready for `json.dumps`: what the page draws."""
+    """The data of the figures of one text, ready for `json.dumps`: what the page draws at every keystroke."""
     lead = leader(explanations) if explanations else None
     steps = waterfall(lead) if lead and lead.method == explanations.evidence.headline else ()
     return {
@@ -474,5 +476,4 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
         "methods": [
             {**family._asdict(), "rows": [row._asdict() for row in family.rows]} for family in method_rows(explanations)
         ],
-        "slalom_plane": plain(slalom_plane(explanations)),
     }

@@ -28,6 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import __version__
+from .._arrays import plain
 from ..explanations.explain import explain_units
 from ..explanations.explanation import Explanations, shared_dict
 from ..explanations.methods import METHODS, Method, as_methods
@@ -161,7 +162,7 @@ def make_app(
 
     @app.post("/api/why", response_model=schema.WhyAnswer, responses=errors)
     async def why(question: Question) -> Response:
-        """Certified reasons, and scores of sentences."""
+        """Certified reasons, scores of sentences, and the SLALOM plane."""
         return await compute(why_answer, question)
 
     @app.post("/api/interactions", response_model=schema.InteractionsAnswer, responses=errors)
@@ -396,15 +397,19 @@ def _explanations(model: Model, question: Question, methods: tuple[Method, ...] 
 
 
 def why_answer(model: Model, question: Question) -> dict[str, Any]:
-    """Certified reasons, and what each sentence contributes.
+    """Certified reasons, what each sentence contributes, and the SLALOM plane: what the page shows after a pause.
 
     >>> from attn_closed_form import load_demo_model
     >>> answer = why_answer(load_demo_model(), Question(text="A slow start. A wonderful film!"))
     >>> len(answer["reasons"]["sentences"]), len(answer["sentences"]["scores"])
     (2, 2)
     """
-    explanations = _explanations(model, question)
-    return {"reasons": explanations.reasons().to_dict(), "sentences": explanations.sentences().to_dict()}
+    explanations = _explanations(model, question, as_methods(figures.SLALOM))
+    return {
+        "reasons": explanations.reasons().to_dict(),
+        "sentences": explanations.sentences().to_dict(),
+        "figures": {"slalom_plane": plain(figures.slalom_plane(explanations))},
+    }
 
 
 def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[str, Any]:

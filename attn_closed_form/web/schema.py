@@ -133,10 +133,11 @@ class ExplainAnswer(BaseModel):
 
 
 class WhyAnswer(BaseModel):
-    """Certified reasons of the prediction, and Owen values of the sentences."""
+    """Certified reasons of the prediction, Owen values of the sentences, and the SLALOM plane."""
 
     reasons: dict[str, Any] = Field(description="sufficient and contrastive reason, bounds, and `sentences` in words")
     sentences: dict[str, Any]
+    figures: dict[str, Any] = Field(description="what the page draws of it")
 
 
 class InteractionsAnswer(BaseModel):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import METHODS, explain, load_demo_model
+from attn_closed_form._arrays import plain
 from attn_closed_form.models.scale import percent
 from attn_closed_form.show import figures
 from attn_closed_form.show.figures import (
@@ -204,10 +205,10 @@ def test_a_text_without_a_known_word_gets_a_notice_instead_of_an_explanation(tex
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_data_is_json_and_names_are_safe_on_one_line(name):
     found = explain(model_for("fine film bad"), HOSTILE[name])
-    data = json.loads(json.dumps(figures_of(found), allow_nan=False))
+    data, plane = json.loads(json.dumps([figures_of(found), plain(slalom_plane(found))], allow_nan=False))
     assert not any("\x1b" in label or "\n" in label or "\u202e" in label for label in data["names"])
     assert data["strongest"] == list(strongest_players(found)) and data["leader"] == "shapley"
-    assert len(data["slalom_plane"]["x"]) == len(data["names"])
+    assert len(plane["x"]) == len(data["names"])
 
 
 def test_the_verdict_is_the_most_probable_class():

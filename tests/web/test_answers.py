@@ -178,6 +178,7 @@ def test_the_scale_is_a_field_of_questions_and_answers():
     why = {scale: why_answer(model, Question(**question, scale=scale)) for scale in (None, "logit")}
     assert "%" in why[None]["reasons"]["sentences"][0] and "%" not in why["logit"]["reasons"]["sentences"][0]
     assert (why[None]["sentences"]["scale"], why["logit"]["sentences"]["scale"]) == ("probability", "logit")
+    assert why[None]["figures"] == why["logit"]["figures"] and len(why[None]["figures"]["slalom_plane"]["x"]) == 3
     pairs = interactions_answer(model, InteractionsQuestion(**question, player=0))
     linked = model.explain("a fine film", "shapley")["shapley"].interactions()
     assert pairs["scale"] == "probability" and pairs["interactions"][1] == pytest.approx(linked[0, 1], abs=1e-9)

@@ -114,8 +114,12 @@ def test_typing_changes_the_table_to_what_the_api_says(page, address):
     for player, name, shown in cells:
         method = answer["methods"][name]
         assert number(shown) == pytest.approx(factor(answer, method["scale"]) * method["scores"][int(player)], rel=0.05)
-    circles = page.locator("#plane circle")
-    assert circles.count() == 5
+    wait_for_plane(page, 5)
+
+
+def wait_for_plane(page, words):
+    """The plane follows after a pause, with the reasons; a timeout of the wait fails the test."""
+    page.wait_for_function("n => document.querySelectorAll('#plane circle').length === n", arg=words)
 
 
 def check_forecasts(page, answer):
@@ -209,7 +213,7 @@ def test_the_switches(page, address):
         wait(page, TEXT, players, absent)
         answer = api(address, text=TEXT, players=players, absent=absent)
         check_table(page, answer)
-        assert page.locator("#plane circle").count() == len(answer["labels"])
+        wait_for_plane(page, len(answer["labels"]))
 
 
 def test_interactions_of_a_chosen_word(page, address):

@@ -131,7 +131,6 @@ function show() {
   drawBars(at("classes"), answer.figures.classes);
   drawBars(at("waterfall"), answer.figures.waterfall);
   drawFigure(at("figure").tBodies[0], answer, removed);
-  drawPlane(at("plane"), answer, removed);
   drawNumbers(at("numbers"), answer);
   fillChoice();
   later("live", QUIET, () => (at("live").textContent = spoken(answer)));
@@ -188,6 +187,7 @@ async function updateWhy() {
     const why = await ask("/api/why", shown(answer));
     if (state.answer !== answer) return;
     drawWhy(at("reasons"), at("sentences"), why, unitOf(answer));
+    drawPlane(at("plane"), why.figures.slalom_plane, answer, state.removed);
     at("why").hidden = false;
   } catch (error) {
     if (error.name !== "AbortError") at("why").hidden = true;

@@ -12,8 +12,7 @@ function svg(tag, attributes = {}, ...children) {
 }
 
 // Leemann et al. 2025, Figure 5: each word at (importance, value); the words that matter most are labeled.
-export function drawPlane(place, answer, removed) {
-  const plane = answer.figures.slalom_plane;
+export function drawPlane(place, plane, answer, removed) {
   if (!plane) return place.replaceChildren();
   const left = 44, top = 8, width = 428, height = 298; // the plane for which the labels were placed
   const x = (unit) => left + unit * width, y = (unit) => top + (1 - unit) * height;
