@@ -23,21 +23,13 @@ from ..show.sanitize import visible
 from . import COMMANDS
 
 PROG = "attn-closed-form"
-EXAMPLES = f"""\
-examples:
-  {PROG} explain "A slow start, but a wonderful film."
-  {PROG} explain review.txt --html report.html
-  {PROG} methods
-
-`{PROG} COMMAND --help` describes each command.
-"""
-WELCOME = f"""\
-{PROG} explains models that pool with a softmax, exactly:
+DESCRIPTION = "Exact explanations of models that pool with a softmax: no sampling, no autodiff."
+USES = f"""\
   {PROG} explain "A slow start, but a wonderful film."      # or a file, or - for standard input
   {PROG} train reviews.csv --out model.npz                  # your texts and labels; then explain --model model.npz
   {PROG} bag model.pt slide.h5 --map map.png                # your bags: signed maps, one per class
-  {PROG} --help                                             # the other commands: transformer, corpus, serve, ...
 """
+EXAMPLES = f"examples:\n{USES}\n`{PROG} COMMAND --help` describes each command.\n"
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,8 +54,7 @@ class Completion(argparse.Action):
 def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser of all commands; only `command` has its options, so that the other modules are not imported."""
     style = argparse.RawDescriptionHelpFormatter
-    description = "Exact explanations of softmax-attention classifiers: no sampling, no autodiff."
-    parser = Parser(prog=PROG, description=description, epilog=EXAMPLES, formatter_class=style)
+    parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EXAMPLES, formatter_class=style)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--completion", action=Completion, nargs=0, help="print a completion script for bash and zsh")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -122,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
-        print(WELCOME, end="")
+        print(f"{DESCRIPTION}\n{USES}  {PROG} --help  # the other commands: transformer, corpus, serve, ...")
         return 0
     parser = make_parser(words[0])
     args, args_left = parser.parse_known_args(words)

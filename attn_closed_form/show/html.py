@@ -485,11 +485,11 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
         faint = f"rgba{(*maps.FAINT, maps.FAINTEST)}".replace(" ", "")
         ramp = ",".join(faint if color == maps.ZERO else css(color) for color in maps.shades(figure.signed))
         end = figure.scale.end(figure.end)
-        low, middle = (f"−{end}", "0") if figure.signed else ("0", "")
+        low, middle, high = (f"−{end}", "0", f"+{end}") if figure.signed else ("0", "", end)
         panels.append(
             f"<figure><figcaption>{prose(figure.title)}</figcaption>{_picture(figure, explanations)}"
             f'<div class="scale"><b style="background:linear-gradient(90deg,{ramp})"></b>'
-            f"<span>{low}</span><span>{middle}</span><span>{end}</span></div></figure>"
+            f"<span>{low}</span><span>{middle}</span><span>{high}</span></div></figure>"
         )
     return _section("Map", note, f'<div class="maps">{"".join(panels)}</div>', "h2")
 
