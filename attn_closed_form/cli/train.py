@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         raise ImportError(f"training needs JAX and optax ({error}): pip install '.[train]'") from None
     try:
         return int(trainer.run(args))
-    except ValueError as error:  # of a setting: its option is what the user knows
+    except ValueError as error:  # of a setting, which the user knows by its option
         setting, colon, rest = str(error).partition(":")
         raise ValueError(f"{option(setting)}{colon}{rest}" if setting in WORDS else str(error)) from None
     except KeyboardInterrupt:

@@ -147,7 +147,7 @@ def _list(items: Iterable[str]) -> str:
 
 
 def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
-    """A table of numbers, in which the first column names the rows; without rows, a word that says so."""
+    """A table of numbers, in which the first column names the rows; "None." if there are no rows."""
     names_of_columns = "".join(f"<th scope=col>{escape(name)}</th>" for name in head)
     body = "".join(
         f"<tr><th scope=row>{escape(name, 24)}</th>" + "".join(f"<td>{prose(cell)}</td>" for cell in cells) + "</tr>"

@@ -3,7 +3,7 @@
 Tiles are drawn as tiles. Nothing is smoothed or ranked: a color is linear in the score, zero is in the middle of the
 signed scale, and scores beyond the ends of the scale have the color of the end. If tiles overlap, a cell shows the
 mean of the tiles that cover it. A slide of 80,000 tiles takes some milliseconds, because tiles become cells of one
-array. NumPy alone.
+array. Only NumPy is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..models.scale import LOGIT, ExplainedScale, percent
 from .figures import AGAINST, FOR, UNSIGNED, leader
 
 ATTENTION = "alpha-mean"
-# Color of a score of zero: gray enough to be told from the page, where there is no tile.
+# Color of a score of zero: gray enough to differ from the page, which shows where there is no tile.
 ZERO = (236, 236, 236)
 # On a page that may be light or dark: the color of a score of zero, and the opacity of its tiles.
 FAINT, FAINTEST = (128, 128, 128), 0.12
@@ -113,7 +113,7 @@ def columns(explanations: Explanations) -> dict[str, Any]:
     evidence = explanations.evidence
     table: dict[str, Any] = {"player": np.array(evidence.labels, dtype=np.str_)}
     if evidence.units.coords is not None:
-        corners = np.full((evidence.d, 2), np.inf)  # least x and y of the tiles of each player
+        corners = np.full((evidence.d, 2), np.inf)  # minimum x and y of the tiles of each player
         np.minimum.at(corners, evidence.player_of, np.asarray(evidence.units.coords, dtype=np.float64))
         table |= {"x": whole(corners[:, 0]), "y": whole(corners[:, 1])}
     if evidence.settings.players != evidence.model.groupings[0]:
@@ -181,7 +181,7 @@ class Raster(NamedTuple):
 def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster:
     """Scores (n,) of tiles with upper left corners `coords` (n, 2) and side `patch_size`, as the cells of a grid.
 
-    There is one cell per tile where the tiles lie on a grid of their own size, and several where they do not.
+    Tiles on a grid with the spacing of a tile have one cell each; other tiles have several.
     """
     corners, values = np.asarray(coords, dtype=np.float64), np.asarray(scores, dtype=np.float64)
     positive("patch_size", patch_size)
@@ -215,7 +215,7 @@ def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
 
 
 def shades(signed: bool) -> tuple[tuple[int, int, int], ...]:
-    """The colors that a scale goes through: from against over zero to for, or from zero up where there is no sign."""
+    """The colors along a scale: from against through zero to for, or from zero upward if there is no sign."""
     return (AGAINST, ZERO, FOR) if signed else (ZERO, UNSIGNED)
 
 

@@ -141,7 +141,7 @@ def make_app(
     app = FastAPI(title="attn-closed-form", version=__version__, lifespan=lifespan, redirect_slashes=False, **left_out)
     constant = {path: Response((static / name).read_bytes(), media_type=kind) for path, (name, kind) in FILES.items()}
     constant["/look.css"] = Response(stylesheet(), media_type="text/css")
-    for path, response in constant.items():  # a response is an application, which may be asked many times
+    for path, response in constant.items():  # a response is an application, which can answer many requests
         app.router.routes.append(Route(path, response, methods=["GET"]))
     errors: Any = {status: {"model": schema.Error, "description": text} for status, text in schema.ERRORS.items()}
 

@@ -93,7 +93,7 @@ def application() -> ASGIApp:
     options: dict[str, Any] = json.loads(os.environ[OPTIONS])
     path, limits = options["path"], Limits(**options["limits"])
     parent = parent_process()
-    if parent is not None:  # the workers of a server that is killed must not go on alone
+    if parent is not None:  # the workers of a killed server must not keep running
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     example = REVIEW if path is None else None
     return make_app(_model(path), options["name"], tuple(options["hosts"]), options["token"], limits, example)

@@ -1,12 +1,12 @@
-// The page: what the person does, what is asked of the server, and when. The text travels to this server alone; the
-// link keeps it after the #, which browsers send to nobody.
+// The page: input from the user, and requests to the server. The text is sent only to this server. The link keeps it
+// after the #, which browsers never send.
 
 import { change, drawFigure, drawNumbers, drawStrip, level, prose, unitOf } from "./words.js";
 import { drawBars, drawForecasts, drawPairs, drawPlane, drawWhy } from "./figures.js";
 
 const at = (id) => document.getElementById(id);
-const PATIENCE = 400; // ms until a waiting page says so
-const GIVE_UP = 8000; // ms until a question is asked anew
+const PATIENCE = 400; // ms until the page reports that it is waiting
+const GIVE_UP = 8000; // ms until a request is sent again
 const RETRY = 1500; // ms between tries when the server does not answer
 const QUIET = 700; // ms until a screen reader hears the result
 const NO_ANSWER = "No answer from the server. This page asks again until it is back.";
@@ -39,7 +39,7 @@ function later(what, delay, action) {
   timers[what] = setTimeout(action, delay);
 }
 
-// What the server is asked about: as much of the text as it takes, which is far more than a model reads.
+// A request holds as much of the text as the server accepts, which is far more than a model reads.
 function question() {
   const { players, absent, output, scale } = state;
   const most = about.limits.characters;
@@ -95,7 +95,7 @@ async function updateOnce() {
   later("pairs", 150, () => (updatePairs(), updateWhy()));
 }
 
-// The page still shows an older text: say so.
+// Reports that the page still shows an older text.
 function waiting(message) {
   document.body.dataset.busy = "true";
   at("time").textContent = "";
@@ -162,7 +162,7 @@ function fillChoice() {
   updateReplacement();
 }
 
-// The text with every occurrence of one player replaced, and what the model says of that one.
+// Replaces every occurrence of one player, and shows the prediction for the new text.
 async function updateReplacement() {
   const { answer } = state;
   const replacement = at("replacement").value.trim();
@@ -292,7 +292,7 @@ async function copy() {
   setTimeout(() => (at("copy").textContent = "Copy link"), 1500);
 }
 
-// What the model is called and which classes it has; asked again until the server answers.
+// Loads the name and the classes of the model, and tries again until the server answers.
 async function begin() {
   try {
     about = await (await fetch("/api/model")).json();

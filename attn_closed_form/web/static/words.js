@@ -23,12 +23,12 @@ export const minus = (text) => text.replace("-", "−");
 // A sentence in which a number and its unit stay on one line.
 export const prose = (text) => text.replace(/(\d) (%|points)/g, "$1\u00a0$2");
 const plus = (x) => (x > 0 ? "+" : "");
-// How numbers are written on a scale, as the server says it: what they are multiplied by, what follows a value and a
+// How numbers are written on a scale, as the server defines it: what they are multiplied by, what follows a value and a
 // change, and the decimals of both. Scores in tables have three digits, because they live on many scales.
 export const unitOf = (answer, scale = answer.scale) => answer.figures.units[scale];
 function fixed(x, unit, follows, signed) {
   const number = unit.factor * x, zero = Math.abs(number) < 0.5 * 10 ** -unit.decimals;
-  // A difference that is rounding alone is shown as zero, without a sign.
+  // A difference that is only rounding is shown as zero, without a sign.
   return prose((zero ? (0).toFixed(unit.decimals) : (signed ? plus(x) : "") + minus(number.toFixed(unit.decimals))) + follows);
 }
 export const level = (x, unit) => fixed(x, unit, unit.level, !unit.level);
