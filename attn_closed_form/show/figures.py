@@ -23,7 +23,7 @@ from .._types import Array, Ids
 from ..explanations.answers import removal_curves_of
 from ..explanations.evidence import Evidence
 from ..explanations.explanation import Explanation, Explanations
-from ..explanations.methods import FAMILIES, METHODS
+from ..explanations.methods import FAMILIES, METHODS, Family
 from ..models.scale import LOGIT, percent
 from ..reasons.curves import RemovalCurves
 from .sanitize import elide, visible
@@ -272,10 +272,13 @@ def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
     families, surrogate = [], explanations.evidence.model.surrogate
     strengths = np.array([e.strength for e in explanations.values()])
     level = dict(zip(explanations, map(tuple, levels(strengths).tolist()), strict=True))
-    for family, (title, meaning) in FAMILIES.items():
-        members = [e for e in explanations.values() if e.family == family]
+    by_family: dict[Family, list[Explanation]] = {family: [] for family in FAMILIES}
+    for e in explanations.values():
+        by_family[e.family].append(e)
+    for family, members in by_family.items():
         if not members:
             continue
+        title, meaning = FAMILIES[family]
         if family == "attributions" and not explanations.evidence.exact:
             title = "Attributions, sampled or from single removals"
         if family == "slalom" and surrogate is not None:

@@ -67,6 +67,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 @dataclass(frozen=True)
@@ -227,8 +228,7 @@ class Guard:
 
         async def respond(message: Message) -> None:
             if message["type"] == "http.response.start":
-                extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*message["headers"], *extra]}
+                message = {**message, "headers": [*message["headers"], *RAW_HEADERS]}
             with anyio.move_on_after(self.limits.body_seconds) as scope:
                 return await send(message)
             if scope.cancelled_caught:
