@@ -1,9 +1,8 @@
-"""Answers beyond scores: certified reasons, curves of removal, and scores of sentences with their words inside.
+"""Answers beyond scores: certified reasons, removal curves, and scores of sentences and of the words inside them.
 
-**Reasons** (`reasons/`) are about the side of the threshold that the prediction is on. For a probability the threshold
-is 50 %, for a model with one logit it is 0. For one class among several, the question is whether it stays ahead of the
-strongest other class, so the game is the margin between the two. With three classes or more a third one may overtake;
-the sentences therefore name both classes.
+**Reasons** (`reasons/`) explain why the prediction is on its side of a threshold: 50 % for a probability, 0 for one
+logit. For one class among several, the question is whether it stays ahead of the strongest other class, so the game is
+the margin between the two. With three classes or more a third one may overtake both, so the sentences name the two.
 
 **Groups.** Owen values (`game/owen.py`) of the finest players (tokens, instances): the members of another group (the
 sentence of a token, the region of an instance) enter as a block. The score of a group is the sum over its members,
@@ -32,9 +31,9 @@ from .evidence import Evidence
 
 # The fields of bounds and reasons that are logits.
 LOGITS = {"attained_min", "attained_max", "proved_min", "proved_max", "worst", "after"}
-# Numbers of absent players at which orders of removal are compared with the best possible.
+# Numbers of absent players at which removal orders are compared with the best possible ones.
 SIZES = 100
-# What the reasons of one class among several are about.
+# What the numbers are in the reasons for one class among several.
 DIFFERENCE = "the difference of the two logits"
 
 
@@ -81,7 +80,7 @@ class Reasons:
         worst, after = self.scale.of([self.sufficient.worst, self.contrastive.after]).tolist()
         of = f" for {DIFFERENCE}" if self.quantity == DIFFERENCE else ""
         flipped = f"{self.scale.bound(after, upper)}{of}"
-        if self.scale.link is not None:  # the flip makes another class the prediction, so the number needs a name
+        if self.scale.link is not None:  # after the flip another class is predicted, so the number needs a name
             flipped = f"{self.quantity.removeprefix('the ')}: {flipped}"
         sides = self.sides
         if self.scale.link is not None and (sides is None or self.threshold != self.scale.threshold):
@@ -133,7 +132,7 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     except ValueError as error:
         if "neither side" not in str(error):
             raise
-    # The side of one class among several is that of the difference to its strongest rival.
+    # For one class among several, the number is the difference to its strongest rival.
     quantity = scale.of_output(evidence.settings.output) if game is evidence.pooled else DIFFERENCE
     things, names = evidence.settings.players, evidence.names
     return Reasons(game, sufficient, contrastive, sides, things, names, threshold, quantity, scale)
@@ -194,7 +193,7 @@ def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
 
 
 def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:
-    """Deletion and insertion curve of scores on the explained scale, with the certified bounds, for 100 sizes."""
+    """Deletion and insertion curves of scores on the explained scale, with certified bounds, at 100 sizes."""
     sizes = np.unique(np.linspace(0, evidence.d, SIZES + 1).round()).astype(np.intp)
     limits = evidence.cached("bounds by size", lambda: bounds_by_size(evidence.pooled, sizes))
     return removal_curves(evidence.pooled, scores, scale=evidence.scale.of, bounds=limits)
@@ -267,7 +266,7 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     if not np.array_equal(groups[player_of], numbers):
         raise ValueError("grouping: a player has units in several groups; expected players inside of groups")
     members, error = evidence.guaranteed(lambda game, tol: owen(game, groups, tol), grouping)
-    # A unit that shares its player with others of the same group gets an equal part.
+    # Units that share a player share its score equally.
     unit_scores = (members / np.bincount(player_of))[player_of]
     scores = np.bincount(numbers, weights=unit_scores, minlength=len(labels)).astype(np.float64)
     base, scale = (evidence.absent_value, evidence.scale) if evidence.exact else (evidence.pooled_base, LOGIT)

@@ -1,6 +1,6 @@
-"""One input under one model: its game, its players, and what several methods and views share.
+"""One input under one model: the game and the players that all methods and views share.
 
-Everything is computed on first use and kept, so that all methods and views share one game.
+Everything is computed on first use and then kept.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence(Remembers):
-    """What the explanations of one input share: the units that the model reads, settings, and the logits (C,).
+    """What the explanations of one input share: the units that the model reads, the settings, and the logits (C,).
 
-    With `d` and `value` it is the model itself as a game, for methods that sample.
+    By its `d` and `value` it is also the model as a game, for methods that sample.
     """
 
     model: Model

@@ -1,4 +1,4 @@
-"""`explain`: from a model and an input to explanations, each method run once on one game, for one output or several."""
+"""`explain`: from a model and an input to explanations by several methods, for one output or several."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
     model : an explainable model, such as `load_demo_model()`, a `TextClassifier`, a `BagClassifier` or `ScoreTable()`
     raw : the input in the form that the model reads: a text, a bag, a table of scores. Tokens beyond the
         model's last position are not read (`TruncationWarning`)
-    methods : a name, several, "all", or None for all that do not sample and that the model has; see `METHODS`
+    methods : one name, several, or "all"; None for all methods of the model that do not sample. See `METHODS`
     **settings : players, absent, output, tol, seed, scale; see `Settings`. If float64 cannot keep `tol`, it is
         loosened by powers of ten with a `ToleranceWarning`, and `Explanation.error` is the bound that holds
 
@@ -137,8 +137,8 @@ def explain_outputs(
     Parameters
     ----------
     model, raw, methods, **settings : as in `explain`, except for `output`
-    outputs : names of classes or margins ("margin:A,B"); default: every class. A model with one logit has one output
-        to explain, because the scores for its other class are the same with the sign turned
+    outputs : names of classes or margins ("margin:A,B"); default: every class. A model with one logit has one output,
+        because the scores for its other class only differ in sign
 
     Examples
     --------

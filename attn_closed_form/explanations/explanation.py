@@ -1,4 +1,4 @@
-"""What `explain` returns: scores of players, with everything that a view needs.
+"""What `explain` returns: scores of players, and everything that a view needs.
 
 An `Explanation` is plain data with exports: `to_dict`, `to_shap`, `to_lime`, `to_shapiq` (see `show/exports.py`) and
 `_repr_html_` (see `show/html.py`).
@@ -36,12 +36,12 @@ class Occurrence(NamedTuple):
 
 
 def _shared(path: str) -> Any:
-    """An attribute that is read off the evidence."""
+    """An attribute of the evidence."""
     return property(attrgetter(f"evidence.{path}"))
 
 
 class OfEvidence:
-    """What one explanation and several of one input have in common.
+    """What all explanations of one input have in common.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class OfEvidence:
     game : the game of the players on that scale
     labels : names of the d players as the model reads them, so "[UNK]" for a word outside its vocabulary
     spans : for each of the d players, the character spans where it occurs in `text`
-    text : the text as given, or the labels in a row for an input that is not a text
+    text : the text as given; for other inputs, the labels separated by spaces
     unknown : which players are outside the vocabulary
     unseen : spans that the model does not read
     """
@@ -154,7 +154,7 @@ class Explanation(OfEvidence):
 
     @property
     def title(self) -> str:
-        """The method's label; where the game is only fitted to the model, with whose scores they are."""
+        """The method's label; if the game is only fitted to the model, also whose scores they are."""
         surrogate = self.evidence.model.surrogate
         if surrogate is None:
             return self.info.label
@@ -162,7 +162,7 @@ class Explanation(OfEvidence):
 
     @cached_property
     def occurrences(self) -> tuple[Occurrence, ...]:
-        """Every seen unit in the order of the text, with its player."""
+        """Every unit that the model reads, in the order of the text, with its player."""
         return tuple(sorted(Occurrence(*span, j) for j, spans in enumerate(self.spans) for span in spans))
 
     @cached_property
@@ -180,7 +180,7 @@ class Explanation(OfEvidence):
         return interactions(self.game, tol=tol)
 
     def removal_curves(self) -> RemovalCurves:
-        """The prediction as players leave or arrive by this order, with the certified bounds of every size.
+        """The prediction as players are removed or added in the order of these scores, with certified bounds.
 
         `deletion_share` and `insertion_share` of the result are shares of the best possible; see `RemovalCurves`.
         """
@@ -220,7 +220,7 @@ class Explanation(OfEvidence):
 
 
 def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:
-    """What the explanations of one input share, as plain lists and numbers; with the fit where its scores are shown."""
+    """What the explanations of one input share, as plain lists and numbers; with the fit if its scores are shown."""
     units, settings = evidence.units, evidence.settings
     shared = {
         "text": units.text,
@@ -245,7 +245,7 @@ def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:
 
 
 class Explanations(OfEvidence, dict[str, Explanation]):
-    """Explanations of one input by method name: a dict that a notebook shows with the answer first."""
+    """Explanations of one input by method name: a dict that a notebook displays as a report."""
 
     def __init__(self, evidence: Evidence, explanations: dict[str, Explanation] | tuple[()] = ()) -> None:
         super().__init__(explanations)

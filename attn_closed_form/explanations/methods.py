@@ -1,9 +1,9 @@
 """The table of explanation methods, one entry per method, and how each method scores the players of an `Evidence`.
 
 Every view reads this table; a new method is one more entry. Game methods (LIME, Shapley values, ...) need only the
-game, so every explainable model has them. For a model whose game is only fitted to it, such as a transformer, methods
-that need only values of coalitions evaluate the model itself. The other methods need the inside of the model
-(attention, gradients), which scores units; the score of a player is the sum over its units.
+game, so every explainable model has them. If the game is only fitted to the model, as for a transformer, methods that
+need only values of coalitions evaluate the model itself. The other methods need the inside of the model (attention,
+gradients), which scores units; the score of a player is the sum over its units.
 
 **SLALOM of several heads.** The model of Leemann et al. 2025, f = sum_j softmax(s)_j v_j, is a game with one head,
 whose values and importances are read off. With K heads we report the one SLALOM that gives every player its true
@@ -41,7 +41,7 @@ Accuracy = Literal["closed form", "guaranteed", "estimate", "sampled"]
 Family = Literal["attention", "derivatives", "attributions", "slalom", "orders"]
 
 
-# What the methods of a family have in common: a title, what their numbers mean, and when not to trust them.
+# Title of a family of methods, what their numbers mean, and when not to trust them.
 FAMILIES: dict[Family, tuple[str, str]] = {
     "attributions": (
         "Exact attributions",
@@ -116,7 +116,7 @@ class Method:
 
 
 def _inside(name: str, evidence: Evidence) -> Scored | None:
-    """What the model shows of each unit under this name, summed over the units of a player."""
+    """The model's scores of units by this name, summed over the units of each player."""
     shown = evidence.inside(name)
     if shown is None:
         return None
@@ -125,7 +125,7 @@ def _inside(name: str, evidence: Evidence) -> Scored | None:
 
 
 def _guaranteed(name: str, function: Callable[[Any, float], Array], evidence: Evidence) -> Scored:
-    """A function of the game with its guarantee."""
+    """Scores of the game with a guaranteed error."""
     scores, error = evidence.guaranteed(function, name)
     return Scored(scores, evidence.absent_value if evidence.exact else evidence.pooled_base, error)
 

@@ -1,4 +1,4 @@
-"""The settings of an explanation: one frozen value that checks itself."""
+"""The settings of an explanation, which check themselves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ODDS = "odds:"
 
 @dataclass(frozen=True)
 class Settings:
-    """What to explain, and how; None leaves the choice to the model.
+    """What to explain and how. None leaves the choice to the model.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Settings:
         return cls(**options)
 
     def resolve(self, model: Model, logits: Array, units: Units | None = None) -> Resolved:
-        """The settings for one model and one prediction, every choice made; without `units`, on the logit scale."""
+        """The settings for one model and one prediction, with every choice made; on logits without `units`."""
         output, coefficients = choose_output(model.outputs, logits, self.output)
         # With a sigmoid every label has a separate probability, and its logit is the log-odds.
         rest = _prefix(self.output, model.outputs) == ODDS and len(logits) > 2 and model.loss != "sigmoid"
@@ -134,7 +134,7 @@ class Settings:
 
 
 def probability_margin(model: Model, coefficients: tuple[float, ...]) -> tuple[tuple[float, ...] | None, str]:
-    """The coefficients of the logit whose logistic function is the probability of the output, and what is in the way.
+    """The coefficients of the logit whose logistic function is the probability of the output, and any obstacle.
 
     Without coefficients there is no probability. With coefficients and an obstacle, it is the logistic function of the
     log-odds of one class against all others, which is not a pooled game.

@@ -1,18 +1,18 @@
-"""The folder of a run: its inputs, its shards, which are done and which are missing; one run at a time.
+"""The folder of a run: its inputs, its parts, and which parts are done. One run at a time uses a folder.
 
-**Inputs** are tables or bags. Workers start in the middle of a table, which Parquet allows and a gzipped CSV file does
-not, so CSV, TSV, JSON Lines and fastText files (`files/tables.py`) are copied once to a Parquet file of text that lives
-as long as the run. So are Parquet files with long row groups, because a row group is read from its beginning. In
-a folder of bags, every bag is an input of one row, its name, in the column `path`.
+**Inputs** are tables or bags. A worker starts in the middle of a table, which Parquet allows and gzipped CSV does not.
+Tables in other formats (`files/tables.py`) are therefore copied once to a Parquet file of text, which exists as long as
+the run. Parquet files with long row groups are copied too, because a row group is read from its beginning. In a folder
+of bags, every bag is an input with one row: its name, in the column `path`.
 
-**Parts** are some rows of one input that become one Parquet file, `part-000000.parquet`. A part is written in the
-folder `_work` and then renamed, so a file that is in its place is whole, and the next run resumes with the others.
+**Parts.** A part is a range of rows of one input and becomes one Parquet file, such as `part-000000.parquet`. It is
+written in the folder `_work` and then renamed. Every file in the folder is thus complete, and the next run resumes with
+the missing ones.
 
-**The manifest**, `_corpus.parquet`, has no rows, only the schema of the parts, and in its metadata the request: the
-contents of inputs and model (SHA-256; for bags, which may be very large, size and time), the options, the version. A
-request that differs is an error, because the rows would be a mixture. Bags are independent of each other, so more bags
-may be added, and those that could not be explained are tried again, repaired or not. Since the manifest is a table
-without rows, it does not disturb any reader of the folder.
+**The manifest**, `_corpus.parquet`, is a table without rows, so readers of the folder ignore it. It has the schema of
+the parts and, in its metadata, the request: the contents of inputs and model (by SHA-256; of bags, which may be very
+large, by size and time), the options and the version. A different request is an error, because the folder would mix
+two runs. Bags are independent of each other: bags may be added, and those with an error are tried again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ METADATA = b"attn_closed_form.run"
 WORK = "_work"
 BATCH = 2_000  # rows of a copied table that are in memory
 ROW_GROUP = 1_024  # rows that a worker has in memory
-LONGEST_GROUP = 8 * ROW_GROUP  # rows of a row group that are read for the sake of the last ones
+LONGEST_GROUP = 8 * ROW_GROUP  # most rows of a row group that a worker may have to skip
 PART_ROWS = 500  # at most, on one machine: what an interruption costs each worker
 CLUSTER_ROWS = 50_000  # at most, on a cluster: a billion rows are then 20,000 files
 LEAST_ROWS = 20
@@ -48,7 +48,7 @@ CLUSTER_PARTS = 4_000  # enough to keep a thousand workers busy
 
 @dataclass(frozen=True)
 class Part:
-    """Rows [start, stop) of one input, and the file that they become."""
+    """Rows [start, stop) of one input, and the file for their results."""
 
     source: str  # the Parquet table that workers read, or a bag
     folder: str  # where relative paths of bags start from
@@ -58,7 +58,7 @@ class Part:
     target: str  # the file
     work: str  # the folder where it is written before it is renamed
     columns: Sequence[str] = ()  # the user's columns
-    refused: Mapping[int, str] = field(default_factory=dict)  # rows that are not to be tried, and why
+    refused: Mapping[int, str] = field(default_factory=dict)  # rows that are not explained, with the reason
 
     @property
     def rows(self) -> int:
@@ -90,7 +90,7 @@ class Part:
 
 
 class Plan(NamedTuple):
-    """The parts of a run: those that are missing and those that are done; rows of all parts and of the done ones."""
+    """The missing and the finished parts of a run, and the number of rows in all parts and in the finished ones."""
 
     missing: list[Part]
     done: list[Part]
@@ -107,13 +107,13 @@ def planned(
     workers: int | None = None,
     restart: bool = False,
 ) -> Iterator[Plan]:
-    """Plan a run and keep the folder for it until the block ends.
+    """Plan a run, and lock its folder until the block ends.
 
     Parameters
     ----------
     source : a table (Parquet, CSV, TSV, JSON Lines, fastText), a folder of tables (taken in the order of their
         names), or a folder of bags
-    folder : where the parts go; it is made if necessary
+    folder : the folder for the parts, which is created if necessary
     task : what to compute
     workers : number of processes, None for a cluster; it decides the size of the parts
     restart : remove the results of an earlier run first
@@ -138,7 +138,7 @@ def planned(
 
 
 def _check_folder(folder: Path) -> None:
-    """Only a folder that is empty, or that an earlier run made, is modified."""
+    """Raise unless the folder is new, empty, or has the results of an earlier run."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: expected a folder for the results, got a file")
     names = [path.name for path in folder.iterdir()] if folder.exists() else []
@@ -308,7 +308,7 @@ def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> P
 
 
 def _request(files: Sequence[Path], task: Task) -> dict[str, Any]:
-    """What makes two runs the same, as JSON represents it."""
+    """What two runs must have in common to share a folder, as JSON represents it."""
     names = ("column", "columns", "max_chars", "model_options", "region", "files", "engine")
     options = {name.replace("_", "-"): getattr(task, name) for name in names}
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
@@ -349,7 +349,7 @@ def _begin(
     try:
         merged = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise RunError(f"the tables of the folder do not fit together ({error})") from None
+        raise RunError(f"the columns of the tables have incompatible types ({error})") from None
     for name in task.columns or ():
         if name not in merged.names:
             raise RunError(f"--columns: expected names among {', '.join(merged.names)}, got {name!r}")
@@ -373,15 +373,15 @@ def _begin(
 
 
 def _resumed(folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], bags: bool) -> dict[str, Any]:
-    """The manifest of an earlier run if the request is the same, with the bags that have come since."""
+    """The manifest of an earlier run if the request is the same, with the bags that were added since."""
     before, files = earlier["files"], request["files"]
     differences = []
     if earlier["version"] != request["version"]:
         differences.append(f"it was made by version {earlier['version']}, this is {request['version']}")
     if earlier["model"]["sha256"] != request["model"]["sha256"]:
-        differences.append("the model is another one")
+        differences.append("the model is a different one")
     if [file["name"] for file in files[: len(before) if bags else None]] != [file["name"] for file in before]:
-        differences.append("the input files are others")
+        differences.append("the input files are different")
     for number, (old, new) in enumerate(zip(before, files, strict=False)):
         retried = bags and not _is_done(_target(folder, number), bags)
         if old["name"] == new["name"] and old["contents"] != new["contents"] and not retried:
@@ -420,7 +420,7 @@ def _target(folder: Path, number: int) -> Path:
 
 
 def _is_done(target: Path, bags: bool) -> bool:
-    """Whether a part is there; a bag that could not be explained is tried again."""
+    """Whether a part is finished; a bag with an error is not."""
     if not (bags and target.exists()):
         return target.exists()
     return bool(pyarrow().parquet.read_table(target, columns=["error"], partitioning=None)["error"].null_count)

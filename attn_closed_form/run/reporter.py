@@ -1,6 +1,6 @@
 """Progress of a run on standard error: a bar on a terminal, lines of text in a log, or nothing.
 
-The rate is that of the last WINDOW seconds, so the remaining time follows what happens now.
+The rate is that of the last WINDOW seconds, so that the remaining time follows the current speed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Meter:
         self.history: deque[tuple[float, int]] = deque([(self.begin, 0)])
 
     def update(self, progress: Progress) -> None:
-        """Record the progress of now."""
+        """Record the current progress."""
         now = self.clock()
         self.last = progress
         self.history.append((now, progress.rows))
@@ -78,9 +78,9 @@ def show_time(seconds: float) -> str:
 
 @contextmanager
 def reported(meter: Meter, mode: str | None = None) -> Iterator[Callable[[Progress], None]]:
-    """Yield the function that records progress and shows it: as "bar", "plain" or "none".
+    """Yield a function that records progress and shows it by the mode "bar", "plain" or "none".
 
-    The mode None is a bar on a terminal and plain lines elsewhere.
+    The mode None shows a bar on a terminal and plain lines elsewhere.
     """
     bar = None if mode in ("plain", "none") else rich_progress(always=mode == "bar")
     row = bar and bar.add_task("explaining", total=meter.total, completed=meter.before)

@@ -1,9 +1,9 @@
-"""Explain the parts of a plan: in this process, or on Dask, in processes of this machine or on a cluster.
+"""Explain the parts of a plan in this process or on Dask, with processes of this machine or on a cluster.
 
-Dask replaces workers that die and repeats their parts. A part that has killed several workers fails with
-`KilledWorker`; it may be an innocent neighbor of the part that killed them. So blamed parts are set aside until all
-others are done, and then run again alone, row by row: the row that kills its worker gets an error,
-and all other rows get their explanations. What users see when something breaks is the table of docs/corpus.md.
+Dask replaces workers that die and repeats their parts. A part that has lost several workers fails with `KilledWorker`,
+although another part on the same worker may have been the cause. Such parts are set aside until all others are done.
+Then they run again, alone and row by row: a row that kills its worker gets an error, and all others are explained.
+The table in docs/corpus.md lists what users see when something breaks.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from ..files.atomic import replacing
 from .plan import MANIFEST, Part
 from .task import Reason, RunError, Task, collector_paused, explain_inputs, parquet_options, pyarrow, result_table
 
-AHEAD = 1_000  # parts that are handed out at a time
-LOCAL_DEATHS = 2  # workers of this machine that a part may kill before it is blamed
+AHEAD = 1_000  # most parts that are submitted at a time
+LOCAL_DEATHS = 2  # workers of this machine that a part may lose before it is set aside
 CONNECT_SECONDS = 10.0
-POLL = 0.5  # seconds between two looks at whether there are workers
+POLL = 0.5  # seconds between two checks that there are workers
 
 
 class Progress(NamedTuple):
@@ -41,17 +41,17 @@ class Progress(NamedTuple):
     failed: int = 0  # of these, with an error
     by_core: int = 0  # of these, with scores that the engine left to the core
     lost: int = 0  # workers of this machine that died and were replaced
-    note: str = ""  # a message for the user, such as why rows are given up
+    note: str = ""  # a message for the user, such as which rows were given up
 
 
-# A part that is finished, and its progress; None is a message without a part.
+# A finished part and its progress; without a part, a message.
 _Step = tuple[Part | None, Progress]
 
 
 def explain_part(task: Task, part: Part) -> Progress:
-    """Explain the rows of a part, in groups, and write its file, which depends on task and part alone.
+    """Explain the rows of a part and write its file, which depends only on the task and the part.
 
-    One thread computes: the processes are the parallelism, and matrix products with more threads round otherwise.
+    One thread computes: the processes are the parallelism, and matrix products round differently with more threads.
     """
     try:
         from threadpoolctl import threadpool_limits
@@ -95,13 +95,13 @@ def _explained(
 def run(
     task: Task, parts: Sequence[Part], workers: int = 1, cluster: str | None = None
 ) -> Generator[Progress, None, None]:
-    """Explain parts; yields the progress after every part. Closing the iterator ends the workers of this machine.
+    """Explain parts and yield the progress after each one. Closing the iterator ends the workers of this machine.
 
     Parameters
     ----------
     task, parts : as from `plan.planned`
     workers : processes on this machine; 1 explains in this process
-    cluster : address of a Dask scheduler, such as "tcp://10.0.0.5:8786", to use instead
+    cluster : address of a Dask scheduler to use instead, such as "tcp://10.0.0.5:8786"
     """
     if workers < 1:
         raise ValueError(f"workers: expected a positive number, got {workers}")
@@ -144,7 +144,7 @@ def _on_dask(task: Task, parts: Sequence[Part], workers: int, address: str | Non
 
 
 class _Dask:
-    """A client of a scheduler, with the cluster if it is one of this machine."""
+    """A client of a scheduler, and the cluster if it runs on this machine."""
 
     def __init__(self, client: Any, address: str | None, cluster: Any = None) -> None:
         self.client, self.address, self.cluster = client, address or "of this machine", cluster
@@ -153,7 +153,7 @@ class _Dask:
         self.lost()  # remember the workers of the beginning
 
     def lost(self) -> int:
-        """Workers of this machine that died so far; a worker that replaces another one has a new address."""
+        """Number of workers of this machine that have died; a replacement has a new address."""
         if self.cluster is None:
             return 0
         alive = set(self.cluster.scheduler.workers)
@@ -161,7 +161,7 @@ class _Dask:
         return len(self.seen - alive)
 
     def submit(self, function: Any, *arguments: Any) -> Any:
-        """Hand out work; the future goes to the queue when it is done."""
+        """Submit work; its future is put in the queue when it is done."""
         future = self.client.submit(function, *arguments, pure=False)
         future.add_done_callback(self.done.put)
         return future
@@ -178,9 +178,9 @@ class _Dask:
                 raise RunError("all workers died and could not be started again")
 
     def explained(self, task: Task, parts: Sequence[Part]) -> Iterator[tuple[Part, Progress | None]]:
-        """Parts as they are finished, in any order; None for a part that is blamed for the death of its workers."""
+        """Parts in the order in which they finish; None for a part whose workers died."""
         waiting = iter(parts)
-        running: dict[str, tuple[Any, Part]] = {}  # Dask drops the work of a future that nobody holds
+        running: dict[str, tuple[Any, Part]] = {}  # Dask cancels the work of a future that is not referenced
         while True:
             for part in islice(waiting, AHEAD - len(running)):
                 future = self.submit(explain_part, task, part)
@@ -191,7 +191,7 @@ class _Dask:
             yield running.pop(future.key)[1], self.result(future)
 
     def result(self, future: Any) -> Any:
-        """The result of a future, awaited without a time limit; None if it has killed its workers."""
+        """The result of a future, without a time limit; None if its workers died."""
         from distributed import KilledWorker
 
         try:
@@ -201,7 +201,7 @@ class _Dask:
         except Exception as error:
             if future.status == "error":
                 raise RunError(f"a worker failed: {_one_line(error)}") from None
-            # A finished future without a result: the connection has broken, even if the client has not noticed yet.
+            # A finished future without a result: the connection is broken, even if the client has not noticed yet.
             raise RunError(f"scheduler {self.address}: lost during the run ({_one_line(error)})") from None
 
     def alone(self, task: Task, part: Part) -> Progress:
@@ -222,7 +222,7 @@ class _Dask:
 
 
 def _explain_one(task: Task, part: Part, number: int) -> bool:
-    """Explain one row and drop the result; True means that the worker survives it."""
+    """Explain one row and drop the result; True if the worker survives it."""
     row = replace(part, start=part.start + number, stop=part.start + number + 1)
     for table in row.read(task.column):
         explain_inputs(task, table[task.column].to_pylist(), part.folder)
@@ -242,7 +242,7 @@ def _dask(workers: int, address: str | None, work: str) -> Iterator[_Dask]:
         from distributed.utils import silence_logging_cmgr
     except ImportError:
         raise ImportError("several workers need distributed: pip install '.[corpus]'; or use --workers 1") from None
-    with silence_logging_cmgr(logging.CRITICAL):  # what goes wrong is reported here, in one line
+    with silence_logging_cmgr(logging.CRITICAL):  # errors are reported here, in one line
         if address is None:
             with _local_cluster(workers, work) as cluster, Client(cluster, set_as_default=False) as client:
                 yield _Dask(client, None, cluster)
@@ -261,7 +261,7 @@ def _dask(workers: int, address: str | None, work: str) -> Iterator[_Dask]:
 
 @contextmanager
 def _local_cluster(workers: int, work: str) -> Iterator[Any]:
-    """Processes of this machine, which end with the block or with this process, even if it is killed."""
+    """Processes of this machine; they end with the block, or with this process even if it is killed."""
     import dask
     from distributed import LocalCluster
 
@@ -301,17 +301,17 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
 
 
 async def _end_workers(cluster: Any) -> None:
-    """End the workers now; when a cluster is closed, they may finish their parts first."""
+    """End the workers at once; closing the cluster would let them finish their parts."""
     ends = [nanny.close(timeout=0.2) for nanny in cluster.workers.values()]
     await asyncio.gather(*ends, return_exceptions=True)
 
 
 @contextmanager
 def _main_left_alone() -> Iterator[None]:
-    """Processes that are started inside do not import the main module, which they would otherwise do under a new name.
+    """Keep processes that are started inside the block from importing the main module.
 
-    A script without `if __name__ == "__main__":` would begin again in every worker, and imports that a worker never
-    uses would delay it.
+    A script without `if __name__ == "__main__":` would otherwise start again in every worker, and its imports would
+    delay the workers.
     """
     main = sys.modules["__main__"]
     before = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
@@ -327,13 +327,13 @@ def _main_left_alone() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Threads and processes that are started inside leave Ctrl-C to this thread, since they inherit its mask."""
+    """Let threads and processes that are started inside ignore Ctrl-C: they inherit the signal mask of this thread."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     from multiprocessing.resource_tracker import ensure_running
 
-    ensure_running()  # it unblocks interrupts in the thread that starts it, so not in the block
+    ensure_running()  # it unblocks interrupts in the thread that starts it, so it must run before they are blocked
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,9 +1,9 @@
 """Summaries of a run: what drives each explained output, and the table of all bags.
 
-Parts are read one at a time; memory grows only with the number of different words. A positive total means that a word
-supports the output in the documents where that output is explained. A word's score in a document is the sum over its
-players there. The interval of its mean is mean +- NORMAL standard errors: it holds for other documents like these, if
-they are many, and it is not about the errors of the scores, which are exact.
+Parts are read one at a time, so memory grows only with the number of different words. A positive total means that a
+word supports the output in the documents where that output is explained. The score of a word in a document is the sum
+over its players there. The interval of its mean is mean +- NORMAL standard errors. It describes other documents like
+these, if there are many; it does not describe errors of the scores, which are exact.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ SIDES = {"supports": "for", "opposes": "against"}
 
 
 class Word(NamedTuple):
-    """A word over the documents of one output: how many have it, and the sum and mean of its scores in them.
+    """A word in the documents of one output: how many contain it, and the sum and the mean of its scores in them.
 
-    `half_width` is half the 95 % interval of the mean, None with one document. `example` is the number of the row where
-    its score is largest in modulus, and `example_score` that score.
+    `half_width` is half of the 95 % interval of the mean, None for one document. `example` is the row with the largest
+    absolute score, and `example_score` is that score.
     """
 
     word: str
@@ -55,21 +55,20 @@ class Word(NamedTuple):
 class Summary:
     """All words of a run with their sums; `top` ranks them.
 
-    If some rows of a run were explained on another scale than its first row, their outputs are separate, with the scale
-    behind the name.
+    Rows that were explained on another scale than the first row have separate outputs, with the scale after the name.
     """
 
     method: str
-    of: int | None  # rows of the whole run; None where the folder has no manifest
+    of: int | None  # rows of the whole run; None if the folder has no manifest
     failed: int
     outputs: tuple[str, ...]  # the O outputs that were explained
     scales: tuple[ExplainedScale, ...]  # (O,) the scale of each output's scores
     documents: NDArray[np.int64]  # (O,) rows explained for each output
     words: tuple[str, ...]
-    counts: NDArray[np.int64]  # (n, O) documents that have a word
+    counts: NDArray[np.int64]  # (n, O) documents that contain a word
     sums: Array  # (n, O) of its scores in them
     squares: Array  # (n, O) of the squares of its scores in them
-    examples: NDArray[np.int64]  # (n, O) rows where its score is largest in modulus; -1 if there is none
+    examples: NDArray[np.int64]  # (n, O) rows with its largest absolute score; -1 if there is none
     example_scores: Array  # (n, O) those scores
 
     @property
@@ -84,7 +83,7 @@ class Summary:
     def top(
         self, output: str, n: int = 20, by: str = "total", least_documents: int = 1, side: str | None = None
     ) -> list[Word]:
-        """The n strongest words of an output by |total| or |mean|, among those in at least some documents.
+        """The n strongest words of an output by |total| or |mean|, among those in at least `least_documents` documents.
 
         `side` "supports" keeps the words that raise the output, "opposes" those that lower it.
         """
@@ -119,12 +118,12 @@ class Summary:
         ]
 
     def sides(self, output: str, side: str | None = None, **options: Any) -> dict[str, list[Word]]:
-        """The strongest words for an output and against it, each as `top` ranks them; with `side` one of the two."""
+        """The strongest words for and against an output, as `top` ranks them; with `side`, one of the two."""
         return {SIDES[one]: self.top(output, side=one, **options) for one in SIDES if side in (None, one)}
 
 
 def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summary:
-    """Summary of a folder of parts, by default of its first method; a word counts once per document."""
+    """Summary of a folder of parts, by default for its first method. A word counts once per document."""
     pa = pyarrow()
     parts = parts_of(folder)
     names = pa.parquet.read_schema(parts[0]).names
@@ -136,10 +135,9 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
     outputs: dict[str, int] = {}
     scales: dict[str, str] = {}  # by name of the output
     on_logits = "scale" not in names or METHODS[method].on_logits
-    counts, documents = np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
-    sums, squares, best = (np.zeros((0, 0)) for _ in range(3))
+    documents, failed = np.zeros(0, dtype=np.int64), 0
+    counts, sums, squares, best = np.zeros((0, 0), dtype=np.int64), *(np.zeros((0, 0)) for _ in range(3))
     examples = np.zeros((0, 0), dtype=np.int64)
-    failed = 0
     columns = ["labels", method, "output", "error", *([] if on_logits else ["scale"]), *(["row"] * ("row" in names))]
     for part in parts:
         table = pa.parquet.read_table(part, columns=columns, partitioning=None)
@@ -147,7 +145,7 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         failed += table.num_rows - good.num_rows
         word = _numbered(pa.compute.list_flatten(good["labels"]), words)  # of each player of the part
         named, scale = good["output"], ["logit"] * len(good) if on_logits else good["scale"].to_pylist()
-        if len(set(scale) | set(list(scales.values())[:1])) > 1:
+        if len({*scale, *list(scales.values())[:1]}) > 1:
             first = next(iter(scales.values()), scale[0])
             marked = zip(named.to_pylist(), scale, strict=True)
             named = pa.chunked_array([[name if on == first else f"{name} ({on})" for name, on in marked]])
@@ -156,28 +154,23 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         lengths = pa.compute.list_value_length(good["labels"]).to_numpy().astype(np.int64)
         document = np.repeat(np.arange(len(lengths)), lengths)  # of each player
         grow = ((0, len(words) - counts.shape[0]), (0, len(outputs) - counts.shape[1]))
-        counts, sums, squares, best = (
-            np.pad(counts, grow),
-            np.pad(sums, grow),
-            np.pad(squares, grow),
-            np.pad(best, grow),
-        )
-        examples, documents = np.pad(examples, grow, constant_values=-1), np.pad(documents, grow[1])
-        documents += np.bincount(output, minlength=len(outputs))
-        # One entry per word and document.
-        (of_word, of_document), own = np.unique(np.stack([word, document]), axis=1, return_inverse=True)
-        scores = np.bincount(own.ravel(), pa.compute.list_flatten(good[method]).to_numpy(), of_word.size)
-        place = of_word, output[of_document]
+        sums, squares, best = (np.pad(array, grow) for array in (sums, squares, best))
+        counts, examples = np.pad(counts, grow), np.pad(examples, grow, constant_values=-1)
+        documents = np.pad(documents, grow[1]) + np.bincount(output, minlength=len(outputs))
+        # One entry per word and document, the weakest first, so that of several examples the strongest one stays.
+        (of_word, of_document), entry = np.unique(np.stack([word, document]), axis=1, return_inverse=True)
+        scores = np.bincount(entry.ravel(), pa.compute.list_flatten(good[method]).to_numpy(), of_word.size)
+        order = np.argsort(np.abs(scores), kind="stable")
+        scores, of_document = scores[order], of_document[order]
+        place = of_word[order], output[of_document]
         np.add.at(counts, place, 1)
         np.add.at(sums, place, scores)
         np.add.at(squares, place, scores**2)
-        order = np.argsort(np.abs(scores), kind="stable")  # of several entries for one place the last one counts
-        at, stronger = (place[0][order], place[1][order]), scores[order]
-        kept = np.abs(stronger) >= np.abs(best[at])
-        at, stronger = (at[0][kept], at[1][kept]), stronger[kept]
-        best[at] = stronger
+        stronger = np.abs(scores) >= np.abs(best[place])
+        place = place[0][stronger], place[1][stronger]
+        best[place] = scores[stronger]
         if "row" in names:
-            examples[at] = good["row"].to_numpy()[of_document[order][kept]]
+            examples[place] = good["row"].to_numpy()[of_document[stronger]]
     manifest = read_manifest(folder)
     of = None if manifest is None else int(manifest["rows"])
     of_outputs = tuple(ExplainedScale(scales[name]) for name in outputs)

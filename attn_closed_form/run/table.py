@@ -5,8 +5,8 @@
 the columns of the input, such as `output` and `prediction`. An input with an error has one row without a word.
 **Wide** has one row per input, with lists of words and scores; in CSV and Excel a list is JSON text.
 
-CSV is UTF-8 with a byte-order mark, which Excel needs. A text that a spreadsheet would take for a formula gets an
-apostrophe in front. Tables are read and written part by part, so memory does not grow with the corpus.
+CSV is UTF-8 with a byte-order mark, which Excel needs. A text that a spreadsheet would take for a formula starts with
+an apostrophe. Tables are read and written part by part, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def long_table(table: Any) -> Any:
     times = np.maximum(lengths, 1)  # a row with an error stays one row
     position = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
     missing = np.repeat(lengths == 0, times)
-    # Where each row of the long table finds its player in the flat lists.
+    # The place of each row's player in the flat lists.
     index = pa.array(np.where(missing, 0, np.cumsum(~missing) - 1), mask=missing)
 
     def flat(column: Any) -> Any:
@@ -99,7 +99,7 @@ def long_table(table: Any) -> Any:
     return pa.table(columns | {name: rows[name] for name in rows.column_names[first:]})
 
 
-# Writers: one function per format, from tables and a file to be written.
+# Writers, one per format: they get the tables and the file to write.
 
 
 def _write_parquet(tables: Iterator[Any], path: Path, separator: str) -> None:
@@ -164,7 +164,7 @@ def _write_xlsx(tables: Iterator[Any], path: Path, separator: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a cell: lists as JSON, and everything that is not a number, a text or a date as text."""
+    """The value of a cell: lists as JSON; anything else that is not a number, a text or a date as text."""
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     aware = isinstance(value, datetime.datetime | datetime.time) and value.tzinfo is not None

@@ -1,4 +1,4 @@
-"""What a run computes for one input, and the columns that the results become, which docs/corpus.md lists."""
+"""What a run computes for its inputs, and the columns of its results, which docs/corpus.md lists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ..show.exports import row as bag_row
 MAX_CHARS = 1_000_000
 BATCH_CHARS = {"numpy": 1 << 19, "jax": 1 << 21}  # characters of texts that are explained together
 ENGINES = ("numpy", "jax", "auto")
-MOST_CLASSES = 100  # with a column of their own
+MOST_CLASSES = 100  # that get a column each
 BAG_COLUMNS = ("instances", "empty_bag", "method", "error_bound", "attention_against", "rank_correlation", "assumed")
 
 
@@ -44,7 +44,7 @@ class RunError(ValueError):
 
 
 def pyarrow() -> Any:
-    """The package, or one line that names the extra."""
+    """The package; without it, an error that names the extra."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -64,14 +64,14 @@ class Task:
     methods : names in `METHODS`
     model : what `open_model` opens, such as a file; None is the shipped model. A model object also works, and is then
         sent to the workers with every part
-    model_options : what the file of the model does not store, as in `open_model`
+    model_options : options of `open_model` that the file of the model does not store
     settings : as in `explain`
-    max_chars : a longer text is a row with an error
-    columns : the user's columns to keep; None for all but `column`
+    max_chars : a longer text gets an error
+    columns : the user's columns to keep; None keeps all but `column`
     region : side of square regions of a bag, in the unit of its coordinates; None for the regions of the file
     files : kinds of files to write for every bag, names of `show.exports.KINDS`
-    engine : "numpy", the core, one input after the other; or "jax", batches on a device (`jax_model/device/engine.py`),
-        which leaves to the core what it cannot compute. `choose_engine` finds it
+    engine : "numpy", the core; or "jax", batches on a device (`jax_model/device/engine.py`), which leaves to the core
+        what it cannot compute. See `choose_engine`
     version : of this package; a worker with another version raises an error
     """
 
@@ -112,7 +112,7 @@ class Task:
 
 
 def choose_engine(task: Task, engine: str) -> Task:
-    """The task with an engine: "numpy", "jax", or "auto", which is JAX where it finds an accelerator that can help."""
+    """The task with an engine: "numpy", "jax", or "auto", which is JAX if it finds an accelerator that can help."""
     if engine not in ENGINES:
         raise ValueError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
     if engine == "numpy":
@@ -131,7 +131,7 @@ def choose_engine(task: Task, engine: str) -> Task:
 
 @lru_cache(maxsize=1)
 def _engine(name: str) -> Any:
-    """The engine of the JAX side, which this package does not depend on."""
+    """The engine of `jax_model`, on which this package does not depend."""
     try:
         return importlib.import_module("jax_model.device.engine").Engine()
     except ImportError as error:
@@ -139,7 +139,7 @@ def _engine(name: str) -> Any:
 
 
 def sha256(path: Path) -> str:
-    """Of a file's contents."""
+    """SHA-256 of a file's contents."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

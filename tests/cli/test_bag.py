@@ -204,7 +204,7 @@ def test_a_folder_resumes(folder, tmp_path, capsys):
     assert "slide0.npz has changed" in capsys.readouterr().err
     (slides / "slide0.npz").unlink()
     assert main(command) == 1
-    assert "the input files are others" in capsys.readouterr().err
+    assert "the input files are different" in capsys.readouterr().err
 
 
 def test_one_worker_and_two_give_the_same_table(folder, tmp_path):
