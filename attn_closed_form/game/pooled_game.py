@@ -470,8 +470,8 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
     """`merge_tokens` of each run of the last axis, a run from each of `starts` to the next: (..., n) -> (..., runs)."""
     top = np.maximum.reduceat(s, starts, axis=-1)
     shift = np.where(np.isneginf(top), 0.0, top)
-    run = np.repeat(np.arange(starts.size), np.diff(starts, append=s.shape[-1]))
-    mass = np.exp(s - shift[..., run])
+    lengths = run_lengths(starts, s.shape[-1])
+    mass = np.exp(s - np.repeat(shift, lengths, axis=-1))
     total = np.add.reduceat(mass, starts, axis=-1)
     with np.errstate(divide="ignore"):
         log_mass = np.log(total) + shift
@@ -479,6 +479,14 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
     # Rounding must not push the mean outside the values, or a constant model would seem to vary.
     least, most = np.minimum.reduceat(v, starts, axis=-1), np.maximum.reduceat(v, starts, axis=-1)
     return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
+
+
+def run_lengths(starts: Ids, n: int) -> Ids:
+    """Lengths of the runs that n entries consist of; `np.diff(starts, append=n)`, but several times as fast."""
+    lengths = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+    lengths[-1] = n - starts[-1]
+    return lengths
 
 
 def finite(x: Array, nan: bool = False) -> Array:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._types import Array, Ids
-from ..game.pooled_game import LARGEST_VALUE, PooledGame, merge_runs
+from ..game.pooled_game import LARGEST_VALUE, PooledGame, merge_runs, run_lengths
 
 ONE_INPUT = np.zeros(1, dtype=np.intp)
 
@@ -86,7 +86,7 @@ class PooledScores:
         """The (h,) heads and (r,) value rows that `coefficients @ logits` needs, and (h, r) the rows' weights."""
         weight = np.asarray(coefficients, dtype=np.float64)[self.output]
         rows = np.flatnonzero(weight)
-        heads = np.unique(self.head[rows])
+        heads = np.flatnonzero(np.bincount(self.head[rows]))
         return heads, rows, np.where(self.head[rows] == heads[:, None], weight[rows], 0.0)
 
     def shares(self) -> tuple[Array, Array]:
@@ -99,7 +99,7 @@ class PooledScores:
         """Masses of units (H, n), background and all together (H, B), in units of the largest; units per input (B,)."""
         starts = ONE_INPUT if self.starts is None else self.starts
         s_background = self.s_background.reshape(len(self.s), -1)
-        lengths = np.diff(starts, append=self.s.shape[1])
+        lengths = run_lengths(starts, self.s.shape[1])
         top = np.maximum(np.maximum.reduceat(self.s, starts, axis=1), s_background)
         mass, background = np.exp(self.s - np.repeat(top, lengths, axis=1)), np.exp(s_background - top)
         return mass, background, np.add.reduceat(mass, starts, axis=1) + background, lengths
@@ -169,7 +169,8 @@ class PooledScores:
 
         ends = np.cumsum([len(names) for names in labels])
         d, B = int(ends[-1]), len(labels)
-        runs = np.flatnonzero(np.diff(players[order], prepend=-1))
+        counts = np.bincount(players)
+        runs = np.cumsum(counts) - counts
         present = of_players(*chosen(self.s, self.v))
         if deleted or self.s_absent is None or self.v_absent is None:
             absent = np.full((heads.size, d), -np.inf), np.zeros((heads.size, d))
