@@ -66,6 +66,18 @@ def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
     return numbers, np.concatenate([np.zeros(0, dtype=np.intp), *firsts])
 
 
+def run_lengths(starts: Ids, n: int) -> Ids:
+    """Lengths of the runs that n entries consist of; `np.diff(starts, append=n)`, but several times as fast.
+
+    >>> run_lengths(np.array([0, 2, 3]), 7)
+    array([2, 1, 4])
+    """
+    lengths = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+    lengths[-1] = n - starts[-1]
+    return lengths
+
+
 def members(numbers: Ids) -> list[list[int]]:
     """Indices of the members of each group, from the group of each member.
 

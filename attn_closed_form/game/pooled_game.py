@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import real
+from .._arrays import real, run_lengths
 from .._lazy import cached_property
 from .._types import Array, Ids
 
@@ -479,14 +479,6 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
     # Rounding must not push the mean outside the values, or a constant model would seem to vary.
     least, most = np.minimum.reduceat(v, starts, axis=-1), np.maximum.reduceat(v, starts, axis=-1)
     return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
-
-
-def run_lengths(starts: Ids, n: int) -> Ids:
-    """Lengths of the runs that n entries consist of; `np.diff(starts, append=n)`, but several times as fast."""
-    lengths = np.empty_like(starts)
-    np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
-    lengths[-1] = n - starts[-1]
-    return lengths
 
 
 def finite(x: Array, nan: bool = False) -> Array:

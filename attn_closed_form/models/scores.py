@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._arrays import run_lengths
 from .._types import Array, Ids
-from ..game.pooled_game import LARGEST_VALUE, PooledGame, merge_runs, run_lengths
+from ..game.pooled_game import LARGEST_VALUE, PooledGame, merge_runs
 
 ONE_INPUT = np.zeros(1, dtype=np.intp)
 

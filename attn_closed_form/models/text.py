@@ -22,13 +22,13 @@ import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import whole
+from .._arrays import run_lengths, whole
 from .._types import Ids
 
 CLS, UNK = "[CLS]", "[UNK]"
@@ -55,6 +55,18 @@ _RATING = r"\d{1,3}(?:\.\d)?/\d{1,3}(?![\w/])"
 _ASCII_REST = r"[a-zA-Z0-9]*+(?:'[a-zA-Z0-9]++)*+"
 # A token, or a tag, which begins with "<" as no token does. What is most frequent comes first, because it is faster.
 _ASCII = re.compile(rf"([a-zA-Z]{_ASCII_REST}|[!?]|{_NO_TOKEN}|{_RATING}|[0-9]{_ASCII_REST})")
+
+
+# A text with it may have a rating. Without one, and in ASCII, words are runs of bytes (`Vocabulary._encode_plain`).
+_SLASH_DIGIT = re.compile(r"/\d")
+_TAG = re.compile(_NO_TOKEN)
+# No token and no tag reaches across it.
+_BETWEEN = "\n<\n"
+# Lower case for letters, spaces for what is in no token; the question mark gets a code below those of digits.
+_LOWER = bytes(
+    ord('"') if char == "?" else ord(char.lower()) if char.isalnum() or char in "'!" else ord(" ")
+    for char in map(chr, range(128))
+).ljust(256)
 
 
 @functools.cache
@@ -171,6 +183,15 @@ def _normal_form(raw: str) -> str:
     return "".join(_DROPPED.sub("", form.replace("’", "'").replace("ʼ", "'")).split()) or raw
 
 
+class Encoded(NamedTuple):
+    """Tokens of several texts, those of one text after those of another."""
+
+    places: list[int]  # of these texts among those that were given
+    ids: Ids  # (n,)
+    spans: Ids  # (n, 2) start and end of each token in its text
+    counts: Ids  # (texts,) how many tokens each text has
+
+
 class Vocabulary(tuple[str, ...]):
     """The words of a model, by id. Immutable.
 
@@ -247,12 +268,46 @@ class Vocabulary(tuple[str, ...]):
         # A text that spells out "[CLS]" tokenizes to "cls", so the special words cannot be forged.
         return np.array(list(map(self._ids.get, words, itertools.repeat(self.unk_id))), dtype=np.intp)
 
-    def encode_many(self, texts: Iterable[str]) -> tuple[Ids, Ids, Ids]:
-        """Tokens of several texts in a row: ids (n,), character spans (n, 2), and how many each text has."""
+    def encode_many(self, texts: Sequence[str]) -> Iterator[Encoded]:
+        """Tokens of many texts, in groups of texts that are read alike."""
+        plain = [text.isascii() and not _SLASH_DIGIT.search(text) for text in texts]
+        for wanted, encode in ((True, self._encode_plain), (False, self._encode_any)):
+            if places := [i for i, is_plain in enumerate(plain) if is_plain == wanted]:
+                yield Encoded(places, *encode([texts[i] for i in places]))
+
+    def _encode_any(self, texts: Sequence[str]) -> tuple[Ids, Ids, Ids]:
+        """Tokens of texts in a row: ids (n,), character spans (n, 2), and how many each text has."""
         raw, spans, counts = spelled(texts)
         ids = np.fromiter(map(self._id_of_spelling.__getitem__, raw), np.intp, len(raw))
         kept = ids >= 0
         return ids[kept], spans[kept], np.add.reduceat(kept, np.cumsum(counts) - counts, dtype=np.intp)
+
+    def _encode_plain(self, texts: Sequence[str]) -> tuple[Ids, Ids, Ids]:
+        """The same for texts in ASCII without a rating, twice as fast: words are runs of certain bytes."""
+        joined = f" {_BETWEEN.join(texts)} "
+        lower = bytearray(joined.encode("ascii").translate(_LOWER))
+        for tag in _TAG.finditer(joined):
+            start, end = tag.span()
+            lower[start:end] = b" " * (end - start)
+        byte = np.frombuffer(lower, np.uint8)  # a view: what is changed in one is changed in the other
+        in_word = byte >= ord("0")
+        apostrophe = np.flatnonzero(byte == ord("'"))
+        inner = in_word[apostrophe - 1] & in_word[apostrophe + 1]
+        in_word[apostrophe[inner]] = True
+        mark = np.flatnonzero((byte < ord("'")) & (byte > ord(" ")))
+        kind = byte[mark]
+        byte[apostrophe[~inner]] = byte[mark] = ord(" ")
+        spans = (np.flatnonzero(in_word[1:] != in_word[:-1]) + 1).reshape(-1, 2)
+        words = lower.decode("ascii").split()
+        ids = np.fromiter(map(self._ids.get, words, itertools.repeat(self.unk_id)), np.intp, len(words))
+        if mark.size:
+            at = np.searchsorted(spans[:, 0], mark)
+            ids = np.insert(ids, at, np.where(kind == ord("!"), self.id("!"), self.id("?")))
+            spans = np.insert(spans, at, np.stack([mark, mark + 1], axis=1), axis=0)
+        lengths = np.array([len(text) + len(_BETWEEN) for text in texts])
+        begins = 1 + np.cumsum(lengths) - lengths
+        counts = run_lengths(np.searchsorted(spans[:, 0], begins), len(spans))
+        return ids, spans - np.repeat(begins, counts)[:, None], counts
 
     @functools.cached_property
     def _id_of_spelling(self) -> _Remembered:

@@ -24,7 +24,7 @@ from .classifier.predict import document_scores, predict, predict_many
 from .classifier.weights import AttentionWeights
 from .protocol import Model, Resolved, Units
 from .scores import PooledScores, stable_order
-from .text import Token, Vocabulary, check_text, excerpt, tokenize
+from .text import Encoded, Token, Vocabulary, check_text, excerpt, tokenize
 
 Tokenizer = Callable[[str], Sequence[Token]]
 # Accuracy that integrated gradients can be refined to.
@@ -100,29 +100,29 @@ class TextClassifier(Model):
     def read_many(self, raws: Sequence[Any]) -> list[Units | None]:
         """The tokens of many texts; None for what has no words or is not a text."""
         texts = [raw if isinstance(raw, str) else "" for raw in raws]
-        ids, spans, counts = self._encoded(texts)
-        ends = np.cumsum(counts)
-        starts, room = (ends - counts).tolist(), int(min(ids.size, self.weights.room))
-        words, first = numbered_in_runs(ids, counts, len(self.vocabulary))
-        names = list(map(self.vocabulary.__getitem__, ids[first].tolist()))
-        bounds = np.searchsorted(first, ends).tolist()
-        read: list[Units | None] = []
-        before = 0
-        for text, i, j, k in zip(texts, starts, ends.tolist(), bounds, strict=True):
-            own = tuple(names[before:k])
-            read.append(TextUnits(self.vocabulary, text, ids[i:j], words[i:j], own, spans[i:j], room) if own else None)
-            before = k
+        read: list[Units | None] = [None] * len(texts)
+        for places, ids, spans, counts in self._encoded(texts):
+            words, first = numbered_in_runs(ids, counts, len(self.vocabulary))
+            names = list(map(self.vocabulary.__getitem__, ids[first].tolist()))
+            ends, room = np.cumsum(counts), int(min(ids.size, self.weights.room))
+            start = name = 0
+            for place, end, last in zip(places, ends.tolist(), np.searchsorted(first, ends).tolist(), strict=True):
+                if start < end:
+                    tokens, players = slice(start, end), tuple(names[name:last])
+                    parts = ids[tokens], words[tokens], players, spans[tokens]
+                    read[place] = TextUnits(self.vocabulary, texts[place], *parts, room)
+                start, name = end, last
         return read
 
-    def _encoded(self, texts: Sequence[str]) -> tuple[Ids, Ids, Ids]:
-        """As `Vocabulary.encode_many`, by the model's tokenizer."""
+    def _encoded(self, texts: Sequence[str]) -> Iterable[Encoded]:
+        """The tokens of texts, by the model's tokenizer."""
         if self.tokenizer is tokenize:
             return self.vocabulary.encode_many(texts)
         documents = [list(self.tokenizer(text)) for text in texts]
         tokens = list(chain.from_iterable(documents))
         spans = np.array([(token.start, token.end) for token in tokens], dtype=np.intp).reshape(-1, 2)
         ids = self.vocabulary.encode_words(token.word for token in tokens)
-        return ids, spans, np.array(list(map(len, documents)), dtype=np.intp)
+        return [Encoded(list(range(len(texts))), ids, spans, np.array(list(map(len, documents)), dtype=np.intp))]
 
     def scores(self, units: Units) -> PooledScores:
         """Log-masses and values of the tokens; [CLS] and padding are the background."""

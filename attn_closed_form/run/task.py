@@ -267,12 +267,12 @@ def _explain_batch(task: Task, batch: _Batch, folder: str, target: Path | None) 
     def prepare_games(evidence: Sequence[Evidence]) -> None:
         model.prepare_games([each.units for each in evidence], [each.on_logit.settings for each in evidence])
 
-    def explain(evidence: Evidence, known: Mapping[str, Scored] | None, raw: Any) -> Row:
+    def explain(evidence: Evidence, known: Mapping[str, Scored] | None, raw: Any) -> Callable[[], Row]:
         explanations = explain_evidence(evidence, methods, True, known or {})
         for kind in task.files:
             if target is not None:
                 KINDS[kind].write(explanations, target / f"{Path(raw).stem}{KINDS[kind].suffix}")
-        return Row.of(explanations, by_core=len(known or {}) < len(methods))
+        return partial(Row.of, explanations, by_core=len(known or {}) < len(methods))
 
     batch.each(partial(_input, task, folder))
     batch.each(read, batch.together(model.read_many))
@@ -289,6 +289,7 @@ def _explain_batch(task: Task, batch: _Batch, folder: str, target: Path | None) 
     if engine is not None and batch.values:
         known = engine.scored(batch.values, task.methods)
     batch.each(explain, known, [batch.raws[i] for i in batch.numbers])
+    batch.each(lambda row: row())
     for i, row in zip(batch.numbers, batch.values, strict=True):
         batch.outcomes[i] = row
     return batch.outcomes

@@ -70,9 +70,16 @@ def test_many_texts_are_read_and_scored_as_one_by_one(model, settings):
         assert pickle.dumps(model.pooled_game(units, resolved)) == pickle.dumps(model.pooled_game(single, resolved))
 
 
-def test_the_tokens_are_those_of_tokenize():
+def nonsense(n, seed=0):
+    """Texts of characters that begin, end and join tokens; without "é" and "1/2" they are read as bytes."""
+    rng = np.random.default_rng(seed)
+    return ["".join(rng.choice([*"ab Z9!?'<>/._\n\tbx<b >\x00", "'", " "], size=rng.integers(0, 30))) for _ in range(n)]
+
+
+@pytest.mark.parametrize("raws", [texts(50), nonsense(1500), [text + "é 1/2" for text in nonsense(300)]])
+def test_the_tokens_are_those_of_tokenize(raws):
     model = MODELS["shipped"]
-    for raw, units in zip(texts(50), model.read_many(texts(50)), strict=True):
+    for raw, units in zip(raws, model.read_many(raws), strict=True):
         tokens = tokenize(raw)
         assert (units is None) == (not tokens)
         if tokens:
