@@ -1,4 +1,4 @@
-"""The JAX twin: a reference implementation of the closed forms, training, batches on devices, and other models.
+"""The JAX twin: a reference implementation of the closed forms, training, and batches on devices.
 
 - `witness/` is P1's classifier written naively from the paper (`model.py` is its section 2, line by line), with
   autodiff for derivatives and LRP (`oracle.py`), enumeration of all coalitions for Shapley values, Banzhaf values,
@@ -7,8 +7,7 @@
 - `device/` computes explanations of batches of documents on any device. It shares quadrature rules, bounds and score
   tables with the core: agreement with the core shows that it is the same computation, not that it is right.
 - `training/` trains classifiers of texts and of bags with one loop (`loop.py`). The forward pass of texts goes through
-  the score tables (`text_model.py`), and a test holds it to the witness.
-- `transformers/` has small transformers with gradients and LRP, for comparison.
+  the score tables (`text_model.py`), and a test compares it with the witness.
 """
 
 from importlib import import_module
