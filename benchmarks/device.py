@@ -18,7 +18,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -27,10 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_closed_form as acf
+from attn_closed_form.game.links import LinkedGame
 from attn_closed_form.models.classifier import pooled_game, predict_many
 from attn_closed_form.models.classifier.predict import pad
 from jax_model import params_from_weights
 from jax_model.device import documents as batched
+from jax_model.device import linked
 from jax_model.witness import oracle
 
 from .harness import Bar, best_of, report
@@ -44,7 +46,8 @@ GROWTH_DOCUMENTS, GROWTH_WORDS = (16, 64, 256), (30, 60, 120, 240)
 PEER_DOCUMENTS = 2
 # What float32 can promise for most documents; LIME's regression multiplies an error by about six.
 FLOAT32_TOL = 5e-3
-TASKS = ("prediction", "gradient", "gradient, kept", "Shapley", "LIME", "training step, batch 64")
+PROBABILITY = "Shapley of probabilities, shipped model"
+TASKS = ("prediction", "gradient", "gradient, kept", "Shapley", PROBABILITY, "LIME", "training step, batch 64")
 
 
 def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
@@ -53,12 +56,28 @@ def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
     if path is None:
         lengths = np.random.default_rng(SEED).integers(60, int(weights.room), count)
         return [random_document(weights, int(n), SEED + i) for i, n in enumerate(lengths)]
+    vocabulary = (p1_model() or acf.load_demo_model()).vocabulary
+    return [vocabulary.encode(text)[: int(weights.room)] for text in load_texts(path, count)]
+
+
+@lru_cache(maxsize=1)
+def load_texts(path: str, count: int) -> list[str]:
+    """Test reviews, evenly spaced."""
     from jax_model.training.imdb import load_imdb
 
     texts = load_imdb(path, "test").texts
-    step = max(1, len(texts) // count)
-    vocabulary = (p1_model() or acf.load_demo_model()).vocabulary
-    return [vocabulary.encode(text)[: int(weights.room)] for text in texts[::step][:count]]
+    return texts[:: max(1, len(texts) // count)][:count]
+
+
+def probability_games(path: str | None, count: int) -> list[LinkedGame]:
+    """Games of the probability that the shipped model, which has one head, gives to the same kind of documents."""
+    model = acf.load_demo_model()
+    if path is None:
+        lengths = np.random.default_rng(SEED).integers(60, 250, count)
+        documents = [random_document(model.weights, int(n), SEED + i) for i, n in enumerate(lengths)]
+    else:
+        documents = [model.vocabulary.encode(text) for text in load_texts(path, count)]
+    return [pooled_game(model.weights, d, "words").through("sigmoid", 1 / model.temperature) for d in documents]
 
 
 def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Callable[[], Any]:
@@ -87,7 +106,9 @@ def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Calla
     return step
 
 
-def device_rows(device: Any, documents: Sequence[NDArray[np.intp]], core: dict[str, Any]) -> list[dict[str, Any]]:
+def device_rows(
+    device: Any, documents: Sequence[NDArray[np.intp]], games: Sequence[LinkedGame], core: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Everything on one device, in float64 and float32 where both make sense; `core` has the core's results by task."""
     weights, _ = benchmark_model(SEED)
     name = f"{device.platform}: {device.device_kind}"
@@ -112,6 +133,7 @@ def device_rows(device: Any, documents: Sequence[NDArray[np.intp]], core: dict[s
             add("gradient", dtype, partial(_one_by_one, weights, documents, dtype))
             add("gradient, kept", dtype, partial(batched.gradient, weights, documents, dtype=dtype))
             add("Shapley", dtype, partial(batched.shapley, weights, documents, tol=tol, dtype=dtype), 2)
+            add(PROBABILITY, dtype, partial(linked.shapley, games, tol, dtype), 2)
             add("LIME", dtype, partial(batched.lime, weights, documents, tol=10 * tol, dtype=dtype), 2)
         add("training step, batch 64", "float32", training_step(weights, ids[:64]))
         rows[-1]["documents/s"] *= 64 / len(documents)
@@ -151,7 +173,9 @@ def _one_by_one(weights: acf.AttentionWeights, documents: Sequence[NDArray[np.in
         block.block_until_ready()
 
 
-def core_rows(documents: Sequence[NDArray[np.intp]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def core_rows(
+    documents: Sequence[NDArray[np.intp]], games: Sequence[LinkedGame]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The NumPy core, a document at a time: rows, and results by task."""
     weights, _ = benchmark_model(SEED)
     tasks: dict[str, Callable[[], Any]] = {
@@ -159,6 +183,7 @@ def core_rows(documents: Sequence[NDArray[np.intp]]) -> tuple[list[dict[str, Any
         "gradient": lambda: [acf.gradient(weights, d)[0, 0] for d in documents],
         "gradient, kept": lambda: np.stack([acf.gradient(weights, d) for d in documents]),
         "Shapley": lambda: [acf.shapley(pooled_game(weights, d, "words")) for d in documents],
+        PROBABILITY: lambda: [acf.shapley(game) for game in games],
         "LIME": lambda: [acf.lime_limit(pooled_game(weights, d, "words")) for d in documents],
     }
     rows = []
@@ -224,7 +249,8 @@ def main(argv: list[str] | None = None) -> int:
     warnings.filterwarnings("ignore")
     jax.config.update("jax_enable_x64", True)
     _, name = benchmark_model(SEED)
-    documents = load_documents(args.data, 64 if args.quick else DOCUMENTS)
+    count = 64 if args.quick else DOCUMENTS
+    documents, games = load_documents(args.data, count), probability_games(args.data, count)
     devices = jax.devices()
     if {device.platform for device in devices} == {"cpu"}:
         print("no accelerator found: the numbers are for the CPU alone", file=sys.stderr)
@@ -234,11 +260,11 @@ def main(argv: list[str] | None = None) -> int:
         "documents": len(documents),
         "mean tokens": round(float(np.mean([len(d) for d in documents])), 1),
     }
-    compared, results = core_rows(documents)
+    compared, results = core_rows(documents, games)
     compared += peer_rows(documents)
     met = True
     for device in first.values():
-        rows = [*compared, *device_rows(device, documents, results)]
+        rows = [*compared, *device_rows(device, documents, games, results)]
         rows.sort(key=lambda row: TASKS.index(row["task"]) if row["task"] in TASKS else len(TASKS))
         met &= report(file_name(device), rows, seed=SEED, settings=settings, bars=bars_of(device.platform, rows))
     return 0 if met else 1
