@@ -35,7 +35,7 @@ BLOCK = 64
 
 @dataclass(frozen=True)
 class BagConfig:
-    """Settings of a run: sizes of the network, regularisation, optimiser, and when to stop."""
+    """Settings of a run: sizes of the network, regularization, optimizer, and when to stop."""
 
     hidden: int = 64
     attention: int = 32
@@ -151,7 +151,7 @@ def pack(bags: Sequence[NDArray[Any]], count: int | None = None) -> Packed:
     return Packed(x, number, count)
 
 
-def standardisation(bags: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def standardization(bags: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation of each feature over all instances; the scale of a constant feature is 1."""
     total = sum(len(bag) for bag in bags)
     mean = sum(np.sum(bag, axis=0, dtype=np.float64) for bag in bags) / total
@@ -161,7 +161,7 @@ def standardisation(bags: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float64], 
 
 
 class BagTraining(NamedTuple):
-    """A trained network: parameters for standardised features, the standardisation, one record per epoch."""
+    """A trained network: parameters for standardized features, the standardization, one record per epoch."""
 
     params: Params
     mean: NDArray[np.float64]
@@ -182,7 +182,7 @@ def fit_bags(
     With bags and labels to hold out, the epoch of the smallest loss on them is kept, and training stops
     `config.patience` epochs after it. The result is a function of the arguments alone, to the bit on one machine.
     """
-    mean, scale = standardisation(bags)
+    mean, scale = standardization(bags)
     ready = [((np.asarray(bag, dtype=np.float64) - mean) / scale).astype(np.float32) for bag in bags]
     weights = (np.ones(classes) if class_weight is None else class_weight)[labels].astype(np.float32)
     size = min(config.batch_size, len(bags))
@@ -242,7 +242,7 @@ def predict_bags(training: BagTraining, bags: Sequence[NDArray[Any]], block: int
 
 
 def state_dict(training: BagTraining) -> dict[str, NDArray[np.float64]]:
-    """The weights under the names of CLAM's single-branch network, the standardisation folded into its first layer."""
+    """The weights under the names of CLAM's single-branch network, the standardization folded into its first layer."""
     p = {name: np.asarray(array, dtype=np.float64) for name, array in training.params.items()}
     first = p["L"] / training.scale
     return {

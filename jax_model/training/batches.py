@@ -2,7 +2,7 @@
 
 A document that is too long is cut to a random window (`crop`), and each document has its own rate, uniform in
 [0, max_unk], at which it loses its tokens, each for itself (`unk_by` "tokens") or all occurrences of a word together
-("words"). What is lost becomes [UNK] in a model with positions and is deleted in one without. That is a regulariser,
+("words"). What is lost becomes [UNK] in a model with positions and is deleted in one without. That is a regularizer,
 and it keeps the masked documents that Shapley values and LIME evaluate in distribution. A batch is a pure function of
 (seed, epoch, step): an interrupted run continues with the same batches, and every host of a cluster makes the same ones
 without a word to the others.

@@ -7,7 +7,7 @@ import pytest
 
 from attn_closed_form import BagClassifier
 from jax_model import AttentionBagClassifier
-from jax_model.training.bags import BagConfig, _kept, bag_logits, pack, standardisation, start_params, state_dict
+from jax_model.training.bags import BagConfig, _kept, bag_logits, pack, standardization, start_params, state_dict
 
 # One shape for all networks, so that JAX compiles once.
 SHAPE = {"hidden": 11, "attention": 5}
@@ -74,9 +74,9 @@ def test_dropped_instances_leave_at_least_one():
     assert 0 < seen[0] < 40
 
 
-def test_standardisation_of_constant_features_does_nothing():
+def test_standardization_of_constant_features_does_nothing():
     bags = [np.array([[1.0, 5.0], [3.0, 5.0]]), np.array([[5.0, 5.0]])]
-    mean, scale = standardisation(bags)
+    mean, scale = standardization(bags)
     np.testing.assert_allclose(mean, [3, 5])
     np.testing.assert_allclose(scale, [np.sqrt(8 / 3), 1])
 
