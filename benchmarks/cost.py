@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from attn_closed_form import load_demo_model
-from jax_model.transformers.transformer import Config, init_transformer
+from benchmarks.transformers.transformer import Config, init_transformer
 
 from .models import random_document
 from .paper_tables import TABLE_2, TABLE_13

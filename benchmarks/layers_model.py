@@ -18,9 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form._types import Array
+from benchmarks.transformers.transformer import (
+    EPS,
+    PAD,
+    Config,
+    Tree,
+    embed,
+    forward,
+    from_embeddings,
+    init_transformer,
+)
 from jax_model.training.batches import Documents, pad_rows
 from jax_model.training.loop import Fit, Optimizer, Progress, cross_entropy, fit
-from jax_model.transformers.transformer import EPS, PAD, Config, Tree, embed, forward, from_embeddings, init_transformer
 
 from .lime_runs import Ids
 

@@ -21,8 +21,15 @@ from numpy.typing import NDArray
 from attn_closed_form import PooledGame, shapley
 from attn_closed_form._types import Array
 from attn_closed_form.slalom.fit import fit_sequences
+from benchmarks.transformers.transformer import (
+    Config,
+    Tree,
+    forward,
+    init_transformer,
+    pad_documents,
+    predict_documents,
+)
 from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
-from jax_model.transformers.transformer import Config, Tree, forward, init_transformer, pad_documents, predict_documents
 
 from .reproduction import Row, Run, claim, mean_row
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from attn_closed_form import AttentionWeights, gradient, lime_limit, predict
 from attn_closed_form._types import Array
 from attn_closed_form.models.classifier import alpha_avg, pooled_game
+from benchmarks.transformers.transformer import PAD, Config, Tree
 from jax_model.training.batches import encode_documents
 from jax_model.training.imdb import load_imdb
-from jax_model.transformers.transformer import PAD, Config, Tree
 
 from .correlations import pearson, pool_words
 from .harness import Bar

@@ -27,15 +27,12 @@ from attn_closed_form.models.classifier import (
     predict_many,
 )
 from attn_closed_form.models.text import Vocabulary
-from jax_model.training.batches import Documents, encode_documents, pad_rows
-from jax_model.training.imdb import Reviews
-from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
-from jax_model.transformers.lrp import (
+from benchmarks.transformers.lrp import (
     transformer_gradient,
     transformer_integrated_gradients,
     transformer_lrp,
 )
-from jax_model.transformers.transformer import (
+from benchmarks.transformers.transformer import (
     LENGTHS,
     PAD,
     Config,
@@ -45,6 +42,9 @@ from jax_model.transformers.transformer import (
     pad_documents,
     predict_documents,
 )
+from jax_model.training.batches import Documents, encode_documents, pad_rows
+from jax_model.training.imdb import Reviews
+from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
 
 from .faithfulness import Value, removal
 

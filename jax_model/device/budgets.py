@@ -1,15 +1,15 @@
-"""What `tol` requires of a batch of games: the core's budgets, bounds and rules, on the host; the device only sums.
+"""The error budget of a batch of games: the core's budgets, bounds and rules on the host, and only sums on the device.
 
 This is the one module of `device` that reads the core's internals.
 
-|error| <= tol * max|f| for every game, or a reason why not, game by game: a game that cannot keep `tol` in the batch's
-floating type, or whose masses leave it, has NaN in its row and its reason in `Batched.problems`. It does not spoil the
-others. Shapes are static on a device, so the games that can be kept share one rule for 1/D, for the largest of their
-ranges and the smallest of their errors, and products are plain ones (`budget_of(..., plain=True)`).
+Every game has |error| <= tol * max|f| or a reason why not. A game that cannot keep `tol` in the batch's floating type,
+or whose masses overflow it, has NaN in its row and its reason in `Batched.problems`; the other games are not affected.
+Shapes are static on a device, so all games of a batch share one rule for 1/D, for the largest of their ranges and the
+smallest of their errors, and products are plain ones (`budget_of(..., plain=True)`).
 
 **float32.** The budget is the core's with the spacing of float32: the rounding of d factors and of everything else, of
-scores that were rounded when they became float32 (`Facts.doubt`), and of constants that were added up in it. It takes
-some 1e-4 to 1e-3 of max|f|, and a smaller `tol` is an error.
+the scores when they are converted to float32 (`Facts.doubt`), and of constants that are added in it. This uses about
+1e-4 to 1e-3 of max|f|, and a smaller `tol` is an error.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from .games import GameBatch, each_game, everyone_of, heads_of, row_sums, value_
 ARITHMETIC = {np.dtype(np.float32): FLOAT32, np.dtype(np.float64): FLOAT64}
 # ln(D_max / D_min) that masses may span before they leave the floating type.
 LOG_RANGE = {np.dtype(np.float32): 60.0, np.dtype(np.float64): 256.0}
-# Room for rounding at the ends of the range of D, relative, and in the logarithm of a bound that is summed on a device.
+# Relative margin for rounding at the ends of the range of D, and margin of the logarithm of a bound from the device.
 ROOM = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}
 SLACK = {np.dtype(np.float32): 0.05, np.dtype(np.float64): 1e-9}
 # A score this far below the largest of its head has no mass in comparison.
 NO_MASS = 110.0
 
 
-# Shortest list of nodes in p; longer ones are powers of two, so that batches alike share one compiled program.
+# Shortest list of nodes in p; longer ones are powers of two, so that similar batches share one compiled program.
 NODES = 64
 # Groups of nodes for 1/D that have their own numbers of nodes in p.
 GROUPS = 4
-# Their number is a multiple of this, for the same reason.
+# The number of nodes for 1/D is a multiple of this, for the same reason.
 RULE = 8
 NO_RULE = "no rule in p has a proven error with these settings; use attn_closed_form.lime_limit"
 
@@ -194,9 +194,8 @@ def plan_batch(
             problems[i] = str(error)
     kept = [(float(about.log_range[i]), goal.eps) for i, goal in enumerate(budgets) if goal is not None]
     log_range, eps = max((r for r, _ in kept), default=0.0), min((eps for _, eps in kept), default=0.01)
-    # Ranges in steps of ln 16, so that batches alike share one compiled program.
-    step, room = np.log(16.0), ROOM[dtype]
-    lam, w = lambda_rule(float(np.ceil((log_range + 3 * room) / step) * step), eps)
+    room = ROOM[dtype]
+    lam, w = lambda_rule(log_range + 3 * room, eps)
     more = (0, -lam.size % RULE)
     lam, w = np.pad(lam, more, mode="edge") / (1 - room), np.pad(w, more) / (1 - room)
     return Goals(budgets, problems, jnp.asarray(lam, dtype), jnp.asarray(w, dtype), about)

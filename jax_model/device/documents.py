@@ -1,18 +1,18 @@
 """Many documents on a device: predictions, gradients, Shapley values and LIME's limit, as in the core.
 
 A model becomes a pytree of score tables (`device_tables`, those of the core's collapsed model), and documents become
-padded arrays of ids. Everything is jitted once per shape, and there are few of them: batches have `batch` documents,
-the last one filled up, rows of ids are as long as a power of two unless the model has positions, and games come in
-buckets of players (BUCKET, then 1.5, 2, 3, 4, 6, ... times as many). The games of a batch are made on the host, all at
-once, from the core's score tables. With a `mesh` (`games.AXIS` its one axis) a batch is cut over its devices. A
-document that the device cannot explain within `tol` (see `budgets.py`) goes to the core, one at a time; one that the
-core cannot explain either has NaN for its scores and a reason in `problems`. In float32 the scores of tokens are
-rounded, so the games are those of a rounded model; the budget accounts for it.
+padded arrays of ids. Everything is jitted once per shape, and there are few shapes: batches have `batch` documents (the
+last one is padded), the length of a row of ids is a power of two unless the model has positions, and games come in
+buckets of players (BUCKET, then 1.5, 2, 3, 4, 6, ... times as many). The games of a batch are made together on the host
+from the core's score tables. With a `mesh` (its one axis is `games.AXIS`) a batch is sharded over its devices. The core
+explains the documents that the device cannot explain within `tol` (see `budgets.py`); if the core cannot either, the
+scores are NaN and `problems` has the reason. In float32 the scores of tokens are rounded, and the budget accounts for
+the rounding.
 
-`output` is an index, C coefficients, or coefficients (B, C) of every document. L is the number of ids in a row. Where
-ids are below zero, they fill a row up and have no mass. Most of the time of a gradient, L x d_e numbers per document,
-is memory on a CPU. `gradient_blocks` therefore leaves the results on the device, one block of documents after the
-other; `gradient` copies them into one NumPy array.
+`output` is an index, C coefficients, or coefficients (B, C) of every document. L is the number of ids in a row; ids
+below zero are padding and have no mass. On a CPU a gradient, L x d_e numbers per document, mostly costs memory access.
+`gradient_blocks` therefore leaves the results on the device, one block of documents after the other; `gradient` copies
+them into one NumPy array.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from . import values
 from .budgets import Batched, power_of_two
 from .games import PRECISION, GameBatch, on_cpu, on_device
 
-# Documents of a batch on a CPU, and elsewhere; of a block of gradients on a CPU: few enough for its caches.
+# Documents per batch on a CPU and elsewhere, and per block of gradients on a CPU, few enough for its caches.
 BATCH_CPU, BATCH_OTHER, GRADIENTS_CPU = 64, 256, 16
 # Players are padded to this, or to a power of two, or to three quarters of one.
-BUCKET = 128
+BUCKET = 64
 GRADIENT_SCORES = ("gradient-mean", "gradient-l1", "gradient-l2", "gradient-x-input")
 
 
@@ -79,7 +79,7 @@ def device_tables(weights: AttentionWeights, dtype: Any = None, mesh: Mesh | Non
 
 @lru_cache(maxsize=8)
 def _tables(weights: AttentionWeights, dtype: Any, device: Any, mesh: Mesh | None) -> Tables:
-    """Kept for a model, a type and a device: carrying the embeddings over costs more than a batch of predictions."""
+    """Cached, because copying the embeddings to the device costs more than a batch of predictions."""
     named = {"W_p": np.zeros((1, weights.d_e)), **weights.arrays(), **weights.collapse._asdict()}
     return Tables(**on_every_device(mesh, {name: np.asarray(named[name], dtype) for name in Tables._fields}))
 
@@ -280,7 +280,7 @@ def game_buckets(
 ) -> Iterator[Bucket]:
     """The games of many documents on the device, in buckets of similar size, as `pooled_game` makes them.
 
-    The last batch of a bucket is filled up with games of no players, which cost little (`games.py`).
+    The last batch of a bucket is padded with games of no players, which cost little (`games.py`).
     """
     if players not in ("positions", "words"):
         raise ValueError(f"players: expected 'positions' or 'words', got {players!r}")

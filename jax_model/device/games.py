@@ -1,12 +1,13 @@
 """Batches of pooled games on a device: padding, the engine's formulas for one game, and the loop over all of them.
 
 The formulas are those of `attn_closed_form/game/terms.py`. Games of different sizes are padded with players that have
-no mass in either state; such a player changes nothing and gets exactly zero. Bounds and budgets are the core's: the
-device sums what the core's bound needs (`row_sums`), and the host calls the core (`budgets.py`).
+no mass in either state; such a player changes nothing, and its value is exactly zero. Bounds and budgets are the
+core's: the device computes the sums that the core's bound needs (`row_sums`), and the host calls the core
+(`budgets.py`).
 
-Games go through in chunks, which bounds memory. Shapes are static on a device, so a batch is filled up with games of no
-players at its end; the loop over chunks stops before them, and their results are zero. A batch that lies on the devices
-of a mesh, cut along its games, is worked on where it lies: every device loops over its own games.
+Games are processed in chunks, which bounds memory. Shapes are static on a device, so a batch is padded with games of no
+players; the loop over chunks stops before them, and their results are zero. A batch that is sharded over the devices of
+a mesh stays there: every device loops over its part of the games.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from ..training.devices import AXIS, cut_by_document
 
 # Factors of a product that a CPU multiplies at once.
 LANES = 8
-# Games at once: what keeps a CPU's caches, and a GPU busy.
+# Games per chunk: few enough for the caches of a CPU, and enough to keep a GPU busy.
 CHUNK_CPU, CHUNK_OTHER = 4, 256
-# The default of a GPU and of a TPU multiplies float32 matrices in fewer digits, which the error bounds do not cover.
+# By default GPUs and TPUs multiply float32 matrices with fewer digits, which the error bounds do not cover.
 PRECISION = "highest"
 
 
@@ -238,7 +239,7 @@ def flip(at: Nodes, p: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     q = jnp.where(at.light, 1 - p, p)
     Y = (1 - q) + q * at.E
     sigma = 1 / Y
-    # Beside a fused loop over the minor axis, which is not vectorized on a CPU, a product with ones is.
+    # A CPU vectorizes a product with ones, but not a fused sum over the last axis.
     total = (q * at.S * sigma) @ jnp.ones(Y.shape[-1], Y.dtype)
     lanes = LANES if Y.shape[-1] % LANES == 0 else 1
     product = Y.reshape(*Y.shape[:-1], -1, lanes).prod(axis=-2).prod(axis=-1)

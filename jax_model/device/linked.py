@@ -1,24 +1,25 @@
 """Exact Shapley values of probabilities, risks and losses for many games at once, on any device that JAX has.
 
-A linked game (`attn_closed_form/game/links.py`) is a sum over poles of games with complex masses. The core chooses its
-poles, its nodes lam for each pole and its budget, game by game, on the host. The device then works on **rows**, all of
-one shape, so that games of any size and any number of poles share one compiled program:
+A linked game (`attn_closed_form/game/links.py`) is a sum over poles of games with complex masses. For each game the
+core chooses the poles, the nodes lam of every pole and the budget, on the host. The device then works on **rows** of
+one shape, so games of any size and with any number of poles share the same two compiled programs:
 
-1. a row of the first program is a node lam of a pole. The device sums what the core's bound needs (`bound_sums`), and
-   the core's law gives every row an interval of p and a number of Gauss-Legendre nodes on it;
-2. a row of the second program is a node lam with NODES of its nodes in p. The device sums the first differences
+1. In the first program a row is a node lam of a pole. The device computes the sums that the core's bound needs
+   (`bound_sums`), from which the core's law chooses an interval of p and a number of Gauss-Legendre nodes per row.
+2. In the second program a row is a node lam with NODES of its nodes in p. The device sums the first differences
    (`first_differences`).
 
-ROWS rows of one pole lie side by side in a **lot**, and LOTS lots make a call. The players are gone through in blocks,
-of which a call has as many as its largest game needs; its games are of similar size.
+A **lot** is ROWS rows of one pole, and a call has LOTS lots. The programs loop over blocks of players; the number of
+blocks is an argument, so a call takes as long as its largest game needs. Games are sorted by size.
 
-At a few nodes some factor Y nearly vanishes, and nothing may be divided by it. The device marks them and adds nothing,
-and the core computes them without a division (`Vanishing`). Complex numbers are pairs of reals, which vectorize.
+At a few nodes a factor Y nearly vanishes, and dividing by it would lose digits. The device marks these nodes and leaves
+them out, and the core adds them without a division (`Vanishing`). Complex numbers are pairs of reals, because XLA
+vectorizes these.
 
-**Guarantee.** Nodes, weights and gaps of masses are the core's own, in float64. The rounding of a sum stays below the
-235 ulps of step 7 in docs/what-tol-guarantees.md: NODES + ROWS additions in a lot, and at most MOST_LOTS lots. Games
-with more lots are left to the core, as are those that cannot keep `tol` in the floating type. In float32 every rounding
-of the budget is taken in its ulps.
+**Guarantee.** Nodes, weights and gaps of masses are the core's, computed in float64. A sum has at most NODES + ROWS
+additions in a lot and MOST_LOTS lots, fewer than the 235 that step 7 of docs/what-tol-guarantees.md allows. Games with
+more lots, and games that cannot keep `tol` in the floating type, are left to the core. In float32 the budget counts
+every rounding error in ulps of float32.
 """
 
 from __future__ import annotations
@@ -47,11 +48,13 @@ from .games import each_game, on_cpu
 ROWS, NODES, BLOCK, LOTS_CPU = 16, 6, 32, 8
 # Lots of a call, lots of a game at most, and players that arrays have room for at least.
 LOTS, MOST_LOTS, PLAYERS = 512, 192, 256
-# Phases are reduced by three constants, which are exact up to this size.
+# Games that are planned together, which bounds the memory.
+GAMES = 128
+# Largest phase for which the reduction by multiples of pi/2 is exact enough.
 LARGEST_PHASE = 1e6
-# Numbers in float32 stay below this.
+# Masses and nodes must stay below this, so that no product overflows.
 LARGEST = {np.dtype(np.float32): 1e18, np.dtype(np.float64): np.inf}
-# No factor below this is divided by.
+# Smallest modulus of a factor that is divided by.
 LEAST = {np.dtype(np.float32): 1e-8, np.dtype(np.float64): LEAST_MODULUS}
 
 # pi/2 in three parts, and the coefficients of (sin r - r) / r^3 and of (cos r - 1 + r^2/2) / r^4 in powers of r^2.
@@ -80,9 +83,9 @@ Pair = Any  # real and imaginary part
 
 
 class Lots(NamedTuple):
-    """Poles, one per lot: the gap of masses as a pair, whether it is the present player that has it, both masses.
+    """One pole per lot: real and imaginary part of the gaps of masses, whether the present state is heavier, masses.
 
-    Arrays are (n, d); `players` (n,) is 0 for a lot that only fills the call up.
+    Arrays are (n, d). `players` (n,) is the number of players, or 0 for a lot that only fills the call.
     """
 
     gap: Any
@@ -127,7 +130,7 @@ def _polynomial(coefficients: Sequence[float], z: jax.Array) -> Any:
 def _exponentials(lot: Lots, lam: jax.Array, blocks: Any) -> tuple[jax.Array, ...]:
     """Real part, imaginary part and modulus of e^(-lam gap), (d, rows) each.
 
-    They are computed in a loop of their own, or XLA would compute them again for every node in p.
+    The separate loop keeps XLA from computing them again for every node in p.
     """
 
     def step(k: Any, out: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
@@ -222,7 +225,7 @@ def first_differences(
         X_re, X_im, Z_re, Z_im = jax.lax.reduce(operands, (zero,) * 4, lambda a, b: tuple(map(jnp.add, a, b)), (1,))
         heavy, mass, re, im = part.heavy[:, 0], (part.present - part.absent)[:, 0], re[:, 0], im[:, 0]
         X = jnp.where(heavy, (re - 1) * X_re - im * X_im, (1 - re) * X_re + im * X_im)
-        # Beside a fused sum over the minor axis, which is not vectorized on a CPU, a product with ones is.
+        # A CPU vectorizes a product with ones, but not a fused sum over the last axis.
         sums = (X + mass * (re * Z_re - im * Z_im)) @ jnp.ones(lam.size, lam.dtype)
         return jax.lax.dynamic_update_slice_in_dim(out, sums, k * BLOCK, 0)
 
@@ -233,10 +236,11 @@ def first_differences(
 
 
 class Poles(NamedTuple):
-    """The poles of many games, one row each, by game: gaps (n, d) complex, the state that has them, masses, ...
+    """The poles of many games, n in all, in the order of the games.
 
-    `game` (n,) says whose pole it is, `players` (n,) how many players that game has and `light` (n,) how many of them
-    are lighter when present.
+    gap (n, d) complex; heavy (n, d), whether the present state is the heavier one; masses present and absent (n, d);
+    n_0 (n,) mass of the background; light (n,) number of players that are lighter when present; players and index of
+    the game (n,).
     """
 
     gap: Any
@@ -250,7 +254,7 @@ class Poles(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Nodes lam of all poles (r,), by pole: complex weights, and the error that the rule in p may make."""
+    """All nodes lam (r,), in the order of their poles: complex weights, and the error that the rule in p may make."""
 
     pole: Any
     lam: Any
@@ -271,10 +275,12 @@ def shapley(games: Sequence[LinkedGame], tol: float = 1e-10, dtype: Any = None) 
     values: list[Array] = [np.full(game.d, np.nan) for game in games]
     problems: dict[int, str] = {}
     # Small games first, so that the games of a call have similar sizes.
-    order = sorted(range(len(games)), key=lambda i: games[i].d)
-    for players, members in groupby(order, key=lambda i: power_of_two(games[i].d, PLAYERS)):
+    order = enumerate(sorted(range(len(games)), key=lambda i: games[i].d))
+    for (players, _), members in groupby(
+        order, lambda item: (power_of_two(games[item[1]].d, PLAYERS), item[0] // GAMES)
+    ):
         work = Work(players, dtype)
-        for i in members:
+        for _, i in members:
             try:
                 excess = work.add(i, games[i], tol)
             except ToleranceError as error:
@@ -320,7 +326,7 @@ def _poles(masses: PieceMasses, game: int, players: int) -> Poles:
         out[:, :d] = x
         return out
 
-    # Where there is no gap, both states count as the lighter one, and either may be called so.
+    # Without a gap, both states are marked as the lighter one, and the choice does not matter.
     heavy = pad(masses.lighter[:, 0] == 0, bool)
     present, absent = (pad(masses.V[:, k], float) for k in (0, 1))
     n_players, whose = np.full(n, d), np.full(n, game)

@@ -1,9 +1,9 @@
 """Exact Shapley values and LIME's exact limit for a batch of games, jitted, on any device that JAX has.
 
 The core chooses the nodes for the whole batch, by its own bounds and budgets (`budgets.py`), in float64 and in float32.
-The number of nodes in p is an argument of the compiled program, not a shape. Games go through in chunks (`games.py`);
-a CPU likes small chunks, a GPU large ones. Both functions return `Batched`: a game that cannot keep
-`tol` has NaN in its row and a reason in `problems`, and the others have their values.
+The number of nodes in p is an argument of the compiled program, not a shape. Games are processed in chunks
+(`games.py`), small ones on a CPU and large ones on a GPU. Both functions return `Batched`: a game that cannot keep
+`tol` has NaN in its row and a reason in `problems`.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from attn_closed_form.models.classifier import pooled_game, predict_many, random
 from benchmarks import layers_model, paper1_examples, paper1_gradients, paper1_layers, paper1_lime
 from benchmarks.correlations import pearson, pool_words, spearman
 from benchmarks.lime_runs import lime_by_masks, lime_package, to_ids, to_text, words_deleted
+from benchmarks.transformers.transformer import PAD, Config, forward, from_embeddings, init_transformer, pad_documents
 from jax_model import params_from_weights
 from jax_model.training.batches import Documents
-from jax_model.transformers.transformer import PAD, Config, forward, from_embeddings, init_transformer, pad_documents
 from jax_model.witness import oracle
 
 IDS = np.array([5, 7, 5, 3, 11, 7, 2])

@@ -8,14 +8,13 @@ from scipy.special import erf
 
 from attn_closed_form.models.classifier import random_weights
 from attn_closed_form.models.classifier.gradient import classifier_lrp, gradient_times_input
-from jax_model.training.loop import Optimizer, cross_entropy, fit
-from jax_model.transformers.lrp import (
+from benchmarks.transformers.lrp import (
     transformer_gradient,
     transformer_gradient_times_input,
     transformer_integrated_gradients,
     transformer_lrp,
 )
-from jax_model.transformers.transformer import (
+from benchmarks.transformers.transformer import (
     PAD,
     Config,
     embed,
@@ -25,6 +24,7 @@ from jax_model.transformers.transformer import (
     pad_documents,
     predict_documents,
 )
+from jax_model.training.loop import Optimizer, cross_entropy, fit
 from tests.tolerances import assert_algebraic
 
 D, T = 13, 7
