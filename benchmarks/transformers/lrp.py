@@ -11,7 +11,7 @@ model with the same values, so that one backward pass does it (`RELEVANT` below)
     hidden unit          handed through                            x stop(gate(x)/x)
 
 What reaches biases (and [CLS]) is lost to the tokens, so that the sum is not f; see
-`tests/jax_model/test_transformer.py`. For P1's model they have a closed form: `attn_closed_form.classifier_lrp`.
+`tests/benchmarks/test_transformer.py`. For P1's model they have a closed form: `attn_closed_form.classifier_lrp`.
 """
 
 from __future__ import annotations
