@@ -294,7 +294,7 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> tupl
     (True, True)
     """
     d = kernel_present.size - 1
-    tail = _tail(kernel_present, term)
+    tail = _tail(kernel_present, term, allowed / 16)
     if tail[1] <= allowed:  # nobody alone counts
         return np.zeros(1), kernel_present[:1].copy()
     if not term.t > 0:
@@ -319,18 +319,27 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> tupl
     return None
 
 
-def _tail(kernel_present: Array, term: TiltedTerm) -> Array:
-    """(d+1,) bounds of what the sizes from m on add, sums of q_m B [(c_0 + lo) t^m + (m/d) hi t'^(m-1)].
+def _tail(kernel_present: Array, term: TiltedTerm, negligible: float) -> Array:
+    """Bounds of what the sizes from m on add, sums of q_m B [(c_0 + lo) t^m + (m/d) hi t'^(m-1)], up to some last m.
 
     By Maclaurin's inequality the mean of a product of m of the d factors is at most t^m, and that of m - 1 of all
-    factors but one at most t'^(m-1), t' = t d/(d-1).
+    factors but one at most t'^(m-1), t' = t d/(d-1). Sizes beyond the last m add at most `negligible`, which is in the
+    bounds: for them the largest q is in place of every q_m, and the series are geometric.
     """
-    d = kernel_present.size - 1
-    m = np.arange(d + 1)
-    near = min(term.t * d / max(d - 1, 1), 1.0)
-    moving = m / d * term.heavy * near ** np.maximum(m - 1, 0)
-    sizes = kernel_present * term.B * ((term.background + term.light) * term.t**m + moving)
-    return np.asarray(np.cumsum(sizes[::-1])[::-1])
+    d, most = kernel_present.size - 1, term.B * float(kernel_present.max())
+    t, near = term.t, min(term.t * d / max(d - 1, 1), 1.0)
+    fixed, moving = term.background + term.light, term.heavy / d
+    last, rest = 1, np.inf
+    while last < d:
+        if near < 1 - 1e-12:
+            rest = fixed * t ** (last + 1) / (1 - t)
+            rest += moving * near**last * (last + 1 - last * near) / (1 - near) ** 2
+        if most * rest <= negligible:
+            break
+        last = min(d, last + 1 + last // 8)
+    m = np.arange(last + 1)
+    sizes = kernel_present[: last + 1] * term.B * (fixed * t**m + moving * m * near ** np.maximum(m - 1, 0))
+    return np.asarray(np.cumsum(sizes[::-1])[::-1] + (negligible if last < d else 0.0))
 
 
 def _radius(term: TiltedTerm, k: NDArray[Any]) -> Array:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from .._arrays import real
 from .._types import Array, Ids, Masks
 from ..game.pooled_game import PooledGame
-from .minima import check_pooled, head_minima, largest, mirrored, plain_states, relative_error, slopes, total
+from .minima import check_pooled, head_minima, mirrored, plain_states, relative_error, slopes, total
 
 # Up to this many players every size has its bounds; larger games have bounds for this many equal steps.
 EVERY_SIZE = 5_000
@@ -126,7 +126,7 @@ class _Heads:
         for step in count():
             x, y = a * (v - theta), b * (v_absent - theta)
             gain = x - y
-            absent = largest(gain, k)
+            absent = _largest(gain, k)
             always, terms = back * (self.v_back[h] - theta), np.where(absent, y, x)
             sums, mass = terms.sum() + always, np.where(absent, b, a).sum() + back
             value = theta + sums / mass
@@ -153,8 +153,8 @@ class _Heads:
         values, gains = zip(*map(self._linearized, (*starts, self.last)), strict=True)
         best = int(np.argmin(values[:-1]))
         mask, value, gain = starts[best], values[best], gains[best]
-        for step in (~largest(gains[-1], k), *(None,) * STEPS):
-            candidate = ~largest(gain, k) if step is None else step
+        for step in (~_largest(gains[-1], k), *(None,) * STEPS):
+            candidate = ~_largest(gain, k) if step is None else step
             new, slope = self._linearized(candidate)
             if new < value:
                 mask, value, gain = candidate, new, slope
@@ -171,6 +171,16 @@ class _Heads:
         D = self.a @ there + self.b @ (1 - there) + self.back
         theta = (self.av @ there + self.bv @ (1 - there) + self.back * self.v_back) / D
         return float(theta.sum()), (1 / D) @ (self.av - self.bv) - (theta / D) @ (self.a - self.b)
+
+
+def _largest(gain: Array, k: int) -> Masks:
+    """Whether each player is among the k with the largest gains."""
+    if k in (0, gain.size):
+        return np.full(gain.size, k > 0)
+    least = np.partition(gain, gain.size - k)[gain.size - k]
+    chosen = gain > least
+    chosen[np.flatnonzero(gain == least)[: k - np.count_nonzero(chosen)]] = True
+    return chosen
 
 
 def _slip(gain: Array, error: Array, absent: Masks) -> float:

@@ -171,7 +171,7 @@ class _States:
                 low, _, high = (unit + np.log(np.maximum(gain + sign * error, 0)) for sign in signs)
                 rank = np.where(better, unit + np.log(np.abs(gain)), -np.inf)
             log_error = unit + np.log(error)
-        flipped = better & largest(rank, limit)
+        flipped = better & _largest(rank, limit)
         # Each chosen player that another one might outrank contributes its own error and that of the worst such rival.
         left = ~flipped & (exactly | (self.base != self.flip) | (self.v_base != self.v_flip))
         challenger = np.where(left, high, -np.inf).max(axis=-1, keepdims=True)
@@ -199,16 +199,12 @@ class _States:
         return np.where(empty, np.inf, theta + excess), excess, margin / mass
 
 
-def largest(x: Array, limit: int) -> Masks:
+def _largest(x: Array, limit: int) -> Masks:
     """Whether each entry is among the `limit` largest of the last axis; the first of equal ones."""
-    size = x.shape[-1]
-    if not 0 < limit < size:
-        return np.full(x.shape, limit > 0)
-    least = np.partition(x, size - limit, axis=-1)[..., size - limit, None]
-    chosen, ties = x > least, x == least
-    room = limit - np.count_nonzero(chosen, axis=-1, keepdims=True)
-    more: Masks = chosen | (ties & (np.cumsum(ties, axis=-1) <= room))
-    return more
+    order = np.argsort(-x, axis=-1, kind="stable")
+    chosen = np.zeros(x.shape, dtype=bool)
+    np.put_along_axis(chosen, order[..., :limit], True, axis=-1)
+    return chosen
 
 
 def _log_sum(logs: Array) -> Array:
@@ -277,7 +273,7 @@ def _least(terms: Array, limit: int | None, size: Array | None = None) -> Array:
     base, flip = terms
     gain = np.maximum(base - flip, 0.0)
     if limit is not None:
-        gain = np.where(largest(gain, limit), gain, 0.0)
+        gain = np.where(_largest(gain, limit), gain, 0.0)
     error = 4 * relative_error(base.shape[-1]) * (np.abs(terms) if size is None else size).sum(axis=(0, -1))
     least: Array = base.sum(axis=-1) - gain.sum(axis=-1) - error
     return least

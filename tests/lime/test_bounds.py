@@ -53,8 +53,9 @@ def test_what_sizes_beyond_the_last_add():
     q = kernel(d, 25.0)[::-1]
     terms = q * 3.0 * (1.1 * 0.9**m + m / d * 60.0 * (0.9 * d / (d - 1)) ** (m - 1.0))
     for M in (0, 1, 20, 150):
-        assert _tail(q, term)[M + 1] == pytest.approx(terms[M + 1 :].sum(), rel=1e-9)
-    assert _tail(q, term._replace(t=1.0))[0] == pytest.approx(q @ (3.0 * (1.1 + m / d * 60.0)), rel=1e-9)
+        assert _tail(q, term, 0.0)[M + 1] == pytest.approx(terms[M + 1 :].sum(), rel=1e-9)
+        assert terms[M + 1 :].sum() <= _tail(q, term, 1e-6)[M + 1] <= terms[M + 1 :].sum() + 1.001e-6
+    assert _tail(q, term._replace(t=1.0), 1e-6)[0] == pytest.approx(q @ (3.0 * (1.1 + m / d * 60.0)), rel=1e-9)
 
 
 def test_what_is_cached_cannot_be_written_to():
