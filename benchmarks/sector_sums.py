@@ -1,24 +1,26 @@
 """Make the table of short sums of exponentials that `attn_closed_form.game.exponential_sums` uses for 1/w in a sector.
 
-For |arg w| <= angle and 1 <= |w| <= R, find nodes lam_i and weights c_i, all positive, that make the largest of
+For |arg w| <= angle and 1 <= Re w <= R, find nodes lam_i and weights c_i, all positive, that make the largest of
 
     |w sum_i c_i e^(-lam_i w) - 1|
 
-small. By the maximum principle the boundary of the sector is enough, and by symmetry half of it. A long trapezoidal
-rule is reduced to k nodes by projecting diag(lam) on the k leading directions of its impulse response over the
-boundary; a sum with one node less, stretched, is a second start. Steps of the Levenberg-Marquardt method then lower the
-squared error, and weights on the points of the boundary (Lawson's) even it out. How a sum was found does not matter:
-its stored bound is the one that `proofs_check.exponential_sums` proves in ball arithmetic for the float64 numbers that
-are stored.
+small. By the maximum principle the boundary of this region is enough, and by symmetry half of it. The first sum of a
+region is a long trapezoidal rule, reduced by projecting diag(lam) on the leading directions of its impulse response
+over the boundary. A longer one starts from the two sums before it, as far beyond the last as that is beyond the one
+before, or else from the last sum, stretched. Steps of the Levenberg-Marquardt method then lower the squared error, and
+weights on the points of the boundary (Lawson's) even it out. How a sum was found does not matter: its stored bound is
+the one that `proofs_check.exponential_sums` proves in ball arithmetic for the float64 numbers that are stored.
 
-Run with `python -m benchmarks.sector_sums` (needs python-flint; about an hour and a half on one core). It writes
+Run with `python -m benchmarks.sector_sums [--processes 2]` (needs python-flint; about an hour on two cores). It writes
 `attn_closed_form/game/sector_sums.npz`.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -27,40 +29,42 @@ from attn_closed_form.game.exponential_sums import _sector_segments
 from proofs_check.exponential_sums import proved_moduli, proved_sector_bound
 
 TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "sector_sums.npz"
-DEGREES = (9, 17, 25, 32, 39, 45, 50, 55, 60, 65, 69, 73, 77)
-LOG_RANGES = (0.75, 1.25, 1.75, 2.5, 3.25, 4.0, 5.0, 6.0, 7.5, 9.0, 11.0)
+DEGREES = (8, 16, 24, 31, 38, 44, 50, 55, 60, 64, 67, 70, 72, 74, 76, 78, 81)
+LOG_RANGES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.25, 5.0, 6.0, 7.5, 9.0, 11.0)
 # An entry is kept if its error lies between these, and if it is this much better than the one before.
 WORST, BEST, STEP = 2e-4, 5e-14, 5.0
 # Nodes at most, and how many longer sums may be no better before the search ends.
-MOST_NODES, PATIENCE = 96, 8
+MOST_NODES, PATIENCE = 110, 6
 ROOM = 1.02
 # Largest modulus of a term's sum over what the integral has; see `PoleGame.doubt`.
 MODULI = 1.1
 # Largest sum of weights: nodes of a heavier tier count for nothing at a lighter one (`game/canonical.py`).
 LARGEST_SUM = 100.0
-LEAST_SQUARES_STEPS, LAWSON_STEPS = 25, 30
+LEAST_SQUARES_STEPS, LAWSON_STEPS = 25, 15
+# A sum that is not this much better than the last one gets a second start.
+LITTLE_BETTER = 0.6
 
 
 def boundary(angle: float, log_range: float, n: int) -> np.ndarray:
-    """Chebyshev points on the ray and on both arcs, (3n,)."""
+    """Chebyshev points on the ray and on both vertical sides of the region, (3n,)."""
     x = (1 + np.cos(np.pi * (np.arange(n) + 0.5) / n)) / 2
-    return np.exp(np.concatenate([log_range * x + 1j * angle, 1j * angle * x, log_range + 1j * angle * x]))
+    side = 1 + 1j * np.tan(angle) * x
+    return np.concatenate([np.exp(log_range * x) * (1 + 1j * np.tan(angle)), side, np.exp(log_range) * side])
 
 
-def reduced(angle: float, log_range: float, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """The long rule's nodes, square roots of its weights at the sector's tip, and the directions, in order."""
+def reduced(angle: float, log_range: float, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The long rule's nodes, square roots of its weights at Re w = 1, and the directions, in order."""
     ((_, lam, c),) = _sector_segments(log_range, 2e-14, angle)
-    tip = float(np.cos(angle))
-    b = np.sqrt(c * np.exp(-lam * tip))
-    X = np.exp(-np.outer(w - tip, lam)) * b * np.sqrt(np.abs(w))[:, None]
-    return lam, b, np.linalg.svd(np.concatenate([X.real, X.imag]), full_matrices=False)[2], tip
+    b = np.sqrt(c * np.exp(-lam))
+    X = np.exp(-np.outer(w - 1, lam)) * b * np.sqrt(np.abs(w))[:, None]
+    return lam, b, np.linalg.svd(np.concatenate([X.real, X.imag]), full_matrices=False)[2]
 
 
-def project(long_sum: tuple[np.ndarray, np.ndarray, np.ndarray, float], k: int) -> tuple[np.ndarray, np.ndarray]:
+def project(long_sum: tuple[np.ndarray, np.ndarray, np.ndarray], k: int) -> tuple[np.ndarray, np.ndarray]:
     """A sum of k exponentials from the k leading directions."""
-    lam, b, V, tip = long_sum
+    lam, b, V = long_sum
     nodes, Q = np.linalg.eigh((V[:k] * lam) @ V[:k].T)
-    return nodes, (Q.T @ (V[:k] @ b)) ** 2 * np.exp(nodes * tip)
+    return nodes, (Q.T @ (V[:k] @ b)) ** 2 * np.exp(nodes)
 
 
 def stretch(lam: np.ndarray, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -121,18 +125,19 @@ def sums_for(degrees: float, log_range: float) -> list[tuple[float, np.ndarray, 
     angle, kept, last = float(np.radians(degrees)), [], WORST * STEP
     long_sum = reduced(angle, log_range, boundary(angle, log_range, 100))
     before: list[tuple[np.ndarray, np.ndarray]] = []
-    k, largest, waited = 3, np.inf, 0
+    k, largest, waited = 3, 10.0, 0
     while k <= MOST_NODES and last > BEST * STEP and waited < PATIENCE:
-        w = boundary(angle, log_range, max(40, 2 * k))
-        starts = [stretch(*sum_, k) for sum_ in before[-1:]]
+        w = boundary(angle, log_range, max(40, 3 * k // 2))
+        starts = [stretch(*sum_, k) for sum_ in before[-1:]] or [project(long_sum, k)]
         if len(before) > 1:
             # As far beyond the last sum as that is beyond the one before.
             lam, c = (now**2 / then for now, then in zip(starts[0], stretch(*before[-2], k), strict=True))
-            starts = [(lam, c)]
-        if k < long_sum[0].size:
-            starts.append(project(long_sum, k))
-        usable = [start for start in starts if all((part > 1e-250).all() and np.isfinite(part).all() for part in start)]
-        error, lam, c = min((polish(*start, w) for start in usable), key=lambda sum_: sum_[0])
+            starts.insert(0, (lam, c))
+        best = (np.inf, *starts[-1])
+        for start in starts:
+            if best[0] > LITTLE_BETTER * largest and all((part > 1e-250).all() for part in start):
+                best = min(best, polish(*start, w), key=lambda sum_: sum_[0])
+        error, lam, c = best
         if not before or error < largest:
             largest = error
             before.append((lam, c))
@@ -140,34 +145,46 @@ def sums_for(degrees: float, log_range: float) -> list[tuple[float, np.ndarray, 
                 kept.append((error, lam, c))
                 last, waited = error, -1
         waited += bool(kept)
-        k += 1 if k < 24 else 2 if k < 48 else 4
+        k += 1 if k < 24 else 2 if k < 48 else 3
     return kept
 
 
+def proved_sums(cell: tuple[float, float]) -> list[tuple[float, np.ndarray, np.ndarray]]:
+    """The sums (bound, lam, c) of an angle in degrees and a ln R whose bounds are proved."""
+    degrees, log_range = cell
+    start, angle, proved = time.perf_counter(), float(np.radians(degrees)), []
+    for error, lam, c in sums_for(degrees, log_range):
+        bound = ROOM * proved_sector_bound(lam.tolist(), c.tolist(), log_range, angle, error)
+        moduli = proved_moduli(lam.tolist(), c.tolist(), log_range)
+        if bound < 2 * error and moduli < MODULI and c.sum() < LARGEST_SUM:
+            proved.append((bound, lam, c))
+    lengths = [f"{lam.size}: {bound:.0e}" for bound, lam, _ in proved]
+    print(f"{degrees} {log_range} {time.perf_counter() - start:.0f} s {lengths}", flush=True)
+    return proved
+
+
 def main() -> int:
-    entries: list[tuple[float, float, int, float]] = []
-    nodes: list[np.ndarray] = []
-    weights: list[np.ndarray] = []
-    for degrees in DEGREES:
-        for log_range in LOG_RANGES:
-            start = time.perf_counter()
-            lengths = []
-            for error, lam, c in sums_for(degrees, log_range):
-                angle = float(np.radians(degrees))
-                bound = ROOM * proved_sector_bound(lam.tolist(), c.tolist(), log_range, angle, error)
-                moduli = proved_moduli(lam.tolist(), c.tolist(), log_range, angle)
-                if bound < 2 * error and moduli < MODULI and c.sum() < LARGEST_SUM:
-                    entries.append((angle, log_range, lam.size, bound))
-                    nodes.append(lam)
-                    weights.append(c)
-                    lengths.append(f"{lam.size}: {bound:.0e}")
-            print(f"{degrees} {log_range} {time.perf_counter() - start:.0f} s {lengths}", flush=True)
-    angles, log_ranges, size, bounds = (np.array(column) for column in zip(*entries, strict=True))
-    np.savez_compressed(
-        TABLE, angle=angles, log_range=log_ranges, size=size.astype(np.int16), bound=bounds,
-        lam=np.concatenate(nodes), w=np.concatenate(weights),
-    )  # fmt: skip
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sector_sums", description=__doc__)
+    parser.add_argument("--processes", type=int, default=2)
+    cells = [(degrees, log_range) for degrees in DEGREES for log_range in LOG_RANGES]
+    with ProcessPoolExecutor(parser.parse_args().processes) as pool:
+        sums = list(pool.map(proved_sums, cells))
+    save(dict(zip(cells, sums, strict=True)))
     return 0
+
+
+def save(table: dict[tuple[float, float], list[tuple[float, np.ndarray, np.ndarray]]]) -> None:
+    """Write the table of the package."""
+    entries = [
+        (np.radians(degrees), log_range, lam.size, bound, lam, c)
+        for (degrees, log_range), sums in table.items()
+        for bound, lam, c in sums
+    ]
+    angle, log_ranges, size, bounds, nodes, weights = zip(*entries, strict=True)
+    np.savez_compressed(
+        TABLE, angle=np.array(angle), log_range=np.array(log_ranges), size=np.array(size, dtype=np.int16),
+        bound=np.array(bounds), lam=np.concatenate(nodes), w=np.concatenate(weights),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

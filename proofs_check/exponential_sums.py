@@ -10,11 +10,12 @@ N > n Chebyshev points is at most B / cos(pi n / (2 N)) between them (Ehlich and
 
 where the right-hand side is evaluated in balls.
 
-**Sectors.** For |arg w| <= angle and 1 <= |w| <= R the error e(w) is largest on the boundary of the sector, and its
-conjugate has the same modulus. With w = e^zeta the boundary is made of straight lines: zeta from 0 to ln R beside an
-imaginary part `angle`, and the two arcs at 0 and ln R. Pieces of half length h = 0.35 (pi/2 - angle), or less, keep the
-ellipse, which reaches 5/2 h along a line and sinh(theta) h < 2.3 h across it, where |arg w| < pi/2: on a line at most
-angle + 2.3 h, on an arc at most angle + 1.5 h. Hence |e| <= M there with the largest |w| and the smallest real part.
+**Sectors.** For |arg w| <= angle and 1 <= Re w <= R the error e(w) is largest on the boundary of that region, and its
+conjugate has the same modulus. The boundary is made of a ray and of two vertical sides. On the ray w = e^zeta with zeta
+from 0 to ln R beside -ln cos(angle) + i angle. Pieces of half length h = 0.35 (pi/2 - angle), or less, keep the
+ellipse, which reaches 5/2 h along the line and sinh(theta) h < 2.3 h across it, where |arg w| <= angle + 2.3 h < pi/2.
+A side at Re w = r is cut into pieces of half length h = 0.35 r, or less, whose ellipses stay at real parts above
+r - 2.3 h > 0. Hence |e| <= M there with the largest |w| and the smallest real part.
 
 Imports nothing from the package.
 """
@@ -70,7 +71,7 @@ def proved_bound(lam: Sequence[float], w: Sequence[float], log_range: float, exp
 def proved_sector_bound(
     lam: Sequence[float], w: Sequence[float], log_range: float, angle: float, expected: float = 1e-15
 ) -> float:
-    """Upper bound, proved, of |z sum w e^(-lam z) - 1| for |arg z| <= angle and 1 <= |z| <= e^log_range.
+    """Upper bound, proved, of |z sum w e^(-lam z) - 1| for |arg z| <= angle and 1 <= Re z <= e^log_range.
 
     `expected` is a guess at the bound, which sets the degree; a wrong one makes the bound larger, not wrong.
     """
@@ -78,44 +79,45 @@ def proved_sector_bound(
 
     before, ctx.prec = ctx.prec, PRECISION
     try:
-        nodes, weights = [arb(float(x)) for x in lam], [arb(float(x)) for x in w]
+        pairs = [(arb(float(y)), arb(float(u))) for y, u in zip(lam, w, strict=True)]
         e_theta = arb(5) / 2 + (arb(25) / 4 - 1).sqrt()
         degree = math.ceil(math.log(1e4 / expected) / math.acosh(2.5))
         count = OVERSAMPLING * degree
         slack = 1 / (arb.pi() * degree / (2 * count)).cos()
         points = [(arb.pi() * (2 * i + 1) / (2 * count)).cos() for i in range(count)]
-        longest = 2 * PIECE * (math.pi / 2 - angle)
-        lines = [(acb(0, angle), acb(log_range, 0)), (acb(0, 0), acb(0, angle)), (acb(log_range, 0), acb(0, angle))]
-        worst = arb(0)
-        for first, along in lines:
-            pieces = max(1, math.ceil(float(abs(along)) / longest))
-            half = along / (2 * pieces)
-            reach = abs(half)
-            # How far the ellipse reaches along |z| and arg z.
-            radial, turn = (
-                (arb(5) / 2 * reach, arb(23) / 10 * reach) if along.real > 0 else (arb(23) / 10 * reach, reach * 3 / 2)
-            )
-            top = arb(angle) + turn
+        along, across = arb(5) / 2, arb(23) / 10
+        # Points z of every piece of the boundary, and the smallest real part and the largest modulus on its ellipse.
+        boundary: list[tuple[list[acb], arb, arb]] = []
+        pieces = max(1, math.ceil(log_range / (2 * PIECE * (math.pi / 2 - angle))))
+        half = arb(log_range) / (2 * pieces)
+        for k in range(pieces):
+            middle = (2 * k + 1) * half - arb(angle).cos().log()
+            top = arb(angle) + across * half
+            least, most = (middle - along * half).exp() * top.cos(), (middle + along * half).exp()
+            boundary.append(([acb(middle + half * point, angle).exp() for point in points], least, most))
+        height = arb(angle).tan()
+        pieces = max(1, math.ceil(math.tan(angle) / (2 * PIECE)))
+        half = height / (2 * pieces)
+        for side in (arb(1), arb(log_range).exp()):
             for k in range(pieces):
-                middle = first + (2 * k + 1) * half
-                nearest = (middle.real - radial).exp() * top.cos()
-                M = (middle.real + radial).exp() * sum(
-                    (u * (-y * nearest).exp() for y, u in zip(nodes, weights, strict=True)), arb(0)
-                ) + 1
-                rest = 2 * M / e_theta**degree / (e_theta - 1)
-                largest = arb(0)
-                for point in points:
-                    z = (middle + half * point).exp()
-                    value = z * sum((u * (-y * z).exp() for y, u in zip(nodes, weights, strict=True)), acb(0)) - 1
-                    largest = largest.max(abs(value))
-                worst = worst.max((largest + rest) * slack + rest)
+                middle = (2 * k + 1) * half
+                least, most = side * (1 - across * half), side * (1 + across * half + middle + along * half)
+                boundary.append(([acb(side, side * (middle + half * point)) for point in points], least, most))
+        worst = arb(0)
+        for places, least, most in boundary:
+            M = most * sum((u * (-y * least).exp() for y, u in pairs), arb(0)) + 1
+            rest = 2 * M / e_theta**degree / (e_theta - 1)
+            largest = arb(0)
+            for z in places:
+                largest = largest.max(abs(z * sum((u * (-y * z).exp() for y, u in pairs), acb(0)) - 1))
+            worst = worst.max((largest + rest) * slack + rest)
         return math.nextafter(float(worst.upper()), math.inf)
     finally:
         ctx.prec = before
 
 
-def proved_moduli(lam: Sequence[float], w: Sequence[float], log_range: float, angle: float) -> float:
-    """Upper bound, proved, of x sum w e^(-lam x) and x^2 sum w lam e^(-lam x), x real in [cos(angle), e^log_range].
+def proved_moduli(lam: Sequence[float], w: Sequence[float], log_range: float) -> float:
+    """Upper bound, proved, of x sum w e^(-lam x) and x^2 sum w lam e^(-lam x), x real in [1, e^log_range].
 
     Both sums fall in x, so x is taken from the right end of an interval and the sums from the left one.
     """
@@ -124,11 +126,9 @@ def proved_moduli(lam: Sequence[float], w: Sequence[float], log_range: float, an
     before, ctx.prec = ctx.prec, PRECISION
     try:
         pairs = [(arb(float(y)), arb(float(u))) for y, u in zip(lam, w, strict=True)]
-        first = arb(angle).cos()
-        steps = math.ceil((log_range - math.log(math.cos(angle))) / math.log(RATIO)) + 1
         worst = arb(0)
-        for k in range(steps):
-            x = first * arb(RATIO) ** k
+        for k in range(math.ceil(log_range / math.log(RATIO)) + 1):
+            x = arb(RATIO) ** k
             terms = [(y, u * (-y * x).exp()) for y, u in pairs]
             beyond = x * RATIO
             worst = worst.max(beyond * sum((e for _, e in terms), arb(0)))

@@ -258,13 +258,13 @@ def pole_pieces(game: PoleGame, eps: float) -> Iterator[tuple[PieceMasses, Array
     M = game.poles.z.size
     if not M:
         return
-    stretch = np.log(sectors.furthest / sectors.nearest)
+    stretch = np.log(sectors.most / sectors.least)
     factors = game.poles.residue * sectors.turn
     tiers = []
     for _, unit, least, log_range in scales_of(inner, ranges_of(inner, head_masses(inner))):
         segments: dict[float, list[tuple[Array, Array, int]]] = {}
         for m in range(M):
-            near = least * (1 - ROOM) * float(sectors.nearest[m])
+            near = least * (1 - ROOM) * float(sectors.least[m])
             length = log_range + 3 * ROOM + float(stretch[m])
             for shift, lam, w in sector_segments(length, eps, float(sectors.half_angle[m])):
                 factor = math.exp((unit + shift - unit) - shift) / near

@@ -13,9 +13,9 @@ rule is a set of nodes and weights, all positive, with
 / eps) of t, without the nodes at both ends that are too small to matter. The steps are multiples of 2^-20, so that
 every t is exact and lam = e^t e^(-squeeze) has the rounding of two exponentials for any R.
 
-*Sectors.* For |arg w| <= angle < pi/2 and 1 <= |w| <= R the substitution is the same, with smaller steps
-(`sector_segments`). A second table has short sums for angles up to 77 degrees, a third to a half as long, made by
-`benchmarks/sector_sums.py` and proved in ball arithmetic on the boundary of the sector, where the error is largest.
+*Sectors.* For |arg w| <= angle < pi/2 and 1 <= Re w <= R the substitution is the same, with smaller steps
+(`sector_segments`). A second table has short sums for most angles and ranges, a third to a half as long, made by
+`benchmarks/sector_sums.py` and proved in ball arithmetic on the boundary of that region, where the error is largest.
 
 The proofs are in docs/theory/bounds-of-the-engine.md.
 
@@ -97,10 +97,10 @@ def _cut(t: Array, squeeze: Array, h: float) -> list[tuple[float, Array, Array]]
 
 
 def sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[float, Array, Array]]:
-    """Rule for 1/w, |arg w| <= angle and 1 <= |w| <= e^log_range, in segments as those of `lambda_segments`.
+    """Rule for 1/w, |arg w| <= angle and 1 <= Re w <= e^log_range, in segments as those of `lambda_segments`.
 
     >>> ((shift, lam, w),) = sector_segments(1.0, 1e-10, 0.8)
-    >>> z = 2.0 * np.exp(0.8j)
+    >>> z = 3.0 * np.exp(0.8j)
     >>> bool(abs(z * (w * np.exp(-lam * z)).sum() - 1) < 1e-10)
     True
     """
@@ -116,11 +116,17 @@ def sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[fl
 
 def _short_sector_sum(log_range: float, eps: float, angle: float) -> tuple[Array, Array] | None:
     """The shortest sum of the table for this sector, or None."""
+    angles, log_ranges, _ = short_sector_sums()
+    choice = _sums_from(bisect_left(angles, angle), bisect_left(log_ranges, log_range))
+    return next(((lam, w) for bound, lam, w in choice if bound <= eps), None)
+
+
+@lru_cache(maxsize=512)
+def _sums_from(i: int, j: int) -> list[tuple[float, Array, Array]]:
+    """All sums of the table for sectors that contain this one, shortest first: some sectors have no good ones."""
     angles, log_ranges, table = short_sector_sums()
-    i, j = bisect_left(angles, angle), bisect_left(log_ranges, log_range)
-    if i == len(angles) or j == len(log_ranges):
-        return None
-    return next(((lam, w) for bound, lam, w in table.get((angles[i], log_ranges[j]), ()) if bound <= eps), None)
+    larger = [table.get((angle, log_range), []) for angle in angles[i:] for log_range in log_ranges[j:]]
+    return sorted((entry for entries in larger for entry in entries), key=lambda entry: entry[1].size)
 
 
 def short_sector_sums() -> tuple[list[float], list[float], Table]:
@@ -132,18 +138,19 @@ def short_sector_sums() -> tuple[list[float], list[float], Table]:
 @lru_cache(maxsize=512)
 def _sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[float, Array, Array]]:
     angle, unit = max(angle, 0.0), 2.0**STEP_BITS
-    a = (math.pi / 2 - angle) * SECTOR_LINES
-    N = np.exp(math.exp(T0) * np.sin(a)) / (np.cos(a) * np.cos(angle + a))
+    a, cos = (math.pi / 2 - angle) * SECTOR_LINES, math.cos(angle)
+    N = np.exp(math.exp(T0) * np.sin(a) / cos) / (np.cos(a) * np.cos(angle + a))
     h = math.floor(float((2 * math.pi * a / np.log1p(4 * N / eps)).max()) * unit) / unit
-    t0, cos = T0 - log_range, math.cos(angle)
-    # From where lam underflows to where e^(-lam cos) does.
-    t = h * np.arange(math.floor((t0 - math.log(700.0)) / h), math.ceil(math.log(700.0 / cos) / h) + 1.0)
+    t0 = T0 - log_range
+    # From where lam underflows to where e^-lam does.
+    t = h * np.arange(math.floor((t0 - math.log(700.0)) / h), math.ceil(math.log(700.0) / h) + 1.0)
     squeeze = np.exp(-(t - t0))
     log_lam = t - squeeze
     log_w = log_lam + np.log(h * (1 + squeeze))
-    keep = np.cumsum(np.exp(log_w + log_range)) > 0.2 * eps
+    # |w| is at most Re w / cos.
+    keep = np.cumsum(np.exp(log_w + log_range)) > 0.2 * eps * cos
     with np.errstate(over="ignore"):
-        keep &= np.cumsum(np.exp(log_w - np.exp(log_lam) * cos)[::-1])[::-1] > 0.2 * eps
+        keep &= np.cumsum(np.exp(log_w - np.exp(log_lam))[::-1])[::-1] > 0.2 * eps * cos
     t, squeeze = t[keep], squeeze[keep]
     if log_range <= LOG_RANGE_SEGMENT:
         lam = np.exp(t) * np.exp(-squeeze)

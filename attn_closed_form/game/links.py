@@ -392,36 +392,44 @@ class PoleGame:
             return 0.0
         values, rounding = self.linked._values
         hull, cos = sectors(self.poles.z, float(values.min()), float(values.max())), np.cos(self.sectors.half_angle)
+        furthest = hull.most / np.cos(hull.half_angle)
         replaced = self.linked.game._without_mass is None or not self.linked.game._without_mass[0, self.d : -1].all()
-        ratio = hull.furthest / (hull.nearest * np.cos(hull.half_angle)) if replaced else 0.0
+        ratio = furthest / (hull.nearest * np.cos(hull.half_angle)) if replaced else 0.0
         each = (FACTOR * self.d + OWN) / cos
-        each += EXPONENT * (1 + ratio) * hull.furthest / (self.sectors.nearest * cos**2)
+        each += EXPONENT * (1 + ratio) * furthest / (self.sectors.nearest * cos**2)
         slope = LINKS[self.linked.link.name].slope(*self.linked.range)
         moved = slope * (rounding + 42 * ULP * float(values.max() - values.min()))
         return (MODULI * ULP * float((self.half_range * each).sum()) + moved) / total
 
 
 class Sectors(NamedTuple):
-    """How a range is seen from each of M points: the turn u = e^(-i psi), the half angle, the distances, (M,) each."""
+    """How a range is seen from each of M points z: (M,) each.
 
-    turn: Complex
+    Turned by u, all u (f - z) lie in a sector |arg| <= half_angle with real parts from `least` to `most`: real parts
+    are linear in f, so both are those of an end of the range.
+    """
+
+    turn: Complex  # u = e^(-i psi), psi the middle angle
     half_angle: Array
-    nearest: Array
-    furthest: Array
+    least: Array
+    most: Array
+    nearest: Array  # smallest |f - z|
 
 
 def sectors(z: Complex, lo: float, hi: float) -> Sectors:
     """The sectors under which [lo, hi] is seen from the points z.
 
     >>> found = sectors(np.array([1j]), -1.0, 1.0)
-    >>> round(float(np.degrees(found.half_angle[0]))), float(found.nearest[0])
-    (45, 1.0)
+    >>> round(float(np.degrees(found.half_angle[0]))), float(found.nearest[0]), round(float(found.least[0]), 9)
+    (45, 1.0, 1.0)
     """
     first, last = np.angle(lo - z), np.angle(hi - z)
-    nearest = np.abs(np.clip(z.real, lo, hi) - z)
+    half_angle = np.abs(first - last) / 2
+    ends = np.abs(lo - z), np.abs(hi - z)
     return Sectors(
         turn=np.exp(-0.5j * (first + last)),
-        half_angle=np.abs(first - last) / 2,
-        nearest=nearest,
-        furthest=np.maximum(np.abs(lo - z), np.abs(hi - z)),
+        half_angle=half_angle,
+        least=np.minimum(*ends) * np.cos(half_angle),
+        most=np.maximum(*ends) * np.cos(half_angle),
+        nearest=np.abs(np.clip(z.real, lo, hi) - z),
     )

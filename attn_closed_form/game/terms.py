@@ -48,6 +48,8 @@ from .pooled_game import PooledGame
 CHUNK_ELEMENTS = 1 << 17
 # Terms of a chunk: their sum loses at most as many ulps.
 MOST_TERMS = 128
+# The same for complex terms, which are added up MOST_TERMS at a time: larger chunks have fewer batches.
+MOST_COMPLEX_TERMS = 512
 # Ellipses that are tried.
 THETA = np.geomspace(0.02, 4.0, 16)
 COSH = np.cosh(THETA)
@@ -110,7 +112,7 @@ PER_TERM = ("lam", "weight", "n_0", "factor", "T", "S", "difference", "largest_c
 def terms_of(game: PooledGame | PoleGame, goal: Budget, elements: int = CHUNK_ELEMENTS) -> Iterator[Terms]:
     """All terms of a game, in chunks whose arrays (terms times players) have at most about `elements` elements."""
     if isinstance(game, PoleGame):
-        step = max(1, min(MOST_TERMS, elements // game.d))
+        step = max(1, min(MOST_COMPLEX_TERMS, elements // game.d))
         for masses, lam, w, own, total in pole_pieces(game, goal.eps):
             yield from _chunks(masses, lam, w, own, total, step, False)
         return
