@@ -131,7 +131,8 @@ def budget_of(
 
     `left` is the part of `tol` that is left for it, and `least_tol` the least one that the other part can keep.
     """
-    tol = positive("tol", tol)
+    if not (type(tol) is float and 0 < tol < math.inf):
+        tol = positive("tol", tol)
     scale, spread, ulp = facts.scale, facts.spread * (1 + 1e-12), arithmetic.ulp
     # The last additions, relative to max|f|, and what they lose among the smallest numbers of the type.
     lost = 8 * math.ldexp(1.0, arithmetic.least_exponent - facts.exponent) + 8 * ulp * facts.constants

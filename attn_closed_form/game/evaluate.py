@@ -48,8 +48,7 @@ from .budget import ULP, Budget, budget
 from .laws import Batch, Law, Nodes
 from .links import LinkedGame, PoleGame
 from .pooled_game import PooledGame, finite, times_power
-from .terms import MOST_TERMS, Terms, terms_of
-from .windows import Window, windows_of
+from .terms import MOST_TERMS, Terms, Window, terms_of, windows_of
 
 # Elements of one working array with nodes p: about what a core's caches hold.
 BATCH_ELEMENTS = 1 << 17
@@ -156,7 +155,7 @@ def batch_sums(
 
 
 def window_sums(windows: Iterable[Window], goal: Budget, law: Law, d: int) -> Iterator[Array]:
-    """The sums of Delta_j (d,) of every batch of every window, in units of 2^exponent; see `windows.py`."""
+    """The sums of Delta_j (d,) of every batch of every window, in units of 2^exponent; see `terms.py`."""
     for window in windows:
         for batch in law.batches(window.terms, goal.p_error):
             mean, first = weighted_sums(window.terms, batch, goal.precise, window.beyond_weights, window.inside_weights)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, banzhaf, shapley
-from attn_closed_form.game import windows
+from attn_closed_form.game import terms
 from attn_closed_form.game.budget import budget
 from attn_closed_form.game.canonical import Piece
 from attn_closed_form.game.exponential_sums import EPS_MIN, _rounded, _trapezoid
+from attn_closed_form.game.terms import windows_of
 from attn_closed_form.game.values import beta_shapley
-from attn_closed_form.game.windows import windows_of
 from tests import enumeration
 
 EPS = [EPS_MIN, 1e-12, 5e-9, 1e-5, 0.01]
@@ -28,14 +28,14 @@ def spread_game(seed, d, spread, background=None, H=1):
 @pytest.fixture
 def always(monkeypatch):
     """Windows in games of any size."""
-    monkeypatch.setattr(windows, "LEAST_PLAYERS", 1)
-    monkeypatch.setattr(windows, "LEAST_RANGE", 0.0)
+    monkeypatch.setattr(terms, "LEAST_PLAYERS", 1)
+    monkeypatch.setattr(terms, "LEAST_RANGE", 0.0)
 
 
 @pytest.fixture
 def never(monkeypatch):
     def set_never():
-        monkeypatch.setattr(windows, "LEAST_PLAYERS", 10**9)
+        monkeypatch.setattr(terms, "LEAST_PLAYERS", 10**9)
 
     return set_never
 
@@ -47,10 +47,10 @@ def test_the_numbers_that_the_bound_rests_on(eps, log_range):
     t, squeeze, h = _trapezoid(log_range, eps)
     assert (1 + squeeze).max() <= 37 and h * (1 + squeeze).max() <= 10
     assert (t - squeeze).max() <= math.log(40)
-    theta = windows.HEAVY - math.log(eps)
+    theta = terms.HEAVY - math.log(eps)
     assert (1.2 * theta + 1) * math.exp(-theta) < eps / 40
     assert h * (1 + math.exp(0.5) / theta) < 1.2
-    tau = eps / (windows.LIGHT * (log_range + windows.LIGHT_RANGE))
+    tau = eps / (terms.LIGHT * (log_range + terms.LIGHT_RANGE))
     assert 15.1 * tau * (2 + math.log(40) + log_range - math.log(tau)) < eps / 40
 
 
@@ -67,7 +67,7 @@ def test_what_is_left_out_of_a_coalition(eps, kind):
     t, squeeze, h = _trapezoid(*_rounded(log_range, eps))
     lam = np.exp(t - squeeze)
     w = h * lam * (1 + squeeze)
-    first, last = windows._bounds(a, Piece(0, 0.0, lam, w, log_range), eps)
+    first, last = terms._bounds(a, Piece(0, 0.0, lam, w, log_range), eps)
     k = np.arange(d)
     light, heavy = k < first[:, None], k >= last[:, None]
     assert light.any() and heavy.any()
@@ -135,5 +135,5 @@ def test_a_window_that_is_too_small_is_seen(always, monkeypatch):
     exact = enumeration.shapley(game)
     for name, wrong in (("HEAVY", -17.0), ("LIGHT", 1e-9)):
         with monkeypatch.context() as patch:
-            patch.setattr(windows, name, wrong)
+            patch.setattr(terms, name, wrong)
             assert np.abs(shapley(game, 1e-8) - exact).max() > 1e-8 * np.abs(game.v).max()
