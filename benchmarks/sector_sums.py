@@ -4,12 +4,14 @@ For |arg w| <= angle and 1 <= Re w <= R, find nodes lam_i and weights c_i, all p
 
     |w sum_i c_i e^(-lam_i w) - 1|
 
-small. By the maximum principle the boundary of this region is enough, and by symmetry half of it. The first sum of a
-region is a long trapezoidal rule, reduced by projecting diag(lam) on the leading directions of its impulse response
-over the boundary. A longer one starts from the two sums before it, as far beyond the last as that is beyond the one
-before, or else from the last sum, stretched. Steps of the Levenberg-Marquardt method then lower the squared error, and
-weights on the points of the boundary (Lawson's) even it out. How a sum was found does not matter: its stored bound is
-the one that `proofs_check.exponential_sums` proves in ball arithmetic for the float64 numbers that are stored.
+small. By the maximum principle the boundary of this region is enough, and by symmetry half of it. A sum starts from the
+two sums before it, as far beyond the last as that is beyond the one before; or else from the last sum, stretched; or
+from a long trapezoidal rule, reduced by projecting diag(lam) on the leading directions of its impulse response over the
+boundary. Steps of the Levenberg-Marquardt method then lower the squared error, and weights on the points of the
+boundary (Lawson's) even it out. How a sum was found does not matter: its stored bound is the one that
+`proofs_check.exponential_sums` proves in ball arithmetic for the float64 numbers that are stored. Some sums of the
+shipped table come from an earlier search over 1 <= |w| <= R, a larger region; a sum is stored once, for the largest
+angle and range that it was proved for.
 
 Run with `python -m benchmarks.sector_sums [--processes 2]` (needs python-flint; about an hour on two cores). It writes
 `attn_closed_form/game/sector_sums.npz`.
@@ -41,7 +43,7 @@ MODULI = 1.1
 # Largest sum of weights: nodes of a heavier tier count for nothing at a lighter one (`game/canonical.py`).
 LARGEST_SUM = 100.0
 LEAST_SQUARES_STEPS, LAWSON_STEPS = 25, 15
-# A sum that is not this much better than the last one gets a second start.
+# A sum that is not this much better than the last one gets another start.
 LITTLE_BETTER = 0.6
 
 
@@ -128,11 +130,13 @@ def sums_for(degrees: float, log_range: float) -> list[tuple[float, np.ndarray, 
     k, largest, waited = 3, 10.0, 0
     while k <= MOST_NODES and last > BEST * STEP and waited < PATIENCE:
         w = boundary(angle, log_range, max(40, 3 * k // 2))
-        starts = [stretch(*sum_, k) for sum_ in before[-1:]] or [project(long_sum, k)]
+        starts = [stretch(*sum_, k) for sum_ in before[-1:]]
         if len(before) > 1:
             # As far beyond the last sum as that is beyond the one before.
             lam, c = (now**2 / then for now, then in zip(starts[0], stretch(*before[-2], k), strict=True))
             starts.insert(0, (lam, c))
+        if k < long_sum[0].size:
+            starts.append(project(long_sum, k))
         best = (np.inf, *starts[-1])
         for start in starts:
             if best[0] > LITTLE_BETTER * largest and all((part > 1e-250).all() for part in start):
