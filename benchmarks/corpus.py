@@ -45,7 +45,7 @@ from attn_closed_form.run.runner import Progress, run
 from attn_closed_form.run.task import Task, choose_engine
 from jax_model.training.imdb import load_imdb
 
-from .harness import Bar, report
+from .harness import RESULTS, Bar, report
 from .processes import children, command_line, processor_seconds
 
 SEED = 0
@@ -220,7 +220,8 @@ def measure_rate(folder: Path, data: str, quick: bool) -> bool:
         "logits with one worker, times lime's rate": round(rates[0] / peer),
         "probabilities, times lime's rate": round(rates[3] / peer),
     }
-    return report("corpus", rows, seed=SEED, settings=settings, bars=bars)
+    where = folder if quick else RESULTS  # a trial leaves no record
+    return report("corpus", rows, seed=SEED, settings=settings, bars=bars, folder=where)
 
 
 # Short texts, and a cluster of this machine
@@ -388,7 +389,7 @@ def main(argv: list[str] | None = None) -> int:
     question.add_argument("--data", metavar="PATH", help="the rate on the reviews of aclImdb_v1.tar.gz")
     question.add_argument("--faults", action="store_true", help="kills and signals")
     question.add_argument("--cluster", type=int, metavar="N", help="N short texts on a cluster")
-    parser.add_argument("--quick", action="store_true", help="with --data: 1,000 reviews instead of 25,000")
+    parser.add_argument("--quick", action="store_true", help="with --data: 1,000 reviews, without a record")
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as name:
         if args.data:

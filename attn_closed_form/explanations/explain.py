@@ -116,8 +116,9 @@ def explain_evidence(
             # Calls of the model count only where nothing is exact.
             fit = evidence.fit if method.needs == "game" else None
             calls = None if evidence.exact else scored.model_calls if fit is None else fit.model_calls
-            scored = scored._replace(scores=np.asarray(scored.scores, dtype=np.float64), model_calls=calls)
-            explanations[method.name] = Explanation(method.name, evidence=evidence, **scored._asdict())
+            scores = np.asarray(scored.scores, dtype=np.float64)
+            given = scored.base_value, scored.error, evidence, scored.standard_error, calls
+            explanations[method.name] = Explanation(method.name, scores, *given)
         elif strict:
             raise ValueError(
                 f"methods: {method.name!r} needs the inside of the model, which {evidence.model!r} does not show"

@@ -172,9 +172,10 @@ def test_workers_that_cannot_start_end_the_run(tmp_path, monkeypatch):
 
 def test_a_full_disk(whole, tmp_path):
     resource = pytest.importorskip("resource")
+    room = max(map(len, whole[1].values())) - 1  # the largest part does not fit
 
     def little_room():  # no file of this process and its children may be larger
-        resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, 6_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 
     code, out, err = Run(whole[0], tmp_path / "out", prepare=little_room).end()
     assert (code, out) == (1, "")
