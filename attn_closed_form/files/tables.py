@@ -184,7 +184,8 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
         reader = csv.reader(stream, delimiter=delimiter)
         header = [name.strip() for name in next(reader, [])]
         check_columns(path, header, columns or ())
-        wanted = [(name, header.index(name)) for name in (header if columns is None else columns)]
+        places = {name: i for i, name in reversed([*enumerate(header)])}  # of equal names, the first
+        wanted = [(name, places[name]) for name in (header if columns is None else columns)]
         for cells in reader:
             if len(cells) > len(header):
                 raise ValueError(

@@ -28,7 +28,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files.atomic import replacing
+from ..files.atomic import check_size, reading, replacing
 from ..files.bags import SUFFIXES as BAG_SUFFIXES
 from ..files.tables import EXPECTED, FORMATS, check_columns, read_rows, table_format
 from .task import RunError, Task, pyarrow, result_columns, sha256
@@ -38,6 +38,7 @@ METADATA = b"attn_closed_form.run"
 WORK = "_work"
 BATCH = 2_000  # rows of a copied table that are in memory
 ROW_GROUP = 1_024  # rows that a worker has in memory
+MAX_COLUMNS = 16_384  # of a copied table, as in Excel; Parquet spends memory and time on each
 LONGEST_GROUP = 8 * ROW_GROUP  # most rows of a row group that a worker may have to skip
 PART_ROWS = 500  # at most, on one machine: what an interruption costs each worker
 CLUSTER_ROWS = 50_000  # at most, on a cluster: a billion rows are then 20,000 files
@@ -81,12 +82,12 @@ class Part:
                     skip = skip if groups else self.start - before
                     groups.append(number)
                 before += count
-            left = self.rows
-            for batch in file.iter_batches(ROW_GROUP, row_groups=groups, columns=names, use_threads=False):
-                piece = batch.slice(skip, left)
-                skip, left = max(0, skip - batch.num_rows), left - piece.num_rows
-                if piece.num_rows:
-                    yield pa.Table.from_batches([piece])
+        left = self.rows
+        for table in _row_tables(source, names, groups):
+            piece = table.slice(skip, left)
+            skip, left = max(0, skip - table.num_rows), left - piece.num_rows
+            if piece.num_rows:
+                yield piece
 
 
 class Plan(NamedTuple):
@@ -226,18 +227,18 @@ def _copy(file: Path, target: Path, column: str) -> None:
     """Copy a table to a Parquet file with short row groups, of text; structs of scores, the inputs, stay structs."""
     pa = pyarrow()
     if table_format(file) == "parquet":
-        with (
-            _parquet(file) as table,
-            replacing(target) as partial,
-            pa.parquet.ParquetWriter(partial, table.schema_arrow) as writer,
-        ):
-            for part in table.iter_batches(ROW_GROUP, use_threads=False):
-                writer.write_batch(part)
+        with _parquet(file) as table:
+            schema = table.schema_arrow
+        with replacing(target) as partial, pa.parquet.ParquetWriter(partial, schema) as writer:
+            for part in _row_tables(file, schema.names):
+                writer.write_table(part)
         return
     header = read_rows(file) if table_format(file) == "jsonl" else islice(read_rows(file), 1)
     types = dict.fromkeys((name for row in header for name in row), pa.string())
     if not types:
         raise RunError(f"{file}: expected at least one row, got none")
+    if len(types) > MAX_COLUMNS:
+        raise RunError(f"{file}: expected at most {MAX_COLUMNS:,} columns, got {len(types):,}")
     rows = read_rows(file)
     batch = list(islice(rows, BATCH))
     if isinstance(batch[0].get(column), dict):
@@ -255,20 +256,49 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _parquet(file: str | os.PathLike[str]) -> Any:
+def _parquet(file: str | os.PathLike[str], encoded: Sequence[str] = ()) -> Any:
+    """An open Parquet file; the columns in `encoded` are read as dictionaries."""
     pa = pyarrow()
     try:
-        return pa.parquet.ParquetFile(file, memory_map=True)
-    except (pa.ArrowInvalid, OSError) as error:
+        return pa.parquet.ParquetFile(file, memory_map=True, read_dictionary=list(encoded))
+    except (ValueError, OSError) as error:
         raise RunError(f"{file}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
 
 
-def _describe(file: Path, column: str) -> tuple[int, Any]:
-    """Number of rows and schema of an input that workers can read, which must have the column."""
-    if _is_bag(file):
+def _row_tables(path: Path, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
+    """Tables of ROW_GROUP rows, the last one shorter.
+
+    An error names a file that is damaged, or that is small and would fill the memory: a text that is stored once may be
+    that of every row. Texts are therefore read as dictionaries, and measured before they become as long as they are.
+    """
+    pa = pyarrow()
+    with _parquet(path) as file:
+        schema = pa.schema([field for field in file.schema_arrow if field.name in columns])
+    encoded = [field.name for field in schema if field.type in (pa.string(), pa.large_string(), pa.binary())]
+    with reading(path, "Parquet"), _parquet(path, encoded) as file:
+        waiting = schema.empty_table()
+        for batch in file.iter_batches(ROW_GROUP, row_groups=groups, columns=schema.names, use_threads=False):
+            batch.validate(full=True)  # or indices and offsets might lead outside of the data
+            length = 0
+            for column in batch.columns:
+                if pa.types.is_dictionary(column.type) and column.type.value_type in (pa.string(), pa.large_string()):
+                    lengths = pa.compute.binary_length(column.dictionary)
+                    length += pa.compute.sum(lengths.take(column.indices)).as_py() or 0
+            check_size(length, path)
+            waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch]).cast(schema)])
+            while waiting.num_rows >= ROW_GROUP:  # batches of dictionaries end where row groups end
+                yield waiting.slice(0, ROW_GROUP).combine_chunks()
+                waiting = waiting.slice(ROW_GROUP)
+        if waiting.num_rows:
+            yield waiting.combine_chunks()
+
+
+def _describe(file: Path, source: Path, column: str) -> tuple[int, Any]:
+    """Number of rows and schema of an input, which must have the column, from what workers read in its place."""
+    if _is_bag(source):
         rows, schema = 1, pyarrow().schema([("path", pyarrow().string())])
     else:
-        with _parquet(file) as table:
+        with reading(file, "Parquet"), _parquet(source) as table:
             rows, schema = int(table.metadata.num_rows), table.schema_arrow.remove_metadata()
     try:
         check_columns(file, schema.names, [column])
@@ -298,7 +328,7 @@ def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> P
     request = _request(files, task)
     if earlier is None:
         copy_tables(set(sources))
-        manifest = _begin(sources, folder, task, request, workers)
+        manifest = _begin(files, sources, folder, task, request, workers)
     else:
         manifest = _resumed(folder, earlier, request, bags)
     parts = [(part, _is_done(Path(part.target), bags)) for part in _cut(files, sources, folder, manifest)]
@@ -341,11 +371,12 @@ def _write_manifest(folder: Path, schema: Any, manifest: Mapping[str, Any]) -> N
 
 
 def _begin(
-    sources: list[Path], folder: Path, task: Task, request: dict[str, Any], workers: int | None
+    files: list[Path], sources: list[Path], folder: Path, task: Task, request: dict[str, Any], workers: int | None
 ) -> dict[str, Any]:
     """Read the schemas of all inputs, decide the columns, write the manifest."""
     pa = pyarrow()
-    rows, schemas = zip(*(_describe(source, task.column) for source in sources), strict=True)
+    described = (_describe(*pair, task.column) for pair in zip(files, sources, strict=True))
+    rows, schemas = zip(*described, strict=True)
     try:
         merged = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:

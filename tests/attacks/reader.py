@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -19,17 +20,30 @@ from attn_closed_form.files.arrays import read_state
 from attn_closed_form.files.open_model import open_model
 from attn_closed_form.files.tables import read_labelled
 from attn_closed_form.models.score_table import ScoreTable
+from attn_closed_form.run.plan import planned
+from attn_closed_form.run.task import Task
 
 if sys.platform == "linux":
     import resource
 
 MEMORY = 2**30
 SECRET = "SECRET"
+
+
+def read_corpus(path: str) -> None:
+    """Every text of a table, as the workers of a run read it."""
+    with tempfile.TemporaryDirectory() as folder, planned(path, f"{folder}/out", Task(), workers=1) as plan:
+        for part in plan.missing:
+            for table in part.read("text"):
+                table["text"].to_pylist()
+
+
 DOORS: dict[str, Callable[[str], Any]] = {
     "model": open_model,
     "state": read_state,
     "bag": load_bag,
     "table": read_labelled,
+    "corpus": read_corpus,
     "scores": lambda path: ScoreTable().read(path),
     "python": lambda path: exec(path, {"os": os, "path": path}),  # tests of the attack itself
 }

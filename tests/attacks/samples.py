@@ -146,6 +146,8 @@ SAMPLES: dict[str, tuple[str, str, Callable[[Path], bytes]]] = {
     "json": (".json", "table", lambda folder: json.dumps(ROWS).encode()),
     "fastText lines": (".ft", "table", lambda folder: b"__label__bad a poor film\n__label__good a fine film\n"),
     "parquet": (".parquet", "table", parquet),
+    "csv corpus": (".csv", "corpus", lambda folder: CSV),
+    "parquet corpus": (".parquet", "corpus", parquet),
     "csv scores": (".csv", "scores", lambda folder: SCORES),
     "json scores": (".json", "scores", lambda folder: json.dumps([{"s": 0.5, "v": 1}, {"s": -1, "v": 2.5}]).encode()),
 }
@@ -169,7 +171,8 @@ def flips(data: bytes, count: int) -> Iterator[tuple[str, bytes]]:
 
 def hostile(name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
     """Files of a format that did harm, or were made to do it: bombs, claims, deep nests, and what lies outside."""
-    yield from ((path.name, path.read_bytes()) for path in sorted((FOUND / name).glob("*")))
+    found = FOUND / name.removesuffix(" corpus")
+    yield from ((path.name, path.read_bytes()) for path in sorted(found.glob("*")))
     if name == "HDF5":
         yield from _hostile_hdf5(folder)
     elif name in ("npz bag", "npz bag model", "npz text model"):
@@ -209,7 +212,7 @@ def hostile(name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
             for number in (-1, 0, 1 << 20, (1 << 31) - 1):
                 yield f"{claim} {number}", fasttext(folder, **{claim: number})
         yield "no zero byte", fasttext(folder)[:92] + b"x" * 5_000_000
-    elif name in ("csv gzip", "csv"):
+    elif name in ("csv gzip", "csv", "csv corpus"):
         yield "one long line", gzip.compress(b"text,label\n") + gzip.compress(b"a" * (1 << 20)) * 1024
         yield "a long quote", b'text,label\n"' + b"a,b\n" * 5_000_000
         yield "many columns", b",".join(b"%d" % i for i in range(300_000)) + b"\n" + b"," * 299_999
@@ -220,7 +223,7 @@ def hostile(name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
         lists = gzip.compress(b"[]," * (1 << 20)) * 64  # one after the other, which gzip reads as one file
         yield "many lists", gzip.compress(b"[") + lists + gzip.compress(b"[]]")
         yield "a long line", gzip.compress(b'{"text": [') + lists + gzip.compress(b"[]]}")
-    elif name == "parquet":
+    elif name in ("parquet", "parquet corpus"):
         import pyarrow as pa
 
         yield "nested lists", parquet(folder, pa.table({"text": [[["a"]]], "label": [{"b": {"c": 1}}]}))

@@ -18,7 +18,7 @@ from .reader import DOORS
 from .samples import SAMPLES
 
 LONG = os.environ.get("ATTACKS") == "long"
-PACKAGES = {"HDF5": "h5py", "parquet": "pyarrow"}
+PACKAGES = {"HDF5": "h5py", "parquet": "pyarrow", "parquet corpus": "pyarrow", "csv corpus": "pyarrow"}
 
 
 @pytest.fixture(scope="module")
