@@ -3,7 +3,7 @@
 A model becomes a pytree of score tables (`device_tables`, those of the core's collapsed model), and documents become
 padded arrays of ids. Everything is jitted once per shape, and there are few shapes: batches have `batch` documents (the
 last one is padded), the length of a row of ids is a power of two unless the model has positions, and games come in
-buckets of players (BUCKET, then 1.5, 2, 3, 4, 6, ... times as many). The games of a batch are made together on the host
+buckets of players (64 to 256, then 1.5, 2, 3, 4, 6, ... times as many). The host makes the games of a batch together,
 from the core's score tables. With a `mesh` (its one axis is `games.AXIS`) a batch is sharded over its devices. The core
 explains the documents that the device cannot explain within `tol` (see `budgets.py`); if the core cannot either, the
 scores are NaN and `problems` has the reason. In float32 the scores of tokens are rounded, and the budget accounts for
@@ -43,8 +43,9 @@ from .games import PRECISION, GameBatch, on_cpu, on_device
 
 # Documents per batch on a CPU and elsewhere, and per block of gradients on a CPU, few enough for its caches.
 BATCH_CPU, BATCH_OTHER, GRADIENTS_CPU = 64, 256, 16
-# Players are padded to this, or to a power of two, or to three quarters of one.
-BUCKET = 64
+# Players are padded to a power of two, or to three quarters of one. The smallest bucket has 256 players over the number
+# of heads, at least 64: with few heads a padded player costs so little that compiling one more size would cost more.
+BUCKET, BUCKET_HEADS = 64, 256
 GRADIENT_SCORES = ("gradient-mean", "gradient-l1", "gradient-l2", "gradient-x-input")
 
 
@@ -291,8 +292,9 @@ def game_buckets(
         raise ValueError(f"documents: expected at least one token in each, got an empty document at {empty[0]}")
     player = [np.arange(ids.size) if players == "positions" else numbered(ids)[0] for ids in checked]
     counts = np.array([1 + numbers.max() for numbers in player], dtype=np.intp)
-    doubled = np.array([power_of_two(count, BUCKET) for count in counts])
-    sizes = np.where((counts <= doubled * 3 // 4) & (doubled > BUCKET), doubled * 3 // 4, doubled)
+    least = power_of_two(BUCKET_HEADS // weights.K, BUCKET)
+    doubled = np.array([power_of_two(count, least) for count in counts])
+    sizes = np.where((counts <= doubled * 3 // 4) & (doubled > least), doubled * 3 // 4, doubled)
     coefficients, size = _coefficients(weights, output, len(documents)), _whole(batch, mesh)
     for d in np.unique(sizes).tolist():
         members = np.flatnonzero(sizes == d)
