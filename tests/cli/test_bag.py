@@ -343,3 +343,9 @@ def test_layers_that_play_no_part_are_left_out_by_name(folder, tmp_path, capsys)
     command = ["bag", str(tmp_path / "two.npz"), slide_file, "--rename", str(tmp_path / "roles.json")]
     assert main([*command, "--output", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["prediction"] == pytest.approx(scores(folder).prediction)
+
+
+def test_no_proposals_are_wrong_usage(folder, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["roles", str(folder / "model.npz"), "--top", "0"])
+    assert stop.value.code == 2 and "--top" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag, load_bag
+from attn_closed_form.files.hdf5 import FILTERS
 
 N, D = 7, 5
 FEATURES = np.random.default_rng(0).normal(size=(N, D)).astype(np.float32)
@@ -223,3 +224,18 @@ def test_the_side_of_a_patch_that_the_file_states_goes_before_the_grid(name: str
     """Patches may overlap, or have gaps between them."""
     attrs = {name: np.array([300.0]), "patch_size": 224, "downsample": 2.0}
     assert Bag(np.zeros((3, 2)), [[0, 0], [256, 0], [512, 0]], attrs=attrs).patch_size == 300.0
+
+
+def test_the_filters_are_those_of_the_library() -> None:
+    h5z = pytest.importorskip("h5py", reason="h5py is not installed").h5z
+    names = ("DEFLATE", "SHUFFLE", "FLETCHER32", "SZIP", "NBIT", "SCALEOFFSET", "LZF")
+    assert {getattr(h5z, f"FILTER_{name}") for name in names} == FILTERS
+
+
+def test_a_slide_cannot_name_a_thumbnail(tmp_path: Path) -> None:
+    """A report holds the picture that the attribute `thumbnail` names, so a file must not decide about it."""
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    with h5py.File(tmp_path / "slide.h5", "w") as file:
+        file["features"] = FEATURES
+        file.attrs["thumbnail"] = file["features"].attrs["thumbnail"] = "private.png"
+    assert set(load_bag(tmp_path / "slide.h5").attrs) == {"name"}

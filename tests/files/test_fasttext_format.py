@@ -24,6 +24,15 @@ def rows(word: str) -> list[int]:
     return found
 
 
+def test_classifiers_of_version_11_have_no_n_grams(tmp_path: Path) -> None:
+    """Whatever the options say; models of fastText 0.1 have this version."""
+    data = fasttext(tmp_path)
+    (tmp_path / "old.bin").write_bytes(data[:4] + (11).to_bytes(4, "little") + data[8:])
+    (tmp_path / "none.bin").write_bytes(fasttext(tmp_path, maxn=0))
+    old, none = (load_fasttext(tmp_path / f"{name}.bin").predict_logits(["fine film"]) for name in ("old", "none"))
+    assert np.array_equal(old, none)
+
+
 def test_logits_are_the_mean_of_the_vectors_under_the_output_matrix(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(fasttext(tmp_path))
     model = load_fasttext(tmp_path / "model.bin")

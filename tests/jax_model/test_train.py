@@ -8,14 +8,16 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
 import pytest
 
-from attn_closed_form import load_model
+from attn_closed_form import load_demo_model, load_model
 from attn_closed_form.cli.train import option
 from attn_closed_form.files.tables import Labelled
+from jax_model.training import loop
 from jax_model.training.config import P1, Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster
 from jax_model.training.imdb import Reviews, load_imdb, review_numbers, split_by_film
@@ -123,6 +125,22 @@ def test_three_classes_with_names_probabilities_and_a_test_part():
 @pytest.mark.parametrize(("epochs", "patience"), [(3, 2), (10, 2), (15, 3), (40, 8)])
 def test_patience_is_a_fifth_of_the_epochs(epochs, patience):
     assert automatic(["a fine film"] * 100, epochs=epochs).patience == patience
+
+
+def test_the_sizes_of_the_shipped_model():
+    weights, config = load_demo_model().weights, Config()
+    assert (weights.d_e, weights.K, weights.d_att, weights.d_out) == (config.d_e, config.K, config.d_att, config.d_out)
+
+
+def test_settings_of_many_texts_come_from_a_sample():
+    assert automatic(["a fine film"] * 2500).T_max == automatic(["a fine film"] * 100).T_max
+
+
+def test_the_bar_of_a_run_ends_with_its_last_step(monkeypatch):
+    bar = mock.MagicMock()
+    monkeypatch.setattr(loop, "rich_progress", lambda: bar)
+    loop.Progress(epochs=3, steps=5).step(epoch=2, step=5)
+    assert bar.add_task.call_args.kwargs["total"] == bar.update.call_args.kwargs["completed"] == 15
 
 
 def test_the_sizes_of_the_paper():

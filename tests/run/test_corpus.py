@@ -16,6 +16,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 from attn_closed_form import BagClassifier, ScoreTable, Settings, explain, load_demo_model  # noqa: E402
 from attn_closed_form.models.bag_network import Attention, BagNetwork, Layer  # noqa: E402
 from attn_closed_form.run import plan as planning  # noqa: E402
+from attn_closed_form.run import runner  # noqa: E402
 from attn_closed_form.run import task as tasks  # noqa: E402
 from attn_closed_form.run.plan import MANIFEST, planned  # noqa: E402
 from attn_closed_form.run.runner import explain_part, run  # noqa: E402
@@ -347,3 +348,18 @@ def test_a_table_with_another_time_is_the_same_table(source, tmp_path):
     os.utime(source, (1e9, 1e9))
     run_all(source, tmp_path / "out")
     assert part_bytes(tmp_path / "out") == before
+
+
+def test_errors_of_workers_are_one_line_with_the_file():
+    assert (
+        runner._one_line(FileNotFoundError(2, "No such file or directory", "a.csv"))
+        == "a.csv: No such file or directory"
+    )
+    assert runner._one_line(OSError(28, "No space left on device")) == "No space left on device"
+    assert runner._one_line(ValueError("first\nsecond")) == "first" and runner._one_line(KeyError()) == "KeyError"
+
+
+def test_a_missing_package_is_named(source, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    with pytest.raises(ImportError, match=r"needs threadpoolctl: pip install '\.\[corpus\]'"):
+        run_all(source, tmp_path / "out")

@@ -9,6 +9,7 @@ import pytest
 
 from attn_closed_form import METHODS, explain
 from attn_closed_form.explanations.methods import FAMILIES
+from attn_closed_form.show import terminal
 from attn_closed_form.show.figures import levels, verdict
 from attn_closed_form.show.sanitize import escape, visible, width
 from attn_closed_form.show.terminal import answer, mark, numbers, table, use_color
@@ -165,3 +166,17 @@ def test_visible_and_escape():
     assert escape("<&\"'>") == "&lt;&amp;&quot;&#x27;&gt;"
     assert escape("a" * 100, 11) == "aaaaa…aaaaa"
     assert width("映画é") == 5
+
+
+def test_words_for_are_painted_in_the_colors_for():
+    """The first level has the lightest color of its side."""
+    for level, signed, side in ((1, True, "for"), (4, True, "for"), (-2, True, "against"), (3, False, "unsigned")):
+        painted, columns = terminal._word("film", level, signed, color=True)
+        assert f"48;5;{terminal.TERMINAL[side][abs(level) - 1]}m" in painted and columns == 4
+
+
+def test_a_table_of_very_many_classes_is_cut():
+    line = {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "texts": 4}
+    scores = {"accuracy": 0.75, "macro_f1": 2 / 3, "classes": {f"class {i}": line for i in range(100)}}
+    shown = terminal.scores_table(scores)
+    assert shown.count("66.7 %") == 1 + terminal.MOST_CLASSES and "class 39" in shown and "class 40" not in shown
