@@ -19,6 +19,7 @@ from attn_closed_form.cli.main import PROG, main, program
 from attn_closed_form.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.files.open_model import DEMO_MODEL
 from attn_closed_form.show.figures import verdict
+from attn_closed_form.show.terminal import reasons_text
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for, six_heads
 
@@ -491,3 +492,10 @@ def test_a_report_is_written_through_a_symbolic_link(tmp_path):
     link.symlink_to(target)
     assert main(["explain", REVIEW, "--html", str(link), "--method", "leave-one-out"]) == 0
     assert link.is_symlink() and target.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_reasons_are_printed_on_request(capsys):
+    reasons = reasons_text(acf.explain(acf.load_demo_model(), REVIEW, "shapley"), 80)
+    for options, printed in (([], False), (["--reasons"], True)):
+        assert main(["explain", REVIEW, "--method", "shapley", *options]) == 0
+        assert (reasons.split("\n")[0] in capsys.readouterr().out) == printed

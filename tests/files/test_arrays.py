@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
 import tracemalloc
 import zipfile
@@ -123,3 +124,13 @@ def test_damaged(header: bytes, message: str, tmp_path: Path) -> None:
     path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
     with pytest.raises(ValueError, match=message):
         read_arrays(path)
+
+
+def test_every_array_of_a_safetensors_file_is_aligned(tmp_path: Path) -> None:
+    arrays = {"a": np.zeros(3, np.int8), "b": np.zeros(2), "c": np.zeros(5, np.int16), "d": np.zeros(3, np.float32)}
+    write_arrays(arrays, tmp_path / "a.safetensors")
+    data = (tmp_path / "a.safetensors").read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    assert length % 8 == 0
+    assert all(header[name]["data_offsets"][0] % array.itemsize == 0 for name, array in arrays.items())

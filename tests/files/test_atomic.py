@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from attn_closed_form import load_bag
-from attn_closed_form.files.atomic import regular_file, replacing
+from attn_closed_form.files.atomic import first_line, regular_file, replacing
 from attn_closed_form.files.open_model import open_model
 from attn_closed_form.files.tables import read_rows
 
@@ -61,3 +61,9 @@ def test_pipes_are_refused_and_not_waited_for(tmp_path: Path) -> None:
         for door in (regular_file, load_bag, open_model, lambda path: list(read_rows(path))):
             with pytest.raises((FileNotFoundError, ValueError), match=rf"pipe\{suffix}: "):
                 door(path)
+
+
+def test_the_reason_of_an_error_is_its_last_text() -> None:
+    """An error of decoding begins with the name of the codec."""
+    assert first_line(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")) == "invalid start byte"
+    assert first_line(OSError(2, "No such file")) == "No such file" and first_line(KeyError(3)) == "KeyError"

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag, BagClassifier, Settings, shapley
+from attn_closed_form.files.arrays import read_state
 from attn_closed_form.models.bag_network import ACTIVATIONS, Attention, BagNetwork, Layer
+from attn_closed_form.models.roles import proposals
 from tests import enumeration
 
 D, E, K, N = 7, 5, 3, 6
@@ -402,3 +404,11 @@ def test_activations_are_their_formulas_and_slopes_are_differences(name: str) ->
     x, step = np.linspace(-3.01, 3.02, 41), 1e-5
     np.testing.assert_allclose(value(x), [FORMULAS[name](each) for each in x], rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(slope(x), (value(x + step) - value(x - step)) / (2 * step), rtol=0, atol=1e-8)
+
+
+def test_roles_of_attention_without_a_hidden_layer() -> None:
+    rng = np.random.default_rng(0)
+    shapes = {"first": (E, D), "score": (1, E), "last": (2, E)}
+    arrays = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
+    found = proposals(read_state(arrays))
+    assert {"embed": ["first"], "w": "score", "classifier": "last"} in found

@@ -410,3 +410,8 @@ def test_a_model_with_room_for_one_token_is_read_off():
     """T_max = 2 is the smallest: [CLS] and one token."""
     weights = random_weights(seed=1, K=1, T_max=2)
     assert slalom_from_weights(weights).predict([7]) == pytest.approx(predict(weights, [7]))
+
+
+def test_weights_without_room_for_a_document_are_refused():
+    with pytest.raises(ValueError, match="expected room for a document, T_max >= 2, got 1"):
+        slalom_from_weights(random_weights(seed=1, T_max=1))

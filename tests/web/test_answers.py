@@ -122,6 +122,12 @@ def test_answers_have_the_documented_fields_and_no_others(name):
 GERMAN = ["[CLS]", "[UNK]", "die", "rechnung", "zahlung", "paket", "lieferung", "und"]
 
 
+def test_words_that_the_tokenizer_does_not_make_are_no_examples():
+    words = [*GERMAN, "...", "<br>"]
+    model = TextClassifier(random_weights(seed=3, D=len(words), T_max=17, C=2), Vocabulary(words), ("a", "b"))
+    assert set(example_text(model).split()) <= set(GERMAN[2:])
+
+
 def test_the_page_greets_with_an_example_of_its_own_model():
     W_e = np.zeros((len(GERMAN), 2))
     W_e[GERMAN.index("rechnung"), 0] = W_e[GERMAN.index("paket"), 1] = 3.0
