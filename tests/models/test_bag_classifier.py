@@ -412,3 +412,9 @@ def test_roles_of_attention_without_a_hidden_layer() -> None:
     arrays = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
     found = proposals(read_state(arrays))
     assert {"embed": ["first"], "w": "score", "classifier": "last"} in found
+
+
+@pytest.mark.parametrize("width", [D - 1, D + 1])
+def test_features_of_another_width_are_refused(width: int) -> None:
+    with pytest.raises(ValueError, match=rf"features: expected real numbers of shape \(n, {D}\), n >= 1"):
+        BagClassifier.from_state_dict(state()).predict_logits([np.ones((3, width))])

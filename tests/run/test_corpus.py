@@ -1,10 +1,12 @@
 """A corpus: rows are `explain` itself, any format goes in, any reader reads what comes out."""
 
+import asyncio
 import gzip
 import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -363,3 +365,16 @@ def test_a_missing_package_is_named(source, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "threadpoolctl", None)
     with pytest.raises(ImportError, match=r"needs threadpoolctl: pip install '\.\[corpus\]'"):
         run_all(source, tmp_path / "out")
+
+
+def test_a_worker_that_does_not_close_keeps_no_other_from_closing():
+    closed = []
+
+    async def close(timeout):
+        closed.append(timeout)
+        if len(closed) == 1:
+            raise TimeoutError
+
+    nanny = SimpleNamespace(close=close)
+    asyncio.run(runner._end_workers(SimpleNamespace(workers={0: nanny, 1: nanny})))
+    assert len(closed) == 2
