@@ -143,7 +143,7 @@ EXPECTED = explain(MODEL, TEXT, "shapley")["shapley"].scores.tolist()
 @pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN])
 def test_serve_answers_and_ctrl_c_ends_it_cleanly(small, inherited):
     with Server("--model", small, inherited=inherited) as server:
-        assert "small.npz" in server.line and str(Path(small).parent) not in server.line
+        assert "small.npz" in server.line and str(Path(small).parent) not in server.line and "token" not in server.line
         assert server.address.startswith("http://127.0.0.1:")
         got = server.explain(TEXT)
         assert got.json()["methods"]["shapley"]["scores"] == EXPECTED
@@ -157,7 +157,7 @@ def test_serve_answers_and_ctrl_c_ends_it_cleanly(small, inherited):
 def test_a_server_for_others_asks_for_its_token(small):
     token = "0123456789abcdef"
     with Server("--model", small, "--host", "0.0.0.0", "--token", token) as server:
-        assert token not in server.line
+        assert token not in server.line and "open it with ?token=... once" in server.line
         address = server.address.replace("0.0.0.0", "127.0.0.1")
         with httpx.Client(base_url=address, trust_env=False, timeout=PATIENCE) as client:
             assert client.get("/").status_code == 401
