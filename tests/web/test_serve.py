@@ -216,3 +216,14 @@ def test_workers_end_with_a_server_that_is_killed(small):
         workers = wait_for(lambda: len(workers := server.workers()) == 2 and workers)
         server.process.kill()
         assert not psutil.wait_procs(workers, timeout=PATIENCE)[1]
+
+
+def test_the_log_has_neither_texts_nor_paths(small):
+    """Not even in the warning that a tolerance cannot be kept."""
+    with Server("--model", small) as server:
+        asked = {"text": f"{TEXT} " * 20, "tol": 1e-13, "methods": ["shapley"]}
+        assert server.client.post("/api/explain", json=asked).status_code == 200
+        server.process.send_signal(signal.SIGINT)
+        _, err = server.process.communicate(timeout=PATIENCE)
+    assert "float64 cannot keep tol" in err
+    assert "film" not in err and "/" not in err and ".py" not in err
