@@ -113,9 +113,10 @@ def test_deletion_curves_are_drawn_above_the_certified_limit(found):
     assert len(curves) == 3  # the flip order, Shapley values and attention; Banzhaf values are in the table only
     for curve in curves:  # heights grow downwards; the limit begins with a corner
         assert all(y <= low + 0.11 for y, low in zip(curve, limit[-len(curve) :], strict=True))
-    keys = [float(y) for y in re.findall(r'd="M[\d.]+ ([\d.]+)h18"', picture)]
-    titles = [float(y) for y in re.findall(r'<text x="477(?:\.0)?" y="([\d.]+)"', picture)]
-    assert len(set(keys)) == 3 and titles == [y + 4 for y in keys]  # each title is beside the line of its color
+    keys = re.findall(r'd="M([\d.]+) ([\d.]+)h18"/><text x="([\d.]+)" y="([\d.]+)"', picture)
+    lines = [(float(x), float(y)) for x, y, *_ in keys]
+    titles = [(float(x), float(y)) for *_, x, y in keys]
+    assert len(set(lines)) == 3 and titles == [(x + 25, y + 4) for x, y in lines]  # each title is beside its line
 
 
 def test_maps_are_laid_over_a_light_or_a_dark_page(found):
