@@ -10,7 +10,7 @@ import pytest
 from attn_closed_form import Bag, BagClassifier, Settings, shapley
 from attn_closed_form.files.arrays import read_state
 from attn_closed_form.models.bag_network import ACTIVATIONS, Attention, BagNetwork, Layer
-from attn_closed_form.models.roles import proposals
+from attn_closed_form.models.layouts import proposals
 from tests import enumeration
 
 D, E, K, N = 7, 5, 3, 6
