@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import finite, numbered, positive, real
 from .._types import Array, Ids
 
-# The default side of a region, in patches.
+# The default side length of a region, in patches.
 REGION_PATCHES = 16
 PATCH_ATTRS = ("patch_size_level0", "tile_size_um", "patch_size", "downsample", "patch_level")
 
@@ -28,7 +28,7 @@ class Bag:
 
     Attributes
     ----------
-    features : (n, D) real numbers of any type, which is kept; (1, n, D) is taken as (n, D)
+    features : (n, D) real numbers, whose type is kept; (1, n, D) is read as (n, D)
     coords : (n, 2) x and y of each instance's upper left corner, in level-0 pixels (STAMP: micrometers), or None
     ids : (n,) names of the instances; None for "0", "1", ...
     attrs : further attributes of the file, such as patch_size, level0_magnification, name
@@ -77,7 +77,7 @@ class Bag:
 
     @property
     def patch_size(self) -> float | None:
-        """Side of a patch in the unit of `coords`: from the attributes, or the most common step of the grid.
+        """Side length of a patch in the unit of `coords`, from the attributes or the most common step of the grid.
 
         TRIDENT stores patch_size_level0, CLAM patch_size and downsample (to level 0), STAMP tile_size_um.
         """
@@ -93,12 +93,12 @@ class Bag:
         """The bag with square regions of side `size` (the unit of `coords`), numbered by first appearance."""
         positive("size", size)
         if self.coords is None:
-            raise ValueError("coords: expected coordinates, which regions need, got none")
+            raise ValueError("coords: expected coordinates, because regions need them; got none")
         cells = np.floor((self.coords - self.coords.min(axis=0)) / size).astype(np.int64)
         return replace(self, regions=numbered(cells)[0])
 
     def region_numbers(self) -> tuple[Ids, tuple[str, ...]] | None:
-        """(n,) region of each instance and the names of the regions; None without coordinates or given regions.
+        """Return the (n,) region of each instance and the region names, or None without coordinates and regions.
 
         The default regions are squares of 16 x 16 patches.
         """
@@ -111,7 +111,7 @@ class Bag:
         return numbers, tuple(str(regions[i]) for i in first)
 
     def subset(self, rows: ArrayLike | Sequence[int]) -> Bag:
-        """The bag of some instances, by index or mask."""
+        """Return the bag of some instances, selected by index or mask."""
         parts = {name: getattr(self, name) for name in ("features", "coords", "ids", "regions")}
         at = np.asarray(rows)
         return replace(self, **{name: np.asarray(part)[at] for name, part in parts.items() if part is not None})
@@ -122,12 +122,12 @@ class Bag:
 
 
 def _rows(array: NDArray[Any]) -> NDArray[Any]:
-    """(1, n, k), a batch of one bag, as (n, k)."""
+    """Return a batch of one bag, (1, n, k), as an (n, k) array."""
     return array[0] if array.ndim == 3 and len(array) == 1 else array
 
 
 def grid_step(coords: Array) -> float | None:
-    """Most common distance between neighbors in a row or column; None if no two instances share one.
+    """Return the most common distance between neighbors in a row or column, or None if there are no neighbors.
 
     Pieces of tissue have separate grids, shifted against each other, so distances between rows are not informative.
     """
@@ -142,7 +142,7 @@ def grid_step(coords: Array) -> float | None:
 
 
 def as_bag(raw: Any) -> Bag:
-    """A bag from a bag, an array of features (n, D) or (1, n, D), or the path of a file."""
+    """Convert a bag, an array of features (n, D) or (1, n, D), or the path of a file to a bag."""
     if isinstance(raw, Bag):
         return raw
     if isinstance(raw, str) or hasattr(raw, "__fspath__"):

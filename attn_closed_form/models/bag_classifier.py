@@ -39,13 +39,13 @@ from .scores import PooledScores
 SUB_BAGS = 4
 
 
-# What the outputs of a network may be: the loss of `Model`, and the default name of a single output.
+# Kinds of outputs, each with its loss (see `Model`) and the default name of a single output.
 HEADS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "classes": ("softmax", ()),  # one class of several, or the second of two from a single logit
+    "classes": ("softmax", ()),  # mutually exclusive classes; a single logit is that of the second of two
     "labels": ("sigmoid", ("label",)),  # several labels at once, each with a probability
     "ordinal": ("sigmoid", ()),  # cumulative logits of ordered grades: the probability of more than each grade
-    "regression": ("identity", ("value",)),  # numbers, explained as they are
-    "survival": ("exp", ("risk",)),  # log-risk of a Cox model, explained as the risk exp(f)
+    "regression": ("identity", ("value",)),  # numbers, explained without a link
+    "survival": ("exp", ("risk",)),  # the log-risk of a Cox model, explained as the risk exp(f)
 }
 
 
@@ -55,18 +55,18 @@ class BagCheck:
 
     difference: float  # the largest difference of the logits (B, C)
     agrees: bool
-    cause: str  # "" if they agree within the tolerance; else what to change, or that nothing that was tried helps
+    cause: str  # "" if they agree within the tolerance; otherwise the change that is needed, if one was found
     ours: Array
     yours: Array
     mended: BagClassifier | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)  # that make the file agree, if some do
+    options: Mapping[str, Any] = field(default_factory=dict)  # options with which the file agrees, if there are any
 
     def __bool__(self) -> bool:
         return self.agrees
 
     @property
     def model(self) -> BagClassifier:
-        """The model that agrees: the given one, or its file with other options; an error if none does."""
+        """The model that agrees: the given one, or the same file with other options. Raises an error if none does."""
         if self.mended is None:
             raise ValueError(f"check: the logits differ by {self.difference:.3g}: {self.cause}")
         return self.mended
@@ -86,12 +86,12 @@ class BagClassifier(Model):
     network : BagNetwork
     outputs : names of the C classes; two names where C = 1 (the logit is the log-odds of the second), or one name for
         an output without a probability, such as ("age",)
-    loss : what the outputs are, see `Model`; the entries of `HEADS` have one each
+    loss : meaning of the outputs, see `Model`; each entry of `HEADS` has one
     temperature : divides the logits in probabilities only
-    layout : which loader made it
+    layout : name of the layout with which the file was read
     deviation : largest difference from the black box on random sub-bags, if it was made from one
-    bag : the bag of scores of a model made by `from_attention`, which explains this bag and its sub-bags
-    reload : loads the same file with other options, if it came from one
+    bag : the only bag (with its sub-bags) that a model made by `from_attention` explains
+    reload : function that loads the same file with other options, or None
     assumed : options that were neither stored in the file nor given, such as "tanh attention, temperature 1"
     checked : whether the logits of the user's network agreed; until then `doubts` lists what is assumed
 
@@ -142,23 +142,23 @@ class BagClassifier(Model):
         head: str = "classes",
         **options: Any,
     ) -> BagClassifier:
-        """Classifier of a saved network: a file, a mapping of names to arrays or torch tensors, or a torch module.
+        """Load the classifier of a saved network: a file, a mapping of names to arrays or tensors, or a torch module.
 
         Parameters
         ----------
         source : a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, a state dict, or a module that has one
-        layout : "auto" recognizes the network by its names and shapes; `layouts.LAYOUTS` has the others
+        layout : "auto" to recognize the network by names and shapes, or a name in `layouts.LAYOUTS`
         outputs : names of the classes, in the order of the last layer; by default those in the file, or "0", "1", ...
             Of ordered grades, either all grades or one name per output
-        head : what the outputs are: "classes", "labels" (each with a probability), "ordinal" (cumulative logits),
-            "regression" (explained as they are) or "survival" (log-risks, explained as risks); see `HEADS`
+        head : meaning of the outputs: "classes", "labels" (each with a probability), "ordinal" (cumulative logits),
+            "regression" (explained without a link) or "survival" (log-risks, explained as risks); see `HEADS`
         options : options of the layout that a file does not store, such as `activation`, `attention_temperature` or
             `num_heads`; defaults are those of the network's code. `check` compares with the logits of your network
-        roles : for other names: which layers are `embed`, `V`, `U`, `w` and `classifier` (`layouts.ROLES`), and
-            perhaps `options`, a mapping of options
-        checked : whether these options are known to be right, so that no output calls them assumed
+        roles : for networks with other names, the layers that serve as `embed`, `V`, `U`, `w` and `classifier`
+            (`layouts.ROLES`), and optionally a mapping `options`
+        checked : whether these options are known to be correct, so that they are not reported as assumed
 
-        Errors have one line with the file and why it cannot be read or is not a pooled game.
+        An error names the file and states why it cannot be read or is not a pooled game.
 
         Examples
         --------
@@ -202,15 +202,15 @@ temperature 1 (not checked))
         tol: float = DEVIATION,
         seed: int = 0,
     ) -> BagClassifier:
-        """Classifier of one bag from what any framework's network returns for it; no layout is needed.
+        """Build the classifier of one bag from the outputs of a network in any framework; no layout is needed.
 
         Parameters
         ----------
         raw_attention : (n,) attention before the softmax; (C, n) if each class has a separate attention
         instance_logits : (n,) or (n, C) logits of the n bags of one instance each
-        f : takes a list of index arrays (sub-bags), returns their (m,) or (m, C) logits. On `checks` random sub-bags
-            the deviation is measured; above `tol` times the largest |logit| there is an error, because the model
-            is not a pooled game. None checks nothing, which every output reports
+        f : takes a list of index arrays (sub-bags) and returns their (m,) or (m, C) logits. The deviation is measured
+            on `checks` random sub-bags. If it exceeds `tol` times the largest |logit|, the model is not a pooled game,
+            and an error is raised. With None nothing is checked, which every output reports
         bias : (C,) bias of the last layer, the value of the empty bag
         coords, ids : of the instances of `bag`, which the model explains: `model.explain(model.bag)`
 
@@ -240,7 +240,7 @@ temperature 1 (not checked))
         return cls(network, tuple(outputs or ()), layout="attention", deviation=deviation, bag=bag, assumed=assumed)
 
     def read(self, raw: Any) -> Units:
-        """Read a bag: a `Bag`, an array (n, D) or (1, n, D), or the path of a file."""
+        """Read a bag from a `Bag`, an array (n, D) or (1, n, D), or the path of a file."""
         bag = as_bag(raw)
         groups: dict[str, Ids] = {"instances": np.arange(len(bag))}
         names: dict[str, tuple[str, ...]] = {}
@@ -254,15 +254,15 @@ temperature 1 (not checked))
         return self.network.scores(units.data.features)
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
-        """Attention and gradients by the features, by the names of their methods; None for other names."""
-        if name not in GRADIENT_SCORES or self.bag is not None:  # features that are scores have no gradient of interest
+        """Return attention or gradients with respect to the features by method name, or None for other names."""
+        if name not in GRADIENT_SCORES or self.bag is not None:  # the gradient with respect to scores is of no interest
             return super().inside(name, units, settings)
         inputs = self.network, units.data.features, self.pooled(units), settings.coefficients
         return units.cached(("gradients", settings.coefficients), lambda: gradient_scores(*inputs))[name]
 
     @property
     def doubts(self) -> str:  # type: ignore[override]
-        """What is assumed about the file and no check has confirmed; "" if nothing is."""
+        """Unchecked assumptions about the file; "" if there are none."""
         return f"assumed: {self.assumed} (not checked)" if self.assumed and not self.checked else ""
 
     def check(
@@ -282,7 +282,7 @@ temperature 1 (not checked))
         logits : (B, C) outputs of your network before any softmax or sigmoid; or your network as a function of a list
             of features (n, D), which is then evaluated on random sub-bags as well
         tol : largest difference that counts as agreement, relative to the largest |logit|
-        seed : of the sub-bags
+        seed : seed of the sub-bags
 
         Examples
         --------
@@ -308,7 +308,7 @@ temperature 1 (not checked))
             logits = logits([bag.features for bag in several])
         if min(map(len, several)) < 2 or len(several if places else {len(bag) for bag in several}) < 2:
             raise ValueError(
-                "bags: expected at least two bags of different size, of two instances or more: one instance says "
+                "bags: expected at least two bags of different size, of two instances or more: one instance reveals "
                 f"nothing about attention, and one size nothing about sub-bags; got {[len(bag) for bag in several]}"
             )
         yours = finite("logits", logits)
@@ -336,11 +336,11 @@ temperature 1 (not checked))
 def _cause(
     model: BagClassifier, bags: list[Bag], ours: Array, yours: Array, limit: float
 ) -> tuple[str, BagClassifier | None, dict[str, Any]]:
-    """The change that brings the logits closest to yours, in words; the model with that change, and its options."""
+    """Describe the change that brings the logits closest to yours; also return the changed model and its options."""
     same, everything = np.arange(yours.shape[1]), np.arange(len(bags))
 
     def fits(logits: Array, rows: Ids) -> tuple[float, Ids]:
-        """The largest difference in some rows, and the order of the classes that it is for."""
+        """Return the largest difference in some rows for the better of two orders of the classes, and that order."""
         ranks = np.argsort(np.argsort(yours[rows[0]], kind="stable"))
         by_rank = np.argsort(logits[0], kind="stable")[ranks]
         differences = [float(np.abs(logits[:, classes] - yours[rows]).max()) for classes in (same, by_rank)]
@@ -354,7 +354,7 @@ def _cause(
     for words, logits in (
         ("", ours),
         ("you gave probabilities; give the logits before the softmax or sigmoid", chances),
-        ("the sign: your logits are those of this model times -1 (the other class of a binary network?)", -ours),
+        ("the sign: your logits are those of this model times -1 (perhaps those of the other class)", -ours),
         ("the bias of the last layer: your logits are without it", ours - model.network.bias),
     ):
         difference, classes = fits(logits, everything)
@@ -366,7 +366,7 @@ def _cause(
         try:
             variant = model.reload(**options)  # type: ignore[misc]  # there are variants of reloaded models only
             trials.append((fits(variant.predict_logits([bags[i] for i in first]), first)[0], options, variant))
-        except ValueError:  # features that a variant cannot take
+        except ValueError:  # a variant that cannot read the features
             continue
     for difference, options, variant in sorted(trials, key=lambda trial: trial[0])[:3]:
         if difference > limit:
@@ -377,15 +377,15 @@ def _cause(
             words = f"load with {told}; then the largest difference is {difference:.1e}"
             return described(words, classes), replace(variant, checked=True) if classes is same else None, options
     return (
-        "no activation, gate, temperature, number of heads or order of the classes that was tried explains it; look "
-        "for other weights, other features, dropout left on, or a network that is not a pooled game",
+        "no activation, gate, temperature, number of heads or class order among those tried explains it. Check "
+        "the weights, the features, whether dropout is on, or whether the network is not a pooled game",
         None,
         {},
     )
 
 
 def variants(model: BagClassifier) -> Iterator[dict[str, Any]]:
-    """Options that make another network of the same file: one changed option, or two changed activations."""
+    """Yield alternative options for the same file: one changed option, or two changed activations."""
     names = LAYOUTS[model.layout].options if model.reload is not None else ()
     width = model.network.readout.shape[1]
     for name in names:

@@ -1,4 +1,4 @@
-"""A network that pools a bag with attention, as arrays: features of instances -> log-masses and values.
+"""Networks that pool a bag with attention, as arrays that map features of instances to log-masses and values.
 
 Each instance x is embedded alone, h = e(x), by layers h -> activation(W h + b). Attention head k gives it the log-mass
 
@@ -10,7 +10,7 @@ in head `value_head[r]`, for class `value_class[r]` (see `PooledScores`). `layou
 in evaluation (batch normalization, biases) into these arrays. Features keep their type (float32, float16); chunks of
 rows are scored in float64.
 
-**Gradients** by the features need no automatic differentiation. With f = sum_h sum_i alpha_hi v_hi,
+**Gradients** with respect to the features need no automatic differentiation. With f = sum_h sum_i alpha_hi v_hi,
 
     df/dh_i = sum_h alpha_hi [ dv_hi/dh_i + (v_hi - f_h) ds_hi/dh_i ],
 
@@ -44,12 +44,12 @@ class Activation(NamedTuple):
 
 
 def erf(x: Array) -> Array:
-    """The error function on arrays, which NumPy lacks."""
+    """Compute the error function on arrays, which NumPy lacks."""
     return np.fromiter(map(math.erf, x.ravel()), np.float64, x.size).reshape(x.shape)
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + e^-x), without overflow."""
+    """Compute 1 / (1 + e^-x) without overflow."""
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
 
 
@@ -73,7 +73,7 @@ def _elu(scale: float, alpha: float) -> Activation:
     )
 
 
-# By the names and with the constants of PyTorch.
+# Names and constants are those of PyTorch.
 ACTIVATIONS: dict[str, Activation] = {
     "identity": Activation(lambda x: x, np.ones_like),
     "tanh": Activation(np.tanh, lambda x: 1 - np.tanh(x) ** 2),
@@ -88,13 +88,13 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-# How a network may scale each feature vector first, without weights; the epsilon is that of PyTorch's LayerNorm.
+# Weightless normalizations of the feature vectors; the epsilon is that of PyTorch's LayerNorm.
 NORMALIZATIONS = ("", "unit", "layer_norm")
 LAYER_NORM_EPS = 1e-5
 
 
 def normalized(x: Array, how: str) -> tuple[Array, Array]:
-    """Rows scaled to length 1 ("unit") or to mean 0 and variance 1 ("layer_norm"), and their divisors (n, 1)."""
+    """Scale rows to length 1 ("unit") or to mean 0 and variance 1 ("layer_norm"); also return the divisors (n, 1)."""
     if how == "layer_norm":
         x = x - x.mean(axis=1, keepdims=True)
         size = np.sqrt((x * x).mean(axis=1, keepdims=True) + LAYER_NORM_EPS)
@@ -105,7 +105,7 @@ def normalized(x: Array, how: str) -> tuple[Array, Array]:
 
 
 def normalized_gradient(y: Array, size: Array, g: Array, how: str) -> Array:
-    """The gradient by the rows before `normalized`, from the gradient g by its results y."""
+    """Return the gradient at the inputs of `normalized`, given the gradient g at its outputs y."""
     if how == "unit":
         return (g - y * (y * g).sum(axis=1, keepdims=True)) / size
     g = (g - y * (y * g).mean(axis=1, keepdims=True)) / size
@@ -113,7 +113,7 @@ def normalized_gradient(y: Array, size: Array, g: Array, how: str) -> Array:
 
 
 def _weights(name: str, value: Any, *shape: int | None) -> Array:
-    """A finite, read-only float64 copy of the given shape, where None is any length; zeros for no vector."""
+    """Return a finite, read-only float64 copy with a checked shape (None is any length); zeros if it is missing."""
     array = np.zeros(shape[0] or 0) if value is None else finite(name, value)
     fitting = tuple(n or m for n, m in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or array.shape != fitting or 0 in fitting:
@@ -138,25 +138,25 @@ class Layer:
             raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
 
     def __call__(self, h: Array) -> Array:
-        """(n, in) -> (n, out)."""
+        """Apply the layer: (n, in) -> (n, out)."""
         return ACTIVATIONS[self.activation].function(h @ self.W.T + self.b)
 
     def gradient(self, h: Array, slope: Array) -> Array:
-        """(n, in) gradient by the inputs h, from the gradient by the outputs, `slope` (n, out)."""
+        """Return the (n, in) gradient at the inputs h, given the gradient at the outputs, `slope` (n, out)."""
         return (slope * ACTIVATIONS[self.activation].derivative(h @ self.W.T + self.b)) @ self.W
 
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """The attention of H heads: log-masses of embedded instances, by the formula at the head of this module.
+    """The attention of H heads: log-masses of embedded instances, by the formula in the module docstring.
 
-    A constant c per head changes no prediction; it is kept for comparisons of raw attention.
+    The constant c of a head does not change predictions; it is kept for comparisons of raw attention.
     """
 
     w: Array  # (H, k)
     c: Array = None  # type: ignore[assignment]  # (H,), zeros by default
-    hidden: Layer | None = None  # from the embedding (length E) to k, or None: then w is (H, E)
-    gate: Layer | None = None  # of the same shape, which multiplies the hidden one
+    hidden: Layer | None = None  # layer from the embedding (length E) to k; if None, w is (H, E)
+    gate: Layer | None = None  # layer of the same shape, whose output multiplies that of the hidden layer
     temperature: float = 1.0  # divides the log-masses
 
     def __post_init__(self) -> None:
@@ -174,13 +174,13 @@ class Attention:
         return (self.w if self.hidden is None else self.hidden.W).shape[1]
 
     def __call__(self, h: Array) -> Array:
-        """(n, E) -> (H, n) log-masses."""
+        """Compute the log-masses: (n, E) -> (H, n)."""
         if self.hidden is not None:
             h = self.hidden(h) * (1.0 if self.gate is None else self.gate(h))
         return (self.w @ h.T + self.c[:, None]) / self.temperature
 
     def gradient(self, h: Array, slope: Array) -> Array:
-        """(n, E) sum over heads of slope (n, H) times ds/dh, at embedded instances h (n, E)."""
+        """Return the (n, E) sum over heads of `slope` (n, H) times ds/dh, at embedded instances h (n, E)."""
         slope = slope @ self.w / self.temperature
         if self.hidden is None:
             return slope
@@ -198,11 +198,11 @@ class BagNetwork:
     attention : Attention of H heads on embedded instances of length E
     readout : (R, E) values of an embedded instance, or (N, R, E) with one for each place in the bag
     bias : (C,) of the logits
-    value_class, value_head : (R,) class and head of each row of the readout; None: row r is class r of head 0
+    value_class, value_head : (R,) class and head of each row of the readout; if None, row r is class r of head 0
     embed : layers from the features (length D) to E, in order; none if the features are the embedding
-    positions : (N, D) added to the features of instance 0 .. N - 1 (bags then have exactly N instances), or None
+    positions : (N, D) added to the features (bags then have exactly N instances), or None
     background : (D,) features of an instance that is always present, such as a class token, or None
-    normalize : "unit" or "layer_norm" scales each feature vector first
+    normalize : "unit" or "layer_norm" to scale each feature vector first
 
     Examples
     --------
@@ -263,24 +263,24 @@ class BagNetwork:
         return len(self.readout) if self.readout.ndim == 3 else None if self.positions is None else len(self.positions)
 
     def values(self, h: Array, rows: slice) -> Array:
-        """(R, n) values of embedded instances (n, E), the `rows` of their bag."""
+        """Return the (R, n) values of embedded instances (n, E), which are the `rows` of their bag."""
         return self.readout @ h.T if self.readout.ndim == 2 else np.einsum("nre,ne->rn", self.readout[rows], h)
 
     def embedded(self, x: NDArray[Any]) -> Array:
-        """(n, D) features -> (n, E) float64."""
+        """Embed features: (n, D) -> (n, E) float64."""
         h = np.asarray(x, dtype=np.float64)
         for layer in self.embed:
             h = layer(h)
         return h
 
     def chunks(self, n: int) -> list[slice]:
-        """Runs of rows whose widest layer stays near 32 MB."""
+        """Split n rows into runs whose widest layer takes about 32 MB."""
         widest = max([self.D, self.attention.w.shape[1], *(len(layer.W) for layer in self.embed)])
         rows = max(1, CHUNK_NUMBERS // widest)
         return [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
 
     def scores(self, features: NDArray[Any]) -> PooledScores:
-        """Log-masses and values of n >= 1 instances (n, D); numbers that are not finite are an error."""
+        """Return log-masses and values of n >= 1 instances (n, D), or raise an error if some number is not finite."""
         n = features.shape[0] if features.ndim == 2 else 0
         if n < 1 or features.shape[1] != self.D or features.dtype.kind not in "fiu":
             raise ValueError(
@@ -303,7 +303,7 @@ class BagNetwork:
         return PooledScores(s, v, self.bias, self.value_head, self.value_class, **always)  # type: ignore[arg-type]
 
     def inputs(self, features: NDArray[Any], rows: slice) -> Array:
-        """Rows of the features in float64, with their positions, checked to be finite."""
+        """Return rows of the features in float64, with their positions, after checking that they are finite."""
         x = np.asarray(features[rows], dtype=np.float64)
         if not np.isfinite(x).all():
             row, column = np.argwhere(~np.isfinite(x))[0]
@@ -316,7 +316,7 @@ class BagNetwork:
         return f"BagNetwork(D={self.D}, E={self.readout.shape[-1]}, H={self.H}, C={self.C})"
 
 
-# (features, gradient) of some instances, both (n, D) -> (n,) scores.
+# Scores (n,) from the features and the gradient of some instances, both (n, D).
 GRADIENT_SCORES: dict[str, Callable[[Array, Array], Array]] = {
     "gradient-mean": lambda x, g: g.mean(axis=1),
     "gradient-l1": lambda x, g: np.abs(g).sum(axis=1),
@@ -328,7 +328,7 @@ GRADIENT_SCORES: dict[str, Callable[[Array, Array], Array]] = {
 def gradient_scores(
     network: BagNetwork, features: NDArray[Any], scores: PooledScores, coefficients: Sequence[float]
 ) -> dict[str, Array]:
-    """(n,) scores by name, from the gradient of `coefficients @ logits` by the features, in one pass."""
+    """Return (n,) scores by name, from the gradient of `coefficients @ logits` with respect to the features."""
     heads, rows, mixture = scores.heads(coefficients)
     alpha, background = (share[heads] for share in scores.shares())
     v = mixture @ scores.v[rows]
@@ -338,7 +338,7 @@ def gradient_scores(
     by_value = mixture @ network.readout[..., rows, :]  # (h, E), or (N, h, E)
     results = {name: np.empty(len(features)) for name in GRADIENT_SCORES}
     for part in network.chunks(len(features)):
-        inputs = [network.inputs(features, part)]  # of each layer, then of the attention
+        inputs = [network.inputs(features, part)]  # the inputs of each layer, then of the attention
         for layer in network.embed:
             inputs.append(layer(inputs[-1]))
         spec = "hn,he->ne" if by_value.ndim == 2 else "hn,nhe->ne"

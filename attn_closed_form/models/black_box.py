@@ -25,10 +25,10 @@ BATCH = 256
 
 @dataclass(frozen=True, eq=False)
 class MeasuredGame(PooledGame):
-    """A pooled game that was found from a black box."""
+    """A pooled game recovered from a black box."""
 
     deviation: float = float("nan")  # largest difference from the black box on random sub-bags
-    queries: int = 0  # sub-bags that were evaluated to find the game, without those that measured the deviation
+    queries: int = 0  # sub-bags evaluated to recover the game, not counting those that measured the deviation
 
     def __repr__(self) -> str:
         return f"MeasuredGame(d={self.d}, absent='deleted', deviation={self.deviation:.1e}, queries={self.queries})"
@@ -46,15 +46,15 @@ def game_from_black_box(
     seed: int = 0,
     labels: Sequence[str] | None = None,
 ) -> MeasuredGame:
-    """Game of a bag of n instances under any function that pools with one softmax; another function is an error.
+    """Recover the game of n instances under any function that pools with one softmax, or raise an error.
 
     Parameters
     ----------
-    f : takes a list of index arrays (sub-bags of 0 .. n - 1), returns (m,) outputs or (m, C) of several classes
-    output : which class is explained; the others help to find the log-masses
+    f : takes a list of m index arrays (sub-bags of 0 .. n - 1) and returns (m,) or (m, C) outputs
+    output : the class that is explained; the other classes help to find the log-masses
     empty_value : the value of the empty bag, which is never passed to f
     batch_size : sub-bags per call of f
-    checks : random sub-bags on which the deviation is measured, the whole bag among them
+    checks : number of random sub-bags, including the whole bag, on which the deviation is measured
     tol : largest deviation that is allowed, relative to the largest |output|
     labels : names of the instances
 
@@ -82,7 +82,7 @@ def game_from_black_box(
 def measure_deviation(
     f: BlackBox, s: Array, v: Array, heads: Ids, batch_size: int, checks: int, tol: float, seed: int
 ) -> float:
-    """Largest |f - pooled| over random sub-bags; above `tol` times the largest |output| it is an error.
+    """Return the largest |f - pooled| on random sub-bags, or raise an error above `tol` times the largest |output|.
 
     Log-masses s are (H, n), values v (n, C) with the bias in them, and heads (C,) the head of each class.
     """

@@ -28,11 +28,11 @@ from .._types import Array, Masks
 from ..game.pooled_game import PooledGame, merge_tokens
 from ..game.values import shapley
 
-# Rows of attention weights, even in half precision, add up to 1 within this.
+# Rows of attention weights add up to 1 within this tolerance, even in half precision.
 SUM_TO_ONE = 1e-2
-# The rounding error of a sum of effects is smaller than this, relative to the sum of their moduli.
+# The rounding error of a sum of effects is smaller than this, relative to the sum of their absolute values.
 ROUNDING = 1e-12
-# Where the layers, an attention, its values and its output projection are, in models of Hugging Face's transformers.
+# Attribute names of the layers, the attention, its values and its output projection in Hugging Face models.
 FAMILIES = {
     "BERT": ("encoder.layer", "attention.self", "attention.self.value", "attention.output.dense"),
     "GPT-2": ("h", "attn", "attn.c_attn", "attn.c_proj"),
@@ -65,7 +65,7 @@ class HeadGames:
         return softmax(self.s)
 
     def values(self) -> Array:
-        """(...) outputs f of the heads along the direction, with every source."""
+        """Return the (...) outputs f of the heads along the direction, with every source present."""
         return np.asarray((self.attention * self.u).sum(axis=-1))
 
     def shapley(self, tol: float = 1e-8) -> Array:
@@ -81,11 +81,11 @@ class HeadGames:
         return out
 
     def first_order(self) -> Array:
-        """(..., n) a (u - mean), to first order the change of f due to a source, with frozen context."""
+        """Return (..., n) a (u - mean), the first-order change of f due to a source, with frozen context."""
         return self.attention * (self.u - self.values()[..., None])
 
     def knock_out(self, removed: ArrayLike) -> Array:
-        """(...) exact change of f if sources are knocked out, with frozen context; a head without sources returns 0.
+        """Return the (...) exact change of f if sources are removed, with frozen context; f is 0 without sources.
 
         `removed` is a mask that broadcasts to (..., n).
         """
@@ -95,7 +95,7 @@ class HeadGames:
     def smallest_knock_outs(self, threshold: float | Array = 0.0) -> tuple[Any, Masks]:
         """The smallest sets of sources whose removal moves f across the threshold, with frozen context.
 
-        Returns their sizes (...), -1 if there is no such set, and masks of them (..., n).
+        Returns their sizes (...), with -1 if there is no such set, and their masks (..., n).
 
         f > threshold is linear in the sources, so removing the largest a (u - threshold) first is optimal. If a
         logit is this head's f plus the rest, `threshold = -rest` flips its sign. A value within rounding of the
@@ -123,7 +123,7 @@ def head_games(
     background: Sequence[int] | None = None,
     weights: bool | None = None,
 ) -> HeadGames:
-    """The games of attention heads, with frozen context: players are the source positions.
+    """Build the games of attention heads with frozen context, whose players are the source positions.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def head_games(
     direction : (e,), (heads, e) or (heads, queries, e), on which values are projected; None if the values, (heads, n)
         or (heads, queries, n), are already projected
     background : positions that are never removed, such as an attention sink
-    weights : whether the first argument contains weights; None if they are to be recognized by rows that add up to 1
+    weights : whether the first argument contains weights; None recognizes them by rows that add up to 1
 
     Examples
     --------
@@ -169,7 +169,7 @@ def head_games_of_cache(
     batch: int = 0,
     background: Sequence[int] | None = None,
 ) -> HeadGames:
-    """The head games of a layer from TransformerLens' `run_with_cache`, with frozen context.
+    """Build the head games of a layer from TransformerLens' `run_with_cache`, with frozen context.
 
     Parameters
     ----------
@@ -191,17 +191,17 @@ def head_games_of_layer(
     queries: Sequence[int] = (-1,),
     background: Sequence[int] | None = None,
 ) -> HeadGames:
-    """The head games of one layer of a Hugging Face model (BERT, GPT-2, Llama or similar), with frozen context.
+    """Build the head games of one layer of a Hugging Face model (BERT, GPT-2, Llama or similar), with frozen context.
 
     The direction is the gradient of the target at the output of the layer's attention, by forward hooks and one
     backward pass. The sum over heads of `knock_out` is the first-order change of the target.
 
     Parameters
     ----------
-    model : with eager attention (`attn_implementation="eager"`), in evaluation mode
+    model : a model with eager attention (`attn_implementation="eager"`), in evaluation mode
     inputs : keyword arguments of the model for one input, such as what a tokenizer returns
-    layer : its number
-    target : from the model's outputs to a number, such as `lambda out: out.logits[0, -1, 7]`
+    layer : number of the layer
+    target : function of the model's outputs that returns a number, such as `lambda out: out.logits[0, -1, 7]`
     queries : the positions whose attention is explained
     """
     base, W_O = model.base_model, None

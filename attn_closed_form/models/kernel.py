@@ -5,11 +5,11 @@ mean of its training labels. With the log-weight s_i(x) of training example i at
 
     f(x) = ( prior v_0 + sum_i e^(s_i) v_i ) / ( prior + sum_i e^(s_i) ),
 
-where v_i is the label in regression, and in classification 1 if example i has the class, else 0. This is a pooled game
-whose players are the training examples; absent ones are deleted. Shapley values of a probability are those of the game,
-and those of the log-loss and the squared error are those of the game with a link (`game/links.py`). KNN-Shapley (Jia et
-al., 2019) is an exact and far cheaper algorithm for hard, unweighted neighbors; Wang et al. (2024) have none for
-normalized continuous weights.
+where v_i is the label in regression, and in classification it is 1 if example i has the class and 0 otherwise. This is
+a pooled game whose players are the training examples; absent ones are deleted. Shapley values of a probability are
+those of the game, and those of the log-loss and the squared error are those of the game with a link (`game/links.py`).
+KNN-Shapley (Jia et al., 2019) is an exact and far cheaper algorithm for hard, unweighted neighbors; Wang et al. (2024)
+have none for normalized continuous weights.
 
 | kernel | log-weight s_i(x) |
 |---|---|
@@ -62,7 +62,7 @@ class KernelModel(Model):
     absences = ("deleted",)
 
     def read(self, raw: Any) -> Units:
-        """One query (D,): its units are the training examples that enter, with their log-weights as data."""
+        """Read one query (D,). Its units are the training examples that enter, with their log-weights as data."""
         x = finite("x", raw)
         if x.shape != self.X.shape[1:]:
             raise ValueError(f"x: expected {self.X.shape[1]} numbers, got shape {x.shape}")
@@ -79,7 +79,7 @@ class KernelModel(Model):
         return Units(labels=names, groups={"examples": np.arange(nearest.size)}, data=(nearest, s[nearest]))
 
     def scores(self, units: Units) -> PooledScores:
-        """The log-weights of the examples and, for each class, indicators of the examples of that class."""
+        """Return the log-weights of the examples and, for each class, indicators of its examples."""
         nearest, s = units.data
         scores = PooledScores(s[None], self.rows[:, nearest], np.zeros(len(self.rows)))
         log_prior = np.log([self.predictor.prior]) if self.predictor.prior else scores.s_background
@@ -90,15 +90,15 @@ class KernelModel(Model):
         return self.game_of(units, settings.coefficients)
 
     def game_of(self, units: Units, coefficients: Sequence[float] | Array) -> PooledGame:
-        """A coalition without any example has the value of the prior, even if the prior has no weight."""
+        """Return the game of a combination of outputs; the empty coalition has the value of the prior."""
         game = self.pooled(units).game(coefficients, labels=units.labels)
         return replace(game, empty_value=float(np.dot(coefficients, self.empty)))
 
     def probabilities(self, logits: Array) -> None:
-        """None: what is explained is a probability or a number itself, not a logit."""
+        """Return None, because the explained output is already a probability or a number, not a logit."""
 
     def values_at(self, x: Array, row: int, target: float, utility: str, tol: float) -> tuple[Ids, Array]:
-        """The examples that enter at one test point, and their Shapley values for its utility."""
+        """Return the examples that enter at one test point and their Shapley values for its utility."""
         units = self.read(x)
         game: Any = self.game_of(units, np.eye(len(self.rows))[row])
         if utility == "log_loss":
@@ -117,7 +117,7 @@ class KernelPredictor:
     Parameters
     ----------
     kernel : "gaussian", "cosine", or a function of arrays (m, D) and (n, D) that returns (m, n) log-weights
-    bandwidth : width of the gaussian, or what the cosine or the function is divided by
+    bandwidth : width of the gaussian, or divisor of the cosine or of the function
     k : use only the k nearest examples; None uses all
     prior : weight of a background with equal probabilities, or with the mean label; a training example at distance 0
         has weight 1 under the gaussian kernel. The log-loss needs a prior of at least 1e-4 times the total weight of
@@ -149,7 +149,7 @@ class KernelPredictor:
     task: str = "auto"
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Keep the training examples: X (n, D), y (n,) labels or numbers."""
+        """Store the training examples X (n, D) and y (n,), labels or numbers."""
         positive("bandwidth", self.bandwidth)
         whole("k", 1 if self.k is None else self.k)
         number("prior", self.prior, "a number of at least 0", lambda x: 0 <= x < math.inf)
@@ -191,7 +191,7 @@ class KernelPredictor:
         return self.model_.predict_logits(list(queries)).reshape(len(queries), len(self.model_.rows))
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """Accuracy, or R^2 in regression."""
+        """Return the accuracy, or R^2 in regression."""
         predicted, labels = self.predict(X), np.asarray(unmasked("y", y))
         if self.classes_.size:
             return float((predicted == labels).mean())
@@ -211,18 +211,18 @@ class KernelPredictor:
         n_jobs: int = 1,
         progress: Report | bool | None = None,
     ) -> Array:
-        """(n,) Shapley values of the training examples for the quality of predictions, summed over test points.
+        """Compute the (n,) Shapley values of the training examples for the quality of predictions on test points.
 
-        They add up to the utility with all examples minus that with none.
+        Values are summed over test points. They add up to the utility with all examples minus that with none.
 
         Parameters
         ----------
         X_test, y_test : (m, D) and (m,) test points with their labels
-        utility : the quality of a prediction, to be shared among the training examples: "probability" of the label of
+        utility : the quality of a prediction that is shared among the training examples: "probability" of the label of
             the test point; "log_loss", the logarithm of that probability; "squared_error", minus the squared error (in
             classification, of that probability against 1). Default: "probability", in regression "squared_error"
         tol : guaranteed accuracy at each test point, relative to the largest utility of a coalition
-        n_jobs : processes, as in scikit-learn (by joblib); 1 computes in this process
+        n_jobs : number of processes, as in scikit-learn (uses joblib); 1 computes in this process
         progress : a function of (stage, done, total); True for a bar, False for none, None for one on a terminal
         """
         classes, queries, labels = self._fitted(), finite("X_test", X_test), np.asarray(y_test)
@@ -240,7 +240,7 @@ class KernelPredictor:
         if classes.size:
             rows = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
             if (unseen := classes[rows] != labels).any():
-                raise ValueError(f"y_test: expected labels that were fitted, got {labels[unseen][0]!r}")
+                raise ValueError(f"y_test: expected labels seen in fit, got {labels[unseen][0]!r}")
         else:
             targets = finite("y_test", labels)
         total = np.zeros(len(self.model_.X))
@@ -257,7 +257,7 @@ class KernelPredictor:
         return total
 
     def _fitted(self) -> NDArray[Any]:
-        """The classes; an error before `fit`."""
+        """Return the classes, or raise an error before `fit`."""
         if not hasattr(self, "model_"):
             raise ValueError("KernelPredictor: call fit first")
         return self.classes_

@@ -33,7 +33,7 @@ _TEMPERATURES = (0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 
 
 
 class Option(NamedTuple):
-    """What a file does not hold: the usual value, how an assumed value is described, and what a check tries instead."""
+    """An option that a file does not contain: its default, its description, and values that a check tries."""
 
     default: Any
     described: str = ""
@@ -44,7 +44,7 @@ OPTIONS = {
     "activation": Option("tanh", "{} attention", tuple(ACTIVATIONS)),
     "gate": Option("sigmoid", "{} gate", tuple(ACTIVATIONS)),
     "embed_activation": Option("relu", "{} embedding", tuple(ACTIVATIONS)),
-    "last_activation": Option(None, tried=tuple(ACTIVATIONS)),  # of the embedding's last layer, if it differs
+    "last_activation": Option(None, tried=tuple(ACTIVATIONS)),  # that of the embedding's last layer, if it differs
     "attention_temperature": Option(1.0, "temperature {:g}", _TEMPERATURES),
     "normalize": Option("", tried=NORMALIZATIONS[1:]),
     "epsilon": Option(1e-5, "epsilon {:g}", (1e-8, 1e-6, 1e-4, 1e-3, 1e-2)),  # PyTorch's default
@@ -74,7 +74,7 @@ SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {"relu": "R
 
 
 def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
-    """What neither the file nor the user has specified, such as "tanh attention, ReLU embedding, temperature 1"."""
+    """Return the unspecified options in words, such as "tanh attention, ReLU embedding, temperature 1"."""
     attention, entry = network.attention, LAYOUTS[layout]
     values = {name: value for name, value in entry.options.items() if name not in given and OPTIONS[name].described}
     used = {"activation": attention.hidden, "gate": attention.gate, "embed_activation": (network.embed or (None,))[0]}
@@ -95,12 +95,12 @@ class Layout(NamedTuple):
 
     embed: str = ""  # layers of the embedding
     bare: bool = False  # whether there may be no embedding
-    # Alternatives, of which the first that fits is used: (V, w), (V, U, w) with a gate, (w,) on the embedding, () for
+    # The first alternative that fits is used: (V, w), (V, U, w) with a gate, (w,) on the embedding, () for
     # the mean. V and w may be one pattern that matches two layers.
     attention: tuple[tuple[str, ...], ...] = ()
     readout: str = ""  # the last layer, or one layer per class and attention branch
     options: Options = UNGATED  # what the file does not contain, with the defaults of the network's code
-    leave: tuple[str, ...] = ()  # starts of names that play no part in the prediction
+    leave: tuple[str, ...] = ()  # prefixes of names that do not affect the prediction
     norm: str = ""  # a batch normalization before the readout
     gated_activation: str = ""  # default of the option `activation` with a gate, if it differs from that without one
     # A separate builder, and names by which its files are recognized; the others are recognized by their layers.
@@ -109,7 +109,7 @@ class Layout(NamedTuple):
 
 
 def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """Network of an embedding, an attention and a linear readout."""
+    """Build a network of an embedding, an attention and a linear readout."""
     if options.get("attention_gate"):
         raise ValueError(
             f"attention_gate: expected 0, got {options['attention_gate']}: a quantile of the bag's scores decides "
@@ -167,7 +167,7 @@ def _attention(state: State, layout: Layout, options: Options, E: int) -> Attent
 
 
 def _probe(queries: Array, parts: list[Linear], out: Linear, options: Options, **more: Any) -> BagNetwork:
-    """Attention with fixed queries (Q, D) as a `BagNetwork`.
+    """Build a `BagNetwork` of attention with fixed queries (Q, D).
 
     Keys k = K x + a and values v = V x + b (`parts`) are split into M heads of width D/M. Head m of query q gives
     instance x the log-mass q_m . k_m(x) / sqrt(D/M). The outputs of the heads are concatenated before the linear layer
@@ -194,17 +194,17 @@ def _probe(queries: Array, parts: list[Linear], out: Linear, options: Options, *
 
 
 def _rows(array: Array) -> Array:
-    """(..., D) -> (n, D)."""
+    """Reshape (..., D) to (n, D)."""
     return array.reshape(-1, np.atleast_1d(array).shape[-1])
 
 
 def _after(first: Linear, second: Linear) -> Linear:
-    """Two linear layers as one."""
+    """Combine two linear layers into one."""
     return Linear(second.W @ first.W, second.b + second.W @ first.b)
 
 
 def _parts(state: State, start: str, names: str) -> list[Linear]:
-    """Linear layers called "q", "k", "v", or one called "kv" or "qkv" that has them side by side."""
+    """Return linear layers called "q", "k", "v", or the parts of one layer called "kv" or "qkv"."""
     if f"{start}{names}.weight" not in state.arrays:
         return [state.linear(start + name) for name in names]
     W, b = state.linear(start + names)
@@ -220,7 +220,7 @@ def _last(state: State, start: str, names: str) -> Linear:
 
 
 def _build_aim(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """Batch normalization without parameters, learned queries `cls_token` (1, Q, D), keys, values, one linear layer."""
+    """Build AIM's probe: batch normalization, learned queries `cls_token` (1, Q, D), keys, values, a linear layer."""
     parts, out = _parts(state, "", "kv"), state.linear("linear")
     if "bn.running_mean" in state.arrays:
         scale, shift = state.batch_norm("bn", 1e-6)  # eps of AIM's code
@@ -229,10 +229,10 @@ def _build_aim(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 
 def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """The query is Q latent + a or the latent itself; keys and values come from one layer.
+    """Build timm's attention pooling, whose query is Q latent + a or the latent itself.
 
-    The output is that of the first latent, or the mean. Position embeddings are added to the tokens. A projection
-    `proj` without `mlp` is linear and becomes part of the head.
+    Keys and values come from one layer. The output is that of the first latent, or the mean. Position embeddings are
+    added to the tokens. A projection `proj` without `mlp` is linear and becomes part of the head.
     """
     start = state.keys(r"(.*\.)?latent")[0].removesuffix("latent")
     if options["pool_type"] not in ("token", "avg"):
@@ -249,7 +249,7 @@ def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 
 def _build_class_token(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """The query is that of a class token, which also has a key and a value: it is always present."""
+    """Build attention with the query of a class token, which is always present with a key and a value."""
     start = state.keys(layout.marks[0])[0].removesuffix("cls_token")
     token, *positions = _rows(state.array(f"{start}pos_embed"))
     token = token + state.array(f"{start}cls_token").reshape(-1)
@@ -261,7 +261,7 @@ def _build_class_token(state: State, layout: Layout, options: Options) -> BagNet
 
 
 def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """CLAM with one branch, and a text about the organ whose embedding is added to the pooled vector.
+    """Build CHIEF: CLAM with one branch, where the embedding of an organ's text is added to the pooled vector.
 
     The sum is linear in the pooled vector, so the text only changes the bias: b + W relu(T e + t).
     """
@@ -273,7 +273,7 @@ def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 
 def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """One learned query, keys and values from one layer, and a linear head: V-JEPA's probe without a complete block."""
+    """Build V-JEPA's probe without a complete block: one query, keys and values from one layer, a linear head."""
     query = state.keys(r"(?:.*\.)?query_tokens")[0]
     start = query.removesuffix("query_tokens") + "cross_attention_block."
     Q, a = state.linear(f"{start}q")
@@ -284,9 +284,9 @@ def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 
 def _build_keras(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """Dense layers, an attention (v, w, perhaps u), and a last layer on the attended embeddings side by side.
+    """Build dense layers, an attention (v, w, optionally u), and a last layer on the concatenated embeddings.
 
-    Each place in the bag has a block of the last layer, so bags have as many instances as there are blocks.
+    Each position in the bag has a block of the last layer, so bags have as many instances as there are blocks.
     """
     parts = {(match[1], match[2]): key for key in state.arrays if (match := re.fullmatch(KERAS, key))}
     names = dict.fromkeys(name for name, _ in parts)
@@ -310,7 +310,7 @@ def _build_keras(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 
 def _build_mean(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """One linear layer of any name, on the mean of the instances."""
+    """Build one linear layer of any name on the mean of the instances."""
     if "weight" in state.arrays:  # a linear layer saved alone has no name
         state.arrays = {f"layer.{key}": array for key, array in state.arrays.items()}
     W, bias = state.layer(".*")
@@ -319,7 +319,7 @@ def _build_mean(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 _CLAM = r"attention_net\.(?:module\.)?[1-9]\d*\."  # "module." if the file was saved from several devices
 _CLAM_NETWORK = (r"attention_a\.0", r"attention_b\.0", "attention_c")
-_INSTANCES = ("instance_classifiers.", "instance_loss_fn.")  # of CLAM's training alone
+_INSTANCES = ("instance_classifiers.", "instance_loss_fn.")  # only used in CLAM's training
 _PLAIN = (r"attention\.0", r"attention\.2")
 _ENCODER = ("blocks.", "patch_embed.", "cls_token", "pos_embed", "reg_token", "norm.", "norm_pre.", "stages.", "stem.")
 LAYOUTS: dict[str, Layout] = {
@@ -444,7 +444,7 @@ LAYOUTS: dict[str, Layout] = {
     ),
     # The example `attention_mil_classification` of keras.io, from the HDF5 file of its weights.
     "keras": Layout(marks=(rf"(?!.*dense){KERAS}", rf"(?=.*dense){KERAS}"), options=GATED, build=_build_keras),
-    # Any other names, which `renamed` has replaced by these.
+    # Networks with other names, after `renamed` has replaced them.
     "roles": Layout(
         embed=r"roles\.embed\.\d+",
         bare=True,
@@ -490,7 +490,7 @@ REFUSALS = (
 
 
 def network_from_state(state: State, layout: str, options: dict[str, Any]) -> tuple[BagNetwork, str]:
-    """The network of a state dict, and the name of its layout.
+    """Return the network of a state dict and the name of its layout.
 
     The layout is a name of `LAYOUTS` or "auto"; an option that it does not have is an error.
     """
@@ -509,7 +509,7 @@ def network_from_state(state: State, layout: str, options: dict[str, Any]) -> tu
         if str(error).startswith((state.source, *(f"{name}:" for name in (*options, "num_heads")))):
             raise
         raise ValueError(f"{state.source}: layout {layout!r}: {error}") from None
-    hint = ". A layer after the pooling that is not linear makes a model that is not a pooled game"
+    hint = ". With a nonlinear layer after the pooling, a model is not a pooled game"
     state.check_all_read(f"are not part of the layout {layout!r}", hint)
     return network, layout
 
@@ -521,7 +521,7 @@ def _recognize(state: State) -> str:
         return all(map(state.keys, layout.marks)) if layout.marks else any(groups)
 
     names = [name for name, entry in LAYOUTS.items() if fits(entry)]
-    if len(names) > 1:  # CHIEF has all names of CLAM as well, and a class token some of AIM's
+    if len(names) > 1:  # CHIEF also has all names of CLAM, and a class token has some of AIM's
         most = max(len(LAYOUTS[name].marks) for name in names)
         names = [name for name in names if len(LAYOUTS[name].marks) == most]
     if len(names) > 1:
@@ -539,7 +539,7 @@ def _recognize(state: State) -> str:
         )
     raise ValueError(
         f"{state.source}: no layout of {', '.join(LAYOUTS)} fits; it has {state.summary()}. An encoder without a "
-        "classifier has no output to explain; any network that pools with one softmax can be given by "
+        "classifier has no output to explain; a network that pools with one softmax can be passed to "
         "BagClassifier.from_attention or game_from_black_box"
     )
 
@@ -547,10 +547,10 @@ def _recognize(state: State) -> str:
 # Networks with other names
 
 
-# What a mapping by the user may name: the layers of the embedding (one or several, in order), the hidden layer and the
-# gate of the attention, its last layer, the classifier, and the starts of names that play no part in the prediction.
+# Roles in a mapping by the user: the layers of the embedding (one or several, in order), the hidden layer and the gate
+# of the attention, its last layer, the classifier, and prefixes of names that do not affect the prediction.
 ROLES = ("embed", "V", "U", "w", "classifier", "leave")
-# What the name of a layer suggests about its role.
+# Roles suggested by the names of layers.
 HINTS = {
     "embed": r"emb|enc|feat|proj|backbone|fc1",
     "V": r"v\b|_a\b|tanh|hidden|att",
@@ -558,12 +558,12 @@ HINTS = {
     "w": r"w\b|_c\b|att|score|weight",
     "classifier": r"class|head|out|logit|pred|fc",
 }
-# The largest number of layers of the embedding whose order is found by trial.
+# The maximum number of embedding layers whose order is found by trial.
 MOST_LAYERS = 4
 
 
 def renamed(state: State, roles: Mapping[str, Any]) -> State:
-    """The state dict with the names of the layout "roles", by a mapping of `ROLES`; names without a role are kept."""
+    """Rename the layers of a state dict to those of the layout "roles"; names without a role are kept."""
     if unknown := [role for role in roles if role not in ROLES]:
         raise ValueError(f"roles: expected roles among {', '.join(ROLES)}, got {unknown[0]!r}")
     arrays = dict(state.arrays)
@@ -587,7 +587,7 @@ def _listed(names: str | Sequence[str]) -> Sequence[str]:
 
 
 def proposals(state: State) -> list[dict[str, Any]]:
-    """The assignments of roles that use every matrix and whose shapes fit together, the likeliest first.
+    """Return the assignments of roles that use every matrix and have matching shapes, the likeliest first.
 
     >>> shapes = {"enc": (5, 7), "gate": (3, 5), "tan": (3, 5), "score": (1, 3), "out": (2, 5)}
     >>> state = State({f"{name}.weight": np.ones(shape) for name, shape in shapes.items()}, "file")

@@ -26,7 +26,7 @@ from .text import Token, check_text, excerpt, tokenize
 
 
 class Piece(NamedTuple):
-    """A token of a text: its name, its characters, and the rows of its vectors."""
+    """A token of a text with its name, its character span and the rows of its vectors."""
 
     label: str
     start: int
@@ -35,27 +35,27 @@ class Piece(NamedTuple):
 
 
 Reader = Callable[[str], Sequence[Piece]]
-# What can be turned into a reader: words in the order of their rows, a mapping of words to rows, or a function.
+# Types that `as_reader` accepts: words in the order of their rows, a mapping of words to rows, or a function.
 Readable = Reader | Mapping[str, int] | Sequence[str]
 
 
 @dataclass(frozen=True)
 class VocabularyReader:
-    """Reads the words of a text that are in a vocabulary."""
+    """A reader of the words of a text that are in a vocabulary."""
 
     rows: Mapping[str, int]  # word -> row of its vector
     tokenizer: Callable[[str], Sequence[Token]] = tokenize
     unknown: int | None = None  # row for words outside the vocabulary; None leaves them out
 
     def __call__(self, text: str) -> list[Piece]:
-        """Pieces of a text, one row each."""
+        """Return the pieces of a text, one row each."""
         tokens = ((*token, self.rows.get(token[0], self.unknown)) for token in self.tokenizer(text))
         return [Piece(word, start, end, (row,)) for word, start, end, row in tokens if row is not None]
 
 
 @dataclass(frozen=True, eq=False)
 class MeanPooledText(Model):
-    """A linear layer on the mean of word vectors. The class methods read what other programs save.
+    """A linear layer on the mean of word vectors. The class methods load models of other libraries.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class MeanPooledText(Model):
         outputs: Sequence[str] | None = None,
         temperature: float = 1.0,
     ) -> MeanPooledText:
-        """Model of a state dict with one embedding, averaged, and one linear layer, as `EmbeddingBag` and `Linear`.
+        """Load a state dict with one averaged embedding and one linear layer (`EmbeddingBag` and `Linear`).
 
         Parameters
         ----------
@@ -131,14 +131,14 @@ class MeanPooledText(Model):
     def from_linear(
         cls, embeddings: NDArray[Any], classifier: Any, reader: Readable, outputs: Sequence[str] | None = None
     ) -> MeanPooledText:
-        """Static embeddings under a linear classifier of scikit-learn that was fitted on plain means of the vectors."""
+        """Build a model from static embeddings and a scikit-learn linear classifier fitted on their plain means."""
         coef = np.atleast_2d(finite("coef_", classifier.coef_))
         bias = np.broadcast_to(finite("intercept_", classifier.intercept_), (len(coef),))
         names = tuple(map(str, outputs if outputs is not None else getattr(classifier, "classes_", ())))
         return cls(embeddings, coef, bias, as_reader(reader), names)
 
     def read(self, raw: Any) -> Units:
-        """The pieces of a text that have vectors; an error if there is none."""
+        """Read the pieces of a text that have vectors, or raise an error if there are none."""
         check_text(raw)
         pieces = [piece for piece in self.reader(raw) if len(piece.rows)]
         if not pieces:
@@ -153,7 +153,7 @@ class MeanPooledText(Model):
         )
 
     def scores(self, units: Units) -> PooledScores:
-        """The mass of a piece is the number of its vectors, and its value the mean of theirs."""
+        """Return the scores: the mass of a piece is its number of vectors, and its value is the mean of theirs."""
         s, v = self._pieces(units.data)
         background: dict[str, Any] = {}
         if self.background:
@@ -162,7 +162,7 @@ class MeanPooledText(Model):
         return PooledScores(s, v, self.bias, **background)
 
     def _pieces(self, rows: Sequence[Sequence[int]]) -> tuple[Array, Array]:
-        """Log-masses (1, n) and values (C, n) of pieces."""
+        """Return the log-masses (1, n) and values (C, n) of pieces."""
         sizes = np.array([len(piece) for piece in rows])
         flat = np.array([row for piece in rows for row in piece], dtype=np.intp)
         if flat.min() < 0 or flat.max() >= len(self.embeddings):
@@ -172,7 +172,7 @@ class MeanPooledText(Model):
 
 
 def as_reader(value: Readable) -> Reader:
-    """The reader for a function or a vocabulary."""
+    """Convert a function or a vocabulary to a reader."""
     if callable(value):
         return value
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):

@@ -1,4 +1,4 @@
-"""What can be explained: a model whose prediction is a softmax-pooled game.
+"""The interface of a model that can be explained: its prediction is a softmax-pooled game.
 
 A model reads an input as *units* (the tokens of a text, the instances of a bag, the rows of a table) and scores them
 (`PooledScores`); logits, attention and games follow from the scores. Methods, tables, reports, plots, JSON, runs and
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from ..explanations.explanation import Explanations
 
 Result = TypeVar("Result")
-# Up to so many tokens are absent in the samples around the text (Leemann et al. 2025, Algorithm 2).
+# The samples around the text leave out at most this many tokens (Leemann et al. 2025, Algorithm 2).
 FEW = 5
-# Grades of a fit: the minimum share of the variation on held-out samples that a good and a fair fit explain, and the
-# minimum rank correlation of a good one's Shapley values with the sampled ones. The last limit was chosen such that of
-# 100 fits that are graded good at least 95 have a rank correlation of 0.9 with long runs
+# Grades of a fit: the minimum share of the held-out variation that a good and a fair fit explain, and the minimum rank
+# correlation between the Shapley values of a good fit and the sampled ones. The last limit is such that at least 95 of
+# 100 fits graded good have a rank correlation of 0.9 with long runs
 # (`benchmarks/transformer_values.py`).
 GOOD, FAIR, AGREES = 0.9, 0.5, 0.92
 
 
 class Remembers:
-    """Keeps results by name, so that each is computed once. A copy or a pickle starts without them."""
+    """Cache results by name, so that each is computed once. Copies and pickles do not include them."""
 
     @cached_property
     def _results(self) -> dict[Any, Any]:
         return {}
 
     def cached(self, name: Any, compute: Callable[[], Result]) -> Result:
-        """`compute()`, kept under a name."""
+        """Return the result cached under a name, and compute it first if necessary."""
         if name not in self._results:
             self._results[name] = compute()
         return self._results[name]
 
     def keep(self, name: Any, result: Any) -> None:
-        """Keep a result that was computed together with others."""
+        """Store a result that was computed elsewhere."""
         self._results[name] = result
 
     def __getstate__(self) -> dict[str, Any]:
@@ -58,20 +58,20 @@ class Remembers:
 
 @dataclass(frozen=True, eq=False)
 class Units(Remembers):
-    """What a model reads of one input, unit by unit.
+    """One input as a sequence of units, as the model reads it.
 
     Attributes
     ----------
-    labels : n names, one per unit, as the model reads it
-    groups : for each grouping its name and (n,) player numbers; players are numbered by first appearance
-    data : what the model itself needs later, such as token ids
-    text, spans : the text, and the character span of each unit in it; None for an input that is not a text
-    unknown : n flags: the unit is outside the vocabulary
+    labels : names of the n units, as the model reads them
+    groups : a mapping of groupings to (n,) player numbers; players are numbered by first appearance
+    data : data that the model needs later, such as token ids
+    text, spans : the text and the character span of each unit; None if the input is not a text
+    unknown : n flags, True for units outside the vocabulary
     unseen : character spans that the model does not read
-    coords : (n, 2) where each instance lies
-    attrs : facts for the views, such as the size of a patch
-    group_labels : names of a grouping's players, where the label of the first unit does not do
-    continues : n flags: the unit continues the word of the one before, so that views show both as one
+    coords : (n, 2) coordinates of the instances
+    attrs : metadata for reports and plots, such as the patch size
+    group_labels : names of a grouping's players, if they differ from the label of the player's first unit
+    continues : n flags, True for units that continue the word of the previous unit and are shown together with it
 
     Examples
     --------
@@ -105,27 +105,27 @@ class Units(Remembers):
             raise ValueError("text, spans: expected both or neither")
 
     def players(self, grouping: str) -> tuple[Ids, tuple[str, ...]]:
-        """(n,) player of each unit in a grouping, and the names of the d players."""
+        """Return the (n,) player of each unit in a grouping, and the names of the d players."""
         if grouping not in self.groups:
             raise ValueError(f"players: this input has no {grouping!r}, only {', '.join(self.groups)}")
         numbers = np.asarray(self.groups[grouping])
         names = self.group_labels.get(grouping)
-        if names is None:  # a player's number exceeds all before it where the player appears first
+        if names is None:  # the first unit of a player has a larger number than all units before it
             names = tuple(compress(self.labels, np.diff(np.maximum.accumulate(numbers), prepend=-1).tolist()))
         return numbers, names
 
     def by_player(self, grouping: str) -> Ids:
-        """(n,) the units in the order of their players, those of one player in the order of the input."""
+        """Return the (n,) units sorted by player; units of one player keep the order of the input."""
         return self.cached(("by player", grouping), lambda: stable_order(self.players(grouping)[0]))
 
     @property
     def places(self) -> Ids | None:
-        """(n, 2) `spans` as an array."""
+        """The `spans` as an (n, 2) array."""
         return None if self.spans is None else np.array(self.spans, dtype=np.intp).reshape(-1, 2)
 
     @cached_property
     def shown_text(self) -> str:
-        """The text; for units without one, their labels in a row."""
+        """The text, or the joined labels if the input is not a text."""
         return " ".join(self.labels) if self.text is None else self.text
 
     @cached_property
@@ -139,11 +139,11 @@ class Units(Remembers):
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings with every choice made: what `Model.game` and `Model.inside` get.
+    """Settings with all defaults filled in, as passed to `Model.game` and `Model.inside`.
 
-    `f = coefficients @ logits` is what is explained, and `output` its name. With `rest`, f is the log-odds of one class
-    against all others together, times the temperature. `scale` is the scale on which f is explained; if that is the
-    probability, `logit` has the settings of the same question on the logit scale.
+    The explained output is `f = coefficients @ logits`, and `output` is its name. With `rest`, f is the log-odds of one
+    class against all others together, times the temperature. `scale` is the scale on which f is explained; if that is
+    the probability, `logit` has the settings of the same question on the logit scale.
     """
 
     players: str
@@ -158,11 +158,11 @@ class Resolved:
 
     @property
     def of_game(self) -> tuple[Any, ...]:
-        """What the game of the logit depends on."""
+        """The settings that affect the game of the logit."""
         return ("game", self.players, self.absent, self.coefficients, self.rest, self.seed)
 
     def explained(self, logits: Array) -> Array:
-        """What is explained, (...), of logits (..., C)."""
+        """Return the explained output, (...), for logits (..., C)."""
         coefficients, temperature = np.asarray(self.coefficients), self.scale.temperature
         total = np.asarray(logits) @ coefficients
         if not self.rest:
@@ -177,7 +177,7 @@ class FitReport:
 
     Attributes
     ----------
-    name : of the surrogate
+    name : name of the surrogate
     error, spread : root mean squared error with up to five tokens absent, and the standard deviation of the model's
         output there; with an error as large as the spread the surrogate is no better than a constant
     error_any_size, spread_any_size : the same with any number of tokens absent
@@ -199,7 +199,7 @@ class FitReport:
 
     @property
     def explained(self) -> float:
-        """The share of the model's variation with few tokens absent that the fit explains on held-out samples."""
+        """The share of the variation with few tokens absent that the fit explains on held-out samples."""
         return _explained_share(self.error, self.spread)
 
     @property
@@ -210,7 +210,7 @@ class FitReport:
         return "good" if self.explained >= GOOD and self.agreement >= AGREES else "fair"
 
     def verdict(self) -> str:
-        """One line: whether to trust the scores of the fit, and the one number that decides it.
+        """Say in one line whether to trust the scores of the fit, with the number that decides it.
 
         >>> FitReport("fitted SLALOM", 0.1, 0.5, 0.6, 2.0, 0.0, 500, agreement=0.97).verdict()
         'Good fit: the fitted SLALOM explains 96 % of the variation near the text on held-out samples'
@@ -220,13 +220,13 @@ class FitReport:
         return f"{self.grade.capitalize()} fit: the {self.name} explains {share}{warning}"
 
     def sentences(self) -> list[str]:
-        """The numbers behind the verdict, in plain English."""
+        """Describe the numbers behind the verdict in whole sentences."""
         sentences = [
             f"The Shapley values are those of the model itself. The SLALOM scores are those of the {self.name}, not of "
             f"the model. On held-out samples it is off by {self.error:.2g} with up to {FEW} "
             f"tokens absent (the model varies by {self.spread:.2g} there) and by {self.error_any_size:.2g} with any "
-            f"number absent (varies by {self.spread_any_size:.2g}); for the text itself by {abs(self.at_text):.2g}. "
-            f"{self.model_calls:,} model calls."
+            f"number absent (varies by {self.spread_any_size:.2g}). For the text itself it is off by "
+            f"{abs(self.at_text):.2g}. {self.model_calls:,} model calls were used."
         ]
         if self.agreement == self.agreement:
             sentences.append(
@@ -240,18 +240,18 @@ class FitReport:
         return sentences
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; what was not measured is None."""
+        """Return plain values for JSON, with None for numbers that were not measured."""
         numbers = {**asdict(self), "explained": self.explained, "grade": self.grade}
         return {name: None if value != value else plain(value) for name, value in numbers.items()}
 
 
 def _explained_share(error: float, spread: float) -> float:
-    """1 - error^2 / spread^2, at least 0; 0 where nothing varies, or nothing was measured."""
+    """Return 1 - error^2 / spread^2 or 0 if that is negative, nothing varies or nothing was measured."""
     return max(0.0, 1 - (error / spread) ** 2) if spread > 0 and error == error else 0.0
 
 
 class Model:
-    """A model that can be explained: its prediction is a pooled game, or a game is fitted to it.
+    """Base class of models that can be explained exactly, or through a game that is fitted to them.
 
     A subclass names its `outputs`, `groupings` and `absences`, reads an input into units (`read`) and scores them
     (`scores`). Everything else has a default.
@@ -259,16 +259,15 @@ class Model:
     Attributes
     ----------
     outputs : class names in the order of the C logits; two names for C = 1, whose logit is the log-odds of the second
-    groupings : what may be a player, the default first, such as ("words", "positions")
-    absences : what an absent player may become, the default first, such as ("unk", "deleted")
-    temperature : divides the logits in probabilities, explained ones included, and nowhere else
-    loss : what the logits are: "softmax" classes; "sigmoid" labels, each with a probability; "identity" for
-        values without a probability; "exp" for log-risks
-    reads : what an input is. A model that reads anything but "a text" takes a string for the path of a file
-    surrogate : name of the fit where the game is only fitted to the model, such as "fitted SLALOM"; None for a game
-        that is the model itself
-    samples : number of coalitions that a sampling method may evaluate
-    doubts : what was assumed about the model and not checked, which every output reports; "" if nothing
+    groupings : possible kinds of players, the default first, such as ("words", "positions")
+    absences : possible treatments of absent players, the default first, such as ("unk", "deleted")
+    temperature : divides the logits in probabilities (explained ones included) but nowhere else
+    loss : meaning of the logits: "softmax" for classes, "sigmoid" for labels with separate probabilities, "identity"
+        for values without a probability, "exp" for log-risks
+    reads : description of an input. If it is not "a text", a string is taken as the path of a file
+    surrogate : name of the fit if the game is fitted to the model, such as "fitted SLALOM"; None if the game is exact
+    samples : maximum number of coalitions that a sampling method evaluates
+    doubts : unchecked assumptions about the model, which every output reports; "" if there are none
     """
 
     outputs: tuple[str, ...]
@@ -279,52 +278,52 @@ class Model:
     reads: str = "a text"
     surrogate: str | None = None
     doubts: str = ""
-    samples: int = 5000  # as many as the lime package samples by default
+    samples: int = 5000  # the default of the lime package
 
     def read(self, raw: Any) -> Units:
-        """Read one input; a ValueError describes what is wrong with it."""
+        """Read one input, or raise a ValueError that describes what is wrong with it."""
         raise NotImplementedError
 
     def scores(self, units: Units) -> PooledScores:
-        """Log-masses and values of the units of one input."""
+        """Return the log-masses and values of the units of one input."""
         raise NotImplementedError
 
     def pooled(self, units: Units) -> PooledScores:
-        """`scores`, computed once per input."""
+        """Return `scores`, computed once per input."""
         return units.cached("scores", lambda: self.scores(units))
 
     def logits(self, units: Units) -> Array:
-        """(C,) outputs for the whole input."""
+        """Return the (C,) logits of the whole input."""
         return units.cached("logits", lambda: self.pooled(units).logits())
 
     def game(self, units: Units, settings: Resolved) -> PooledGame:
-        """The game of the players and the output that the settings name."""
+        """Return the game with the players and the output given in the settings."""
         players, names = units.players(settings.players)
         return self.pooled(units).game(settings.coefficients, players, names, settings.absent == "deleted")
 
     def pooled_game(self, units: Units, settings: Resolved) -> PooledGame:
-        """`game`, computed once per input for settings that differ in nothing that it depends on."""
+        """Return `game`, computed once per input and set of relevant settings."""
         return units.cached(settings.of_game, lambda: self.game(units, settings))
 
     def heads(self, units: Units, settings: Resolved) -> int:
-        """Number of heads of `pooled_game`."""
+        """Return the number of heads of `pooled_game`."""
         return self.pooled_game(units, settings).H
 
-    # Many inputs at once. A model that is faster that way keeps results, equal to the last bit to those that the
-    # functions for one input compute; these remain responsible for all others, and for errors.
+    # Many inputs at once. A model that is faster in batches may cache results. They must be equal to the last bit to
+    # those of the functions for one input, which still handle all other inputs and all errors.
 
     def read_many(self, raws: Sequence[Any]) -> list[Units | None]:
-        """What `read` returns for each of many inputs, or None where it must be called."""
+        """Read many inputs at once; None marks inputs for which `read` must be called."""
         return [None] * len(raws)
 
     def prepare_logits(self, units: Sequence[Units]) -> None:
-        """Compute what `logits` returns for each of many inputs, where that is faster."""
+        """Cache the `logits` of many inputs, if computing them together is faster."""
 
     def prepare_games(self, units: Sequence[Units], settings: Sequence[Resolved]) -> None:
-        """Compute what `pooled_game` returns for each of many inputs, where that is faster."""
+        """Cache the `pooled_game` of many inputs, if computing them together is faster."""
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
-        """The explained output f of the model itself, (n,), for coalitions (n, d) of the players."""
+        """Return the explained output (n,) of the model itself for coalitions (n, d) of the players."""
         if not settings.rest:
             return self.pooled_game(units, settings).value(present)
         classes = np.eye(len(settings.coefficients)).tolist()
@@ -333,13 +332,13 @@ class Model:
         return settings.explained(np.stack(logits, axis=-1))
 
     def fit(self, units: Units, settings: Resolved) -> FitReport | None:
-        """How well the game fits the model; None for a game that is the model itself."""
+        """Return how well the game fits the model, or None if the game is exactly the model."""
         return None
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
-        """What the game does not show, by name: (n,) scores of the units, or None. By default the attention.
+        """Return (n,) scores of the units that cannot be computed from the game (by default the attention), or None.
 
-        Names are those of the methods that need it (`Method.needs`), which may also get `(scores, base value)`.
+        The name is that of the method that needs them (`Method.needs`). A pair `(scores, base value)` is also allowed.
         """
         if name not in ("alpha-mean", "alpha-max"):
             return None
@@ -353,26 +352,26 @@ class Model:
         return explain(self, raw, methods, **settings)
 
     def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
-        """The model and the output that answer a question about an input; of most models, those that are given."""
+        """Return the model and the output to explain for an input, by default this model and the given output."""
         return self, output
 
     def predict_logits(self, inputs: Iterable[Any]) -> Array:
-        """(n, C) logits of n inputs."""
+        """Return the (n, C) logits of n inputs."""
         return np.array([self.logits(self.read(raw)) for raw in self.several(inputs)])
 
     def predict_proba(self, inputs: Iterable[Any]) -> Array:
-        """(n, classes) probabilities of n inputs, columns in the order of `outputs`."""
+        """Return the (n, classes) probabilities of n inputs, with columns in the order of `outputs`."""
         chances = self.probabilities(self.predict_logits(inputs))
         if chances is None:
             raise ValueError(f"outputs: {self.outputs[0]!r} has no probability; predict_logits computes it")
         return chances
 
     def predict(self, inputs: Iterable[Any]) -> Any:
-        """(n,) names of the most probable classes of n inputs."""
+        """Return the (n,) names of the most probable classes of n inputs."""
         return np.asarray(self.outputs)[self.predict_proba(inputs).argmax(axis=-1)]
 
     def probabilities(self, logits: Array) -> Array | None:
-        """Probabilities of `outputs` (..., n) from logits (..., C); None for a model with a single output."""
+        """Return probabilities (..., n) of `outputs` from logits (..., C), or None for a model with a single output."""
         scaled = np.asarray(logits, dtype=np.float64) / self.temperature
         if self.loss == "sigmoid" and scaled.shape[-1] == len(self.outputs):  # several labels at once
             return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))
@@ -383,7 +382,7 @@ class Model:
         return softmax(scaled)
 
     def several(self, inputs: Iterable[Any]) -> Iterable[Any]:
-        """The inputs of a prediction; a single one, given by mistake, is an error."""
+        """Return the inputs of a prediction, or raise an error if a single input was given by mistake."""
         single = isinstance(inputs, str | os.PathLike | Mapping) or not isinstance(inputs, Iterable)
         if single or getattr(inputs, "ndim", 1) == 2:
             what = self.reads.split(" ", 1)[1]
@@ -391,7 +390,7 @@ class Model:
         return inputs
 
     def name_outputs(self, C: int, default: Sequence[str] = ()) -> None:
-        """Check the names of C logits and the temperature; the default names are those given, or numbers."""
+        """Check the names of C logits and the temperature; default names are the given ones, or numbers."""
         names = tuple(map(str, self.outputs)) or tuple(default) or tuple(map(str, range(max(C, 2))))
         if len(names) != C and not (C == 1 and len(names) == 2):
             expected = f"{C} class names" if C > 1 else "2 class names, or 1 name (such as 'risk')"

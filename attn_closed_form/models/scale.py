@@ -1,10 +1,10 @@
-"""The scale that a prediction is explained on: the probability that people read, or the logit behind it.
+"""The scale on which a prediction is explained: the probability, or the logit behind it.
 
 The probability of a class is the logistic function of a logit f divided by the temperature: f is the one logit of a
 model with two classes, the difference of its two logits, the logit of a label with a separate probability, or the
 margin of two among several classes (then it is the probability of the first where only these two are possible). The
-logistic function rises with f, so bounds and thresholds pass through it; Shapley values do not, and have a game of
-their own (`game/links.py`), which is exact for one head.
+logistic function rises with f, so bounds and thresholds pass through it; Shapley values do not, and have a separate
+game (`game/links.py`), which is exact for one head.
 
 This class formats the numbers of every view, such as "94.2 %" for a probability and "+23.1 points" for
 a change of it.
@@ -24,21 +24,21 @@ from ..game.links import Link, LinkedGame
 from ..game.pooled_game import PooledGame
 
 SCALES = ("probability", "risk", "logit")
-# What an output is called before any link, by the loss of its model: a regression has no logit.
+# Names of outputs before any link, by the loss of the model: a regression has no logit.
 PLAIN = {"identity": "value", "exp": "log-risk"}
-# Most decimals of a percentage that is close to 0 or 100.
+# Maximum number of decimals of a percentage close to 0 or 100.
 MOST_DECIMALS = 6
 
 
 @dataclass(frozen=True)
 class ExplainedScale:
-    """A scale, with its way from logits and its way to write numbers.
+    """A scale with its link from logits and its number format.
 
     Attributes
     ----------
     name : "probability"; "risk", the exponential of a log-risk; or without a link "logit", "log-risk" or "value"
     temperature : divides the logit in a probability
-    note : why it is the logit, where the probability has no exact game; else empty
+    note : the reason for explaining the logit if the probability has no exact game; otherwise empty
     exact : whether the exact methods have a game on this scale
 
     Examples
@@ -78,18 +78,18 @@ class ExplainedScale:
 
     @property
     def unit(self) -> dict[str, Any]:
-        """How to write numbers: what to multiply by, what follows a value and a change, and the decimals."""
+        """The number format: the factor, the suffixes of a value and a change, and the decimals."""
         if not self.in_percent:
             return {"factor": 1, "level": "", "change": "", "decimals": 4}
         return {"factor": 100, "level": " %", "change": " points", "decimals": 1}
 
     def of(self, f: Any) -> Array:
-        """Logits on this scale."""
+        """Convert logits to this scale."""
         values: Array = np.asarray(f, dtype=np.float64) if self.link is None else self.link(f)
         return values
 
     def logit_of(self, value: float) -> float:
-        """The logit of a value on this scale."""
+        """Convert a value on this scale to a logit."""
         if self.link is None:
             return float(value)
         if not self.in_percent:
@@ -101,17 +101,17 @@ class ExplainedScale:
         return self.temperature * (math.log(value) - math.log1p(-value))
 
     def game(self, game: PooledGame) -> PooledGame | LinkedGame:
-        """The game of logits as a game on this scale."""
+        """Convert a game of logits to a game on this scale."""
         return game if self.link is None else LinkedGame(game, self.link)
 
     def level(self, value: float, spec: str = "+.4f") -> str:
-        """A value of the prediction, such as "94.2 %"; a logit by the format `spec`, a risk without its sign."""
+        """Format a prediction, such as "94.2 %". Logits and risks use the format `spec`, risks without a sign."""
         if self.in_percent:
             return percent(value)
         return format(value, spec if self.link is None else spec.removeprefix("+"))
 
     def change(self, value: float, spec: str = "+.4f", error: float | None = None) -> str:
-        """A score or a change of the prediction, such as "+23.1 points"; a logit by the format `spec`.
+        """Format a score or a change of the prediction, such as "+23.1 points"; logits use the format `spec`.
 
         With a standard error, "+23.1 ± 0.4 points".
         """
@@ -121,37 +121,37 @@ class ExplainedScale:
         return f"{number}{'' if error is None else f' ± {100 * error:.1f}'} points"
 
     def bound(self, value: float, upper: bool) -> str:
-        """A certified bound: probabilities and risks are rounded to the safe side, so that what is written holds."""
+        """Format a certified bound. Probabilities and risks are rounded such that the written bound holds."""
         if self.link is None:
             return f"{value:+.2f}"
         safe = (math.ceil if upper else math.floor)(1000 * value) / 1000
         return percent(safe) if self.in_percent else f"{safe:.3f}"
 
     def digits(self, value: float, spec: str) -> str:
-        """A score in the unit of the scale, for a column whose title has the unit."""
+        """Format a score for a column whose title has the unit."""
         return format(self.unit["factor"] * value, spec)
 
     def end(self, value: float) -> str:
-        """The end of a scale of colors, with its unit."""
+        """Format the end of a color scale, with its unit."""
         return self.digits(value, ".2g") + str(self.unit["change"])
 
     def titled(self, title: str) -> str:
-        """The title of a column of scores, with the unit."""
+        """Add the unit to the title of a column of scores."""
         return f"{title} (points)" if self.in_percent else title
 
     def of_output(self, output: str) -> str:
-        """What is explained, such as "the probability of positive", "the risk" or "the value of age"."""
+        """Name the explained quantity, such as "the probability of positive", "the risk" or "the value of age"."""
         named = self.name.split("-")[-1] == output
         return f"the {self.name}" if named else f"the {self.name} of {output}"
 
     def sentence(self, output: str) -> str:
-        """What is explained, and why it is not the probability where one might expect it."""
+        """State what is explained, and why it is not the probability if one might expect that."""
         points = ", in percentage points" if self.in_percent else ""
         return f"Explained: {self.of_output(output)}{points}{f'; {self.note}' if self.note else ''}."
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    """A share in percent, with more decimals where it would look like 0 or 100 and is not."""
+    """Format a share in percent, with more decimals if it would otherwise be rounded to 0 or 100."""
     text = f"{100 * share:.{decimals}f}"
     while 0 < share < 1 and decimals < MOST_DECIMALS and float(text) in (0.0, 100.0):
         decimals += 1

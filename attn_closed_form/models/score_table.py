@@ -30,7 +30,7 @@ COLUMNS = ("label", "group", *NUMBERS)
 
 @dataclass(frozen=True)
 class ScoreTable(Model):
-    """A model given by its scores, which each input contains.
+    """A model whose inputs contain the scores themselves.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class ScoreTable(Model):
             object.__setattr__(self, name, tuple(np.broadcast_to(getattr(self, name), C).tolist()))
 
     def read(self, raw: Any) -> Units:
-        """A mapping of columns, or the path of a table with them."""
+        """Read a mapping of columns, or the path of a table with them."""
         if isinstance(raw, str | os.PathLike):
             table = read_columns(raw)
             with reading(raw, "score table"):
@@ -78,7 +78,7 @@ class ScoreTable(Model):
         return Units(labels=labels, groups=groups, data=columns, group_labels=group_labels)
 
     def scores(self, units: Units) -> PooledScores:
-        """The scores of the rows, with the background of the model."""
+        """Return the scores of the rows, with the background of the model."""
         arrays = {name: units.data[name] for name in NUMBERS if name in units.data}
         if self.s_background is not None:
             arrays |= {"s_background": np.array([self.s_background]), "v_background": np.asarray(self.v_background)}
@@ -86,13 +86,13 @@ class ScoreTable(Model):
 
 
 def _parsed(name: str, column: list[Any]) -> list[Any]:
-    """A column of a file with its numbers; in CSV files, all cells are texts."""
+    """Parse the numbers of a column, because all cells of a CSV file are texts."""
     texts = name in ("label", "group") or not all(isinstance(cell, str) for cell in column)
     return column if texts else [float(cell) for cell in column]
 
 
 def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
-    """Checked columns: s and s_absent (1, n), v and v_absent (C, n), label, group."""
+    """Return the checked columns s and s_absent (1, n), v and v_absent (C, n), label, group."""
     if not isinstance(raw, Mapping):
         raise TypeError(f"scores: expected a mapping of columns or the path of a table, got {type(raw).__name__}")
     columns = dict(raw)

@@ -1,4 +1,4 @@
-"""Scores of units: the common form of an input for every model.
+"""Scores of units, the form to which every model converts its input.
 
 A model whose prediction is a softmax-weighted mean gives unit i (a token, an instance, a row) in head h a log-mass
 s_hi, and in value row r, which belongs to one head and one output, a value v_ri. The logits are
@@ -28,17 +28,17 @@ ONE_INPUT = np.zeros(1, dtype=np.intp)
 class PooledScores:
     """Log-masses and values of n units under a model with H heads, R value rows and C outputs.
 
-    They are the units of one input, or of several inputs in a row, for which the same is computed, bit for bit, as for
-    the inputs one by one: sums and maxima run over each input separately.
+    They are the units of one input, or the concatenated units of several inputs. Results for several inputs equal those
+    for the inputs one by one, bit for bit, because sums and maxima run over each input separately.
 
     Attributes
     ----------
     s, v : (H, n) log-masses and (R, n) values
     bias : (C,) added to the logits
     head, output : (R,) head and output of each value row; by default row r is output r of head 0
-    s_absent, v_absent : (H, n) and (R, n), what takes the place of an absent unit; None if absent units are deleted
-    s_background, v_background : (H,) and (R,), what is always present; None if nothing is. Of several inputs, (H, B)
-        and (R, B)
+    s_absent, v_absent : (H, n) and (R, n), scores that replace those of absent units; None if absent units are deleted
+    s_background, v_background : (H,) and (R,), scores of the background that is always present, or None. For several
+        inputs, (H, B) and (R, B)
     starts : (B,) the first unit of each of several inputs, which have at least one unit each; None for one input
 
     Examples
@@ -56,7 +56,7 @@ class PooledScores:
     s: Array
     v: Array
     bias: Array
-    head: Ids = None  # type: ignore[assignment]  # this and the like are filled in __post_init__
+    head: Ids = None  # type: ignore[assignment]  # filled in __post_init__, like those below
     output: Ids = None  # type: ignore[assignment]
     s_absent: Array | None = None
     v_absent: Array | None = None
@@ -84,20 +84,20 @@ class PooledScores:
                 raise ValueError(f"{name}: expected numbers in 0..{top - 1}, one per value row, got {numbers}")
 
     def heads(self, coefficients: Sequence[float] | Array) -> tuple[Ids, Ids, Array]:
-        """The (h,) heads and (r,) value rows that `coefficients @ logits` needs, and (h, r) the rows' weights."""
+        """Return the (h,) heads and (r,) value rows of `coefficients @ logits`, and the (h, r) weights of the rows."""
         weight = np.asarray(coefficients, dtype=np.float64)[self.output]
         rows = np.flatnonzero(weight)
         heads = np.flatnonzero(np.bincount(self.head[rows]))
         return heads, rows, np.where(self.head[rows] == heads[:, None], weight[rows], 0.0)
 
     def shares(self) -> tuple[Array, Array]:
-        """Share of each unit (H, n) and of the background (H,) or (H, B) in the softmax of each head."""
+        """Return the share of each unit (H, n) and of the background (H,) or (H, B) in the softmax of each head."""
         mass, background, total, lengths = self._masses()
         share = background / total
         return mass / np.repeat(total, lengths, axis=1), share if self.starts is not None else share[:, 0]
 
     def _masses(self) -> tuple[Array, Array, Array, Ids]:
-        """Masses of units (H, n), background and all together (H, B), in units of the largest; units per input (B,)."""
+        """Return relative masses of units (H, n), background and total (H, B), and units per input (B,)."""
         starts = ONE_INPUT if self.starts is None else self.starts
         s_background = self.s_background.reshape(len(self.s), -1)
         lengths = run_lengths(starts, self.s.shape[1])
@@ -106,12 +106,12 @@ class PooledScores:
         return mass, background, np.add.reduceat(mass, starts, axis=1) + background, lengths
 
     def attention(self, coefficients: Sequence[float] | Array | None = None) -> Array:
-        """(h, n) attention of the heads that a combination of the outputs needs; of all heads without one."""
+        """Return the (h, n) attention of the heads that a combination of the outputs needs, by default of all heads."""
         units = self.shares()[0]
         return units if coefficients is None else units[self.heads(coefficients)[0]]
 
     def logits(self) -> Array:
-        """(C,) logits with every unit present; of several inputs (B, C)."""
+        """Return the (C,) logits with every unit present, or (B, C) for several inputs."""
         mass, background, total, _ = self._masses()
         starts = ONE_INPUT if self.starts is None else self.starts
         v_background = self.v_background.reshape(len(self.v), -1)
@@ -128,13 +128,13 @@ class PooledScores:
         labels: Sequence[str] | None = None,
         deleted: bool = False,
     ) -> PooledGame:
-        """Game of the output `coefficients @ logits`; only the heads that it needs enter.
+        """Return the game of the output `coefficients @ logits`, with only the heads that it needs.
 
         Parameters
         ----------
         groups : (n,) the player of each unit, numbered by first appearance; None makes every unit a player
         labels : names of the players
-        deleted : delete absent units even where something else could take their place
+        deleted : delete absent units even if the model has replacements for them
         """
         n = self.s.shape[1]
         players = np.arange(n) if groups is None else groups
@@ -150,7 +150,7 @@ class PooledScores:
         labels: Sequence[tuple[str, ...]],
         deleted: bool = False,
     ) -> list[PooledGame]:
-        """`game` of each of several inputs, for the same output.
+        """Return the `game` of each of several inputs, for the same output.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class PooledScores:
             absent = of_players(*chosen(self.s_absent, self.v_absent))
         background = chosen(self.s_background.reshape(-1, B), self.v_background.reshape(-1, B))
         bias = float(np.dot(coefficients, self.bias))
-        # The checks of `PooledGame`, once for all; what does not pass them gets its error there.
+        # The checks of `PooledGame`, once for all inputs; if one fails, the constructor raises the error.
         finite = all(np.isfinite(s).all() for s in (present[0], background[0])) and (absent[0] < np.inf).all()
         values = (present[1], absent[1], background[1], np.array(bias))
         small = all((np.abs(v) <= LARGEST_VALUE).all() for v in values)
@@ -198,6 +198,6 @@ class PooledScores:
 
 
 def stable_order(numbers: Ids) -> Ids:
-    """`np.argsort(numbers, kind="stable")` of numbers of at least 0, several times as fast where they are small."""
+    """Return `np.argsort(numbers, kind="stable")` of nonnegative numbers, several times faster if they are small."""
     small = numbers.size and numbers.max() <= np.iinfo(np.uint16).max  # NumPy sorts 16 bits by radix
     return np.argsort(numbers.astype(np.uint16) if small else numbers, kind="stable")

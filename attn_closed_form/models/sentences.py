@@ -7,8 +7,9 @@ A sentence ends
 - after a full stop of Chinese or Japanese (。！？), with or without a space after it;
 - at an empty line, and at HTML's <br /> and <p>, which reviews use for line breaks; a single line break is white space.
 
-A period inside a number (3.5) or an address (imdb.com) and an ellipsis in mid-sentence (well... no) end nothing. The
-list of abbreviations has common English ones. A wrong split moves a boundary, but never changes the score of a word.
+A period inside a number (3.5) or an address (imdb.com) and an ellipsis in mid-sentence (well... no) do not end a
+sentence. The list of abbreviations has common English ones. A wrong split moves a boundary, but never changes the score
+of a word.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _NEXT = re.compile(r"\s*(?:[\"'“‘«(\[{¿¡「『（]\s*)*(\S?)")
 
 
 def sentences(text: str) -> list[Span]:
-    """Character spans of the sentences of a text, in order, without the white space between them.
+    """Return the character spans of the sentences of a text, in order, without the white space between them.
 
     Examples
     --------
@@ -78,13 +79,13 @@ def _ends(text: str, match: re.Match[str]) -> bool:
 
 
 def trimmed(text: str, start: int, end: int) -> Span:
-    """The span without white space at its ends; if there is nothing else, the end is before the start."""
+    """Return the span without white space at its ends; if nothing remains, the end is before the start."""
     piece = text[start:end]
     return start + len(piece) - len(piece.lstrip()), end - (len(piece) - len(piece.rstrip()))
 
 
 def sentence_numbers(text: str, spans: Sequence[Span]) -> tuple[Ids, list[Span]]:
-    """The sentence of every unit, numbered without gaps, and the spans of the sentences that have a unit.
+    """Return the sentence of every unit, numbered without gaps, and the spans of the sentences that have a unit.
 
     A unit, given by its character span, belongs to the sentence in which it begins.
     """

@@ -10,9 +10,9 @@ A token is
 - an emoji or a symbol such as ★, its skin tone and variants aside; a flag, or a family joined by zero-width joiners, is
   one token.
 
-HTML tags, other punctuation and white space separate tokens and are none. A token's form is NFKC, in lower case, with a
-straight apostrophe (ß stays ß); its span points into the text *as given*. P1 (appendix F) only mentions "standard
-tokenization"; this library uses whole words, because an explanation of word pieces is harder to read.
+HTML tags, other punctuation and white space are not tokens, but separate them. A token's form is NFKC, in lower case,
+with a straight apostrophe (ß stays ß); its span points into the text *as given*. P1 (appendix F) only mentions
+"standard tokenization"; this library uses whole words, because an explanation of word pieces is harder to read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .._arrays import run_lengths, whole
 from .._types import Ids
 
 CLS, UNK = "[CLS]", "[UNK]"
-# Spellings that a process remembers: the most characters of one, and how many.
+# Limits of the cache of spellings: their length and their number.
 LONGEST_KEPT, MOST_KEPT = 32, 1 << 16
 
 # Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, bopomofo and Chinese characters.
@@ -42,7 +42,7 @@ _SOLID = (
     "\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d"
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-# A tone of skin and a variation selector change how a picture looks, not what it says.
+# Skin tones and variation selectors change how an emoji looks, not what it means.
 _TONES = "\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"
 _PICTURE = (
     "[\u203c\u2049\u231a\u231b\u23e9-\u23f3\u23f8-\u23fa\u25a0-\u25ff\u2600-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
@@ -53,16 +53,17 @@ _NO_TOKEN = r"<[a-zA-Z/!][^<>]*>"  # an HTML tag such as <br />
 _RATING = r"\d{1,3}(?:\.\d)?/\d{1,3}(?![\w/])"
 # The rest of a word in ASCII.
 _ASCII_REST = r"[a-zA-Z0-9]*+(?:'[a-zA-Z0-9]++)*+"
-# A token, or a tag, which begins with "<" as no token does. What is most frequent comes first, because it is faster.
+# A token, or a tag, which begins with "<" as no token does. The most frequent alternatives come first for speed.
 _ASCII = re.compile(rf"([a-zA-Z]{_ASCII_REST}|[!?]|{_NO_TOKEN}|{_RATING}|[0-9]{_ASCII_REST})")
 
 
-# A text with it may have a rating. Without one, and in ASCII, words are runs of bytes (`Vocabulary._encode_plain`).
+# Only a text with this character can have a rating. Words of ASCII texts without it are runs of bytes
+# (`_encode_plain`).
 _SLASH_DIGIT = re.compile(r"/\d")
 _TAG = re.compile(_NO_TOKEN)
-# No token and no tag reaches across it.
+# No token and no tag contains it.
 _BETWEEN = "\n<\n"
-# Lower case for letters, spaces for what is in no token; the question mark gets a code below those of digits.
+# Letters become lower case, and characters outside tokens spaces; the question mark gets a code below the digits.
 _LOWER = bytes(
     ord('"') if char == "?" else ord(char.lower()) if char.isalnum() or char in "'!" else ord(" ")
     for char in map(chr, range(128))
@@ -71,15 +72,15 @@ _LOWER = bytes(
 
 @functools.cache
 def _unicode() -> re.Pattern[str]:
-    """The pattern for any text; `_ASCII` finds the same in ASCII, several times faster."""
-    # Marks are not \w, and neither a decomposed accent nor a vowel sign must cut a word in two.
+    """Compile the pattern for any text; `_ASCII` finds the same tokens in ASCII several times faster."""
+    # Marks are not \w, but a decomposed accent or a vowel sign must not split a word.
     marks = "".join(c for c in map(chr, range(0x300, 0x11FFF)) if unicodedata.category(c)[0] == "M") + "\uff9e\uff9f"
     letter = rf"[^\W_{_SOLID}]"
     run = rf"{letter}+(?:(?:[{marks}]+|[\u200c\u200d](?={letter})){letter}*)*"
     word = rf"{run}(?:['’ʼ]{run})*"
     flag = r"[\U0001f1e6-\U0001f1ff]{1,2}"
     picture = rf"{_PICTURE}(?:\u200d{_PICTURE})*"
-    # Most words are in ASCII, even here; no letter or mark from beyond may continue them.
+    # Most words are in ASCII, even here; a letter or mark outside ASCII must not continue them.
     plain = rf"[a-zA-Z]{_ASCII_REST}(?!'?[^\x00-\x7f])"
     return re.compile(rf"({plain}|{_NO_TOKEN}|{_RATING}|{word}|[!?]|[{_SOLID}][{marks}]*|{flag}|{picture})")
 
@@ -91,14 +92,14 @@ def check_text(text: Any) -> None:
 
 
 def excerpt(text: str) -> str:
-    """The beginning of a text, for errors."""
+    """Return the beginning of a text, for error messages."""
     if not text.strip():
         return "an empty text" if not text else "only white space"
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
 class Token(NamedTuple):
-    """A token's form, and its place in the text: `text[start:end]`."""
+    """The normal form of a token and its span, `text[start:end]`."""
 
     word: str
     start: int
@@ -106,7 +107,7 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str) -> list[Token]:
-    """Tokens `(word, start, end)` of a text, in order; the character spans are disjoint and not empty.
+    """Split a text into tokens `(word, start, end)`; the character spans are in order, disjoint and not empty.
 
     Examples
     --------
@@ -123,20 +124,21 @@ def tokenize(text: str) -> list[Token]:
 
 
 class Spelled(NamedTuple):
-    """The tokens and tags of several texts in a row, as they are written, and "" after those of each text."""
+    """The tokens and tags of several texts as written, with "" after each text."""
 
     raw: list[str]
-    spans: Ids  # (n, 2) start and end of each in its text
-    counts: Ids  # (texts,) how many each text has, the "" included
+    spans: Ids  # (n, 2) start and end of each token in its text
+    counts: Ids  # (texts,) number of tokens of each text, including the ""
 
 
 def spelled(texts: Iterable[str]) -> Spelled:
-    """What the patterns find in several texts."""
+    """Find the tokens and tags of several texts."""
     pieces: list[str] = []
     counts, lengths = [], []
     for text in texts:
-        # What lies between two matches, a match, and so on: the ends of these pieces are where the tokens begin and
-        # end. The number of pieces is odd, so one more keeps the matches at odd places over all texts.
+        # Splitting returns the text between matches and the matches in turn, so the ends of these pieces are the starts
+        # and ends of tokens. The number of pieces is odd, so one more keeps the matches at odd positions over all
+        # texts.
         found = (_ASCII if text.isascii() else _unicode()).split(text)
         found.append("")
         pieces += found
@@ -148,13 +150,13 @@ def spelled(texts: Iterable[str]) -> Spelled:
 
 
 def _words(text: str) -> list[str]:
-    """The words of `tokenize(text)`, without the spans."""
+    """Return the words of `tokenize(text)`, without the spans."""
     pattern = _ASCII if text.isascii() else _unicode()
     return list(filter(None, map(_FORMS.__getitem__, pattern.findall(text))))
 
 
 class _Remembered(dict[str, Any]):
-    """A function of a spelling. The results of short spellings are kept, up to a limit, because corpora repeat them."""
+    """A cached function of a spelling. A limited number of results is kept, because corpora repeat words."""
 
     def __init__(self, function: Callable[[str], Any]) -> None:
         self.function = function
@@ -167,7 +169,7 @@ class _Remembered(dict[str, Any]):
 
 
 def _form(raw: str) -> str:
-    """The normal form of a token, "" for a tag or nothing."""
+    """Return the normal form of a token, or "" for a tag or an empty string."""
     return "" if raw.startswith("<") else _normal_form(raw)
 
 
@@ -177,16 +179,16 @@ _FORMS = _Remembered(_form)
 def _normal_form(raw: str) -> str:
     if raw.isascii():
         return raw.lower()
-    # Lower case can undo the composition and the other way round.
+    # Lowercasing can undo the composition, and vice versa.
     form = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", raw).lower())
-    # NFKC makes a space of a few marks; a word has none, nor a line break, which separates words in a file.
+    # NFKC turns a few marks into spaces. A word must not contain spaces or line breaks, which separate words in a file.
     return "".join(_DROPPED.sub("", form.replace("’", "'").replace("ʼ", "'")).split()) or raw
 
 
 class Encoded(NamedTuple):
-    """Tokens of several texts, those of one text after those of another."""
+    """The concatenated tokens of several texts."""
 
-    places: list[int]  # of these texts among those that were given
+    places: list[int]  # indices of these texts among the given ones
     ids: Ids  # (n,)
     spans: Ids  # (n, 2) start and end of each token in its text
     counts: Ids  # (texts,) how many tokens each text has
@@ -197,7 +199,7 @@ class Vocabulary(tuple[str, ...]):
 
     Parameters
     ----------
-    words : D different words, none empty, none with a line break
+    words : D distinct, nonempty words without line breaks
     cls, unk : the token that opens a document and the token for every other word, with the ids `cls_id` and `unk_id`; a
         foreign vocabulary may spell them differently, such as "[cls]" and "UNK"
 
@@ -213,7 +215,7 @@ class Vocabulary(tuple[str, ...]):
     """
 
     def __new__(kind, words: Iterable[str], *special: str, **named: str) -> Vocabulary:
-        """The words as a tuple, which `__init__` checks."""
+        """Make a tuple of the words, which `__init__` checks."""
         return super().__new__(kind, words)
 
     def __init__(self, words: Iterable[str], cls: str = CLS, unk: str = UNK) -> None:
@@ -233,9 +235,9 @@ class Vocabulary(tuple[str, ...]):
     def build(
         cls, texts: Iterable[str], size: int = 20_000, min_count: int = 2, groups: Iterable[Hashable] | None = None
     ) -> Vocabulary:
-        """The `size` most frequent words of the texts, [CLS] and [UNK] (ids 0 and 1) included.
+        """Build the vocabulary of the `size` most frequent words of texts, including [CLS] and [UNK] (ids 0 and 1).
 
-        Words seen fewer than `min_count` times are left out; equal counts go by the alphabet. With groups, one label
+        Words seen fewer than `min_count` times are left out; ties are broken alphabetically. With groups, one label
         per text such as the film that a review is about, a word is counted once per group.
 
         >>> texts = ["bond bond film", "bond bond", "dull film"]
@@ -256,40 +258,40 @@ class Vocabulary(tuple[str, ...]):
         return cls([CLS, UNK, *(word for _, word in ranked[: size - 2])])
 
     def id(self, word: str) -> int:
-        """Id of a word in its normal form; that of [UNK] if the vocabulary does not have it."""
+        """Return the id of a word in its normal form, or that of [UNK] if it is not in the vocabulary."""
         return self._ids.get(word, self.unk_id)
 
     def encode(self, text: str) -> Ids:
-        """Token ids of a text, (T,), one for each token of `tokenize(text)`; unknown words become [UNK]."""
+        """Return the (T,) ids of the tokens of `tokenize(text)`; unknown words become [UNK]."""
         return self.encode_words(_words(text))
 
     def encode_words(self, words: Iterable[str]) -> Ids:
-        """Token ids (T,) of words in their normal form."""
+        """Return the (T,) token ids of words in their normal form."""
         # A text that spells out "[CLS]" tokenizes to "cls", so the special words cannot be forged.
         return np.array(list(map(self._ids.get, words, itertools.repeat(self.unk_id))), dtype=np.intp)
 
     def encode_many(self, texts: Sequence[str]) -> Iterator[Encoded]:
-        """Tokens of many texts, in groups of texts that are read alike."""
+        """Yield the tokens of many texts, grouped by the way in which they are tokenized."""
         plain = [text.isascii() and not _SLASH_DIGIT.search(text) for text in texts]
         for wanted, encode in ((True, self._encode_plain), (False, self._encode_any)):
             if places := [i for i, is_plain in enumerate(plain) if is_plain == wanted]:
                 yield Encoded(places, *encode([texts[i] for i in places]))
 
     def _encode_any(self, texts: Sequence[str]) -> tuple[Ids, Ids, Ids]:
-        """Tokens of texts in a row: ids (n,), character spans (n, 2), and how many each text has."""
+        """Return the ids (n,) and character spans (n, 2) of all tokens, and the number of tokens per text."""
         raw, spans, counts = spelled(texts)
         ids = np.fromiter(map(self._id_of_spelling.__getitem__, raw), np.intp, len(raw))
         kept = ids >= 0
         return ids[kept], spans[kept], np.add.reduceat(kept, np.cumsum(counts) - counts, dtype=np.intp)
 
     def _encode_plain(self, texts: Sequence[str]) -> tuple[Ids, Ids, Ids]:
-        """The same for texts in ASCII without a rating, twice as fast: words are runs of certain bytes."""
+        """Do the same twice as fast for ASCII texts without ratings, whose words are runs of certain bytes."""
         joined = f" {_BETWEEN.join(texts)} "
         lower = bytearray(joined.encode("ascii").translate(_LOWER))
         for tag in _TAG.finditer(joined):
             start, end = tag.span()
             lower[start:end] = b" " * (end - start)
-        byte = np.frombuffer(lower, np.uint8)  # a view: what is changed in one is changed in the other
+        byte = np.frombuffer(lower, np.uint8)  # a view: changes in one are visible in the other
         in_word = byte >= ord("0")
         apostrophe = np.flatnonzero(byte == ord("'"))
         inner = in_word[apostrophe - 1] & in_word[apostrophe + 1]
@@ -311,14 +313,14 @@ class Vocabulary(tuple[str, ...]):
 
     @functools.cached_property
     def _id_of_spelling(self) -> _Remembered:
-        """Ids by spelling, -1 for a tag or nothing."""
+        """Ids by spelling, with -1 for a tag or an empty string."""
         return _Remembered(lambda raw: self.id(form) if (form := _form(raw)) else -1)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_id_of_spelling"}
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """Words of ids."""
+        """Return the words of ids."""
         numbers = list(ids)
         if numbers and not (min(numbers) >= 0 and max(numbers) < len(self)):
             wrong = next(i for i in numbers if not 0 <= i < len(self))
@@ -326,12 +328,12 @@ class Vocabulary(tuple[str, ...]):
         return list(map(self.__getitem__, numbers))
 
     def to_array(self) -> NDArray[np.uint8]:
-        """UTF-8 of the words joined by newlines: how a model file holds a vocabulary."""
+        """Return the UTF-8 bytes of the words joined by newlines, as stored in a model file."""
         return np.frombuffer("\n".join(self).encode("utf-8"), dtype=np.uint8).copy()
 
     @classmethod
     def from_array(cls, array: NDArray[Any], cls_word: str = CLS, unk_word: str = UNK) -> Vocabulary:
-        """The vocabulary of `to_array`'s bytes."""
+        """Read a vocabulary from the bytes of `to_array`."""
         if array.dtype != np.uint8 or array.ndim != 1:
             raise ValueError(f"vocabulary: expected a uint8 array of shape (n,), got {array.dtype} {array.shape}")
         try:

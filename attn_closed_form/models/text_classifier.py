@@ -1,4 +1,4 @@
-"""The classifier of Lopardo et al. 2024 with its vocabulary and class names: texts in, predictions and games out."""
+"""The classifier of Lopardo et al. 2024 with its vocabulary and class names: from texts to predictions and games."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .scores import PooledScores, stable_order
 from .text import Encoded, Token, Vocabulary, check_text, excerpt, tokenize
 
 Tokenizer = Callable[[str], Sequence[Token]]
-# Accuracy that integrated gradients can be refined to.
+# Smallest tolerance that integrated gradients can reach.
 LEAST_IG_TOL = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class TextClassifier(Model):
-    """An attention classifier of texts. `load_model` and `load_demo_model` make one; so does training.
+    """An attention classifier of texts, as returned by `load_model`, `load_demo_model` and training.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class TextClassifier(Model):
     outputs : C class names; for C = 1, two names, and the logit is the log-odds of the second
     temperature : divides the logits in `predict_proba`, and in explanations of probabilities
     tokenizer : text -> tokens `(word, start, end)`; `tokenize` by default
-    card : facts about the model, kept in its file: metrics, settings of the training, versions
+    card : metadata stored in the model file: metrics, training settings, versions
 
     Examples
     --------
@@ -90,7 +90,7 @@ class TextClassifier(Model):
         return f"TextClassifier({names}; {heads}, {w.D:,} words, {w.T_max - 1 if w.T_max else 'any number of'} tokens)"
 
     def read(self, raw: Any) -> Units:
-        """The tokens of a text, as far as the model reads; an error if there is none."""
+        """Read the tokens of a text up to the model's limit, or raise an error if there are none."""
         check_text(raw)
         (units,) = self.read_many([raw])
         if units is None:
@@ -98,7 +98,7 @@ class TextClassifier(Model):
         return units
 
     def read_many(self, raws: Sequence[Any]) -> list[Units | None]:
-        """The tokens of many texts; None for what has no words or is not a text."""
+        """Read the tokens of many texts; None marks inputs that have no words or are not texts."""
         texts = [raw if isinstance(raw, str) else "" for raw in raws]
         read: list[Units | None] = [None] * len(texts)
         for places, ids, spans, counts in self._encoded(texts):
@@ -115,7 +115,7 @@ class TextClassifier(Model):
         return read
 
     def _encoded(self, texts: Sequence[str]) -> Iterable[Encoded]:
-        """The tokens of texts, by the model's tokenizer."""
+        """Tokenize texts with the model's tokenizer."""
         if self.tokenizer is tokenize:
             return self.vocabulary.encode_many(texts)
         documents = [list(self.tokenizer(text)) for text in texts]
@@ -125,21 +125,21 @@ class TextClassifier(Model):
         return [Encoded(list(range(len(texts))), ids, spans, np.array(list(map(len, documents)), dtype=np.intp))]
 
     def scores(self, units: Units) -> PooledScores:
-        """Log-masses and values of the tokens; [CLS] and padding are the background."""
+        """Return the log-masses and values of the tokens; [CLS] and padding are the background."""
         return document_scores(self.weights, units.data)
 
     def heads(self, units: Units, settings: Resolved) -> int:
-        """Every head enters every output."""
+        """Return the number of heads, all of which enter every output."""
         return self.weights.K
 
     def prepare_logits(self, units: Sequence[Units]) -> None:
-        """The logits of many texts from one pass over all tokens."""
+        """Cache the logits of many texts, computed in one pass over all tokens."""
         scores = document_scores(self.weights, *_in_a_row([one.data for one in units]))
         for one, logits in zip(units, scores.logits(), strict=True):
             one.keep("logits", logits)
 
     def prepare_games(self, units: Sequence[Units], settings: Sequence[Resolved]) -> None:
-        """The games of many texts, those with equal settings from one pass over all tokens."""
+        """Cache the games of many texts, computed in one pass over all tokens per group of equal settings."""
         alike: dict[Any, list[int]] = {}
         for i, resolved in enumerate(settings):
             alike.setdefault(resolved.of_game, []).append(i)
@@ -157,7 +157,7 @@ class TextClassifier(Model):
                 one.keep(resolved.of_game, game)
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
-        """Attention and gradients by the names of their methods."""
+        """Return attention or gradients by method name."""
         if name not in _GRADIENTS and name != "integrated-gradients":
             return super().inside(name, units, settings)
         weights, ids, output = self.weights, units.data, settings.coefficients
@@ -167,24 +167,24 @@ class TextClassifier(Model):
         return _GRADIENTS[name](weights, ids, output)
 
     def predict_logits(self, inputs: Iterable[str]) -> Array:
-        """(n, C) logits of many texts; a text without words is [CLS] and padding."""
+        """Return the (n, C) logits of many texts; a text without words is [CLS] and padding."""
         documents = [
             self.vocabulary.encode_words(token.word for token in self.tokenizer(text)) for text in self.several(inputs)
         ]
         return predict_many(self.weights, [ids[: int(min(ids.size, self.weights.room))] for ids in documents])
 
     def save(self, path: Any, dtype: Any = np.float64) -> None:
-        """Write one `.npz` or `.safetensors` file, which `load_model` reads; see `save_model`."""
+        """Save the model as one `.npz` or `.safetensors` file for `load_model`; see `save_model`."""
         from ..files.open_model import save_model
 
         save_model(self, path, dtype)
 
 
 class TextUnits(Units):
-    """The tokens of a text as arrays. The tuples of `Units` are made on first use; a corpus never needs them."""
+    """The tokens of a text as arrays. The tuples of `Units` are built on first use; corpora do not need them."""
 
     vocabulary: Vocabulary
-    all_places: Ids  # (tokens, 2) spans of those for which the model has no room as well
+    all_places: Ids  # (tokens, 2) spans of all tokens, including those beyond the model's limit
 
     def __init__(
         self, vocabulary: Vocabulary, text: str, ids: Ids, words: Ids, names: tuple[str, ...], spans: Ids, room: int
@@ -203,7 +203,7 @@ class TextUnits(Units):
 
     @property
     def places(self) -> Ids:
-        """(n, 2) where each token begins and ends."""
+        """The (n, 2) character spans of the tokens."""
         return self.all_places[: self.data.size]
 
     @cached_property
@@ -213,17 +213,17 @@ class TextUnits(Units):
 
     @cached_property
     def unseen(self) -> tuple[Span, ...]:
-        """The places of the tokens for which the model has no room."""
+        """The spans of the tokens beyond the model's limit."""
         return tuple(map(tuple, self.all_places[self.data.size :].tolist()))
 
     @cached_property
     def unknown(self) -> tuple[bool, ...]:
-        """Which tokens are outside the vocabulary."""
+        """Flags that are True for tokens outside the vocabulary."""
         return tuple((self.data == self.vocabulary.unk_id).tolist())
 
 
 def _in_a_row(arrays: Sequence[Ids]) -> tuple[Ids, Ids]:
-    """Arrays as one, and their lengths."""
+    """Concatenate arrays, and return their lengths as well."""
     return np.concatenate(arrays), np.array(list(map(len, arrays)), dtype=np.intp)
 
 

@@ -47,14 +47,14 @@ from .text import check_text, excerpt
 HIDDEN = -1
 #: The beginning of an output that names continuations of a text, such as "token: good" or "token: good, bad".
 TOKEN = "token:"
-# Model calls of a fit, and of each method that samples: some 20 seconds of MiniLM on two cores for 128 tokens.
+# Model calls of a fit, and of each method that samples: about 20 seconds of MiniLM on two cores for 128 tokens.
 SAMPLES = 2000
 BATCH = 32
-# Relative accuracy of the SLALOM's Shapley values that are compared with the sampled ones.
+# Relative accuracy of the SLALOM's Shapley values in the comparison with the sampled ones.
 AGREEMENT_TOL = 1e-6
-# How the names of classes of language models end in the transformers package.
+# Suffixes of the class names of language models in the transformers package.
 LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
-# Short texts; a tokenizer makes at least one token of one of them.
+# Short texts, at least one of which has a token under any tokenizer.
 PROBES = ("the", "a film", "0", ".")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -71,7 +71,7 @@ class Frame:
 
     @classmethod
     def of(cls, tokenizer: Any) -> Frame:
-        """The frame that a tokenizer puts around a text."""
+        """Return the frame that a tokenizer puts around a text."""
         for probe in PROBES:
             body = list(tokenizer(probe, add_special_tokens=False)["input_ids"])
             encoding = tokenizer(probe)
@@ -92,7 +92,7 @@ class Frame:
         return len(self.prefix) + len(self.suffix)
 
     def around(self, ids: Ids) -> Ids:
-        """The ids with the special tokens around them."""
+        """Return the ids with the special tokens around them."""
         return np.concatenate([self.prefix, ids, self.suffix]).astype(np.intp)
 
 
@@ -103,16 +103,16 @@ class TransformerClassifier(Model):
     Parameters
     ----------
     model : a `...ForSequenceClassification` or `...ForCausalLM` of transformers, on any device, of any precision
-    tokenizer : its tokenizer. With a slow one, which does not report the positions of tokens, players are tokens
+    tokenizer : its tokenizer. Slow tokenizers do not report character offsets, so their players are tokens
     outputs : class names; by default those of `config.id2label`. One logit may have two names: it is then the log-odds
         of the second
-    samples : model calls of a fit, and of every method that samples
-    batch_size : sequences per batch
-    max_length : most tokens of a text, special ones included; by default what the tokenizer and the positions allow
-    continuations : of a language model (`...ForCausalLM`), what may follow the text: (" good",) compares with any other
-        token, (" good", " bad") with each other; the logit is the log-odds of the first. A number is the id of a token.
-        `explain` takes them as `output="token: good"` or `output="token: good, bad"`; its default is the most probable
-        next token
+    samples : number of model calls of a fit, and of every sampling method
+    batch_size : number of sequences per batch
+    max_length : maximum number of tokens, including special ones; by default that of the tokenizer and the positions
+    continuations : for a language model (`...ForCausalLM`), continuations of the text: (" good",) compares with any
+        other token, (" good", " bad") with each other; the logit is the log-odds of the first. A number is the id of a
+        token. `explain` takes them as `output="token: good"` or `output="token: good, bad"`; its default is the most
+        probable next token
     progress : as in `fit_slalom`: None shows a bar on a terminal after a second
 
     Examples
@@ -157,7 +157,7 @@ class TransformerClassifier(Model):
             ("loss", "sigmoid" if several_labels else "softmax"),
         ):
             object.__setattr__(self, name, chosen)
-        # A tokenizer or a model that does not fit is an error here, not in the middle of an explanation.
+        # An unsuitable tokenizer or model raises an error here, not in the middle of an explanation.
         example = self.frame.around(self.encode("the"))
         if not (self.predicts_tokens or any("ForSequenceClassification" in c.__name__ for c in kind.__mro__)):
             with _evaluating(self.model):
@@ -165,7 +165,7 @@ class TransformerClassifier(Model):
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str], device: str | None = None, **options: Any) -> Any:
-        """Load a folder in the layout of Hugging Face, as `save_pretrained` writes it; no code of it is run."""
+        """Load a folder written by Hugging Face's `save_pretrained`, without running any code in it."""
         path = Path(folder)
         config = _checked_config(path)
         _package("torch")
@@ -200,7 +200,7 @@ class TransformerClassifier(Model):
         return any(parent.__name__.endswith(LANGUAGE_MODELS) for parent in type(self.model).__mro__)
 
     def _special(self, name: str) -> int | None:
-        """The id of a special token, if the tokenizer has it."""
+        """Return the id of a special token, or None if the tokenizer does not have it."""
         return getattr(self.tokenizer, f"{name}_token_id", None)
 
     @property
@@ -210,7 +210,7 @@ class TransformerClassifier(Model):
 
     @cached_property
     def frame(self) -> Frame:
-        """The special tokens around a text; there are none between a text and its continuation."""
+        """The special tokens around a text, without those between a text and its continuation."""
         frame = Frame.of(self.tokenizer)
         return Frame(frame.prefix) if self.predicts_tokens else frame
 
@@ -229,7 +229,7 @@ class TransformerClassifier(Model):
         return tuple(ids)
 
     def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
-        """A language model with given continuations becomes a classifier of them."""
+        """Turn a language model with given continuations into a classifier of them."""
         named = isinstance(output, str) and output.startswith(TOKEN)
         if not self.predicts_tokens and named:
             raise ValueError(f"output: expected a class, got {output!r}; only a language model predicts tokens")
@@ -250,23 +250,23 @@ class TransformerClassifier(Model):
 
     @cached_property
     def room(self) -> int:
-        """The maximum number of tokens of a text, without special ones."""
+        """The maximum number of tokens of a text, without special tokens."""
         limits = [limit for limit in (self.max_length, getattr(self.tokenizer, "model_max_length", None)) if limit]
         tables = (module for name, module in self.model.named_modules() if name.endswith("position_embeddings"))
         padding = getattr(next(tables, None), "padding_idx", None)
-        first = 0 if padding is None else int(padding) + 1  # RoBERTa and its kin count from after the pad token's id
+        first = 0 if padding is None else int(padding) + 1  # RoBERTa and similar models count from there
         for name in ("max_position_embeddings", "n_positions"):
             positions = getattr(self.model.config, name, None)
             if isinstance(positions, int) and positions > 0:
                 limits.append(positions - first)
-        most = min([*limits, 10**9])  # tokenizers without a limit have one of 10^30
+        most = min([*limits, 10**9])  # tokenizers without a limit report 10^30
         taken = self.frame.size + max((len(ids) - 1 for ids in self._continuations), default=0)
         if most <= taken:
             raise ValueError(f"max_length: expected more than the {taken} special tokens, got {most}")
         return int(most) - taken
 
     def __call__(self, sequences: Sequence[Tokens]) -> Array:
-        """Logits (n, C) of n sequences of token ids without special tokens; the id HIDDEN hides a token."""
+        """Return the (n, C) logits of n sequences of token ids without special tokens; the id HIDDEN hides a token."""
         rows = [self.frame.around(ids) for ids in self._checked(sequences)]
         lengths = np.array([row.size for row in rows], dtype=np.intp)
         # Next tokens are predicted at the end of a row, so such rows are not padded.
@@ -286,7 +286,7 @@ class TransformerClassifier(Model):
         return logits
 
     def _checked(self, sequences: Sequence[Tokens]) -> Iterator[Ids]:
-        """The sequences as arrays of ids, each within the vocabulary and the room of the model."""
+        """Yield the sequences as arrays of ids, after checking that they fit the vocabulary and the maximum length."""
         vocabulary = int(self.model.get_input_embeddings().weight.shape[0])
         for row, sequence in enumerate(sequences):
             ids = as_ids("sequences", sequence)
@@ -304,7 +304,7 @@ class TransformerClassifier(Model):
 
     @contextmanager
     def _padding(self, rows: Sequence[Ids]) -> Iterator[int]:
-        """The model's pad token; a model without one temporarily gets that of the tokenizer or an unused id."""
+        """Provide a pad token; a model without one temporarily gets that of the tokenizer or an unused id."""
         config = self.model.config
         config = config.get_text_config() if hasattr(config, "get_text_config") else config
         pad = configured = getattr(config, "pad_token_id", None)
@@ -337,7 +337,7 @@ class TransformerClassifier(Model):
         return np.asarray(logits)
 
     def _run(self, ids: Ids, pad: int = 0, types: Ids | None = None, keep: int = 0) -> Any:
-        """The logits of one call of the model for rows (n, T) of ids, or for the last positions of them, or None."""
+        """Return the logits of one model call for rows (n, T) of ids, or for their last positions, or None."""
         arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
         arrays |= {} if types is None else {"token_type_ids": types}
         torch, device = _package("torch"), next(iter(self.model.parameters())).device
@@ -348,7 +348,8 @@ class TransformerClassifier(Model):
         return None if logits is None else logits[:, -keep:].float().cpu().numpy().astype(np.float64)
 
     def _log_odds(self, rows: Ids) -> Array:
-        """(n, 1) log-odds of the first continuation of rows (n, T) against the second, or against all others.
+        """Return the (n, 1) log-odds of the first continuation of rows (n, T) against the second, or against all
+        others.
 
         A continuation c_1 ... c_m has the log-probability sum_k log p(c_k), and everything else has the probability
         sum_k p(c_1) ... p(c_{k-1}) (1 - p(c_k)).
@@ -373,14 +374,14 @@ class TransformerClassifier(Model):
         return np.asarray(log_p - (second[0][0] if second else others))[:, None]
 
     def _tokens(self, text: str) -> tuple[Ids, tuple[Span, ...] | None, Ids | None]:
-        """Ids, character spans and word numbers of a text without special tokens; None for what is not known."""
+        """Return ids, character spans and word numbers of a text without special tokens; None if not available."""
         fast = bool(getattr(self.tokenizer, "is_fast", False))
         options = {"return_offsets_mapping": True} if fast else {}
         encoding = self.tokenizer(text, add_special_tokens=False, truncation=False, verbose=False, **options)
         ids = np.asarray(encoding["input_ids"], dtype=np.intp).reshape(-1)
         if not fast:
             return ids, None, None
-        # Spans have no white space at their ends, and do not overlap if tokens share a character (bytes of an emoji).
+        # Spans have no white space at their ends, and must not overlap if tokens share a character (bytes of an emoji).
         spans, last = [], 0
         for start, end in encoding["offset_mapping"]:
             start = max(int(start), last)
@@ -396,11 +397,11 @@ class TransformerClassifier(Model):
         return self._tokens(text)[0][: self.room]
 
     def predict_logits(self, inputs: Iterable[str]) -> Array:
-        """(n, C) logits of texts; tokens beyond the model's last position are not read."""
+        """Return the (n, C) logits of texts; tokens beyond the model's last position are ignored."""
         return self([self.encode(text) for text in self.several(inputs)])
 
     def read(self, raw: Any) -> Units:
-        """The tokens of a text with their words and characters."""
+        """Read the tokens of a text with their words and character spans."""
         check_text(raw)
         ids, spans, words = self._tokens(raw)
         if ids.size == 0:
@@ -429,30 +430,30 @@ class TransformerClassifier(Model):
         )
 
     def logits(self, units: Units) -> Array:
-        """(C,) logits of a text that was read."""
+        """Return the (C,) logits of a text."""
         return self._ask(units, [units.data])[0]
 
     def _ask(self, units: Units, sequences: Sequence[Ids]) -> Array:
-        """(n, C) outputs for parts of a text; those that were evaluated before, or occur twice, cost nothing."""
+        """Return the (n, C) outputs for parts of a text; each distinct part is evaluated only once."""
         return remembered(units.cached("outputs", dict), self, sequences)
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
-        """The outputs of the model itself for coalitions of the players, (n, d) -> (n,)."""
+        """Return the outputs of the model itself for coalitions of the players, (n, d) -> (n,)."""
         ids, stand_in = units.data, self._stand_in(settings)
         kept = np.asarray(present, dtype=bool)[:, units.groups[settings.players]]
         sequences = [ids[row] if stand_in is None else np.where(row, ids, stand_in) for row in kept]
         return settings.explained(self._ask(units, sequences))
 
     def _stand_in(self, settings: Resolved) -> int | None:
-        """The id in place of an absent token; None if it is deleted."""
+        """Return the id that replaces an absent token, or None if it is deleted."""
         return {"deleted": None, "pad": HIDDEN, "mask": self._special("mask")}[settings.absent]
 
     def inside(self, name: str, units: Units, settings: Resolved) -> None:
-        """Nothing: attention and gradients of a deep model are not closed forms."""
+        """Return None, because attention and gradients of a deep model have no closed form."""
         return None
 
     def game(self, units: Units, settings: Resolved) -> PooledGame:
-        """The game of the SLALOM that is fitted to the model around this text."""
+        """Return the game of the SLALOM that is fitted to the model around this text."""
         ids, slalom = units.data, self._fitted(units, settings)[0].slalom
         empty = settings.explained(self._ask(units, [ids[:0]]))
         game = slalom.game(ids, empty_value=float(empty[0]), absent=self._stand_in(settings))
@@ -460,7 +461,7 @@ class TransformerClassifier(Model):
         return game.merge(members(players), names)
 
     def fit(self, units: Units, settings: Resolved) -> FitReport:
-        """How well that SLALOM fits the model; its Shapley values are compared with `samples` sampled ones."""
+        """Return how well that SLALOM fits the model; its Shapley values are compared with sampled ones."""
 
         def report() -> FitReport:
             return replace(self._fitted(units, settings)[1], agreement=self._agreement(units, settings))
@@ -468,7 +469,7 @@ class TransformerClassifier(Model):
         return units.cached(("agreement", settings.players, *_fit_key(settings)), report)
 
     def _agreement(self, units: Units, settings: Resolved) -> float:
-        """Rank correlation of the SLALOM's Shapley values with the model's own, from the same sampled coalitions."""
+        """Return the rank correlation of the SLALOM's Shapley values with sampled ones of the model."""
         names = units.players(settings.players)[1]
         model = SimpleNamespace(d=len(names), value=partial(self.value, units, settings))
         try:
@@ -491,7 +492,7 @@ class TransformerClassifier(Model):
         options: dict[str, Any] = {"num_samples": self.samples, "batch_size": self.samples, "max_deletions": FEW}
         options |= {"seed": settings.seed, "progress": False, "replacement": self._stand_in(settings)}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SlalomWarning)  # given below, with the tokens instead of their ids
+            warnings.simplefilter("ignore", SlalomWarning)  # raised below, with the tokens instead of their ids
             fit = fit_slalom(f, ids, **options)
         # The spread of the model's output over the samples of the fit, with few and with any number of tokens absent.
         absent = np.array([ids.size - q.size if q.size < ids.size else (q != ids).sum() for q in queries])
@@ -519,7 +520,7 @@ def _fit_key(settings: Resolved) -> tuple[Any, ...]:
 
 
 def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
-    """Rows in batches of similar length, the longest first; of equal length if rows cannot be padded.
+    """Yield batches of rows of similar length, the longest first; of equal length if rows cannot be padded.
 
     >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=True)]
     [[1, 3], [0, 2]]
@@ -536,7 +537,7 @@ def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
 
 
 def _package(name: str) -> Any:
-    """The package torch or transformers, or an error that names the extra."""
+    """Import torch or transformers, or raise an error that names the extra."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -545,7 +546,7 @@ def _package(name: str) -> Any:
 
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
-    """Evaluation mode without gradients; afterwards the mode of every module is restored."""
+    """Switch to evaluation mode without gradients, and restore the mode of every module afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -557,7 +558,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def _checked_config(path: Path) -> dict[str, Any]:
-    """The configuration of a folder that runs no code, has weights in safetensors, and has a tokenizer."""
+    """Return the configuration of a folder after checking that it has safetensors, a tokenizer and no code to run."""
 
     def has(names: Sequence[str]) -> list[str]:
         return [name for name in names if (path / name).is_file()]
@@ -568,11 +569,11 @@ def _checked_config(path: Path) -> dict[str, Any]:
     try:
         config = dict(json.loads((path / "config.json").read_text(encoding="utf-8")).items())
     except (ValueError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path / 'config.json'}: expected JSON, an object ({error})") from None
+        raise ValueError(f"{path / 'config.json'}: expected a JSON object ({error})") from None
     if config.get("auto_map"):
         raise ValueError(f"{path}: contains Python code to run (auto_map in config.json), which is not supported")
     if not has(WEIGHTS):
-        pickles = [f", got {name}: a pickle can run anything; save it with save_pretrained" for name in has(PICKLES)]
+        pickles = [f", got {name}: a pickle can run any code; save it with save_pretrained" for name in has(PICKLES)]
         raise ValueError(f"{path}: expected weights as model.safetensors{''.join(pickles[:1])}")
     if not has(TOKENIZER):
         raise ValueError(

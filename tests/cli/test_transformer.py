@@ -93,10 +93,10 @@ def cut_short(path):
 
 BROKEN = {
     "no config": (lambda path: (path / "config.json").unlink(), "without config.json"),
-    "config no JSON": (lambda path: (path / "config.json").write_text("{"), "expected JSON"),
+    "config no JSON": (lambda path: (path / "config.json").write_text("{"), "expected a JSON object"),
     "code": (config_with(auto_map={"AutoModel": "evil.Model"}), "contains Python code to run"),
     "unknown kind": (config_with(model_type="nonesuch"), "does not load"),
-    "pickle": (pickled, "a pickle can run anything"),
+    "pickle": (pickled, "a pickle can run any code"),
     "no weights": (lambda path: (path / "model.safetensors").unlink(), "expected weights as model.safetensors"),
     "cut weights": (cut_short, "does not load"),
     "no tokenizer": (without_tokenizer, "of a tokenizer next to the model"),

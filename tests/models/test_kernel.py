@@ -181,7 +181,7 @@ def test_wrong_questions():
     fitted, regression = KernelPredictor().fit(X, y), KernelPredictor().fit(X, numbers)
     for call, message in [
         (lambda: KernelPredictor().predict(X), "call fit first"),
-        (lambda: fitted.data_values(queries, ["a", "d"]), "labels that were fitted, got .*d"),
+        (lambda: fitted.data_values(queries, ["a", "d"]), "labels seen in fit, got .*d"),
         (lambda: fitted.data_values(queries, ["a"]), "y_test: expected 2 labels"),
         (lambda: fitted.data_values(queries, ["a", "b"], "log_loss"), "needs a prior above 0"),
         (lambda: fitted.data_values(queries, ["a", "b"], "accuracy"), "utility: expected one of"),

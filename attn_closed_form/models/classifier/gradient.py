@@ -47,14 +47,14 @@ COARSE, FINE = 10, 20
 MAX_PANELS = 4096
 # Numbers in one array of nodes: about 8 MB.
 BLOCK_ELEMENTS = 1 << 20
-# A token whose logit is this far below another's gets no attention (e^-50 is 2e-22).
+# A token whose logit is this far below another's gets negligible attention (e^-50 is 2e-22).
 NEGLIGIBLE = 50.0
-# Within a panel, logits may move against each other by this much: a take-over then fills enough of it to be noticed.
+# Logits may move relative to each other by this much within a panel: a take-over is then wide enough to be noticed.
 SWING = 40.0
 
 
 def _gradient(weights: AttentionWeights, tokens: Tokens, output: Output) -> tuple[Array, Array, Seen]:
-    """Gradient of one output by all L embedded tokens, of rank 2K: coefficients (L, 2K) @ directions (2K, d_e).
+    """Return coefficients (L, 2K) and directions (2K, d_e) whose product is the gradient by all L embedded tokens.
 
     The coefficients are alpha, then alpha (u - f), both over K; the directions w_v, then w_k.
     """
@@ -68,7 +68,7 @@ def _gradient(weights: AttentionWeights, tokens: Tokens, output: Output) -> tupl
 
 
 def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """Gradient of f[output] with respect to every embedded token, P1 Theorem 4.1 with the [CLS] term: (L, d_e).
+    """Compute the (L, d_e) gradient of f[output] by the embedded tokens, P1 Theorem 4.1 with the [CLS] term.
 
     Row 0 is [CLS], rows 1..T are the document, and the rest, if the model has positions, is padding.
 
@@ -87,40 +87,40 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> A
 
 
 def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """G-avg, P1 section 4.1: mean of the gradient's coordinates, (T,)."""
+    """Compute G-avg of P1 section 4.1, the mean of the gradient's coordinates, (T,)."""
     coefficients, directions, _ = _gradient(weights, tokens, output)
     return coefficients[1 : 1 + len(tokens)] @ directions.mean(axis=1)
 
 
 def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """G-l1, P1 section 4.1: L1 norm of the gradient, (T,)."""
+    """Compute G-l1 of P1 section 4.1, the L1 norm of the gradient, (T,)."""
     coefficients, directions, _ = _gradient(weights, tokens, output)
     return np.abs(coefficients[1 : 1 + len(tokens)] @ directions).sum(axis=1)
 
 
 def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """G-l2, P1 section 4.1: L2 norm of the gradient, (T,)."""
+    """Compute G-l2 of P1 section 4.1, the L2 norm of the gradient, (T,)."""
     coefficients, directions, _ = _gradient(weights, tokens, output)
-    # |c W|^2 = |c R^T|^2 with W^T = Q R: as cheap as the Gram matrix, without its squared condition number.
+    # |c W|^2 = |c R^T|^2 with W^T = Q R: as cheap as the Gram matrix, but without squaring the condition number.
     r: Array = np.linalg.qr(directions.T)[1]
     rows = coefficients[1 : 1 + len(tokens)] @ r.T
-    # In units of the largest entry: the square of a gradient below 1e-154 is not a normal number.
+    # Scaled by the largest entry, because the square of a gradient below 1e-154 is not a normal number.
     largest = np.abs(rows).max(axis=1, initial=np.finfo(np.float64).tiny)
     return np.linalg.norm(rows / largest[:, None], axis=1) * largest
 
 
 def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """G x I, P1 section 4.1: e_t . grad_t, (T,). Needs s and u alone."""
+    """Compute G x I of P1 section 4.1, e_t . grad_t, (T,), from s and u alone."""
     return _relevance(weights, tokens, output, 1, 1)
 
 
 def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """AttnLRP (Achtibat et al., 2024): the relevance of each token of the document, (T,)."""
+    """Compute the (T,) relevance of each token of a document by AttnLRP (Achtibat et al., 2024)."""
     return _relevance(weights, tokens, output, 2, 4)
 
 
 def _relevance(weights: AttentionWeights, tokens: Tokens, output: Output, values: int, keys: int) -> Array:
-    """e_t . grad_t, (T,), with its part through the values divided by `values`, and that through the keys by `keys`."""
+    """Return e_t . grad_t, (T,), with the parts through the values and the keys divided by `values` and `keys`."""
     (coefficients, _, seen), tables = _gradient(weights, tokens, output), weights.collapse
     e_w_v = seen.u - (tables.u_const @ as_output(weights, output))[:, None]
     e_w_k = seen.s - tables.s_const[:, None]
@@ -129,7 +129,7 @@ def _relevance(weights: AttentionWeights, tokens: Tokens, output: Output, values
 
 
 def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Output = 0, tol: float = 1e-10) -> Array:
-    """Integrated gradients (Sundararajan et al., 2017) from the document of [UNK] tokens, (T,).
+    """Compute the (T,) integrated gradients (Sundararajan et al., 2017) from the document of [UNK] tokens.
 
     Panels are bisected until no take-over of the attention can hide between the nodes and two Gauss-Legendre rules
     agree to `tol` (relative to the size of f on the path) in every token. This is an error estimate, not a bound. The
@@ -149,7 +149,7 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Outp
     ds, du = s1 - s0, u1 - u0
 
     def integrals(left: Array, width: Array, order: int) -> tuple[Array, Array]:
-        """Integral over each panel, of the slope and of its absolute value: (panels, T) both."""
+        """Integrate the slope and its absolute value over each panel, both (panels, T)."""
         x, w = legendre_rule(order)
         tau = (left[:, None] + width[:, None] * x)[:, :, None, None]
         alpha, u = softmax(s0 + tau * ds), u0 + tau * du
@@ -171,9 +171,9 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Outp
         done = ~_too_wide(s0, ds, left, width)
         fine, variation = integrals(left[done], width[done], FINE)
         gap = np.abs(fine - integrals(left[done], width[done], COARSE)[0]).max(axis=1, initial=0.0)
-        # Relative to f and, if a token takes over within a narrow panel, to what it contributes.
+        # The error is relative to f and, if a token takes over within a narrow panel, to its contribution.
         allowed = tol * (size * width[done] * len(s0) + variation.max(axis=1, initial=0.0))
-        # A panel narrower than 2^-40 holds less than rounding can show.
+        # The integral over a panel narrower than 2^-40 is below the rounding error.
         good = (gap <= allowed) | (width[done] < 2.0**-40)
         total += fine[good].sum(axis=0)
         done[done] = good
@@ -184,7 +184,7 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Outp
 
 
 def _too_wide(s0: Array, ds: Array, left: Array, width: Array) -> NDArray[np.bool_]:
-    """Panels on which a take-over of the attention could hide between the nodes, (panels,).
+    """Return the (panels,) mask of panels on which a take-over of the attention could hide between the nodes.
 
     Logits are straight lines on the path. A token that is far below the leader of the left end, or that of the right
     end, at both ends is far below it in between and cannot matter; only the movement of the others counts.

@@ -24,7 +24,7 @@ from .weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
 # Numbers in one block of `predict_many`: enough to amortize a call, few enough to stay in cache.
 BLOCK_ELEMENTS = 1 << 18
 Output = int | Sequence[float] | Array
-# Fills up the shorter documents of a block if the model has no padding: no token, no mass.
+# Fills up the shorter documents of a block if the model has no padding; it has no mass.
 NOTHING = -1
 
 
@@ -33,7 +33,7 @@ class TruncationWarning(UserWarning):
 
 
 def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, name: str = "tokens") -> Ids:
-    """The checked ids of a document; the end of a document longer than `weights.room` is dropped, with a warning."""
+    """Check the ids of a document, and truncate it to `weights.room` tokens with a warning."""
     try:
         raw = np.asarray(tokens)
     except ValueError as error:
@@ -59,14 +59,14 @@ def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, na
 
 
 def as_output(weights: AttentionWeights, output: Output) -> Array:
-    """Coefficients (C,) of the explained output, given by its index or as a combination of the outputs."""
+    """Return the (C,) coefficients of an output that is given by its index or as a combination of outputs."""
     if np.shape(output) == (weights.C,):
         return np.asarray(output, dtype=np.float64)
     return np.eye(weights.C)[whole("output", output, 0, weights.C - 1)]
 
 
 def pad(weights: AttentionWeights, documents: Iterable[Ids], length: int | None = None) -> Ids:
-    """(B, L) ids that the model sees: [CLS], the document, and [UNK] up to T_max (P1, Eq. 4).
+    """Return the (B, L) ids that the model reads: [CLS], the document, and [UNK] up to T_max (P1, Eq. 4).
 
     Without positions, shorter documents are filled up to the longest one, or to `length`, with NOTHING.
     """
@@ -80,7 +80,7 @@ def pad(weights: AttentionWeights, documents: Iterable[Ids], length: int | None 
 
 
 class Seen(NamedTuple):
-    """What the model sees of a document: ids (L,), attention logits s and values u of one output, both (K, L)."""
+    """A document as the model reads it: ids (L,), attention logits s and values u of one output, both (K, L)."""
 
     ids: Ids
     s: Array
@@ -88,7 +88,7 @@ class Seen(NamedTuple):
 
 
 def scores(weights: AttentionWeights, tokens: Tokens, output: Output, stacklevel: int = 4) -> Seen:
-    """The scores of one document for one output, C-contiguous."""
+    """Return the scores of one document for one output, C-contiguous."""
     ids = pad(weights, [as_tokens(weights, tokens, stacklevel)])[0]
     c, tables = as_output(weights, output), weights.collapse
     s, u = tables.s_tok[ids] + tables.s_pos, (tables.u_tok[ids] + tables.u_pos) @ c
@@ -96,7 +96,7 @@ def scores(weights: AttentionWeights, tokens: Tokens, output: Output, stacklevel
 
 
 def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Model output f(xi), P1 Eq. 1: (C,).
+    """Compute the (C,) outputs f(xi) of the model for a document, P1 Eq. 1.
 
     An empty document is [CLS] and padding. With positions a document may be too long (`TruncationWarning`).
 
@@ -108,10 +108,10 @@ def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -> Array:
-    """Model outputs (B, C) of B sequences of token ids, of any lengths, or of a (B, T) integer array."""
+    """Compute the (B, C) outputs for B sequences of token ids of any lengths, or for a (B, T) integer array."""
     checked = [as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(documents)]
     out = np.empty((len(checked), weights.C))
-    # Documents of similar lengths share a block, the longest first, so that a block has little NOTHING.
+    # Documents of similar lengths share a block, the longest first, so that blocks contain few NOTHINGs.
     order = np.argsort([-document.size for document in checked], kind="stable")
     start = 0
     while start < len(order):
@@ -123,7 +123,7 @@ def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -
 
 
 def _predict_ids(weights: AttentionWeights, ids: Ids) -> Array:
-    """(B, L) padded ids -> (B, C)."""
+    """Compute the outputs: (B, L) padded ids -> (B, C)."""
     tables = weights.collapse
     s = tables.s_tok[ids] + tables.s_pos
     if weights.T_max is None:
@@ -137,9 +137,10 @@ def _predict_ids(weights: AttentionWeights, ids: Ids) -> Array:
 
 
 def attention(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Attention of the [CLS] query, the only one that the prediction uses, P1 Eq. 8: (K, L), rows sum to 1.
+    """Compute the (K, L) attention of the [CLS] query, the only one that the prediction uses (P1 Eq. 8).
 
-    Column 0 is [CLS], columns 1..T are the document, and the rest, if the model has positions, is padding.
+    Rows sum to 1. Column 0 is [CLS], columns 1..T are the document, and the rest, if the model has positions, is
+    padding.
 
     >>> attention(random_weights(seed=0), [2, 3, 5]).sum(axis=1)
     array([1., 1.])
@@ -148,7 +149,7 @@ def attention(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Attention of every query (P1 section 3), (K, L, L): entry (i, s, t) is alpha_t(q_s) in head i.
+    """Compute the (K, L, L) attention of every query (P1 section 3); entry (i, s, t) is alpha_t(q_s) in head i.
 
     >>> weights = random_weights(seed=0)
     >>> bool(np.allclose(attention_matrices(weights, [2, 3, 5])[:, 0], attention(weights, [2, 3, 5])))
@@ -161,17 +162,17 @@ def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Mean attention over heads, P1 Eq. 10: (T,), for the tokens of the document."""
+    """Compute the (T,) mean attention over heads for the tokens of a document, P1 Eq. 10."""
     return attention(weights, tokens)[:, 1 : 1 + len(tokens)].mean(axis=0)
 
 
 def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Largest attention over heads, P1 Eq. 11: (T,), for the tokens of the document."""
+    """Compute the (T,) maximum attention over heads for the tokens of a document, P1 Eq. 11."""
     return attention(weights, tokens)[:, 1 : 1 + len(tokens)].max(axis=0)
 
 
 def document_scores(weights: AttentionWeights, ids: Ids, lengths: Ids | None = None) -> PooledScores:
-    """Scores of the T >= 1 tokens of a document, given as checked ids; absent tokens become [UNK].
+    """Return the scores of the T >= 1 tokens of a document, given as checked ids; absent tokens become [UNK].
 
     With `lengths`, `ids` contains several documents of these lengths, one after the other.
     """
@@ -191,7 +192,7 @@ def document_scores(weights: AttentionWeights, ids: Ids, lengths: Ids | None = N
 
 
 def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array, Array]:
-    """Log-masses (K, n) of ids at some positions, and their values divided by K, (K C, n), sorted by head."""
+    """Return log-masses (K, n) of ids at some positions, and values divided by K, (K C, n), sorted by head."""
     tables = weights.collapse
     places = slice(None) if weights.T_max is None else places
     s, u = tables.s_tok[ids] + tables.s_pos[places], tables.u_tok[ids] + tables.u_pos[places]
@@ -200,7 +201,7 @@ def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array,
 
 @lru_cache(maxsize=512)
 def _without(weights: AttentionWeights, T: int) -> tuple[Array, Array, Array, Array]:
-    """The scores of [UNK]s in place of the T tokens of a document, and those of the background."""
+    """Return the scores of T [UNK] tokens that replace a document, and those of the background."""
     others = np.r_[0, 1 + T : weights.T_max or 0]
     s, v = _scores_at(weights, np.where(others == 0, weights.cls, weights.unk), others)
     background = merge_tokens(s, s)[0], merge_tokens(np.repeat(s, weights.C, axis=0), v)[1]
@@ -217,13 +218,13 @@ def pooled_game(
     output: Output = 0,
     labels: Sequence[str] | None = None,
 ) -> PooledGame:
-    """Game of a document under P1's classifier; [CLS] and padding are its background.
+    """Return the game of a document under P1's classifier; [CLS] and padding are its background.
 
     Parameters
     ----------
     tokens : T token ids, at least one
     players : "positions" makes every token a player; "words" makes every distinct id a player, by first appearance
-    absent : "unk", [UNK] replaces an absent token, as in P1 section 5.1; "deleted", the token leaves the softmax and
+    absent : "unk" replaces an absent token by [UNK], as in P1 section 5.1; "deleted" removes it from the softmax, and
         the other tokens keep their positions. By default "unk" with positions and "deleted" without, where the value is
         the prediction for the document without these tokens
     output : index of the explained output, or C coefficients of a combination of outputs
@@ -256,7 +257,7 @@ def pooled_game(
 
 
 def is_deleted(weights: AttentionWeights, absent: str | None) -> bool:
-    """Whether absent tokens leave the softmax, by the option `absent` of `pooled_game`."""
+    """Return whether absent tokens are removed from the softmax, given the option `absent` of `pooled_game`."""
     if absent not in (None, "unk", "deleted"):
         raise ValueError(f"absent: expected 'unk' or 'deleted', got {absent!r}")
     return weights.T_max is None if absent is None else absent == "deleted"
@@ -274,7 +275,7 @@ def random_weights(
     score_scale: float = 1.0,
     biases: bool = False,
 ) -> AttentionWeights:
-    """Seeded Gaussian weights with attention logits of about `score_scale`, for examples, tests and benchmarks.
+    """Draw Gaussian weights with attention logits of about `score_scale`, for examples, tests and benchmarks.
 
     >>> random_weights(seed=0)
     AttentionWeights(D=50, d_e=16, T_max=32, K=2, d_att=8, d_out=8, C=1, cls=0, unk=1)
@@ -284,7 +285,7 @@ def random_weights(
     for name, axes in AXES.items():
         if name != "W_p" and (biases or name not in BIASES):
             shape = [sizes[axis] for axis in axes]
-            # A matrix is divided by the root of what it sums over; embeddings and biases stay as they are.
+            # A matrix is divided by the square root of its number of columns; embeddings and biases are not scaled.
             arrays[name] = rng.normal(size=shape) / (np.sqrt(shape[-1]) if len(shape) == 3 else 1.0)
     arrays["W_q"] *= score_scale
     W_p = None if T_max is None else sinusoidal_positions(T_max, d_e)

@@ -1,4 +1,4 @@
-"""Between attention weights and SLALOMs: read one off, or build weights that compute it.
+"""Conversions between attention weights and SLALOMs: read off a SLALOM, or build weights that compute it.
 
 **Reading off.** In terms of its score tables (`weights.py`), a head without positions *is* a SLALOM with s(token) =
 s_tok and v(token) = u_tok, on the sequence that the model sees: [CLS], the document and, with positions, [UNK] up to
@@ -32,9 +32,9 @@ from .weights import AttentionWeights
 MARGIN = 60.0
 # Position tables whose rows differ by less than this share of their size are the same up to rounding.
 SAME = 1e-12
-# Most tokens replaced in a sample that a SLALOM is fitted to (P2, Algorithm 2).
+# Maximum number of tokens replaced in the samples of a fit (P2, Algorithm 2).
 DELETIONS = 5
-# Held-out samples that measure the fidelity of a fitted SLALOM, and how many tokens they lose (P2, Fig. 6).
+# Number of held-out samples that measure the fidelity of a fit, and of tokens replaced in them (P2, Fig. 6).
 FIDELITY_SAMPLES = 1000
 FIDELITY_DELETIONS = 10
 
@@ -55,14 +55,14 @@ class SlalomReadoff(NamedTuple):
     weights: AttentionWeights
 
     def sequence(self, tokens: Tokens, cls: bool = True) -> Ids:
-        """Ids that the model sees: [CLS] (unless `cls` is False), the document, and the padding."""
+        """Return the ids that the model reads: [CLS] (unless `cls` is False), the document, and the padding."""
         ids = as_ids("tokens", tokens)
         if ids.size > self.weights.room:
             raise ValueError(f"tokens: expected at most {self.weights.room}, got {ids.size}")
         return pad(self.weights, [ids])[0][0 if cls else 1 :]
 
     def predict(self, tokens: Tokens) -> Array:
-        """Output of `slalom` for a document: () or (C,)."""
+        """Return the output of `slalom` for a document, () or (C,)."""
         if self.slalom is None:
             raise ValueError("slalom: expected one SLALOM, got only heads; pass a document to slalom_from_weights")
         return self.slalom.predict(self.sequence(tokens, cls=self.exact))
@@ -71,7 +71,7 @@ class SlalomReadoff(NamedTuple):
 def slalom_from_weights(
     weights: AttentionWeights, tokens: Tokens | None = None, gamma: float = 0.0, num_samples: int = 2000, seed: int = 0
 ) -> SlalomReadoff:
-    """SLALOMs of an attention classifier: exact ones if they exist, otherwise the best fit for a document.
+    """Return the SLALOMs of an attention classifier: exact ones if they exist, otherwise the best fit for a document.
 
     The biases of the output are part of the values.
 
@@ -81,7 +81,7 @@ def slalom_from_weights(
     tokens : a document, needed if positions matter. With several heads it adds the best single SLALOM, fitted as in
         Algorithm 2 to the model with up to 5 tokens replaced by [UNK]
     gamma : sum of the importances, over the ids of each SLALOM
-    num_samples, seed : of that fit, see `fit_slalom`
+    num_samples, seed : number of samples and seed of that fit, see `fit_slalom`
 
     Examples
     --------
@@ -122,7 +122,7 @@ def _constant(table: Array) -> bool:
 
 
 def _best(weights: AttentionWeights, ids: Ids, gamma: float, samples: int, seed: int) -> tuple[Slalom, float, float]:
-    """Best single SLALOM for a document, and its MSE and R^2 on held-out samples."""
+    """Fit the best single SLALOM for a document; also return its MSE and R^2 on held-out samples."""
     rng = np.random.default_rng(seed)
     keep = deletions(ids.size, samples, DELETIONS, "balanced", rng)
     masked, which = distinct(list(np.where(keep, ids, weights.unk)))
@@ -142,10 +142,11 @@ def _squeeze(f: Array) -> Array:
 
 
 def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) -> AttentionWeights:
-    """Attention weights that compute a SLALOM (P2, Prop. 5.1, corrected).
+    """Build attention weights that compute a SLALOM (P2, Prop. 5.1, corrected).
 
-    One head, no positions. The embedding of a token is [s, v_1, ..., v_C]; the bias makes every query [sqrt(d_att), 0,
-    ...]; a key is [s, 0, ...], so that the logit is sqrt(d_att) s / sqrt(d_att) = s; W_v and W_l copy the values.
+    The weights have one head and no positions. The embedding of a token is [s, v_1, ..., v_C]; the bias makes every
+    query [sqrt(d_att), 0, ...]; a key is [s, 0, ...], so that the logit is sqrt(d_att) s / sqrt(d_att) = s; W_v and W_l
+    copy the values.
 
     [CLS] and padding cannot be masked in P1's model, so they are made negligible: their importance is 60 + ln T_max
     below the smallest, and their value is the middle of the values. (If the SLALOM has a background, it is [CLS].)

@@ -139,7 +139,7 @@ class AttentionWeights:
 
     @cached_property
     def collapse(self) -> Collapse:
-        """The score tables, whose entries must be finite, built on first use and kept."""
+        """The score tables, computed on first use; their entries must be finite."""
         W_p = np.zeros((1, self.d_e)) if self.W_p is None else self.W_p
         with np.errstate(over="ignore", invalid="ignore"):
             q = np.einsum("kae,e->ka", self.W_q, self.W_e[self.cls] + W_p[0]) + self.b_q
@@ -152,18 +152,18 @@ class AttentionWeights:
             u_tok, u_pos = ((e @ w_v.reshape(-1, self.d_e).T).reshape(-1, self.K, self.C) for e in (self.W_e, W_p))
             tables = Collapse(q, w_k, w_v, s_const, u_const, s_tok, s_pos, u_tok, u_pos + u_const)
         for name, table in zip(Collapse._fields, tables, strict=True):
-            # Two tables are added up: half of the range of float64 for each.
+            # Two tables are added, so each may use half of the range of float64.
             if not (np.abs(table) < np.finfo(np.float64).max / 2).all():
                 raise ValueError(f"weights: expected products within the range of float64, but {name} overflows")
             table.flags.writeable = False
         return tables
 
     def embed(self, ids: Ids) -> Array:
-        """Embedded tokens (L, d_e) of the ids (L,) that the model sees, [CLS] first: Eq. 2 and 4."""
+        """Return the (L, d_e) embeddings of the ids (L,) that the model reads, [CLS] first (Eq. 2 and 4)."""
         return self.W_e[ids] if self.W_p is None else self.W_e[ids] + self.W_p
 
     def arrays(self) -> dict[str, Array]:
-        """Every array by name, in the order of the constructor; W_p only if the model has positions."""
+        """Return the arrays by name, in the order of the constructor; W_p only if the model has positions."""
         return {name: getattr(self, name) for name in AXES if getattr(self, name) is not None}
 
     def __repr__(self) -> str:
@@ -175,7 +175,7 @@ class AttentionWeights:
 
 
 def _sizes(arrays: Mapping[str, Array]) -> dict[str, int]:
-    """The length of every named axis; an error if two arrays disagree or an axis is empty."""
+    """Return the length of every named axis, or raise an error if two arrays disagree or an axis is empty."""
     sizes: dict[str, int] = {}
     origin: dict[str, str] = {}
     for name, array in arrays.items():
@@ -195,7 +195,7 @@ def _sizes(arrays: Mapping[str, Array]) -> dict[str, int]:
 
 
 def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Array:
-    """Position embeddings for positions 0 .. T_max - 1, (T_max, d_e).
+    """Return the (T_max, d_e) sinusoidal embeddings of positions 0 .. T_max - 1.
 
     `base` is None for P1's Eq. 3 (base T_max, one-based coordinates), or a number, such as 10000.0, for the convention
     of the authors' code and of Vaswani et al. (zero-based coordinates).
