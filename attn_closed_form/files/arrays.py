@@ -1,10 +1,10 @@
-"""Read and write arrays, with one reader per format: `.npz`, `.npy`, `.safetensors`, PyTorch's and HDF5's.
+"""Read and write arrays, with one reader per format: `.npz`, `.npy`, `.safetensors`, PyTorch and HDF5.
 
-Files are untrusted. No pickle is executed, and a file cannot ask for memory that it has no bytes for: the sizes that a
+Files are untrusted. No pickle is executed, and a file cannot claim more memory than it has bytes: the sizes that a
 zip archive, a header or an HDF5 dataset claims are checked before anything is allocated.
 
 A safetensors file has 8 bytes with the length of a header (little endian), the header in JSON, `{name: {dtype, shape,
-data_offsets}}` and perhaps `__metadata__`, and the numbers. The format has no text, so arrays of names are stored as
+data_offsets}}` and optionally `__metadata__`, and the numbers. The format has no text, so arrays of names are stored as
 lists in the metadata.
 """
 
@@ -36,22 +36,22 @@ DTYPES = {
     **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"},
 }
 CODES = {dtype: name for name, dtype in DTYPES.items() if name != "BF16"}
-MAX_HEADER = 2**24  # of a safetensors file; JSON takes up to thirty times its bytes in memory
-MAX_NAMES, MAX_NAME = 10_000, 500  # arrays of a file, and characters in the name of one
+MAX_HEADER = 2**24  # bytes in a safetensors file; JSON takes up to thirty times as much memory
+MAX_NAMES, MAX_NAME = 10_000, 500  # maximum number of arrays in a file, and of characters in a name
 
-# Where training scripts put the state dict, in the order in which they are tried.
+# Keys under which training scripts store the state dict, in the order in which they are tried.
 NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
-# What wrappers put before every name: DataParallel, Lightning, torch.compile, Hugging Face.
+# Prefixes that wrappers add to every name: DataParallel, Lightning, torch.compile, Hugging Face.
 PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "backbone.", "aggregator.", "mil.", "mil_model.")
-# What Lightning stores next to a network called `model`: weights of the loss and counters of the metrics.
+# Entries that Lightning stores next to a network called `model`: loss weights and metric counters.
 TRAINING = ("criterion.", "loss", "metric", "auroc", "accuracy", "train_", "val_", "valid_", "test_")
 
 
 def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFFIXES) -> Any:
-    """The arrays of a file by name, or its only array (`.npy`, and PyTorch files of one tensor).
+    """Read the arrays of a file by name, or its only array (`.npy`, and PyTorch files of one tensor).
 
-    The dicts of a PyTorch file may be nested. A file that is absent, has none of the suffixes, is damaged, pickled or
-    too large is an error of one line that names the file.
+    The dicts of a PyTorch file may be nested. A file that is missing, damaged, pickled, too large or has another
+    suffix raises a one-line error that names the file.
     """
     path = regular_file(_with_suffix(path, suffixes))
     suffix = path.suffix.lower()
@@ -67,7 +67,7 @@ def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFF
 
 
 def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
-    """Write named arrays of numbers or names to a `.npz` or `.safetensors` file, which is replaced as a whole."""
+    """Write named arrays of numbers or names to a `.npz` or `.safetensors` file, which is replaced atomically."""
     path = _with_suffix(path, OWN_SUFFIXES)
     for name, array in arrays.items():
         if array.dtype.hasobject:
@@ -80,7 +80,7 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
 
 
 def check_names(names: Collection[str]) -> None:
-    """Reject names that no network has, because patterns are matched against each name, and errors show names."""
+    """Reject unusual names, because patterns are matched against each name and error messages show them."""
     if len(names) > MAX_NAMES or any(len(name) > MAX_NAME or not name.isprintable() for name in names):
         raise ValueError(f"it has more than {MAX_NAMES} arrays, or names that are too long or not printable")
 
@@ -110,7 +110,7 @@ def _read_npz(path: Path) -> Arrays:
 
 
 def _npy(stream: Any, size: int) -> NDArray[Any]:
-    """One array in NumPy's format, as a read-only view of its bytes."""
+    """Read one array in NumPy's format as a read-only view of its bytes."""
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"its version {version} is unknown")
@@ -118,7 +118,7 @@ def _npy(stream: Any, size: int) -> NDArray[Any]:
     shape, fortran, dtype = read_header(stream)
     needed = number_of_items(shape) * dtype.itemsize
     if dtype.hasobject or needed > size - stream.tell():
-        raise ValueError(f"it has dtype {dtype} and shape {str(shape)[:60]}, for which it has no numbers")
+        raise ValueError(f"it has dtype {dtype} and shape {str(shape)[:60]}, which do not match its data")
     return np.ndarray(shape, dtype, stream.read(needed), order="F" if fortran else "C")
 
 
@@ -162,7 +162,7 @@ def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> 
     header: dict[str, Any] = {}
     metadata = {name: json.dumps(array.tolist()) for name, array in arrays.items() if array.dtype.kind == "U"}
     numbers = [(name, array.astype(array.dtype.newbyteorder("<"))) for name, array in arrays.items()]
-    # Large items first: every array starts at a multiple of the size of its items.
+    # Arrays with large items come first, so that each starts at a multiple of its item size.
     numbers = sorted((pair for pair in numbers if pair[0] not in metadata), key=lambda pair: -pair[1].itemsize)
     start = 0
     for name, array in numbers:
@@ -182,16 +182,16 @@ def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> 
 
 
 class Linear(NamedTuple):
-    """Weight (out, in) and bias (out,), zeros where the layer has none."""
+    """Weight (out, in) and bias (out,) of a linear layer; the bias is zero if the layer has none."""
 
     W: NDArray[np.float64]
     b: NDArray[np.float64]
 
 
 class State:
-    """The weights of a network by name, with a record of which were read.
+    """The weights of a network by name, with a record of those that were read.
 
-    `outputs` are the names of its classes, if the file has them; `source` names the file in errors.
+    `outputs` are the class names, if the file has them; `source` names the file in error messages.
     """
 
     def __init__(self, arrays: Arrays, source: str, outputs: Sequence[str] = ()) -> None:
@@ -199,16 +199,16 @@ class State:
         self.read: set[str] = set()
 
     def keys(self, pattern: str) -> list[str]:
-        """Names that match a regular expression, sorted by the last number in each."""
+        """Return the names that match a regular expression, sorted by the last number in each."""
         matches = (key for key in self.arrays if re.fullmatch(pattern, key))
         return sorted(matches, key=lambda key: int((re.findall(r"\d+", key) or ["0"])[-1]))
 
     def layers(self, pattern: str) -> list[str]:
-        """Names of layers that match and have a weight, sorted by the last number in each."""
+        """Return the names of matching layers with a weight, sorted by the last number in each."""
         return [key.removesuffix(".weight") for key in self.keys(rf"(?:{pattern})\.weight")]
 
     def layer(self, pattern: str) -> Linear:
-        """The one linear layer whose name matches."""
+        """Return the only linear layer whose name matches."""
         names = self.layers(pattern)
         if len(names) != 1:
             plain = pattern.replace("\\", "")
@@ -216,7 +216,7 @@ class State:
         return self.linear(names[0])
 
     def linear(self, name: str) -> Linear:
-        """A linear layer by its full name."""
+        """Return a linear layer by its full name."""
         W = self.array(f"{name}.weight", ndim=2)
         b = self.array(f"{name}.bias", ndim=1) if f"{name}.bias" in self.arrays else np.zeros(len(W))
         if b.shape != (len(W),):
@@ -224,7 +224,7 @@ class State:
         return Linear(W, b)
 
     def array(self, name: str, ndim: int | None = None) -> NDArray[np.float64]:
-        """One array in float64."""
+        """Return one array in float64."""
         if name not in self.arrays:
             raise ValueError(f"{self.source}: expected weights {name!r}, got only {self.summary()}")
         self.read.add(name)
@@ -234,7 +234,7 @@ class State:
         return array
 
     def batch_norm(self, name: str, eps: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The scale and the shift, both (E,), that a batch normalization applies in evaluation."""
+        """Return the scale and the shift, both (E,), of a batch normalization in evaluation mode."""
         scale = 1 / np.sqrt(self.array(f"{name}.running_var", 1) + eps)
         shift = -self.array(f"{name}.running_mean", 1) * scale
         if f"{name}.weight" in self.arrays:
@@ -244,32 +244,32 @@ class State:
         return scale, shift
 
     def leave(self, *starts: str) -> None:
-        """Ignore weights that play no part in the prediction, by how their names start."""
+        """Ignore weights that do not affect the prediction, by the prefixes of their names."""
         self.read.update(key for key in self.arrays if key.startswith(starts))
 
     def check_all_read(self, expected: str, hint: str = "") -> None:
-        """Raise an error about weights that were neither read nor ignored: they belong to another network."""
+        """Raise an error if some weights were neither read nor ignored, because they belong to another network."""
         if unread := [key for key in self.arrays if key not in self.read]:
             raise ValueError(f"{self.source}: has weights that {expected}: {self.summary(unread)}{hint}")
 
     def summary(self, names: Iterable[str] | None = None, most: int = 8) -> str:
-        """Names with shapes, for errors."""
+        """List names with shapes, for error messages."""
         chosen = sorted(self.arrays if names is None else names)
         shown = ", ".join(f"{key[:80]} {tuple(self.arrays[key].shape)}" for key in chosen[:most])
         return shown + (f" and {len(chosen) - most} more" if len(chosen) > most else "")
 
 
 def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
-    """The state dict in a file or in a mapping of names to arrays or torch tensors.
+    """Read the state dict in a file or in a mapping of names to arrays or torch tensors.
 
-    Training scripts store it under a name (`NESTED`) next to optimizer state, and wrappers put a prefix before all its
-    names (`PREFIXES`): it is looked up, and prefixes are removed.
+    Training scripts store it under a name (`NESTED`) next to optimizer state, and wrappers add a prefix to all its
+    names (`PREFIXES`), which is removed.
     """
     name = "state" if isinstance(source, Mapping) else str(source)
     content = source if isinstance(source, Mapping) else read_arrays(source, STATE_SUFFIXES)
     if not isinstance(content, Mapping):
-        raise ValueError(f"{name}: expected a state dict, names with weights, got one {type(content).__name__}")
-    names = content.get("outputs")  # `AttentionBagClassifier.save` writes them; files of other programs have none
+        raise ValueError(f"{name}: expected a state dict (names with weights), got one {type(content).__name__}")
+    names = content.get("outputs")  # `AttentionBagClassifier.save` writes them, other programs do not
     outputs = names.ravel().tolist() if isinstance(names, np.ndarray) and names.dtype.kind == "U" else ()
     for _ in range(3):
         content = next((content[key] for key in NESTED if isinstance(content.get(key), Mapping)), content)
@@ -279,7 +279,7 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
         if hasattr(value, "detach") or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub")
     }
     if not numeric:
-        raise ValueError(f"{name}: expected a state dict, names with weights, got {sorted(map(str, content))[:12]}")
+        raise ValueError(f"{name}: expected a state dict (names with weights), got {sorted(map(str, content))[:12]}")
     with reading(name, "state dict"):
         check_names(numeric)
     arrays = {key: value for key, value in numeric.items() if not key.startswith(TRAINING)}

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The contents of a file may take this many bytes, or this many times the bytes of the file.
+# Limits on the contents of a file, in bytes and as a multiple of its size.
 ALWAYS_ALLOWED = 2**28
 EXPANSION = 100
 
 
 def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
-    """The path of an existing regular file; a pipe or a device, which may have no end, is an error."""
+    """Return the path of a regular file, or raise an error for a pipe or a device, which may have no end."""
     path = Path(path)
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
@@ -34,7 +34,7 @@ def check_size(needed: int, path: Path) -> None:
 
 @contextmanager
 def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
-    """Turn any error of a reader about a damaged or hostile file into a ValueError of one line that names the file."""
+    """Turn any error about a damaged or hostile file into a one-line ValueError that names the file."""
     try:
         yield
     except Exception as error:  # libraries raise errors of many kinds
@@ -45,7 +45,7 @@ def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error, or its type; only texts are printed, because what a file built might be endless."""
+    """Return the first line of an error, or its type; only texts are printed, because objects may be huge."""
     texts = [text for text in error.args if type(text) is str and text.strip()]
     return (texts[-1].strip() if texts else type(error).__name__).splitlines()[0][:400]
 
@@ -54,13 +54,13 @@ def first_line(error: BaseException) -> str:
 def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     """Yield the path of a partial file, which replaces `path` when the block ends without an error.
 
-    The partial file is in the same folder and has the suffix of `path`, because writers look at the suffix. With
+    The partial file is in the same folder and has the suffix of `path`, because writers depend on the suffix. With
     `folder`, which must be on the same file system, it is there and ends in ".partial", so that readers of the folder
     ignore it. The target of a symbolic link is replaced, not the link.
     """
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path}: expected a file name in an existing folder, but {path.parent} is none")
+        raise FileNotFoundError(f"{path}: expected a file name in an existing folder, but {path.parent} is not one")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: expected the name of a file to write, got a folder or a device")
     unique = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -71,7 +71,7 @@ def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
     try:
         yield partial
         with partial.open("r+b") as stream:
-            os.fsync(stream.fileno())  # or a crash of the machine could leave the new name with the old contents gone
+            os.fsync(stream.fileno())  # otherwise a crash of the machine could lose both the old and the new contents
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

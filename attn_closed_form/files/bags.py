@@ -1,4 +1,4 @@
-"""Bags from the files that feature extractors write.
+"""Read bags from the files of feature extractors.
 
 | file | features | coordinates |
 |---|---|---|
@@ -38,9 +38,9 @@ ATTRIBUTES = (
 def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     """Read one bag from an HDF5, PyTorch, NumPy or safetensors file.
 
-    `features` is the name of the features in the file, if it is not a usual one. Their type is kept (float32 stays
-    float32). `attrs["name"]` is the file's name without suffix, unless the file has an attribute `name`. Errors have
-    one line that names the file.
+    `features` is the name of the features in the file, if it is not one of those above. Their type is kept (float32
+    stays float32). `attrs["name"]` is the file's name without suffix, unless the file has an attribute `name`. An error
+    is one line that names the file.
 
     Examples
     --------

@@ -27,25 +27,25 @@ LABEL = "__label__"
 WORDS = re.compile(r"[^ \n\r\t\v\f\0]+")
 SUPERVISED = 3
 LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
-MAX_CHARACTERS = 32  # of an n-gram; a word has one for each of its places and each length
+MAX_CHARACTERS = 32  # maximum length of an n-gram; a word has one for each position and length
 
 
 @dataclass(frozen=True)
 class FastTextReader:
-    """Reads a text as fastText does: words split at white space, each with the rows of its character n-grams."""
+    """A reader that splits words at white space, as fastText does, each with the rows of its character n-grams."""
 
     rows: Mapping[bytes, int]  # UTF-8 of a word -> row of its vector
     bucket: int  # number of rows that n-grams share, after those of the words
-    minn: int  # smallest and largest number of characters of an n-gram
+    minn: int  # minimum and maximum number of characters of an n-gram
     maxn: int
 
     def __call__(self, text: str) -> list[Piece]:
-        """The words of a text with the rows of their vectors, without labels and ends of lines."""
+        """Return the words of a text with the rows of their vectors, without labels and line ends."""
         words = (match for match in WORDS.finditer(text) if not match[0].startswith(LABEL) and match[0] != END_OF_LINE)
         return [Piece(match[0], match.start(), match.end(), self.vectors(match[0])) for match in words]
 
     def vectors(self, word: str) -> tuple[int, ...]:
-        """The row of a word, if it is in the dictionary, and the rows of its n-grams."""
+        """Return the row of a word, if it is in the dictionary, and the rows of its n-grams."""
         row = self.rows.get(word.encode("utf-8", "replace"))
         rows = [] if row is None else [row]
         if word != END_OF_LINE:
@@ -58,7 +58,7 @@ class FastTextReader:
 
 
 def _hash(text: str) -> int:
-    """FNV-1a of 32 bits with bytes taken as signed, as fastText does."""
+    """Compute the 32-bit FNV-1a hash with signed bytes, as fastText does."""
     h = 2166136261
     for byte in text.encode("utf-8", "replace"):
         h = (h ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * 16777619 & 0xFFFFFFFF
@@ -66,7 +66,7 @@ def _hash(text: str) -> int:
 
 
 def is_fasttext(path: str | os.PathLike[str]) -> bool:
-    """Whether a file starts with fastText's magic number."""
+    """Return whether a file starts with fastText's magic number."""
     with regular_file(path).open("rb") as file:
         return int.from_bytes(file.read(4), "little") == MAGIC
 
@@ -79,8 +79,9 @@ def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
     vector. A word and its k - 1 n-grams are one player of log-mass log k, and `</s>` is the background. Words are split
     at white space; words that start with `__label__` are labels.
 
-    Files with word vectors only are an error, and so are `wordNgrams` > 1, where pairs of neighbors have vectors, the
-    hierarchical softmax (`loss="hs"`), where classes have no logits, and quantized files, which hide their vectors.
+    An error is raised for files that only have word vectors, for `wordNgrams` > 1 (pairs of neighbors have vectors),
+    for the hierarchical softmax (`loss="hs"`, classes have no logits) and for quantized files (their vectors are not
+    stored).
     """
     with reading(path, "fastText"):
         return _read(regular_file(path).read_bytes())
@@ -105,7 +106,7 @@ def _read(data: bytes) -> MeanPooledText:
     loss = LOSSES.get(loss_code, "unknown")
     if loss not in ("softmax", "ova"):
         raise ValueError(f"it has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'")
-    if version == 11:  # whose classifiers had no n-grams
+    if version == 11:  # classifiers of this version had no n-grams
         maxn = 0
     _, words, labels, _, pruned = take("3i2q")
     names: list[bytes] = []
@@ -114,16 +115,16 @@ def _read(data: bytes) -> MeanPooledText:
         names.append(data[place:end])
         place = end + 1
         if take("qb")[1] != (number >= words):
-            raise ValueError("its dictionary has a label where a word is due, or a word where a label is")
+            raise ValueError("its dictionary does not have all words before all labels")
 
     def matrix(height: int, width: int | None) -> NDArray[np.float32]:
         nonlocal place
         if take("b") or pruned > 0:
-            raise ValueError("it is quantized and hides its vectors; explain the .bin file that it was made of")
+            raise ValueError("it is quantized and does not store its vectors; explain the original .bin file")
         m, n = take("2q")
         if m != height or n != (width or n) or not 0 < n < 2**31 or m * n * 4 > len(data) - place:
             raise ValueError(
-                f"it has a matrix of shape ({m}, {n}) for {height} rows, and {len(data) - place} bytes are left"
+                f"it has a matrix of shape ({m}, {n}) for {height} rows, and {len(data) - place} bytes remain"
             )
         numbers = np.frombuffer(data, "<f4", m * n, place).reshape(m, n)
         place += numbers.nbytes

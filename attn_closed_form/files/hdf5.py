@@ -1,7 +1,7 @@
 """Read HDF5 files in a separate process, because a damaged file can hang or crash the HDF5 library.
 
 `read_hdf5` starts this file as a script. It reads one line of JSON, {path, wanted, attributes}, and answers with lines
-of JSON: that it is ready; for each array its name, dtype, shape and bytes of a chunk, followed by its numbers or by a
+of JSON: a ready signal; for each array its name, dtype, shape and bytes of a chunk, followed by its numbers or by a
 line of texts; finally the names and the attributes of the file, or an error. A script is not part of a package, so this
 module imports the rest of the library inside functions.
 
@@ -24,14 +24,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Reading a file may take this many seconds, plus its bytes at a speed that any disk has; and Python needs to start.
+# Time limit in seconds for reading a file, plus its size divided by the speed of a slow disk, plus Python's start.
 SECONDS = 3.0
 SPEED = 10_000_000
 STARTUP_SECONDS = 60.0
-MAX_LINE = 2**27  # bytes of an answer other than numbers
+MAX_LINE = 2**27  # maximum size in bytes of an answer other than numbers
 
-MEMORY = 2**30  # bytes that this process may take, if the system can limit them
-BLOCK = 2**24  # bytes that are read at once
+MEMORY = 2**30  # maximum memory of this process in bytes, if the system can limit it
+BLOCK = 2**24  # bytes per read
 MAX_NAMES, MAX_DEPTH = 10_000, 10  # names in a group, and groups inside each other
 MAX_ATTRIBUTE = 10_000  # bytes
 FILTERS = {1, 2, 3, 4, 5, 6, 32000}  # deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's LZF
@@ -40,7 +40,7 @@ FILTERS = {1, 2, 3, 4, 5, 6, 32000}  # deflate, shuffle, fletcher32, szip, nbit,
 def read_hdf5(
     path: Path, wanted: Collection[str] | None = None, attributes: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The wanted arrays at the top level of a file, with None for other names, or all its arrays; and its attributes.
+    """Read all arrays of a file, or the wanted ones at its top level (None for other names), and its attributes.
 
     Names of arrays in groups have dots, as in "layers.dense.vars.0".
     """
@@ -49,7 +49,7 @@ def read_hdf5(
     if importlib.util.find_spec("h5py") is None:
         raise ImportError(f"{path}: HDF5 files need the h5py package: pip install '.[bags]'")
     request = {"path": str(path.resolve()), "wanted": wanted and list(wanted), "attributes": list(attributes)}
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "HDF5_PLUGIN_PRELOAD": "::"}  # loads no plug-ins
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "HDF5_PLUGIN_PRELOAD": "::"}  # disables plug-ins
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     arrays: dict[str, Any] = {}
     with reading(path, "HDF5"), subprocess.Popen([sys.executable, "-P", __file__], env=environment, **pipes) as child:
@@ -77,7 +77,7 @@ def read_hdf5(
 
 
 def _receive(facts: dict[str, Any], stream: IO[bytes], path: Path) -> NDArray[Any]:
-    """One array of the child, after a check of its size."""
+    """Receive one array from the child process, after checking its size."""
     from .atomic import check_size
     from .torch_files import number_of_items
 
@@ -86,7 +86,7 @@ def _receive(facts: dict[str, Any], stream: IO[bytes], path: Path) -> NDArray[An
     if dtype.hasobject:
         return np.array(json.loads(stream.readline(MAX_LINE))["texts"], dtype=np.str_)
     array = np.empty(facts["shape"], dtype)
-    stream.readinto(array.reshape(-1).view(np.uint8))  # type: ignore[attr-defined]  # cut short, no line follows
+    stream.readinto(array.reshape(-1).view(np.uint8))  # type: ignore[attr-defined]  # no line follows if it is cut off
     return array
 
 
@@ -94,13 +94,13 @@ def _receive(facts: dict[str, Any], stream: IO[bytes], path: Path) -> NDArray[An
 
 
 def send(**facts: Any) -> None:
-    """One line of JSON."""
+    """Write one line of JSON."""
     sys.stdout.buffer.write(json.dumps(facts, default=lambda _: None).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 
 def attributes(data: Any, names: list[str]) -> dict[str, Any]:
-    """The named attributes as plain values."""
+    """Return the named attributes as plain values."""
     attrs = {}
     for name in names:
         if name in data.attrs:
@@ -113,16 +113,16 @@ def attributes(data: Any, names: list[str]) -> dict[str, Any]:
 
 
 def send_array(h5py: Any, name: str, data: Any) -> None:
-    """One dataset, block by block."""
+    """Write one dataset, block by block."""
     if data.external is not None or data.is_virtual:
-        raise ValueError(f"{name!r} lies in another file, which is not opened")
+        raise ValueError(f"{name!r} is stored in another file, which is not opened")
     stored = data.id.get_create_plist()
     if not FILTERS.issuperset(stored.get_filter(i)[0] for i in range(stored.get_nfilters())):
         raise ValueError(f"{name!r} has a filter that HDF5 itself does not have")
     chunk = int(np.prod(data.chunks or (0,), dtype=object)) * data.dtype.itemsize
     facts = {"name": name, "dtype": data.dtype.str, "shape": data.shape, "chunk": chunk}
     if data.dtype.hasobject and h5py.check_string_dtype(data.dtype) is None:
-        raise ValueError(f"{name!r} holds references or lists, not numbers or names")
+        raise ValueError(f"{name!r} contains references or lists instead of numbers or names")
     send(**facts)
     if data.dtype.hasobject:
         send(texts=np.ravel(data.asstr(errors="replace")[()]).tolist())
@@ -169,7 +169,7 @@ def main() -> None:
                     if len(places) > MAX_NAMES or label.count(".") > MAX_DEPTH:
                         raise ValueError(f"it has more than {MAX_NAMES} names, or groups more than {MAX_DEPTH} deep")
             send(names=names, attrs=attrs)
-    except Exception as error:  # of many kinds for damaged files
+    except Exception as error:  # damaged files raise errors of many types
         send(error=(str(error).strip() or type(error).__name__).splitlines()[0][:400])
 
 

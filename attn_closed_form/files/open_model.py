@@ -31,7 +31,7 @@ from .fasttext import is_fasttext, load_fasttext
 DEMO_MODEL = Path(__file__).parents[1] / "demo_model.npz"
 IDS = ("cls", "unk")
 OPTIONAL = (*BIASES, "vocabulary", "about")
-# P1's authors: names of their state dict, and their number of positions
+# Names in the state dict of P1's authors, and their number of positions
 HEAD = r"heads\.\d+\.(query|key|value|classifier)\.(weight|bias)"
 LETTERS = {"query": "q", "key": "k", "value": "v", "classifier": "l"}
 T_MAX = 256
@@ -42,7 +42,7 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
 
     Parameters
     ----------
-    path : a model file that `train` or `save` wrote; the state dict of an attention-pooling network (`.pt`, `.pth`,
+    path : a model file written by `train` or `save`; the state dict of an attention-pooling network (`.pt`, `.pth`,
         `.npz`, `.safetensors`); a fastText classifier (`.bin`); "scores" for tables of log-masses and values; None for
         the shipped sentiment model
     **options : options of `BagClassifier.from_state_dict`
@@ -73,10 +73,10 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
 
 @functools.cache
 def load_demo_model() -> TextClassifier:
-    """Load the shipped sentiment model: one logit, above zero for a review that likes its film.
+    """Load the shipped sentiment model, whose single logit is positive for favorable reviews.
 
-    The classifier of Lopardo et al. 2024 with one head and without positions, trained on IMDB; see MODEL_CARD.md. It is
-    immutable and read only once.
+    This is the classifier of Lopardo et al. 2024 with one head and no positions, trained on IMDB (see MODEL_CARD.md).
+    It is immutable and loaded only once.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def load_demo_model() -> TextClassifier:
 
 
 def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DTypeLike = np.float64) -> None:
-    """Write a model to one `.npz` or `.safetensors` file, which is replaced whole or not at all.
+    """Write a model to one `.npz` or `.safetensors` file. An existing file is replaced atomically.
 
     The file does not contain the tokenizer. The numbers are stored as `dtype`: float64 (exact), float32 or float16.
 
@@ -145,7 +145,7 @@ def _text_model(arrays: Arrays, source: str) -> TextClassifier:
 def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> None:
     """Write weights to a `.npz` or `.safetensors` file: one array per field of `AttentionWeights`, and both ids.
 
-    `W_p` has no rows if the model has no positions. The file is replaced whole or not at all.
+    `W_p` has no rows if the model has no positions. An existing file is replaced atomically.
 
     Examples
     --------
@@ -165,13 +165,13 @@ def load_weights(path: str | os.PathLike[str]) -> AttentionWeights:
 
 
 def weights_to_arrays(weights: AttentionWeights) -> Arrays:
-    """Named arrays of `weights`, ids included, as in a file; without positions `W_p` has no rows."""
+    """Return the named arrays of `weights`, including the ids, as stored in a file."""
     arrays = {"W_p": np.zeros((0, weights.d_e)), **weights.arrays()}
     return {**arrays, **{name: np.array(getattr(weights, name), dtype=np.int64) for name in IDS}}
 
 
 def weights_from_arrays(arrays: Arrays, source: str) -> AttentionWeights:
-    """Weights from named arrays of a file, the `source` in errors."""
+    """Build weights from the named arrays of a file; error messages name the `source`."""
     names = (*AXES, *IDS)
     if missing := [name for name in names if name not in arrays and name not in OPTIONAL]:
         raise ValueError(f"{source}: expected an array {missing[0]!r}, got only {sorted(arrays)}")
@@ -205,21 +205,22 @@ def from_torch_state_dict(
     pos: bool = True,
     cls_position: int = 0,
 ) -> AttentionWeights:
-    """Weights from the state dict of P1's PyTorch code (class `MultiHead` of attention_meets_xai). Needs no torch.
+    """Load the state dict of P1's PyTorch code (class `MultiHead` of attention_meets_xai) without torch.
 
     The authors' models have two outputs; the second, `output=1`, is the positive class. Documents are given without
     [CLS], which is prepended, and are filled with [UNK] up to `T_max`, as in the authors' preprocessing. For a model
-    that reads documents without padding, make weights with T_max = number of tokens + 1.
+    that reads documents without padding, set T_max to the number of tokens + 1.
 
     Parameters
     ----------
     state : a file or a mapping with `embedding.weight` (D, d_e) and, for heads i = 0 .. K-1, `heads.{i}.query.weight`,
-        `.key.weight` (d_att, d_e), `.value.weight` (d_out, d_e), `.classifier.weight` (C, d_out), perhaps with `.bias`
-    W_p : (T_max, d_e) position embeddings, which the state dict does not contain. None makes sinusoidal ones from
+        `.key.weight` (d_att, d_e), `.value.weight` (d_out, d_e), `.classifier.weight` (C, d_out), optionally with
+        `.bias`
+    W_p : (T_max, d_e) position embeddings, which the state dict does not contain. None computes sinusoidal ones from
         `T_max` (256, the authors' MAX_LEN) and `base`, which agree with the authors' to single precision;
         `W_p=model.pe.pe[0]` agrees exactly
     base : 10000 is the convention of the authors' code; None is P1's Eq. 3
-    scale, pos : False for a model made with scale=False (logits are not divided by sqrt(d_att)) or pos=False
+    scale, pos : False for a model created with scale=False (logits are not divided by sqrt(d_att)) or pos=False
     cls_position : the position of [CLS] in the model's input. (A model whose `cls_pos` is that of another token uses
         the query of that token; it is not a model of this kind.)
 
@@ -252,11 +253,11 @@ def from_torch_state_dict(
 
 
 def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of `AttentionWeights` from a state dict, with the heads stacked."""
+    """Return the arguments of `AttentionWeights` from a state dict, with the heads stacked."""
     state = read_state(source)
     K = len({key.split(".")[1] for key in state.keys(HEAD)})
     if K == 0:
-        raise ValueError(f"{state.source}: expected weights 'heads.0.query.weight' and so on, got no head at all")
+        raise ValueError(f"{state.source}: expected weights 'heads.0.query.weight' and so on, got no heads")
     fields: dict[str, Any] = {"W_e": state.array("embedding.weight")}
     for name, letter in LETTERS.items():
         for kind, prefix in (("weight", "W"), ("bias", "b")):
@@ -270,5 +271,5 @@ def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any
             fields[f"{prefix}_{letter}"] = np.stack(heads)
     state.check_all_read("P1's model does not have")
     if "b_l" in fields:
-        fields["b_l"] = fields["b_l"].mean(axis=0)  # the output is the mean over heads, biases included
+        fields["b_l"] = fields["b_l"].mean(axis=0)  # the output is the mean over heads, including biases
     return fields

@@ -54,23 +54,23 @@ _SPLITS = {"train": "train|training", "valid": "valid|validation|val|dev", "test
 
 
 class MissingColumn(ValueError):
-    """A table lacks a column that is needed; the message names the columns that it has."""
+    """Error for a table without a required column; the message lists the columns of the table."""
 
 
 class TableWarning(UserWarning):
-    """A table was read in another encoding than UTF-8, or without some of its rows."""
+    """Warning that a table was not in UTF-8, or that some of its rows were omitted."""
 
 
 def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    r"""Rows of a table, in order, one dict per row.
+    r"""Yield the rows of a table, in order, one dict per row.
 
     Parameters
     ----------
     path : a file of one of the formats above
-    columns : the columns to read, all of which must be there; None reads every column. Parquet reads no others.
+    columns : the columns to read, all of which must exist; None reads every column
 
-    A cell that a short CSV line lacks, or a key that a JSON line lacks, is None. Errors have one line that names the
-    file and the line: absent, damaged, of no known format, or without a column.
+    Missing cells of a short CSV line and missing keys of a JSON line are None. An error is one line that names the
+    file, the line and the reason.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None
 
 
 def _gathered(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Rows to keep in memory; an error if a small file, such as one with a repeated text, would fill it."""
+    """Yield rows to keep in memory, or raise an error if a small (compressed) file would fill the memory."""
     length = 0
     with reading(path, "table"):
         for row in read_rows(path, columns):
@@ -98,7 +98,7 @@ def _gathered(path: str | os.PathLike[str], columns: Sequence[str] | None = None
 
 
 def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
-    """The columns of a table by name; a table without rows is a ValueError."""
+    """Return the columns of a table by name, or raise a ValueError for a table without rows."""
     rows = list(_gathered(path))
     if not rows:
         raise ValueError(f"{path}: expected a header and at least one row, got none")
@@ -106,7 +106,7 @@ def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
 
 
 def table_format(path: str | os.PathLike[str]) -> str:
-    """The format of a file: "csv", "tsv", "parquet", "jsonl" or "fasttext"; any other is a ValueError."""
+    """Return the format "csv", "tsv", "parquet", "jsonl" or "fasttext" of a file, or raise a ValueError."""
     path = regular_file(path, EXPECTED)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
@@ -118,11 +118,11 @@ def table_format(path: str | os.PathLike[str]) -> str:
     for opening, kind in ((b"PAR1", "parquet"), (b"{", "jsonl"), (LABEL_PREFIX.encode(), "fasttext")):
         if start.startswith(opening):
             return kind
-    raise ValueError(f"{path}: expected {EXPECTED}, got a file with another suffix and other first bytes")
+    raise ValueError(f"{path}: expected {EXPECTED}, got a file whose suffix and first bytes do not match any of them")
 
 
 def check_columns(path: str | os.PathLike[str], names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise `MissingColumn`, which names the missing and the present columns, if a column is missing."""
+    """Raise `MissingColumn` if a column is missing; the message lists the missing and the available columns."""
     if missing := [name for name in wanted if name not in names]:
         shown = ", ".join(repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:12])
         more = f" and {len(names) - 12} more" if len(names) > 12 else ""
@@ -133,14 +133,14 @@ def check_columns(path: str | os.PathLike[str], names: Sequence[str], wanted: Se
 
 
 def _byte_stream(path: Path) -> BinaryIO:
-    """The bytes of a file, decompressed if it is gzipped."""
+    """Open a file as bytes, decompressed if it is gzipped."""
     with path.open("rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
     return cast(BinaryIO, gzip.open(path)) if compressed else path.open("rb")
 
 
 def _text_stream(path: Path) -> io.TextIOWrapper:
-    """The characters of a file, whose encoding is found by reading it once in blocks."""
+    """Open a file as text, after determining its encoding by reading it once in blocks."""
     encoding, errors, length = "utf-8-sig", "strict", 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     with _byte_stream(path) as stream:
@@ -164,7 +164,7 @@ def _text_stream(path: Path) -> io.TextIOWrapper:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    r"""Lines that are not blank, numbered from 1. Only \n, \r\n and \r end a line, unlike in `str.splitlines`."""
+    r"""Yield the nonblank lines, numbered from 1. Only \n, \r\n and \r end a line, unlike in `str.splitlines`."""
     with _text_stream(path) as stream:
         stream.reconfigure(newline=None)
         for number, line in enumerate(stream, 1):
@@ -197,7 +197,7 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
 
 
 def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-    """One object per line, or one array of objects over the whole file."""
+    """Yield the rows of a file with one object per line, or with one array of objects."""
     unchecked = columns or ()
     limit = max(MAX_JSON, 10 * path.stat().st_size)
     for number, line in _lines(path):
@@ -241,10 +241,10 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
         raise ImportError(f"{path}: Parquet needs pyarrow: pip install '.[corpus]'") from None
     with ParquetFile(path) as file:
         check_columns(path, file.schema_arrow.names, columns or ())
-        # The sizes of row groups, because pyarrow ends the process if it reads a column of damaged metadata.
+        # Row groups are checked first, because pyarrow crashes if it reads a column with damaged metadata.
         largest = max((file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)), default=0)
         check_size(largest, path)
-        rows = min(1024, 2**26 // (largest + 1) + 1)  # every cell may be the longest text of a dictionary
+        rows = min(1024, 2**26 // (largest + 1) + 1)  # every cell may be the longest entry of a dictionary
         for batch in file.iter_batches(batch_size=rows, columns=None if columns is None else list(columns)):
             yield from batch.to_pylist()
 
@@ -253,14 +253,14 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
 
 
 class Labelled(NamedTuple):
-    """n texts and the number of each one's class: `classes[labels[i]]` is the name of the class of `texts[i]`."""
+    """n texts with their classes: `classes[labels[i]]` is the name of the class of `texts[i]`."""
 
     texts: list[str]
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
 
     def take(self, rows: NDArray[np.intp]) -> Labelled:
-        """Some of the rows, with all classes."""
+        """Return some of the rows, with all classes."""
         return Labelled([self.texts[i] for i in rows], self.labels[rows], self.classes)
 
 
@@ -270,13 +270,13 @@ def read_labelled(
     label_column: str = "label",
     classes: Sequence[str] | None = None,
 ) -> Labelled:
-    r"""Texts and classes of one table, or of several parts of one.
+    r"""Read the texts and classes of one table, or of several parts of one.
 
     Parameters
     ----------
-    paths : a file that `tables.read_rows` reads, or several
+    paths : one or several files in the formats of `read_rows`
     text_column, label_column : names of the columns
-    classes : the classes of the training part, if this is a test part, where another class is an error. None collects
+    classes : the classes of the training part, if this is a test part; any other class is then an error. None collects
         them from the labels.
 
     Examples
@@ -308,9 +308,9 @@ def read_labelled(
                     texts.append(str(text))
                     raw.append(label)
         except MissingColumn as error:
-            raise MissingColumn(f"{error}; --text-column and --label-column name others") from None
+            raise MissingColumn(f"{error}; use --text-column and --label-column to select others") from None
     if left_out:
-        shown = f"{source}: left out {left_out:,} of {left_out + len(texts):,} rows without a text or a label"
+        shown = f"{source}: omitted {left_out:,} of {left_out + len(texts):,} rows without a text or a label"
         warnings.warn(shown, TableWarning, stacklevel=2)
     if not texts:
         raise ValueError(f"{source}: expected rows with a text and a label, got none")
@@ -321,7 +321,7 @@ def read_labelled(
             raise ValueError(f"{source}: expected at least two classes, got only {names[0]!r} in {len(names):,} rows")
         if len(distinct) > max(2, len(names) / 2):
             raise ValueError(
-                f"{source}: expected labels that repeat, got {len(distinct):,} different ones in {len(names):,} rows; "
+                f"{source}: expected labels that repeat, got {len(distinct):,} distinct ones in {len(names):,} rows; "
                 "is this the column of the labels?"
             )
         whole = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in distinct)
@@ -335,7 +335,7 @@ def read_labelled(
 
 
 def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
-    """Labels of any kind as names; integers that are stored as floats become integers again.
+    """Convert labels of any type to names; integers that are stored as floats become integers again.
 
     >>> class_names([2.0, 10.0, 2.0]), class_names(["ham", "spam"]), class_names([True, False])
     (['2', '10', '2'], ['ham', 'spam'], ['true', 'false'])
@@ -362,7 +362,7 @@ def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
 
 
 def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
-    """The tables of a folder by the part in their name: "train" (required), "valid" and "test".
+    """Return the tables of a folder by the part in their name: "train" (required), "valid" and "test".
 
     `train.csv`, `reviews-train.csv.gz` and `train-00000-of-00002.parquet` are training parts; a part may have several
     files.

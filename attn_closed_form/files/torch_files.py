@@ -1,15 +1,16 @@
 """Read PyTorch's `.pt` files, in both formats, as arrays: without PyTorch, and without running any code in the file.
 
 Since PyTorch 1.6, a file is an uncompressed zip archive of one pickle (`NAME/data.pkl`) and one member per storage
-(`NAME/data/KEY`). Before, it was a magic number, a protocol number, facts about the machine, the pickle, the keys of
-the storages and then their numbers, in this order. A pickle is a program. `pickle.Unpickler` runs it behind two walls:
+(`NAME/data/KEY`). Before, it was a magic number, a protocol number, machine information, the pickle, the keys of
+the storages and then their numbers, in this order. A pickle is a program. `pickle.Unpickler` runs it with two
+protections:
 
-- **Names are closed.** `find_class` maps the names that a saved state dict needs to records and functions of this
+- **Names are restricted.** `find_class` maps the names that a saved state dict needs to records and functions of this
   module, and rejects every other name. Nothing is imported, and no attribute is set.
 - **Instructions are scanned first**, on a stack of kinds instead of values. Their number, the size of integers, the
-  places in the memo and the length of what functions get are bounded, and keys of dicts and members of sets must be
-  texts or numbers. What a file builds is never hashed, compared or printed, because references to earlier parts can
-  make it exponentially large.
+  memo indices and the length of function arguments are bounded, and keys of dicts and members of sets must be
+  texts or numbers. Objects from a file are never hashed, compared or printed, because references to earlier parts can
+  make them exponentially large.
 
 Tensors are views of the storages, so a small file cannot become a large array, no matter which sizes it claims.
 """
@@ -33,13 +34,13 @@ from .atomic import reading, regular_file
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
-# How deep dicts, lists and tuples may be nested; {"model_state_dict": {name: tensor}} needs 2.
+# Maximum nesting depth of dicts, lists and tuples; {"model_state_dict": {name: tensor}} needs 2.
 DEPTH = 6
 MAX_AXES = 64
 NUMPY_CODES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
-# A state dict of 1,000 tensors with its optimizer needs some 100,000 instructions; the scan takes about 2 us for each.
+# A state dict of 1,000 tensors with its optimizer needs about 100,000 instructions; the scan takes about 2 us for each.
 MAX_INSTRUCTIONS = 500_000
-FEW = 1000  # instructions of each pickle in front of it in the old format
+FEW = 1000  # maximum for each of the pickles that precede it in the old format
 _OPCODES = (
     "BININT BININT1 BININT2 INT LONG LONG1 LONG4 FLOAT BINFLOAT UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 STRING "
     "BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 NONE NEWTRUE NEWFALSE EMPTY_DICT EMPTY_LIST EMPTY_SET "
@@ -48,19 +49,19 @@ _OPCODES = (
     "POP DUP"
 )
 OPCODES = frozenset(_OPCODES.split())
-# The names that `pickletools` has for texts and numbers on the stack, which may be keys.
+# Kinds of texts and numbers in `pickletools`, which may be keys.
 KEYS = frozenset(("int", "int_or_bool", "float", "str", "bytes_or_str"))
-# Instructions that pass the uppermost value to a function, that put values into another one, and that make a new one.
+# Instructions that pass the top value to a function, add values to a container, or make a new one.
 CALLS = frozenset(("REDUCE", "NEWOBJ", "BUILD", "BINPERSID"))
 CHANGES = frozenset(("SETITEM", "SETITEMS", "APPEND", "APPENDS", "ADDITEMS"))
 COLLECTIONS = frozenset(("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "LIST", "DICT"))
 
 
 def load_torch(path: str | os.PathLike[str]) -> Any:
-    """Load what `torch.save` wrote, with read-only arrays in place of tensors (float32 for bfloat16).
+    """Load a file written by `torch.save`, with read-only arrays instead of tensors (float32 for bfloat16).
 
-    Dicts and lists are kept; objects that are neither numbers nor text (options, a device) become None. Errors have one
-    line with the file and the reason: it is not a PyTorch file, it is damaged, or it asks for code.
+    Dicts and lists are kept; objects that are neither numbers nor text (options, a device) become None. An error is
+    one line with the file and the reason: it is not a PyTorch file, it is damaged, or it contains code.
     """
     path = regular_file(path)
     with reading(path, "PyTorch"):
@@ -80,7 +81,7 @@ def _load_zip(path: Path) -> Any:
             raise ValueError(f"it is a zip archive with {len(pickles)} members data.pkl where PyTorch has one{hint}")
         root = pickles[0].removesuffix("data.pkl")
         if f"{root}constants.pkl" in sizes or any("/code/" in name for name in sizes):
-            raise ValueError("it is a TorchScript file, which holds code; save model.state_dict()")
+            raise ValueError("it is a TorchScript file, which contains code; save model.state_dict()")
         order = archive.read(f"{root}byteorder").decode().strip() if f"{root}byteorder" in sizes else "little"
         content, storages = _read_pickle(io.BytesIO(archive.read(pickles[0])))
         numbers = {
@@ -96,7 +97,7 @@ def _load_legacy(data: bytes) -> Any:
     if data[:1] != b"\x80":
         raise ValueError("it is neither a zip archive nor in the format before PyTorch 1.6")
     if _read_pickle(file, FEW)[0] != MAGIC or _read_pickle(file, FEW)[0] != PROTOCOL:
-        raise ValueError("it is a pickle, but not one of PyTorch: its magic number or its protocol is missing")
+        raise ValueError("it is a pickle without PyTorch's magic number or protocol")
     facts, _ = _read_pickle(file, FEW)
     content, storages = _read_pickle(file)
     keys, _ = _read_pickle(file)
@@ -127,7 +128,7 @@ def _read_pickle(file: io.BytesIO, most: int = MAX_INSTRUCTIONS) -> tuple[Any, d
 
 
 class Value:
-    """A value on the stack of the scan: its kind, as `pickletools` names it, and what reading it costs.
+    """A value on the stack of the scan, with its kind in `pickletools` and the cost of reading it.
 
     The cost is the number of items, or of characters, of the value and of its items.
     """
@@ -142,7 +143,7 @@ class Value:
 
 
 def _scan(file: io.BytesIO, most: int) -> None:
-    """Reject what a state dict does not need, and calls that together read more than a few times the pickle."""
+    """Reject instructions that a state dict does not need, and calls that read more than a few times the pickle."""
     stack: list[Value] = []
     memo: dict[int, Value] = {}
     start, spent = file.tell(), 0
@@ -159,12 +160,12 @@ def _scan(file: io.BytesIO, most: int) -> None:
             stack.append(memo[int(argument)])
         elif "PUT" in name or name == "MEMOIZE":
             place = len(memo) if name == "MEMOIZE" else int(argument)
-            if place > count or stack[-1].kind == "mark":  # the unpickler allocates all smaller places
+            if place > count or stack[-1].kind == "mark":  # the unpickler allocates all smaller indices
                 raise ValueError("it has a pickle with an impossible memo")
             memo[place] = stack[-1]
         else:
             before = [kind.name for kind in opcode.stack_before]
-            items = []  # above a mark, the last one first
+            items = []  # the values above a mark, the last one first
             while "mark" in before and (item := stack.pop()).kind != "mark":
                 items.append(item)
             values = [stack.pop() for _ in before[: before.index("mark") if "mark" in before else None]]
@@ -209,7 +210,7 @@ class Tensor(NamedTuple):
 
 
 class Plain(dict[Any, Any]):
-    """An OrderedDict, or an object such as options or a device, of which only the items are kept."""
+    """An OrderedDict, or an object such as options or a device, whose items alone are kept."""
 
     def __init__(self, *_: Any) -> None:
         super().__init__()
@@ -237,7 +238,7 @@ class Numbers:
 
 
 class Function:
-    """A function that the file may call. Its state cannot be set."""
+    """A function that the file may call, and whose state cannot be set."""
 
     def __init__(self, make: Callable[..., Any]) -> None:
         self.make = make
@@ -251,7 +252,7 @@ class Function:
 
 
 def number_of_items(shape: Any) -> int:
-    """The product of the sizes, which are checked before they are multiplied."""
+    """Return the product of the sizes, which are checked first."""
     if type(shape) not in (tuple, list) or len(shape) > MAX_AXES:
         raise ValueError(f"it has an array whose shape is not a tuple of at most {MAX_AXES} sizes")
     if any(type(side) is not int or not 0 <= side < 2**63 for side in shape):
@@ -268,9 +269,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tenso
 
 
 def _parameter(data: Any, *_: Any) -> Tensor:
-    if (
-        type(data) is not Tensor
-    ):  # no function returns what it was given, whose length would then be unknown to the scan
+    if type(data) is not Tensor:  # no function may return its argument, because the scan would not know its length
         raise ValueError("it has a parameter that is not a tensor")
     return data
 
@@ -282,7 +281,7 @@ def _from_type(function: Any, _type: Any, args: Any, _state: Any) -> Any:
 
 
 def _from_bytes(dtype: Any, data: Any = b"") -> NDArray[Any]:
-    """Numbers from bytes, which Python 2 wrote as text."""
+    """Convert bytes, which Python 2 wrote as text, to numbers."""
     data = data.encode("latin1") if type(data) is str else data
     if type(dtype) is not Numbers or type(dtype.code) is not str or type(data) is not bytes:
         raise ValueError("it has NumPy numbers without a type or without bytes")
@@ -334,7 +333,7 @@ PLAIN = frozenset(_PLAIN.split())
 
 
 class _Reader(pickle.Unpickler):
-    """Python's unpickler with closed names."""
+    """Python's unpickler with restricted names."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data), encoding="latin1")
@@ -371,12 +370,12 @@ class _Reader(pickle.Unpickler):
 
 
 def widened(numbers: NDArray[Any]) -> NDArray[Any]:
-    """float32 from bfloat16, given as 16-bit integers: they are the upper halves."""
+    """Convert bfloat16, given as 16-bit integers, to float32, whose upper halves they are."""
     return (numbers.astype(np.uint32) << 16).view(np.float32)
 
 
 def _numbers(storage: Storage, data: bytes, order: str) -> NDArray[Any]:
-    """The numbers of a storage, converted once, so that all tensors are views."""
+    """Return the numbers of a storage, converted once, so that all tensors are views."""
     stored = np.dtype((">" if order == "big" else "<") + storage.kind)
     numbers = np.frombuffer(data, stored, len(data) // stored.itemsize)
     if numbers.size < storage.numel:
@@ -397,7 +396,7 @@ def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
 
 def _resolve(content: Any, numbers: dict[str, NDArray[Any]]) -> Any:
     """Replace records by arrays, in dicts and lists down to `DEPTH`."""
-    done: dict[tuple[int, int], Any] = {}  # by identity: a pickle may name one list a million times
+    done: dict[tuple[int, int], Any] = {}  # by identity, because a pickle may refer to one list a million times
 
     def walk(item: Any, depth: int) -> Any:
         if type(item) is Tensor:

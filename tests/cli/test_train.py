@@ -124,7 +124,7 @@ ROWS = tickets(12)
 @pytest.mark.parametrize(
     ("content", "flags", "message"),
     [
-        ("body,stars\nx,1\n", [], "got 'body', 'stars'; --text-column and --label-column name others"),
+        ("body,stars\nx,1\n", [], "got 'body', 'stars'; use --text-column and --label-column to select others"),
         ("text,label\n" + "a film,x\n" * 9, [], "expected at least two classes, got only 'x' in 9 rows"),
         ("text,label\n,x\n,y\n", [], "expected rows with a text and a label, got none"),
         ("text,label\n" + "".join(f"w,{i}.5\n" for i in range(60)) * 2, [], "60 different fractions"),
@@ -156,7 +156,7 @@ def test_what_is_put_right_is_said(tmp_path, capsys):
     out = tmp_path / "m.npz"
     assert main(["train", str(path), "--out", str(out), *SMALL, "--epochs", "2"]) == 0
     said = capsys.readouterr().err
-    for part in ("read as Windows-1252", "left out 1 of 18 rows", "one text only of class '3'"):
+    for part in ("read as Windows-1252", "omitted 1 of 18 rows", "only one text of class '3'"):
         assert part in said
     assert load_model(out).outputs == ("1", "2", "3") and "café" in load_model(out).vocabulary
 

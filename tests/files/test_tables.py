@@ -155,7 +155,7 @@ def write_labels(path, labels):
 def test_rows_without_text_or_label_are_left_out_and_counted(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,label\na,x\n  ,x\nb,\nc,y\nshort\nd,x\ne,y\n")
-    with pytest.warns(TableWarning, match=r"left out 3 of 7 rows without a text or a label"):
+    with pytest.warns(TableWarning, match=r"omitted 3 of 7 rows without a text or a label"):
         found = read_labelled(path)
     assert found.texts == ["a", "c", "d", "e"] and found.classes == ("x", "y")
     np.testing.assert_array_equal(found.labels, [0, 1, 0, 1])
@@ -181,7 +181,7 @@ def test_names_and_order_of_classes(tmp_path, labels, classes):
     [
         (["a"] * 3, "expected at least two classes, got only 'a' in 3 rows"),
         ([f"{i / 100}" for i in range(50)] * 2, "expected classes, got 50 different fractions such as '0.0"),
-        ([f"id{i}" for i in range(9)], "9 different ones in 9 rows; is this the column of the labels"),
+        ([f"id{i}" for i in range(9)], "9 distinct ones in 9 rows; is this the column of the labels"),
         ([""], "expected rows with a text and a label, got none"),
     ],
 )
@@ -195,7 +195,7 @@ def test_labels_that_are_none(tmp_path, labels, message):
 def test_labels_of_parquet_keep_their_kind_apart(tmp_path):
     rows = [{"text": "a", "label": 1.0}, {"text": "b", "label": None}, {"text": None, "label": 2.0}] * 2
     write_parquet(tmp_path / "a.parquet", [*rows, {"text": "c", "label": 2.0}])
-    with pytest.warns(TableWarning, match="left out 4 of 7"):
+    with pytest.warns(TableWarning, match="omitted 4 of 7"):
         assert read_labelled(tmp_path / "a.parquet").classes == ("1", "2")
     assert class_names([np.int64(3), True, "x"]) == ["3", "true", "x"]
     with pytest.raises(ValueError, match="one label per row, got "):

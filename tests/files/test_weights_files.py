@@ -305,7 +305,7 @@ def test_state_dict_with_wrong_keys(change, message):
 
 
 def test_state_dict_without_heads():
-    with pytest.raises(ValueError, match="got no head at all"):
+    with pytest.raises(ValueError, match="got no heads"):
         from_torch_state_dict({"embedding.weight": WEIGHTS.W_e})
 
 
