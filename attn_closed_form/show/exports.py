@@ -1,9 +1,9 @@
-"""Files and objects for other programs: tables, GeoJSON for QuPath, h5 for CLAM and TRIDENT, shap, lime and shapiq.
+"""Exports for other programs: tables, GeoJSON for QuPath, h5 for CLAM and TRIDENT, shap, lime and shapiq.
 
-A table has one row per player: one per instance, or one per region where regions are the players. GeoJSON and h5 have
-one entry per tile, because that is what other programs draw. Nothing is ranked or rescaled: numbers are the scores.
+A table has one row per player: one per instance, or one per region if regions are the players. GeoJSON and h5 have
+one entry per tile, because other programs draw tiles. Scores are neither ranked nor rescaled.
 
-Each optional package is imported on first use; one that is missing is an `ImportError` that names the extra to
+Optional packages are imported on first use. If one is missing, an `ImportError` names the extra to
 install. shap and lime draw any signed scores, but their sums mean something only for methods that add up
 (`base_value + sum = prediction` for Shapley values and integrated gradients).
 """
@@ -30,12 +30,12 @@ from .maps import ATTENTION, Place, attention, colors, columns, disagreement, pl
 from .plots import heat_map, package
 from .sanitize import visible
 
-# What a spreadsheet takes for a formula: names come from untrusted files, and some of them are numbers.
+# Cells that a spreadsheet would read as a formula, because names come from untrusted files; some names are numbers.
 FORMULA = re.compile(r"[=+@-](?![\d.]+(e[+-]?\d+)?$)", re.IGNORECASE)
 
 
 def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
-    """Write the table as CSV with all digits of the scores and the mark that Excel needs; .tsv separates by tabs."""
+    """Write the table as CSV (.tsv: with tabs), with all digits and the byte-order mark that Excel needs."""
     table = _with_scale(explanations)
     names = [f"'{name}" if FORMULA.match(name) else name for name in map(visible, table["player"])]
     cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
@@ -48,12 +48,12 @@ def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
 
 
 def _with_scale(explanations: Explanations) -> dict[str, Any]:
-    """The columns of the table of a bag, and the scale of its attributions."""
+    """Return the columns of the table of a bag, and the scale of its attributions."""
     return {**columns(explanations), "scale": np.full(explanations.evidence.d, explanations.scale.name)}
 
 
 def write_parquet(explanations: Explanations, path: str | os.PathLike[str]) -> None:
-    """Write the table of a bag as Parquet (extra `corpus`); what is explained is in the metadata of the file."""
+    """Write the table of a bag as Parquet (extra `corpus`); the metadata of the file state what is explained."""
     pyarrow, parquet = package("pyarrow", "corpus"), package("pyarrow.parquet", "corpus")
     table = pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in _with_scale(explanations).items()})
     with replacing(path) as partial:
@@ -66,15 +66,15 @@ def write_geojson(
     method: str | None = None,
     microns_per_pixel: float | None = None,
 ) -> None:
-    """Write the tiles of a bag as GeoJSON that QuPath takes by drag and drop.
+    """Write the tiles of a bag as GeoJSON that QuPath opens by drag and drop.
 
     Each tile is a detection: a polygon in level-0 pixels, classified as "for OUTPUT" or "against OUTPUT", colored by
     its score, with every score and the attention as measurements (QuPath: Measure, Show measurement maps).
 
     Parameters
     ----------
-    method : whose scores classify and color; default Shapley values
-    microns_per_pixel : of level 0; only for coordinates in micrometers (STAMP), which become pixels by it
+    method : the method whose scores classify and color the tiles; Shapley values by default
+    microns_per_pixel : resolution of level 0, to convert coordinates in micrometers (STAMP) to pixels
     """
     where, in_microns = place(explanations), "tile_size_um" in explanations.evidence.units.attrs
     if in_microns and microns_per_pixel is None:
@@ -119,11 +119,11 @@ def write_geojson(
 
 
 def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: str | None = None) -> None:
-    """Write scores and coordinates as h5: `attention_scores` (n, 1) and `coords` (n, 2), as CLAM's `blockmap.h5`.
+    """Write scores and coordinates as h5: `attention_scores` (n, 1) and `coords` (n, 2), as in CLAM's `blockmap.h5`.
 
     CLAM's `create_heatmaps.py` and TRIDENT's `visualize_heatmap` draw any scores; the attributes of
-    the coordinates (patch_size, patch_level, patch_size_level0, ...) are kept. `attention_scores` holds the signed
-    scores of `method`, `attention` the attention of the model. Needs h5py (extra `bags`).
+    the coordinates (patch_size, patch_level, patch_size_level0, ...) are kept. `attention_scores` contains the signed
+    scores of `method`, and `attention` the attention of the model. Needs h5py (extra `bags`).
     """
     h5py = package("h5py", "bags")
     e, where, weight = leader(explanations, method), place(explanations), attention(explanations)
@@ -141,7 +141,7 @@ def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: s
 
 
 class Kind(NamedTuple):
-    """A kind of file: its suffix in a folder of results, what it is, and what writes it."""
+    """A kind of file with its suffix in a folder of results, its description and its writer."""
 
     suffix: str
     help: str
@@ -159,7 +159,7 @@ KINDS = {
 
 
 def row(explanations: Explanations) -> dict[str, Any]:
-    """What was explained, for the header of a file or the row of a bag, and how attention differs from the scores."""
+    """Return facts about the explanation of a bag, for the header of a file or the row of a table."""
     evidence, e, gap = explanations.evidence, leader(explanations), disagreement(explanations)
     return {
         "instances": len(evidence.units.labels),
@@ -179,9 +179,9 @@ def row(explanations: Explanations) -> dict[str, Any]:
 
 
 def to_shap(explanation: Explanation) -> Any:
-    """A one-row `shap.Explanation`, which `shap.plots.text`, `.bar` and `.waterfall` draw.
+    """Convert to a one-row `shap.Explanation`, which `shap.plots.text`, `.bar` and `.waterfall` draw.
 
-    Of a text, one entry per token in the order of the text, with the punctuation after it: `shap.plots.text` shows
+    A text has one entry per token, in order and with the punctuation after it, so that `shap.plots.text` shows
     the text as it was given. A word's score is shared equally among its occurrences, which keeps the sums.
     """
     shap = package("shap", "interop")
@@ -198,16 +198,16 @@ def to_shap(explanation: Explanation) -> Any:
 
 
 def to_lime(explanation: Explanation) -> Any:
-    """A lime `Explanation` in regression mode, of the logit or of the probability, as it was explained.
+    """Convert to a lime `Explanation` in regression mode, on the scale that was explained.
 
-    `as_list`, `as_map`, `as_html` and `as_pyplot_figure` work; label 1 holds the scores, label 0 their negatives, as in
-    lime's own regression explanations.
+    `as_list`, `as_map`, `as_html` and `as_pyplot_figure` work; label 1 has the scores and label 0 their negatives, as
+    in lime's own regression explanations.
     """
     lime = package("lime.explanation", "interop")
-    raw = "".join(visible(character) for character in explanation.text)  # one for one, so that spans stay valid
+    raw = "".join(visible(character) for character in explanation.text)  # one character each, so that spans stay valid
 
     def markless(text: str) -> str:
-        """As lime does: its page sets the text as HTML, so what could be markup is shown as |."""
+        """Replace possible markup by |, because lime's page inserts the text as HTML."""
         return text.translate(str.maketrans("<>&", "|||"))
 
     class SpanMapper(lime.DomainMapper):  # type: ignore[name-defined,misc]
@@ -246,20 +246,20 @@ def to_lime(explanation: Explanation) -> Any:
     return made
 
 
-# Indices of order two in shapiq, by the method that their single players belong to.
+# Indices of order two in shapiq, by the method of the single players.
 SHAPIQ_INDICES = {"shapley": ("SV", "SII", "STII", "FSII"), "banzhaf": ("BV", "BII", "FBII")}
 
 
 def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None) -> Any:
-    """A `shapiq.InteractionValues` of the players.
+    """Convert to a `shapiq.InteractionValues` of the players.
 
     The explanation has Shapley ("SV" in shapiq) or Banzhaf ("BV") values; the order 2 adds the exact interactions of
     all pairs by an index: "SII" (the default), "STII" or "FSII" of a Shapley explanation, "BII" (the default) or "FBII"
-    of a Banzhaf one. Single players get what the index gives them (`game/interactions.py`).
+    of a Banzhaf one. The values of single players are those of the index (`game/interactions.py`).
     """
     known = SHAPIQ_INDICES.get(explanation.method)
     if known is None:
-        raise ValueError(f"explanation: expected 'shapley' or 'banzhaf', as shapiq has, got {explanation.method!r}")
+        raise ValueError(f"explanation: expected 'shapley' or 'banzhaf', as in shapiq, got {explanation.method!r}")
     if order not in (1, 2):
         raise ValueError(f"order: expected 1 or 2, got {order}")
     name = known[order - 1] if index is None else index

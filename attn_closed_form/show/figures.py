@@ -1,13 +1,13 @@
-"""The data of every figure, computed once from what `explain` returned; terminal, HTML, matplotlib and page only draw.
+"""The data of every figure, computed once from the result of `explain`; the views only draw them.
 
 A figure is a named tuple; `plain` turns it into lists and dicts for JSON. Places are unit coordinates: x from 0 at the
 left to 1 at the right, y from 0 at the bottom to 1 at the top. Names of players are safe to show on one line
-(`sanitize.visible`); the pieces of a text are the text as it was given, which each view escapes. Maps of bags are in
+(`sanitize.visible`); the pieces of a text are unescaped, and each view escapes them. Maps of bags are in
 `maps.py`.
 
 All views share one color scale. Vermilion raises the prediction and blue lowers it, as in shap and lime; gray has no
-sign. The two are Okabe and Ito's, which differ for every common kind of color blindness. Strengths are cut into
-five levels, so that players can also be marked without any color: +, ++, +++, ++++.
+sign. The two are from Okabe and Ito's palette and differ for every common kind of color blindness. Strengths are
+divided into five levels, so that players can also be marked without any color: +, ++, +++, ++++.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ..models.scale import LOGIT, percent
 from ..reasons.curves import RemovalCurves
 from .sanitize import elide, visible
 
-# Red, green, blue of full strength.
+# Red, green and blue at full strength.
 FOR = (213, 94, 0)
 AGAINST = (0, 114, 178)
 UNSIGNED = (110, 110, 110)
-# A strength at or above LEVELS[i] has level i + 1. Below 1/8 of the strongest word a word is left plain.
+# A strength at or above LEVELS[i] has level i + 1. A word below 1/8 of the strongest word is not colored.
 LEVELS = (0.125, 0.3, 0.5, 0.75)
-# Players by name in a waterfall, classes with a bar, rows of a table of numbers, and labels in the SLALOM plane.
+# Maximum numbers of named players in a waterfall, classes with bars, rows of a table, and labels in the SLALOM plane.
 MOST_STEPS = 10
 MOST_CLASSES = 6
 MOST_ROWS = 12
@@ -42,12 +42,12 @@ MOST_LABELS = 26
 
 
 def levels(strength: Array) -> NDArray[np.int_]:
-    """Level -4..4 of each strength in [-1, 1]."""
+    """Return the level -4..4 of each strength in [-1, 1]."""
     return np.sign(strength).astype(int) * np.searchsorted(LEVELS, np.abs(strength), side="right")
 
 
 class Scale(NamedTuple):
-    """A range of numbers that is drawn from 0 to 1; `ticks` has (place, number) of round numbers to write at it."""
+    """A range of numbers that is drawn from 0 to 1; `ticks` are pairs (position, round number)."""
 
     low: float
     high: float
@@ -55,7 +55,7 @@ class Scale(NamedTuple):
 
     @classmethod
     def around(cls, values: ArrayLike, margin: float = 0.0) -> Scale:
-        """The scale that holds the values, with a share of its length as room on both sides.
+        """Return a scale that contains the values, with a margin on both sides as a share of its length.
 
         >>> Scale.around([-1.0, 7.0]).ticks
         ((0.125, 0.0), (0.375, 2.0), (0.625, 4.0), (0.875, 6.0))
@@ -76,12 +76,12 @@ class Scale(NamedTuple):
         return scale._replace(ticks=tuple((scale.unit(number), number) for number in numbers))
 
     def unit(self, value: Any) -> Any:
-        """Where a value is drawn, from 0 to 1."""
+        """Return the position of a value, from 0 to 1."""
         return (value - self.low) / (self.high - self.low)
 
 
 def leader(explanations: Explanations, method: str | None = None) -> Explanation:
-    """The explanation that colors a text or a map: the one named, else the headline, else the first with a sign."""
+    """Return the explanation that colors a text or a map: the given method, the headline, or the first signed one."""
     if method is not None:
         if method not in explanations:
             raise ValueError(f"method: expected one of {', '.join(explanations)}, got {method!r}")
@@ -93,12 +93,12 @@ def leader(explanations: Explanations, method: str | None = None) -> Explanation
 
 
 def names(evidence: Evidence) -> tuple[str, ...]:
-    """The names of the players, safe to show on one line."""
+    """Return the names of the players, safe to show on one line."""
     return evidence.cached("visible names", lambda: tuple(map(visible, evidence.names)))
 
 
 def notice(explained: Explanation | Explanations) -> str:
-    """A sentence to show in place of the explanation if no word of the text is in the vocabulary; else empty."""
+    """Return a sentence to show instead of the explanation if no word is in the vocabulary, otherwise ""."""
     units = explained.evidence.units
     unknown = units.unknown or (False,)
     known = (label for label, missing in zip(units.labels, unknown, strict=False) if not missing)
@@ -114,7 +114,7 @@ def notice(explained: Explanation | Explanations) -> str:
 
 
 def sampling(e: Explanation) -> str:
-    """How many model calls these scores cost, and their largest standard error; empty for exact methods."""
+    """State the number of model calls and the largest standard error; empty for exact methods."""
     if e.info.needs != "model" or e.model_calls is None:
         return ""
     largest = 0.0 if e.standard_error is None else float(e.standard_error.max())
@@ -123,7 +123,7 @@ def sampling(e: Explanation) -> str:
 
 
 def verdict(explanations: Explanations) -> str:
-    """What the model predicts: the most probable class, its probability, and what is explained where that is another.
+    """State the most probable class, its probability, and the explained output if it is another one.
 
     >>> from attn_closed_form import load_demo_model
     >>> verdict(load_demo_model().explain("A fine film", "loo")), verdict(
@@ -147,8 +147,8 @@ class Bar(NamedTuple):
 
     `kind` is "share" for a probability, "for" or "against" for a step up or down, and "end" for the two ends of a
     waterfall. `left` and `right` are unit coordinates, `text` is the number to write, such as "94.2 %" or "+23.1
-    points", and `members` is how many classes or players share the bar; the two ends have none. `error` is the standard
-    error of a sampled step in unit coordinates, else 0.
+    points", and `members` is the number of classes or players that share the bar (0 for the two ends). `error` is the
+    standard error of a sampled step in unit coordinates, and otherwise 0.
     """
 
     label: str
@@ -163,7 +163,7 @@ class Bar(NamedTuple):
 
 
 def class_bars(explanations: Explanations) -> tuple[Bar, ...]:
-    """The classes, the most probable first, those beyond `MOST_CLASSES` together; none for a model with one output."""
+    """Return the classes, most probable first; those beyond `MOST_CLASSES` share a bar. A single output has no bars."""
     ranked = sorted((explanations.probabilities or {}).items(), key=lambda item: -item[1])
     shown = [(visible(name), chance, 1) for name, chance in ranked[:MOST_CLASSES]]
     others = [chance for _, chance in ranked[MOST_CLASSES:]]
@@ -173,9 +173,9 @@ def class_bars(explanations: Explanations) -> tuple[Bar, ...]:
 
 
 def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
-    """How scores that add up, such as Shapley values, lead from the baseline (every player absent) to the prediction.
+    """Return bars from the baseline (every player absent) to the prediction, for scores that add up to it.
 
-    The `top` players have bars by name, the others one bar together.
+    The `top` players have separate bars, and all others share one.
 
     >>> from attn_closed_form import load_demo_model
     >>> bars = waterfall(load_demo_model().explain("A fine film", "shapley")["shapley"], top=1)
@@ -196,7 +196,7 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
         shown, ends = [*shown, ("what the fit misses", 1)], [*ends, e.prediction]
     shown, ends = [*shown, (visible(e.output), 0)], [*ends, e.prediction]
     starts = [ends[0], *ends[:-2], ends[-1]]
-    sampled = np.zeros(len(ends))  # the standard errors of the named players; the others have none together
+    sampled = np.zeros(len(ends))  # the standard errors of the named players; the shared bar has none
     if e.standard_error is not None:
         sampled[1 : 1 + len(named)] = e.standard_error[named]
     scale = Scale.around([*(ends - sampled), *(ends + sampled)])
@@ -210,14 +210,14 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
 
 
 class Piece(NamedTuple):
-    """A piece of the text, and the player that it belongs to; None between words."""
+    """A piece of the text and its player, which is None between words."""
 
     text: str
     player: int | None
 
 
 class ColoredText(NamedTuple):
-    """A text with its words colored by one method: its pieces up to the last word that the model reads, and the tail.
+    """A text with its words colored by one method: the pieces up to the last word that the model reads, and the rest.
 
     `unseen` counts the words that the model does not read. Each player has a level from -4 (strongly against) to 4
     (strongly for), or from 0 to 4 without a sign; a text without a known word has no colors. An `unknown` player is
@@ -233,7 +233,7 @@ class ColoredText(NamedTuple):
 
 
 def colored_text(e: Explanation) -> ColoredText:
-    """The text of an explanation, colored by its scores."""
+    """Return the text of an explanation, colored by its scores."""
 
     def compute() -> tuple[tuple[Piece, ...], str]:
         pieces, end = [], 0
@@ -260,7 +260,7 @@ class MethodRow(NamedTuple):
 
 
 class MethodFamily(NamedTuple):
-    """A family of methods: its title, what its numbers mean, and its rows."""
+    """A family of methods with its title, the meaning of its numbers, and its rows."""
 
     title: str
     meaning: str
@@ -268,7 +268,7 @@ class MethodFamily(NamedTuple):
 
 
 def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
-    """The explanations by family; methods with the same level for every player share a row."""
+    """Return the explanations by family; methods with the same level for every player share a row."""
     families, surrogate = [], explanations.evidence.model.surrogate
     strengths = np.array([e.strength for e in explanations.values()])
     level = dict(zip(explanations, map(tuple, levels(strengths).tolist()), strict=True))
@@ -303,12 +303,12 @@ def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
 
 
 def strongest_players(explanations: Explanations, top: int = MOST_ROWS) -> tuple[int, ...]:
-    """The `top` strongest players of the leading explanation, strongest first."""
+    """Return the `top` strongest players of the leading explanation, strongest first."""
     return tuple(np.argsort(-np.abs(leader(explanations).strength), kind="stable")[:top].tolist())
 
 
 class PlacedLabel(NamedTuple):
-    """The label of a player, in unit coordinates; `anchor` is the end of the text that lies at (x, y)."""
+    """The label of a player, in unit coordinates; `anchor` is the end of the text that is at (x, y)."""
 
     player: int
     text: str
@@ -318,9 +318,9 @@ class PlacedLabel(NamedTuple):
 
 
 class SlalomPlane(NamedTuple):
-    """Each player at (importance, value), as Figure 5 of Leemann et al. 2025; the decisive players are labeled.
+    """Each player at (importance, value), as in Figure 5 of Leemann et al. 2025; the decisive players are labeled.
 
-    `x` and `y` are the places of the players in unit coordinates, `across` and `up` the scales behind them, and `zero`
+    `x` and `y` are the positions of the players in unit coordinates, `across` and `up` their scales, and `zero`
     is the height of the value 0.
     """
 
@@ -336,13 +336,13 @@ SLALOM = ("slalom-value", "slalom-importance", "slalom-linear")
 
 
 def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPlane | None:
-    """The SLALOM plane; None unless its three methods were run."""
+    """Return the SLALOM plane, or None unless its three methods were run."""
     if not set(SLALOM) <= set(explanations):
         return None
     value, importance, linear = (explanations[name].scores for name in SLALOM)
     across, up = Scale.around(importance, 0.07), Scale.around(np.append(value, 0.0), 0.07)
     places = np.stack([across.unit(importance), up.unit(value)], axis=1)
-    # The decisive players; those that find no room leave theirs to the next ones.
+    # The decisive players; if a label does not fit, the next player is tried.
     order = np.argsort(-np.abs(linear), kind="stable")[: 2 * top]
     words = names(explanations.evidence)
     labels = _placed(places, order, [elide(words[j], 18) for j in order], top)
@@ -350,17 +350,17 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     return SlalomPlane(x, y, across, up, float(up.unit(0.0)), labels)
 
 
-# Labels are placed in a plane of 428 x 298 dots: half a point, a letter, a line, and where a label may lie beside its
-# point (to the right, to the left, above, below).
+# Labels are placed in a plane of 428 x 298 dots: the radius of a point, the size of a letter, the height of a line, and
+# the positions of a label next to its point (right, left, above, below).
 PLANE = np.array([428.0, 298.0])
 DOT, LETTER, LINE = 4.0, 7.2, 13.0
 OFFSETS = np.array([(7, -4), (-7, -4), (7, 7), (7, -14), (-7, 7), (-7, -14)])
-# Shares of a label's width and height to the left of and below the place that it is written at.
+# Shares of a label's width and height to the left of and below its anchor.
 SHARES = np.column_stack([OFFSETS[:, 0] < 0, np.full(6, 0.25)])
 
 
 def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple[PlacedLabel, ...]:
-    """At most so many labels in this order, each where it covers no other label and no point, if there is such room."""
+    """Place at most `most` labels in this order, each where it covers no other label and no point."""
     dots = places * PLANE
     sizes = np.array([(LETTER * len(text), LINE) for text in texts])[:, None]
     written = dots[order, None] + OFFSETS  # (labels, offsets, 2)
@@ -392,13 +392,13 @@ def _from_middle(value: float, largest: float) -> float:
 
 
 def _mark(value: float, largest: float) -> dict[str, Any]:
-    """A bar from the middle of a scale that goes from -largest to largest, in unit coordinates."""
+    """Return a bar from the middle of the scale from -largest to largest, in unit coordinates."""
     at = _from_middle(value, largest)
     return {"kind": "for" if value >= 0 else "against", "left": min(0.5, at), "right": max(0.5, at)}
 
 
 def removal_curves(explanations: Explanations) -> dict[str, RemovalCurves]:
-    """The curves of every method, and of the flip order."""
+    """Return the removal curves of every method, and of the flip order."""
     evidence, flip = explanations.evidence, "flip-order"
     scores = {method: e.scores for method, e in explanations.items()}
     if (scored := METHODS[flip].score(evidence)) is not None:
@@ -407,7 +407,7 @@ def removal_curves(explanations: Explanations) -> dict[str, RemovalCurves]:
 
 
 def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
-    """The prediction without some players, and the change that each method forecasts: minus the sum of their scores.
+    """Compare the prediction without some players with the forecast of each method, minus the sum of their scores.
 
     A forecast is on the scale of the method's scores. `did` is the actual change, `error` the difference, `bar` the bar
     of the forecast and `mark` the place of the actual change; bars of one scale are comparable.
@@ -423,7 +423,7 @@ def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
     present[removed] = False
     logit = float(evidence.model.value(evidence.units, evidence.on_logit.settings, present[None])[0])
     prediction = float(evidence.value(present[None])[0])
-    # Shapley values, LIME and the linear SLALOM first: they are what most readers look for.
+    # Shapley values, LIME and the linear SLALOM come first, because most readers look for them.
     ranked = sorted(explanations, key=lambda name: name not in ("shapley", "lime", "slalom-linear"))
     rows = [explanations[name] for name in ranked if METHODS[name].forecasts]
     guesses = [-float(e.scores[removed].sum()) for e in rows]
@@ -454,7 +454,7 @@ def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
 
 
 def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> list[dict[str, Any]]:
-    """The strongest entries of the player's `row` (d,) of the matrix of interactions, without the player itself."""
+    """Return the strongest entries of a player's `row` (d,) of the interaction matrix, without the player itself."""
     values, shown = np.asarray(row, dtype=np.float64).tolist(), names(evidence)
     order = sorted((j for j in range(len(values)) if j != player), key=lambda j: -abs(values[j]))[:top]
     largest = abs(values[order[0]]) if order else 0.0
@@ -462,7 +462,7 @@ def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> 
 
 
 def figures_of(explanations: Explanations) -> dict[str, Any]:
-    """The data of the figures of one text, ready for `json.dumps`: what the page draws at every keystroke."""
+    """Return the data of the figures of one text, ready for `json.dumps`, which the page draws at every keystroke."""
     lead = leader(explanations) if explanations else None
     steps = waterfall(lead) if lead and lead.method == explanations.evidence.headline else ()
     return {

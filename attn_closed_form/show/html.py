@@ -1,8 +1,8 @@
-"""Reports as one HTML file: self-contained, escaped, light, readable on a phone, by the color-blind and offline.
+"""Reports as one self-contained HTML file that is small, escaped, color-blind safe and readable on a phone.
 
 `report` puts the answer first: the prediction, the text colored by the exact Shapley values, how the words add up, and
 the certified reasons. The other methods follow by family, folded. A bag gets its signed map next to the attention, the
-strongest instances, and the differences between the two. `notebook` makes what a notebook cell shows.
+strongest instances, and the differences between the two. `notebook` returns the HTML of a notebook cell.
 
 A page needs no font, file, library or network. Figures are inline SVG, drawn from `figures.py`, and maps are PNG data
 inside the page. Style and script are files in `static/`. Colors are laid over the page with opacity, so the same rules
@@ -31,14 +31,14 @@ from . import figures, maps
 from .figures import AGAINST, FOR, MOST_CLASSES, PLANE, SLALOM, UNSIGNED, Bar
 from .sanitize import elide, escape, prose, script_json
 
-# Longer pieces of text are shown with their middle cut out, so that no text can blow up the page.
+# Longer pieces of text are shortened in the middle, so that no text can bloat the page.
 LONGEST_WORD = 60
 LONGEST_GAP = 48
 LONGEST_REASON = 400
 MOST_SENTENCES = 40
-# Players in each table of a bag.
+# Number of players in each table of a bag.
 TOP = 10
-# Orders whose deletion curves are drawn; the table next to them has all.
+# Orders whose deletion curves are drawn; the table next to them lists all orders.
 DRAWN = ("flip-order", "shapley", "leave-one-out", "alpha-mean")
 # Models whose units are instances of a bag get the report of a bag, with a map instead of a text.
 BAG_GROUPING = "instances"
@@ -51,7 +51,7 @@ REFERENCES = (
 
 
 def css(color: tuple[int, int, int]) -> str:
-    """A color in the notation of CSS."""
+    """Return a color in CSS notation."""
     return f"rgb{color}".replace(" ", "")
 
 
@@ -62,20 +62,20 @@ def _static(name: str) -> str:
 
 @cache
 def stylesheet() -> str:
-    """The one stylesheet of reports, page and notebook cells: the palette, then the rules."""
+    """Return the stylesheet of reports, page and notebook cells: the palette, then the rules."""
     palette = {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}
     variables = ";".join(f"--{name}:{css(color)}" for name, color in palette.items())
     return f".acf{{{variables}}}\n{_static('look.css').partition('*/')[2].strip()}"
 
 
 def write_page(path: str | os.PathLike[str], page: str) -> None:
-    """Write a page as UTF-8, whole or not at all."""
+    """Write a page as UTF-8, atomically."""
     with replacing(path) as partial:
         partial.write_text(page, encoding="utf-8")
 
 
 def notebook(explanations: Explanations) -> str:
-    """What a notebook shows: the answer, then the words colored by each method; of a bag, its maps.
+    """Return the HTML of a notebook cell: the answer and the words colored by each method, or the maps of a bag.
 
     >>> from attn_closed_form import load_demo_model
     >>> page = notebook(load_demo_model().explain("<b>fine</b>", "shapley"))
@@ -89,12 +89,12 @@ def notebook(explanations: Explanations) -> str:
     else:
         body = _answer(explanations, hover=True)
         body += _methods(explanations, hover=True) if len(explanations) > 1 else ""
-    # Every rule is inside .acf, so that none reaches the notebook around the cell.
+    # Every rule is scoped to .acf, so that none affects the rest of the notebook.
     return f'<style>{stylesheet()}</style><div class="acf">{body}</div>'
 
 
 def report(explanations: Explanations) -> str:
-    """One HTML page about one input."""
+    """Return an HTML page about one input."""
     if _is_bag(explanations):
         return page_of(f"{maps.bag_name(explanations)}: explanation report", _bag_body(explanations))
     parts = [_answer(explanations)]
@@ -102,7 +102,7 @@ def report(explanations: Explanations) -> str:
         parts += [_methods(explanations), _numbers(explanations), _plane(explanations)]
     parts.append(_facts(explanations))
     rows = list(explanations.values())
-    scores = {  # to four digits, for the panel that follows the pointer
+    scores = {  # four digits, for the panel that follows the pointer
         "labels": [e.scale.titled(e.title) for e in rows],
         "signed": [int(e.info.kind == "signed") for e in rows],
         "players": [elide(name, LONGEST_WORD) for name in figures.names(explanations.evidence)],
@@ -120,7 +120,7 @@ def _is_bag(explanations: Explanations) -> bool:
 
 
 def page_of(title: str, body: str) -> str:
-    """A whole page with the stylesheet, from escaped HTML."""
+    """Wrap escaped HTML in a complete page with the stylesheet."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -147,7 +147,7 @@ def _list(items: Iterable[str]) -> str:
 
 
 def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
-    """A table of numbers, in which the first column names the rows; "None." if there are no rows."""
+    """Return a table of numbers whose first column names the rows, or "None." if there are no rows."""
     names_of_columns = "".join(f"<th scope=col>{escape(name)}</th>" for name in head)
     body = "".join(
         f"<tr><th scope=row>{escape(name, 24)}</th>" + "".join(f"<td>{prose(cell)}</td>" for cell in cells) + "</tr>"
@@ -162,7 +162,7 @@ def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> 
 
 
 def _answer(explanations: Explanations, hover: bool = False) -> str:
-    """The first screen: class, probability, colored words, how they add up, and the certified reasons."""
+    """Return the first screen: class, probability, colored words, how they add up, and the certified reasons."""
     e, told = figures.leader(explanations), figures.notice(explanations)
     name, _, logit = figures.verdict(explanations).partition(" (")
     parts = [f"<h1>{prose(name)} <small>{prose(logit.rstrip(')'))}</small></h1>", _classes(explanations)]
@@ -186,7 +186,7 @@ def _answer(explanations: Explanations, hover: bool = False) -> str:
 
 
 def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]) -> str:
-    """A part of the report; where it is about the probability, with a switch to the same part about the logit."""
+    """Return a part of the report, with a switch to the logit if it is about the probability."""
     e = figures.leader(explanations)
     logit = None if e.scale.link is None else on_logits(explanations, e.method)
     if logit is None:
@@ -201,7 +201,7 @@ def _explained(explanations: Explanations) -> str:
 
 
 def _sum_and_reasons(explanations: Explanations) -> str:
-    """How the words add up, and why."""
+    """Return how the words add up, and the reasons."""
     e, things = figures.leader(explanations), explanations.evidence.settings.players
     accuracy = f"{figures.sampling(e)}. The thin lines show the standard errors."
     if e.error is not None:
@@ -220,7 +220,7 @@ def _classes(explanations: Explanations) -> str:
 
 
 def _bars(bars: Sequence[Bar]) -> str:
-    """Bars with their labels and numbers, one row each."""
+    """Return bars with their labels and numbers, one row each."""
     rows = []
     for bar in bars:
         end = " class=end" if bar.kind == "end" else ""
@@ -244,7 +244,7 @@ def _text_of(e: Explanation, hover: bool) -> str:
 
 
 def _colored(e: Explanation, hover: bool) -> str:
-    """The text with one <i> per unit that the model reads, and the number of the others."""
+    """Return the text with one <i> per unit that the model reads, and the number of other units."""
     text = figures.colored_text(e)
 
     def escaped() -> list[tuple[str, int | None]]:
@@ -263,7 +263,7 @@ def _colored(e: Explanation, hover: bool) -> str:
         notes = [", not in the vocabulary" if unknown else "" for unknown in text.unknown]
         changes = (e.scale.change(score, ".4g") for score in e.scores)
         tips = [f' title="{change}{note}"' for change, note in zip(changes, notes, strict=True)]
-    tags = [f"{opened[look]}{tip}>" for look, tip in zip(looks, tips, strict=True)]  # of each player
+    tags = [f"{opened[look]}{tip}>" for look, tip in zip(looks, tips, strict=True)]  # one per player
     pieces = e.evidence.cached("escaped pieces", escaped)
     parts = [word if j is None else f"{tags[j]}{word}</i>" for word, j in pieces]
     unseen = f" <small>… {text.unseen:,} more not read</small>"
@@ -271,7 +271,7 @@ def _colored(e: Explanation, hover: bool) -> str:
 
 
 def _other_classes(explanations: Explanations) -> str:
-    """A switch to the other classes: one can be open at a time, each with its words and its waterfall."""
+    """Return the other classes, each with its words and its waterfall; one can be open at a time."""
     chances = explanations.probabilities or {}
     if len(explanations.evidence.logits) < 2 or explanations.output not in chances:
         return ""
@@ -287,7 +287,7 @@ def _other_classes(explanations: Explanations) -> str:
 
 
 def _why(explanations: Explanations) -> str:
-    """Certified reasons, and what each sentence contributes."""
+    """Return the certified reasons, and the contribution of each sentence."""
     parts = [f"<h2>Certified reasons</h2>{_list(explanations.reasons().sentences())}"]
     units = explanations.evidence.units
     if units.text is not None and 1 < len(sentence_numbers(units.text, units.spans or ())[1]) <= MOST_SENTENCES:
@@ -326,7 +326,7 @@ def _numbers(explanations: Explanations) -> str:
 
 
 def _plane(explanations: Explanations) -> str:
-    """The SLALOM plane, if the methods that it shows were run."""
+    """Return the SLALOM plane, if the methods that it shows were run."""
     figure = figures.slalom_plane(explanations)
     if figure is None:
         return ""
@@ -361,7 +361,7 @@ def _plane(explanations: Explanations) -> str:
 
 
 def _facts(explanations: Explanations) -> str:
-    """What was explained, what each method is, and the papers."""
+    """Return what was explained, a description of each method, and the papers."""
     evidence, level = explanations.evidence, explanations.scale.level
     units, settings, logits = evidence.units, evidence.settings, ""
     errors = [e.error for e in explanations.values() if e.error is not None]
@@ -411,7 +411,7 @@ def _bag_body(explanations: Explanations) -> str:
 
 
 def _bag_scores(explanations: Explanations) -> str:
-    """How the instances of a bag add up, where they lie, and which are the strongest."""
+    """Return how the instances of a bag add up, their map, and the strongest ones."""
     e = figures.leader(explanations)
     drawn = "" if explanations.evidence.units.coords is None else _maps(explanations, e)
     return f"{_bag_sum(explanations)}{drawn}{_strongest(explanations, e)}{_removal(explanations)}"
@@ -422,7 +422,7 @@ def _bag_sum(explanations: Explanations) -> str:
 
 
 def _removal(explanations: Explanations) -> str:
-    """The deletion curves next to the certified minimum, their shares of the best possible, and the smallest flip."""
+    """Return the deletion curves, the certified minimum, their shares of the best possible, and the smallest flip."""
     evidence, curves = explanations.evidence, figures.removal_curves(explanations)
     chosen = [method for method in DRAWN if method in curves] or list(curves)[: len(DRAWN)]
     drawn = _deletion({METHODS[method].label: curves[method] for method in chosen}, evidence.scale)
@@ -443,7 +443,7 @@ def _removal(explanations: Explanations) -> str:
 
 
 def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str:
-    """Deletion curves by number of removed instances, above the certified minimum."""
+    """Draw deletion curves by number of removed instances, above the certified minimum."""
     first = next(iter(curves.values()))
     left, top, wide, high = 76, 8, 396, 200
     limit, d = first.bounds.proved_min, first.players
@@ -469,7 +469,7 @@ def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str
     for i, (title, each) in enumerate(curves.items()):
         stroke = f'fill="none" stroke="{colors[i]}" stroke-width="2"'
         body.append(f'<path {stroke} d="M{points(each.deletion)}"/>')
-        row, column = divmod(i, 2)  # of the legend, below the curves
+        row, column = divmod(i, 2)  # position in the legend, below the curves
         at, line = left + 200 * column, bottom + 42 + 20 * row
         body += [f'<path {stroke} d="M{at} {line - 4}h18"/>', _text(at + 25, line, escape(title, 22))]
     return _svg(480, bottom + 30 + 20 * -(-len(curves) // 2), body, "The prediction as instances are removed")
@@ -495,7 +495,7 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
 
 
 def _picture(figure: maps.HeatMap, explanations: Explanations) -> str:
-    """A map, over the thumbnail of the slide where the attributes of the bag name one."""
+    """Return a map, drawn over the thumbnail of the slide if the attributes of the bag name one."""
     label, source = f"{escape(figure.title)}, one cell per tile", _data(maps.png(figure.over_page()))
     thumbnail = explanations.evidence.units.attrs.get("thumbnail")
     if thumbnail is None:
@@ -511,10 +511,10 @@ def _picture(figure: maps.HeatMap, explanations: Explanations) -> str:
 
 
 def _data(image: bytes) -> str:
-    """A picture inside the page; a file that is neither PNG nor JPEG is an error."""
+    """Embed a picture in the page, or raise an error for a file that is neither PNG nor JPEG."""
     kind = {b"\x89PNG": "png", b"\xff\xd8\xff\xe0": "jpeg", b"\xff\xd8\xff\xe1": "jpeg"}.get(image[:4])
     if kind is None:
-        raise ValueError("thumbnail: expected a PNG or JPEG file, which a report can hold")
+        raise ValueError("thumbnail: expected a PNG or JPEG file, which a report can embed")
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
 
 

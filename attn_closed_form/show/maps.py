@@ -1,8 +1,8 @@
-"""Maps of a bag: a score per tile and per player, attention, where the tiles lie, and the picture that they make.
+"""Maps of a bag: scores per tile and per player, attention, tile positions, and pictures.
 
 Tiles are drawn as tiles. Nothing is smoothed or ranked: a color is linear in the score, zero is in the middle of the
 signed scale, and scores beyond the ends of the scale have the color of the end. If tiles overlap, a cell shows the
-mean of the tiles that cover it. A slide of 80,000 tiles takes some milliseconds, because tiles become cells of one
+mean of the tiles that cover it. A slide of 80,000 tiles takes a few milliseconds, because tiles become cells of one
 array. Only NumPy is needed.
 """
 
@@ -25,11 +25,11 @@ from .figures import AGAINST, FOR, UNSIGNED, leader
 ATTENTION = "alpha-mean"
 # Color of a score of zero: gray enough to differ from the page, which shows where there is no tile.
 ZERO = (236, 236, 236)
-# On a page that may be light or dark: the color of a score of zero, and the opacity of its tiles.
+# The color of a score of zero on a light or dark page, and the opacity of its tiles.
 FAINT, FAINTEST = (128, 128, 128), 0.12
 # The scale ends at this quantile of the magnitudes, so that one extreme tile does not wash out all the others.
 QUANTILE = 0.995
-# Cells along the longer side of a picture of tiles that are off a grid.
+# Number of cells along the longer side of a picture if tiles are not on a grid.
 MOST_CELLS = 2000
 
 
@@ -37,15 +37,15 @@ Pixels = NDArray[np.uint8]
 
 
 class Place(NamedTuple):
-    """Where tiles lie: `coords` (n, 2) of their upper left corners, and the side of a tile in the same unit."""
+    """Positions of tiles: `coords` (n, 2) of their upper left corners, and the side of a tile in the same unit."""
 
     coords: Array
     patch_size: float
 
 
 class Disagreement(NamedTuple):
-    """How attention differs from signed scores: Spearman's correlation with the scores and with their magnitudes, NaN
-    where one of them is constant, and the share of the attention on players whose score is below zero.
+    """Differences between attention and signed scores: Spearman's correlation with the scores and with their magnitudes
+    (NaN if one of them is constant), and the share of the attention on players with negative scores.
     """
 
     correlation: float
@@ -54,20 +54,20 @@ class Disagreement(NamedTuple):
 
 
 def place(explanations: Explanations) -> Place:
-    """The positions of the tiles of a bag; a bag without coordinates is an error."""
+    """Return the positions of the tiles of a bag, or raise an error if it has no coordinates."""
     units = explanations.evidence.units
     if units.coords is None:
-        raise ValueError("coords: expected a bag with coordinates, which a map needs; this one has none")
+        raise ValueError("coords: expected a bag with coordinates, because a map needs them; this one has none")
     side = units.attrs.get("patch_size")
     if side is None:
         if len(units.coords) > 1 and np.ptp(units.coords):
-            raise ValueError("patch_size: expected the side of a tile among the attributes of the bag, which lacks it")
+            raise ValueError("patch_size: expected the side of a tile among the attributes of the bag; it is missing")
         side = 1.0
     return Place(np.asarray(units.coords, dtype=np.float64), float(side))
 
 
 def slide_size(explanations: Explanations) -> tuple[float, float]:
-    """Width and height of the slide, from the attributes of its bag; without them it ends where the last tiles end."""
+    """Return the width and height of the slide from the attributes of its bag, or those of the area of the tiles."""
     attrs, where = explanations.evidence.units.attrs, place(explanations)
     if {"level0_width", "level0_height"} <= set(attrs):
         return float(np.ravel(attrs["level0_width"])[0]), float(np.ravel(attrs["level0_height"])[0])
@@ -76,24 +76,24 @@ def slide_size(explanations: Explanations) -> tuple[float, float]:
 
 
 def tile_scores(explanation: Explanation) -> Array:
-    """(n,) score of each tile: that of the player that it belongs to, so all tiles of a region have the region's."""
+    """Return the (n,) score of each tile, which is that of its player, such as its region."""
     return explanation.scores[explanation.evidence.player_of]
 
 
 def attention(explanations: Explanations) -> Array | None:
-    """(n,) attention of each tile, mean over the heads that the explained output uses; None if the model shows none."""
+    """Return the (n,) attention of the tiles (the mean over the heads of the output), or None if there is none."""
     scores = explanations.evidence.inside(ATTENTION)
     return None if scores is None else np.asarray(scores[0] if isinstance(scores, tuple) else scores)
 
 
 def player_attention(explanations: Explanations) -> Array | None:
-    """(d,) attention of each player, summed over its tiles."""
+    """Return the (d,) attention of each player, summed over its tiles."""
     scores = attention(explanations)
     return None if scores is None else explanations.evidence.pool(scores)
 
 
 def disagreement(explanations: Explanations) -> Disagreement | None:
-    """How attention differs from the leading scores; None if the model shows no attention."""
+    """Return how attention differs from the leading scores, or None if the model has no attention."""
     weight, scores = player_attention(explanations), leader(explanations).scores
     if weight is None:
         return None
@@ -102,14 +102,14 @@ def disagreement(explanations: Explanations) -> Disagreement | None:
 
 
 def strongest(scores: Array, k: int) -> tuple[Ids, Ids]:
-    """The k players with the largest scores above zero, largest first, and the k with the smallest below zero."""
+    """Return the k players with the largest positive scores, and the k with the smallest negative ones, in order."""
     order = np.argsort(-scores, kind="stable")
     top, bottom = order[:k], order[::-1][:k]
     return top[scores[top] > 0], bottom[scores[bottom] < 0]
 
 
 def columns(explanations: Explanations) -> dict[str, Any]:
-    """The table of a bag, by column: name, place and number of tiles of each player, its attention, its scores."""
+    """Return the table of a bag by column: name, position, number of tiles, attention and scores of each player."""
     evidence = explanations.evidence
     table: dict[str, Any] = {"player": np.array(evidence.labels, dtype=np.str_)}
     if evidence.units.coords is not None:
@@ -130,12 +130,12 @@ def columns(explanations: Explanations) -> dict[str, Any]:
 
 
 def whole(values: Array) -> Any:
-    """Coordinates as integers where they are."""
+    """Convert coordinates to integers if they are whole numbers."""
     return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
 
 
 def player_table(explanations: Explanations, players: Ids) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Some rows of the table of a bag as reports and terminals show it: titles, and the name and cells of each player.
+    """Format some rows of the table of a bag: titles, and the name and cells of each player.
 
     Scores are in the unit of their scale, which the title of their column names.
     """
@@ -152,7 +152,7 @@ def player_table(explanations: Explanations, players: Ids) -> tuple[list[str], l
 
 
 def bag_sentence(explanations: Explanations) -> str:
-    """The value of the explained output, and what the instances contribute if the leading scores add up to it."""
+    """State the value of the output and, if the leading scores add up to it, the contributions of the instances."""
     e, evidence = leader(explanations), explanations.evidence
     what, empty = e.scale.of_output(e.output), e.scale.level(evidence.absent_value)
     got = f"{what[0].upper()}{what[1:]} is {e.scale.level(e.prediction)}"
@@ -166,7 +166,7 @@ def bag_sentence(explanations: Explanations) -> str:
 
 
 def bag_name(explanations: Explanations, default: str = "bag") -> str:
-    """The name of the bag, where its attributes have one."""
+    """Return the name of the bag from its attributes, or the default."""
     name: Any = explanations.evidence.units.attrs.get("name")
     return default if name is None else str(name)
 
@@ -179,7 +179,7 @@ class Raster(NamedTuple):
 
 
 def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster:
-    """Scores (n,) of tiles with upper left corners `coords` (n, 2) and side `patch_size`, as the cells of a grid.
+    """Convert scores (n,) of tiles with upper left corners `coords` (n, 2) and side `patch_size` to a grid of cells.
 
     Tiles on a grid with the spacing of a tile have one cell each; other tiles have several.
     """
@@ -187,7 +187,7 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
     positive("patch_size", patch_size)
     origin, extent = corners.min(axis=0), np.ptp(corners, axis=0) + patch_size
     steps = (corners - origin) / patch_size
-    # Cells along a tile's side: enough to place it to an eighth of itself, unless that makes too many cells.
+    # The number of cells along a tile's side places it to an eighth of its size, unless there would be too many cells.
     on_grid = np.abs(steps - np.rint(steps)).max() < 1e-3
     per_tile = 1 if on_grid else int(np.clip(MOST_CELLS * patch_size // extent.max(), 2, 8))
     cell = patch_size / per_tile
@@ -207,7 +207,7 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
 
 
 def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
-    """The end of the color scale: a quantile of the magnitudes above zero; 1 if all are zero."""
+    """Return the end of the color scale, a quantile of the nonzero magnitudes, or 1 if all are zero."""
     size = np.abs(np.asarray(scores, dtype=np.float64))
     size = size[size > 0]
     end = float(np.quantile(size, quantile)) if size.size else 0.0
@@ -215,21 +215,21 @@ def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
 
 
 def shades(signed: bool) -> tuple[tuple[int, int, int], ...]:
-    """The colors along a scale: from against through zero to for, or from zero upward if there is no sign."""
+    """Return the colors along a scale, from negative through zero to positive, or from zero if there is no sign."""
     return (AGAINST, ZERO, FOR) if signed else (ZERO, UNSIGNED)
 
 
 def colors(scores: ArrayLike, end: float, signed: bool = True) -> Pixels:
-    """Red, green and blue of scores, on a scale that ends at `end`."""
+    """Return red, green and blue of scores, on a scale that ends at `end`."""
     strength = np.nan_to_num(np.asarray(scores, dtype=np.float64)) / end
     knots, channels = np.linspace(-1 if signed else 0, 1, 3 if signed else 2), np.array(shades(signed)).T
     return np.stack([np.rint(np.interp(strength, knots, channel)).astype(np.uint8) for channel in channels], axis=-1)
 
 
 def png(pixels: Pixels) -> bytes:
-    r"""A picture (rows, columns, 4) of 8 bits as a PNG file."""
+    r"""Encode an 8-bit picture (rows, columns, 4) as a PNG file."""
     rows, columns = pixels.shape[:2]
-    lines = np.zeros((rows, 1 + 4 * columns), dtype=np.uint8)  # each line opens with its filter, 0 for none
+    lines = np.zeros((rows, 1 + 4 * columns), dtype=np.uint8)  # each line starts with its filter, 0 for none
     lines[:, 1:] = pixels.reshape(rows, -1)
     header = struct.pack(">IIBBBBB", columns, rows, 8, 6, 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""))
@@ -239,7 +239,7 @@ def png(pixels: Pixels) -> bytes:
 
 
 class HeatMap(NamedTuple):
-    """The map of one output, or of the attention: cells, the score at which the colors end or were `cut`, the scale."""
+    """The map of one output or of the attention: cells, scale, and the score at which the colors end or were `cut`."""
 
     title: str
     raster: Raster
@@ -249,7 +249,7 @@ class HeatMap(NamedTuple):
     scale: ExplainedScale = LOGIT
 
     def over_page(self) -> Pixels:
-        """(rows, columns, 4) the map for a light or a dark page: opacity is linear in the score, zero is faint gray."""
+        """Return the (rows, columns, 4) map for any page; opacity is linear in the score, and zero is faint gray."""
         cells = self.raster.cells
         strength = np.clip(np.abs(np.nan_to_num(cells)) / self.end, 0.0, 1.0)
         picture = colors(np.sign(np.nan_to_num(cells)), 1.0, self.signed)
@@ -258,14 +258,14 @@ class HeatMap(NamedTuple):
         return np.concatenate([picture, np.rint(255 * opacity).astype(np.uint8)[..., None]], axis=-1)
 
     def pixels(self) -> Pixels:
-        """(rows, columns, 4) red, green, blue and opacity; transparent where there is no tile."""
+        """Return (rows, columns, 4) red, green, blue and opacity, transparent outside the tiles."""
         cells = self.raster.cells
         seen = np.where(np.isnan(cells), 0, 255).astype(np.uint8)
         return np.concatenate([colors(cells, self.end, self.signed), seen[..., None]], axis=-1)
 
 
 def heat_maps(several: Sequence[Explanations], method: str | None = None) -> list[HeatMap]:
-    """One map per explained output of a bag, all on one scale, and one of the attention if the model shows any."""
+    """Return one map per explained output of a bag, all on one scale, and one of the attention if there is any."""
     where = place(several[0])
     leaders = [leader(explanations, method) for explanations in several]
     scores = [tile_scores(e) for e in leaders]

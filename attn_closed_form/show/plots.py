@@ -1,4 +1,4 @@
-"""Figures with matplotlib (extra `plots`), drawn from what `explain` returned; each function draws into Axes.
+"""Figures with matplotlib (extra `plots`) of the results of `explain`; each function draws into Axes.
 
 `plot_table` is Figure 1 of Lopardo et al. 2024. The report has the other figures, such as the
 waterfall and the SLALOM plane. No function touches pyplot or changes matplotlib's settings.
@@ -22,19 +22,19 @@ from .figures import AGAINST, FOR, UNSIGNED
 from .maps import HeatMap, bag_name, heat_maps, shades, slide_size
 from .sanitize import elide, visible
 
-# Width of a journal's page of 175 millimeters, in inches.
+# Width of a journal page (175 millimeters) in inches.
 TWO_COLUMNS = 175 / 25.4
-# Names that an axis of this many inches can hold without touching each other.
+# Number of names per inch of an axis that do not touch each other.
 NAMES_PER_INCH = 7.0
 WHITE = (255, 255, 255)
-# Of a heat map: opacity of the tiles over a thumbnail, inches of a panel, dots along a panel at the default resolution.
+# Heat maps: opacity of tiles over a thumbnail, inches per panel, dots along a panel at the default resolution.
 OVER_THUMBNAIL = 0.6
 PANEL = 4.6
 DOTS = 600
 
 
 def package(name: str, extra: str) -> Any:
-    """An optional package or a module of it, or an error that names the extra to install."""
+    """Import an optional package or module, or raise an error that names the extra to install."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -43,7 +43,7 @@ def package(name: str, extra: str) -> Any:
 
 
 def import_matplotlib(module: str) -> Any:
-    """A module of matplotlib."""
+    """Import a module of matplotlib."""
     return package(f"matplotlib.{module}", "plots")
 
 
@@ -56,19 +56,19 @@ def _color_map(*colors: tuple[int, int, int]) -> Any:
 
 
 def _plain(words: Iterable[str], longest: int = 18) -> list[str]:
-    """Words for a figure: nothing that matplotlib would read as mathematics, nothing endless."""
+    """Prepare words for a figure: short, and without characters that matplotlib reads as mathematics."""
     return [elide(visible(word), longest).replace("$", r"\$") for word in words]
 
 
 def _set_names(axis: Any, words: Sequence[str], upright: bool = False) -> None:
-    """Name every tick of an axis; under a horizontal axis steeply enough to lie side by side."""
+    """Name every tick of an axis; names under a horizontal axis are rotated so that they do not overlap."""
     options = {"rotation": 75, "ha": "right", "rotation_mode": "anchor"} if upright else {}
     axis.set_ticks(range(len(words)), _plain(words), fontsize=8 if len(words) <= 30 else 6.5, **options)
     axis.set_tick_params(length=0)
 
 
 def plot_table(explanations: Explanations, ax: Any) -> None:
-    """All methods as a map: one row per method, one column per player, or the strongest players if space is short."""
+    """Draw all methods with one row per method and one column per player (the strongest if space is short)."""
     rows, labels, fit = list(explanations.values()), figures.names(explanations.evidence), explanations.fit
     room = max(4, int(NAMES_PER_INCH * 0.8 * ax.figure.get_figwidth()))
     order = np.sort(figures.strongest_players(explanations, room))
@@ -87,7 +87,7 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
 
 
 def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> None:
-    """Exact Shapley interactions of the `top` strongest players, in the order of the text; the diagonal is left out."""
+    """Draw the exact Shapley interactions of the `top` strongest players in text order, without the diagonal."""
     e = explanations["shapley"]
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:top])
     pairs = e.scale.unit["factor"] * e.interactions()[np.ix_(order, order)]
@@ -101,9 +101,10 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
 
 
 def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40) -> None:
-    """Errors of `runs` runs of sampled LIME with 5000 samples around its exact limit, one dot per run and player.
+    """Draw the errors of `runs` runs of sampled LIME (5000 samples) around its exact limit.
 
-    `explanations` must have the method "lime"; the `top` players with the largest coefficients are shown.
+    There is one dot per run and player, for the `top` players with the largest coefficients. `explanations` must have
+    the method "lime".
     """
     exact, evidence = explanations["lime"], explanations.evidence
     order = np.argsort(-np.abs(exact.scores), kind="stable")[:top]
@@ -118,7 +119,7 @@ def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40)
 
 
 class Plot(NamedTuple):
-    """How a plot is drawn, the methods that it needs, and its size in inches."""
+    """A plot with its function, the methods that it needs, and its size in inches."""
 
     draw: Callable[[Explanations, Any], None]
     methods: tuple[str, ...]
@@ -126,7 +127,7 @@ class Plot(NamedTuple):
 
 
 def plot_removal(explanations: Explanations, ax: Any) -> None:
-    """The prediction as players are removed, highest score first, above the certified minimum of every number."""
+    """Draw the prediction as players are removed, highest score first, above the certified minimum."""
     curves = figures.removal_curves(explanations)
     factor, things = explanations.scale.unit["factor"], explanations.evidence.settings.players
     several = "at least " if explanations.evidence.pooled.H > 1 else ""
@@ -134,7 +135,7 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
         share = f"{METHODS[method].label}: {several}{each.deletion_share:.1%} of the best possible"
         ax.plot(each.absent, factor * each.deletion, label=share)
     limit, (low, high) = factor * each.bounds.proved_min, ax.get_ylim()
-    ax.fill_between(each.absent, np.minimum(limit.min(), low), limit, color="0.9", label="no order can get here")
+    ax.fill_between(each.absent, np.minimum(limit.min(), low), limit, color="0.9", label="not reachable in any order")
     of_output = visible(explanations.scale.of_output(explanations.output)).removeprefix("the ")
     ax.set(xlabel=f"{things} removed", ylabel=of_output + (" (%)" if explanations.scale.in_percent else ""))
     ax.set_ylim(min(limit.min(), low), high)
@@ -150,7 +151,7 @@ FIGURES: dict[str, Plot] = {
 
 
 def make_figure(explanations: Explanations, figure: str = "table", path: str | os.PathLike[str] | None = None) -> Any:
-    """One of `FIGURES` by name as a matplotlib Figure, drawn without a display; saved to `path` if there is one."""
+    """Draw one of `FIGURES` as a matplotlib Figure without a display, and save it if `path` is given."""
     if figure not in FIGURES:
         raise ValueError(f"figure: expected one of {', '.join(FIGURES)}; got {figure!r}")
     plot = FIGURES[figure]
@@ -171,7 +172,7 @@ def _saved(figure: Any, path: str | os.PathLike[str] | None, dpi: int) -> Any:
 
 
 def save_figure(explanations: Explanations, figure: str, path: str | os.PathLike[str]) -> Path:
-    """Draw a figure into a file, whole or not at all; without a suffix it becomes a PNG. Returns the file's path."""
+    """Save a figure atomically (as PNG if `path` has no suffix), and return the path of the file."""
     target = Path(path) if Path(path).suffix else Path(f"{os.fspath(path)}.png")
     make_figure(explanations, figure, target)
     return target
@@ -189,13 +190,13 @@ def heat_map(
 
     Parameters
     ----------
-    explanations : what `explain` returned for a bag with coordinates, or several of them for one map per output, such
+    explanations : the result of `explain` for a bag with coordinates, or several results for one map per output, such
         as `list(explain_outputs(model, bag).values())`
-    path : where to save the figure (.png, .svg, .pdf, ...); None saves nothing
-    method : whose scores; default Shapley values, else the first method with a sign
+    path : file to save the figure to (.png, .svg, .pdf, ...), or None
+    method : the method whose scores are drawn; by default Shapley values, or the first signed method
     thumbnail : picture of the whole slide to draw underneath: an array (rows, columns[, 3 or 4]) or the path of an
-        image; default: the attribute `thumbnail` of the bag, which reports show as well. Without level0_width and
-        level0_height among the attributes of the bag it ends where the last tiles end
+        image. The default is the attribute `thumbnail` of the bag, which reports also show. Without level0_width and
+        level0_height among the attributes of the bag, it is assumed to end at the last tiles
     dpi : dots per inch of the saved file
 
     Returns
@@ -243,7 +244,7 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
         image, (width, height) = under
         ax.imshow(image, extent=(0, width, height, 0), interpolation="antialiased", cmap="gray")
     pixels, alpha = figure.pixels(), 1.0 if under is None else OVER_THUMBNAIL
-    # Cells keep their edges, unless they are smaller than a dot: then the mean of the cells beneath a dot is shown.
+    # Cells keep sharp edges, unless they are smaller than a dot, which then shows the mean of its cells.
     how = "nearest" if max(pixels.shape[:2]) <= DOTS else "antialiased"
     ax.imshow(pixels, extent=(left, right, bottom, top), interpolation=how, alpha=alpha)
     if under is None:
@@ -264,7 +265,7 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
 
 
 def _thumbnail(thumbnail: Any, explanations: Explanations) -> tuple[Any, tuple[float, float]]:
-    """The picture, and the width and height of what it shows."""
+    """Return the picture, and the width and height of the area that it shows."""
     if isinstance(thumbnail, str | os.PathLike):
         thumbnail = import_matplotlib("image").imread(thumbnail)
     image = np.asarray(thumbnail)

@@ -1,4 +1,4 @@
-"""Untrusted text, shown literally: nothing in it may control a terminal or a page, or deceive a reader.
+"""Show untrusted text literally, so that it cannot control a terminal or a page, or deceive a reader.
 
 Control characters (an escape sequence could repaint the terminal), lone surrogates (no encoding has them) and
 bidirectional overrides (they make "abc" read "cba") are replaced by U+FFFD. Line breaks and tabs count as spaces.
@@ -18,18 +18,18 @@ _SPACE = re.compile(r"[\t\n\r\f\v\u2028\u2029 ]+")
 
 
 def visible(text: str) -> str:
-    r"""The text on one line, without control characters.
+    r"""Return the text on one line, without control characters.
 
     >>> visible("red:\x1b[31m\nend")
     'red:�[31m end'
     """
-    if text.isprintable() and "  " not in text:  # almost every text: nothing to replace
+    if text.isprintable() and "  " not in text:  # almost every text needs no replacement
         return text
     return _HOSTILE.sub("\ufffd", _SPACE.sub(" ", text))
 
 
 def elide(text: str, limit: int) -> str:
-    """The text, its middle cut out if it is longer than `limit`: "ab…ij"."""
+    """Shorten a text that is longer than `limit` in the middle: "ab…ij"."""
     if len(text) <= limit:
         return text
     half = (limit - 1) // 2
@@ -37,13 +37,13 @@ def elide(text: str, limit: int) -> str:
 
 
 def escape(text: str, limit: int | None = None) -> str:
-    """Text for the content and the quoted attributes of HTML and SVG."""
+    """Escape text for the content and the quoted attributes of HTML and SVG."""
     shown = visible(text)
     return html.escape(shown if limit is None else elide(shown, limit), quote=True)
 
 
 def prose(text: str, limit: int | None = None) -> str:
-    """`escape` for numbers and sentences about them: a true minus sign, and no line break between 94.2 and %.
+    """Escape text with numbers, using a true minus sign and no line break between 94.2 and %.
 
     >>> prose("-3 points") == "\u22123\u00a0points"
     True
@@ -52,7 +52,7 @@ def prose(text: str, limit: int | None = None) -> str:
 
 
 def script_json(data: Any) -> str:
-    r"""JSON that is safe inside a script element: nothing in it can close the element or open a comment.
+    r"""Return JSON that cannot close the script element around it or open a comment.
 
     >>> script_json(["</script>"])
     '["\\u003c/script\\u003e"]'
@@ -62,7 +62,7 @@ def script_json(data: Any) -> str:
 
 
 def width(text: str) -> int:
-    """Columns that a text takes in a terminal: two for a wide character, none for a combining mark."""
+    """Return the terminal columns of a text: two for a wide character, none for a combining mark."""
     if text.isascii():
         return len(text)
     marks = ("Mn", "Me", "Cf")  # these take no column

@@ -1,7 +1,7 @@
-"""What a terminal shows: the answer first, then one row per method, in color or in marks; and the card of a model.
+"""Output for a terminal: the answer, one row per method in color or with marks, and the card of a model.
 
 With color, a word's background is vermilion (raises the prediction), blue (lowers it) or gray (no sign), stronger for
-stronger words. Without, marks follow the word: +, ++, +++, ++++ for, - to ---- against, * to **** without sign. Both
+stronger words. Without color, marks follow the word: + to ++++ for, - to ---- against, * to **** without sign. Both
 use one scale. Files may come from untrusted sources, so every text goes through `visible`.
 """
 
@@ -31,7 +31,7 @@ Printed = tuple[str, int]  # a word as it is printed, and the columns that it ta
 
 
 def use_color(stream: TextIO, choice: str = "auto") -> bool:
-    """Whether to color what goes to `stream`: "always", "never", or by NO_COLOR, FORCE_COLOR, TERM and the stream."""
+    """Decide whether to color the output: "always", "never", or by NO_COLOR, FORCE_COLOR, TERM and `stream`."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):
@@ -42,7 +42,7 @@ def use_color(stream: TextIO, choice: str = "auto") -> bool:
 
 
 def answer(explanations: Explanations, columns: int = 80, color: bool = False) -> str:
-    r"""The answer: what the model predicts, the words that made it, how they add up, and the certified reasons.
+    r"""Format the answer: the prediction, the words behind it, how they add up, and the certified reasons.
 
     >>> from attn_closed_form import load_demo_model
     >>> explanations = load_demo_model().explain("A fine film", "shapley")
@@ -82,7 +82,7 @@ def _padded(text: str, columns: int) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells in columns: the first begins at the left, the others end at the right.
+    """Format rows of cells, the first column left-aligned and the others right-aligned.
 
     >>> print(aligned([["class", "F1"], ["ham", "66.7 %"]]))
     class      F1
@@ -114,7 +114,7 @@ def _waterfall(e: Explanation, columns: int, color: bool) -> str:
 
 
 def table(explanations: Explanations, columns: int = 80, color: bool = False) -> str:
-    r"""One row per method, by family, wrapped to `columns`, with a legend; methods with the same colors share a row.
+    r"""Format one row per method, by family, with a legend; methods with the same colors share a row.
 
     >>> from attn_closed_form import ScoreTable
     >>> scores = {"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -2.0]}
@@ -127,7 +127,7 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
     blocks = []
     for family in families:
         lines = [_prose(f"{family.title}. {family.meaning}", columns)] if len(families) > 1 else []
-        for row in family.rows:  # words behind the title; under it where the title is long or the terminal narrow
+        for row in family.rows:  # words follow the title, or start below it if the title is long or the terminal narrow
             words = _wrap(_words(explanations[row.methods[0]], color), room, indent)
             beside = width(row.title) <= indent - 2
             lines += [_padded(row.title, indent) + words[indent:]] if beside else [_prose(row.title, room), words]
@@ -136,7 +136,7 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
 
 
 def _words(e: Explanation, color: bool) -> list[Printed]:
-    """The words of a text as they are printed."""
+    """Format the words of a text."""
     text = figures.colored_text(e)
     words = []
     for piece in text.pieces:
@@ -162,12 +162,12 @@ def _word(word: str, level: int, signed: bool, color: bool) -> Printed:
 
 
 def mark(level: int, signed: bool) -> str:
-    """The marks of a level: ++, ---, or ** where there is no sign."""
+    """Return the marks of a level: ++, ---, or ** without a sign."""
     return ("*" if not signed else "+" if level > 0 else "-") * abs(level)
 
 
 def _wrap(words: Iterable[Printed], columns: int, indent: int = 0) -> str:
-    """Words in lines of at most `columns`."""
+    """Wrap words into lines of at most `columns`."""
     lines, used = [""], 0
     for printed, taken in words:
         if used and indent + used + 1 + taken > columns:
@@ -202,9 +202,9 @@ def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> str:
 
 
 def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
-    """The `top` strongest players of the leading method, with their scores in every method: plain columns.
+    """Format the scores of the `top` strongest players of the leading method in every method.
 
-    If the methods do not fit side by side in `columns`, blocks of them follow each other.
+    If the methods do not fit side by side in `columns`, they are split into several blocks.
     """
     order = figures.strongest_players(explanations, top)
     labels = [elide(figures.names(explanations.evidence)[j], 24) for j in order]
@@ -219,7 +219,7 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
 
 
 def reasons_text(explanations: Explanations, columns: int = 80) -> str:
-    """The range of the prediction, and the sentences of a text with their scores; the answer has the reasons.
+    """Format the range of the prediction, and the sentences of a text with their scores.
 
     >>> from attn_closed_form import load_demo_model
     >>> explanations = load_demo_model().explain("A slow start. A wonderful film!", "shapley")
@@ -237,7 +237,7 @@ def reasons_text(explanations: Explanations, columns: int = 80) -> str:
 
 
 def methods_table() -> str:
-    """The table of methods, one line per method."""
+    """Format the table of methods, one line per method."""
     spelled = ((f"{m.name} ({m.alias})" if m.alias else m.name, m) for m in METHODS.values())
     return "\n".join(f"{name:<25} {m.label:<17} {m.accuracy:<11} {m.summary}" for name, m in spelled)
 
@@ -260,7 +260,7 @@ LONGEST_NAME = 32
 
 
 def scores_table(scores: Mapping[str, Any]) -> str:
-    """Accuracy, macro-F1, and one line per class; `scores` as the trainer keeps them in a model file.
+    """Format accuracy, macro-F1 and one line per class, from the `scores` that the trainer stores in a model file.
 
     >>> line = {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "texts": 4}
     >>> print(scores_table({"accuracy": 0.75, "macro_f1": 2 / 3, "classes": {"ham": line}}))
@@ -280,7 +280,7 @@ def scores_table(scores: Mapping[str, Any]) -> str:
 
 
 def model_card(model: TextClassifier, source: str) -> str:
-    """The card of a model that was read from `source`."""
+    """Format the card of a model that was read from `source`."""
     w, card = model.weights, model.card or {}
     parameters = sum(array.size for array in w.arrays().values())
     shown = ", ".join(elide(visible(name), LONGEST_NAME) for name in model.outputs[:MOST_CLASSES])
@@ -296,13 +296,13 @@ def model_card(model: TextClassifier, source: str) -> str:
         f"tokens       {TOKENS}",
         f"first words  {' '.join(elide(visible(word), LONGEST_NAME) for word in words[:12])} …",
     ]
-    # What the trainer noted, part by part; a part of another shape is left out.
+    # The facts that the trainer stored, part by part; parts of an unexpected form are omitted.
     if isinstance(card.get("data"), str):
         lines.append(f"trained on   {elide(visible(card['data']), 80)}")
     for part, title in (("held_out", "held-out"), ("test", "test")):
         try:
             scores, refit = card[part], ""
-            if part == "held_out" and "refit" in card:  # the model of the file was trained once more on all texts
+            if part == "held_out" and "refit" in card:  # the stored model was trained again on all texts
                 texts, epochs = int(card["refit"]["texts"]), int(card["refit"]["epochs"])
                 refit = f", before training once more on all {texts:,} texts for {epochs} epochs"
             lines.append(f"\nOn {int(scores['texts']):,} {title} texts{refit}:\n{scores_table(scores)}")
