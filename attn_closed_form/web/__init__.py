@@ -1,4 +1,4 @@
-"""A local page that explains as one types: `attn-closed-form serve` (extra `web`: FastAPI and uvicorn).
+"""A local page that explains a text as you type: `attn-closed-form serve` (extra `web`: FastAPI and uvicorn).
 
-`schema.py` has the fields of requests and answers, `app.py` the application, `serve.py` runs it; `static/` is the page.
+`schema.py` defines requests and answers, `app.py` is the application, `serve.py` runs it, and `static/` is the page.
 """

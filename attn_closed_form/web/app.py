@@ -1,8 +1,9 @@
-"""The application: the page, its API, and what guards them.
+"""The application: the page, its API and their protection.
 
 A request passes through the security headers, the check of its Host, and the gate (token, type, size and time of the
 body, number of computations) before FastAPI checks its fields. Answers are computed in threads, so that a long text
-does not block other requests for the page. The files of the page are read at the start: no path is made from a request.
+does not block other requests for the page. The files of the page are read at the start, so no path is built from a
+request.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ from ..show.sanitize import elide, visible
 from . import schema
 from .schema import MAX_BYTES, MAX_CHARACTERS, ExplainQuestion, InteractionsQuestion, Question, Refusal
 
-THREADS = 8  # that compute at the same time
+THREADS = 8  # threads that compute at the same time
 LARGE = 2_000  # characters; longer texts, and methods that sample, are computed one at a time to bound the memory
 COOKIE = "attn_closed_form_token"
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")  # names that can only mean this machine
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")  # names that can only refer to this machine
 FILES = {
     "/": ("index.html", "text/html"),
     "/app.js": ("app.js", "text/javascript"),
@@ -54,7 +55,7 @@ FILES = {
     "/style.css": ("style.css", "text/css"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-# No inline script or style, nothing from elsewhere, no frame around it; scripts cannot turn text into markup.
+# No inline scripts or styles, no external resources, no embedding in frames; scripts cannot turn text into markup.
 HEADERS = {
     "content-security-policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -76,10 +77,10 @@ class Limits:
 
     Attributes
     ----------
-    queue : answers that are computed or wait for a thread; further requests get a 503
-    seconds : time for an answer, waiting included (504)
-    body_seconds : time for the body of a request to arrive (408), and for a client to take an answer
-    bodies : requests whose bodies are still arriving; one more, and the oldest of them gets a 408
+    queue : maximum number of answers being computed or queued; further requests get a 503
+    seconds : time limit for an answer, including waiting (504)
+    body_seconds : time limit for the body of a request (408), and for a client to receive an answer
+    bodies : maximum number of requests whose bodies are arriving; beyond it, the oldest gets a 408
     """
 
     queue: int = 64
@@ -96,30 +97,30 @@ def make_app(
     limits: Limits | None = None,
     example: str | None = None,
 ) -> ASGIApp:
-    """The page and its API for one model.
+    """Build the page and its API for one model.
 
     Parameters
     ----------
     model : a model that reads texts
     name : the name that the page shows
-    hosts : Host headers that are answered, against DNS rebinding; ("*",) for all
+    hosts : accepted Host headers, which protects against DNS rebinding; ("*",) accepts all
     token : secret that every request must carry, except for /health
-    limits : on number and time
-    example : text that the page begins with; `example_text(model)` by default
+    limits : limits on number and time
+    example : text that the page shows first; `example_text(model)` by default
 
     Returns
     -------
     An ASGI application, for uvicorn or any other server
     """
     limits = limits or Limits()
-    if model.reads != "a text":  # it would take a text for the name of a file
+    if model.reads != "a text":  # it would read a text as the name of a file
         raise ValueError(f"model: expected a model that reads texts, got {model!r}, which reads {model.reads}")
     about = model_answer(model, name, example_text(model) if example is None else example)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-        if about["example"]:  # pays for tables and late imports before the first request
+        if about["example"]:  # computes tables and runs late imports before the first request
             explain_answer(model, ExplainQuestion.model_validate({"text": about["example"]}))
         yield
 
@@ -148,27 +149,27 @@ def make_app(
 
     @app.get("/health")
     async def health() -> dict[str, str]:
-        """Whether the server answers; needs no token."""
+        """Report that the server is running; no token is needed."""
         return {"status": "ok"}
 
     @app.get("/api/model")
     async def describe() -> Response:
-        """The model, its example, the limits and the table of methods."""
+        """Return the model, its example, the limits and the table of methods."""
         return Response(json_bytes(about), media_type="application/json")
 
     @app.post("/api/explain", response_model=schema.ExplainAnswer, responses=errors)
     async def explain(question: ExplainQuestion) -> Response:
-        """Scores of every word by every method, and the effect of removing words."""
+        """Return the scores of every word by every method, and the effect of removing words."""
         return await compute(explain_answer, question)
 
     @app.post("/api/why", response_model=schema.WhyAnswer, responses=errors)
     async def why(question: Question) -> Response:
-        """Certified reasons, scores of sentences, and the SLALOM plane."""
+        """Return the certified reasons, scores of sentences, and the SLALOM plane."""
         return await compute(why_answer, question)
 
     @app.post("/api/interactions", response_model=schema.InteractionsAnswer, responses=errors)
     async def interactions(question: InteractionsQuestion) -> Response:
-        """Shapley interactions of one word with all others."""
+        """Return the Shapley interactions of one word with all others."""
         return await compute(interactions_answer, question)
 
     async def failed(request: Request, error: Exception) -> Response:
@@ -180,7 +181,7 @@ def make_app(
         messages = {
             400: "body: expected JSON in UTF-8",
             404: "no such address; /openapi.json lists them",
-            405: f"this address does not take {request.method}",
+            405: f"this address does not accept {request.method}",
         }
         response = error_response(Refusal(status, messages.get(status, "the server failed; its log has the details")))
         response.headers.update(getattr(error, "headers", None) or {})  # such as Allow
@@ -188,12 +189,12 @@ def make_app(
 
     for kind in (Refusal, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, failed)
-    # Around the whole application, because Starlette answers a failure (500) outside of `add_middleware`.
+    # The guard wraps the whole application, because Starlette answers failures (500) outside `add_middleware`.
     return Guard(app, hosts, token, limits)
 
 
 def json_bytes(data: Any) -> bytes:
-    """JSON in UTF-8; ASCII if there is a lone surrogate, which UTF-8 cannot encode, so that it passes as an escape."""
+    """Encode data as JSON in UTF-8, or in ASCII with escapes if there is a lone surrogate."""
     try:
         return to_json(data, inf_nan_mode="null")  # several times faster than the standard library
     except PydanticSerializationError:
@@ -201,8 +202,8 @@ def json_bytes(data: Any) -> bytes:
 
 
 def error_response(refusal: Refusal) -> Response:
-    """The answer to a rejected request."""
-    # After 401 to 415 the body may still be on its way: the server must not read it as the next request.
+    """Return the answer to a rejected request."""
+    # After 401 to 415 the body may still be arriving, and the server must not read it as the next request.
     headers = {"connection": "close"} if refusal.status in (401, 408, 413, 415) else {}
     headers |= {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(refusal.status, {})
     body = {"error": refusal.message, "status": refusal.status} | ({"field": refusal.field} if refusal.field else {})
@@ -210,18 +211,18 @@ def error_response(refusal: Refusal) -> Response:
 
 
 class Guard:
-    """ASGI application around another one: adds HEADERS to every answer, and lets requests through that may pass.
+    """ASGI middleware that adds HEADERS to every answer and rejects requests that are not allowed.
 
-    They need a known Host (Starlette's TrustedHostMiddleware refuses IPv6 addresses before 1.7), the token, and a body
-    that is JSON, small and complete in time. A request counts toward the limit only after its body has arrived, so that
-    half-sent requests block no others; their number is limited, the oldest first. A client that does not take its
-    answer is given up, so that it does not count for longer than the answer takes.
+    Requests need a known Host (Starlette's TrustedHostMiddleware rejects IPv6 addresses before 1.7), the token, and a
+    body that is JSON, small and complete in time. A request counts toward the limit only after its body has arrived, so
+    that incomplete requests do not block others; if there are too many, the oldest is dropped. A client that does not
+    receive its answer in time is disconnected, so that it does not count any longer.
     """
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...], token: str | None, limits: Limits) -> None:
         self.app, self.hosts, self.token, self.limits = app, hosts, token, limits
         self.running = 0
-        self.unread: dict[anyio.CancelScope, None] = {}  # of bodies, oldest first
+        self.unread: dict[anyio.CancelScope, None] = {}  # requests whose bodies are arriving, oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -259,7 +260,7 @@ class Guard:
         self.running += counts
         try:
             await self.app(scope, replay, respond)
-        except ClientDisconnect:  # there is nobody to answer
+        except ClientDisconnect:  # there is no client to answer
             pass
         finally:
             self.running -= counts
@@ -272,17 +273,18 @@ class Guard:
         return (scheme.lower() == "bearer" and self._matches(value)) or self._matches(request.cookies.get(COOKIE))
 
     def _with_cookie(self, request: Request) -> Response:
-        """Move the token from the address into a cookie; browsers keep the text after the # by themselves."""
+        """Move the token from the address into a cookie; browsers keep the fragment after the #."""
         response = Response(status_code=303, headers={"location": "/"})
         secure = request.scope.get("scheme") == "https"
         response.set_cookie(COOKIE, self.token or "", httponly=True, samesite="lax", secure=secure)
         return response
 
     async def _body(self, request: Request) -> Message:
-        """The body as one message, unless it has another type, or is too large or too slow."""
+        """Return the body as one message, or reject it if it has another type, is too large or too slow."""
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media != "application/json":
-            # This also keeps other sites out: a browser asks before it sends this type across origins, and is refused.
+            # This also blocks other sites: a browser sends a preflight request for this type across origins, which is
+            # rejected.
             raise Refusal(415, f"Content-Type: expected application/json, got {media[:40] or 'none'}")
         stated = request.headers.get("content-length", "")
         size, body = int(stated[:12]) if stated.isdigit() else 0, bytearray()
@@ -296,7 +298,7 @@ class Guard:
                 while size <= MAX_BYTES:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
-                        raise Refusal(400, "body: expected all of it, but the client disconnected")
+                        raise Refusal(400, "body: expected the complete body, but the client disconnected")
                     body += message.get("body", b"")
                     if not message.get("more_body", False):
                         return {"type": "http.request", "body": bytes(body), "more_body": False}
@@ -309,12 +311,12 @@ class Guard:
 
 # --- answers --------------------------------------------------------------------------------------------------------
 
-CANDIDATES = 3_000  # words of a vocabulary that an example is chosen from; training orders them by frequency
+CANDIDATES = 3_000  # number of words from which an example is chosen; training orders them by frequency
 EXAMPLE_CLASSES = 4
 
 
 def example_text(model: Model) -> str:
-    """An example text: the one of the model's card, or the words that support each class most.
+    """Return the example text of the model's card, or the words that support each class most.
 
     >>> from attn_closed_form import load_demo_model
     >>> model = load_demo_model()
@@ -348,7 +350,7 @@ def example_text(model: Model) -> str:
 
 
 def model_answer(model: Model, name: str, example: str) -> dict[str, Any]:
-    """What the page needs before the first question."""
+    """Return the facts about the model that the page shows before the first question."""
     fields = ("name", "label", "family", "kind", "accuracy", "summary", "forecasts")
     return {
         "name": elide(visible(name), 60),
@@ -363,7 +365,7 @@ def model_answer(model: Model, name: str, example: str) -> dict[str, Any]:
 
 
 def explain_answer(model: Model, question: ExplainQuestion) -> dict[str, Any]:
-    """Scores of every player by every method, and what removing players does.
+    """Return the scores of every player by every method, and the effect of removing players.
 
     >>> from attn_closed_form import load_demo_model
     >>> question = ExplainQuestion(text="A fine film", methods=["leave-one-out"], removed=[1])
@@ -397,7 +399,7 @@ def _explanations(model: Model, question: Question, methods: tuple[Method, ...] 
 
 
 def why_answer(model: Model, question: Question) -> dict[str, Any]:
-    """Certified reasons, what each sentence contributes, and the SLALOM plane: what the page shows after a pause.
+    """Return certified reasons, sentence contributions and the SLALOM plane, which the page shows after a pause.
 
     >>> from attn_closed_form import load_demo_model
     >>> answer = why_answer(load_demo_model(), Question(text="A slow start. A wonderful film!"))
@@ -413,7 +415,7 @@ def why_answer(model: Model, question: Question) -> dict[str, Any]:
 
 
 def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[str, Any]:
-    """Shapley interactions of one player with every other player; None for the player itself."""
+    """Return the Shapley interactions of one player with every other player, and None for the player itself."""
     explanations = _explanations(model, question)
     evidence, player = explanations.evidence, _player("player", question.player, explanations)
     row, error = evidence.guaranteed(lambda game, tol: interactions(game, player=player, tol=tol))
@@ -424,7 +426,7 @@ def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[st
 
 
 def _player(field: str, named: int | list[int], explanations: Explanations) -> int:
-    """The index of a player, given its index or the span of an occurrence."""
+    """Return the index of a player, given its index or the span of an occurrence."""
     spans = explanations.evidence.spans
     if isinstance(named, int):
         if named < len(spans):

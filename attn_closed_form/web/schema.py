@@ -1,4 +1,4 @@
-"""The fields of requests and answers: one set of pydantic models checks the requests and makes /openapi.json."""
+"""The fields of requests and answers. The same pydantic models check the requests and define /openapi.json."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from ..explanations.methods import METHODS, as_methods
 from ..explanations.settings import Settings
 from ..show.sanitize import elide
 
-MAX_BYTES = 128 * 1024  # of a body; a text of MAX_CHARACTERS fits unless it consists of escapes
-MAX_CHARACTERS = 20_000  # of a text
+MAX_BYTES = 128 * 1024  # maximum size of a body; a text of MAX_CHARACTERS fits unless it consists of escapes
+MAX_CHARACTERS = 20_000  # maximum length of a text
 # Memory grows with the square of the tokens: LIME's limit of 4,400 takes 300 MB, and a sample of 3,000 takes 2 GB.
 MAX_TOKENS = 2_000
-MAX_SAMPLED = 400  # tokens, where a method samples
+MAX_SAMPLED = 400  # maximum number of tokens for methods that sample
 
 #: Statuses other than 200, with their meaning.
 ERRORS = {
-    400: "The body is not a JSON object, or the Host header is not one that the server answers to.",
+    400: "The body is not a JSON object, or the Host header is not accepted by the server.",
     401: "The server has a token, and the request does not carry it.",
     408: "The body did not arrive in time.",
     413: f"The body has more than {MAX_BYTES:,} bytes, or the text more than {MAX_CHARACTERS:,} characters or "
     f"{MAX_TOKENS:,} tokens ({MAX_SAMPLED} for methods that sample).",
     415: "The Content-Type is not application/json.",
     422: "A field is missing, unknown or has a wrong value; `field` is its name.",
-    503: "The server is computing as many answers as it may; try again after a second.",
+    503: "The server is computing the maximum number of answers; try again after a second.",
     504: "The answer took too long.",
 }
 
 
 def _limited(text: str) -> str:
-    # Field(max_length=...) would refuse lone surrogates, which browsers can send.
+    # Field(max_length=...) would reject lone surrogates, which browsers can send.
     if len(text) > MAX_CHARACTERS:
         raise PydanticCustomError(
             "string_too_long", f"expected at most {MAX_CHARACTERS:,} characters, got {len(text):,}"
@@ -44,7 +44,7 @@ def _limited(text: str) -> str:
 
 
 def _known(names: str | list[str] | None) -> str | list[str] | None:
-    as_methods(names)  # a ValueError names what is wrong
+    as_methods(names)  # raises a ValueError for an unknown name
     return names
 
 
@@ -54,18 +54,18 @@ Player = Annotated[int, Field(ge=0)] | Span
 
 
 class Question(BaseModel):
-    """What every request may contain."""
+    """The fields that every request may contain."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     text: Text = Field(description="the text to explain")
-    players: str | None = Field(None, description="what gets a score, one of the model's `players`")
-    absent: str | None = Field(None, description="what a removed player becomes, one of the model's `absent`")
+    players: str | None = Field(None, description="kind of player that gets a score, one of the model's `players`")
+    absent: str | None = Field(None, description="treatment of removed players, one of the model's `absent`")
     output: int | str | None = Field(None, description="a class or its index, or margin:A,B; default: the prediction")
     tol: float = Field(Settings.tol, description="guaranteed accuracy, relative to max|f|")
     seed: int = Field(Settings.seed, description="seed of the sampled methods")
     scale: str | None = Field(
-        Settings.scale, description='"probability" or "logit"; default: the probability where its values are exact'
+        Settings.scale, description='"probability" or "logit"; default: the probability if its values are exact'
     )
 
     @property
@@ -110,26 +110,26 @@ class ExplainAnswer(BaseModel):
     text: str
     labels: list[str] = Field(description="the players as the model reads them")
     spans: list[list[Span]] = Field(description="per player, [start, end] of its occurrences, in code points")
-    unknown: list[bool] = Field(description="which players are outside the vocabulary")
-    unseen: list[Span] = Field(description="spans beyond what the model reads")
-    output: str = Field(description="the class, or the margin of two, that is explained")
-    scale: str = Field(description="what is explained of it: its probability or its logit")
-    scale_note: str = Field(description="the same in a sentence, with the reason where it is the logit")
-    prediction: float = Field(description="its value on that scale")
-    absent_value: float = Field(description="its value with every player absent")
+    unknown: list[bool] = Field(description="whether each player is outside the vocabulary")
+    unseen: list[Span] = Field(description="spans that the model does not read")
+    output: str = Field(description="the explained class or margin of two classes")
+    scale: str = Field(description="the explained scale: probability or logit")
+    scale_note: str = Field(description="the scale in a sentence, with the reason if it is the logit")
+    prediction: float = Field(description="the value of the output on that scale")
+    absent_value: float = Field(description="the value of the output with every player absent")
     logit: float = Field(description="the logit of the prediction, before the temperature")
     logits: list[float]
     probabilities: dict[str, float] | None
     players: str
     absent: str
     methods: dict[str, dict[str, Any]] = Field(
-        description="by name: scores, base_value, label, kind, accuracy, scale, and error, a guaranteed bound or null"
+        description="by method: scores, base_value, label, kind, accuracy, scale, and error, a guaranteed bound or null"
     )
     removal: dict[str, Any] | None = Field(
         description="the removed players, the prediction without them, its change, and the forecasts: for each method "
-        "minus the sum of the scores, and the error of that"
+        "minus the sum of the scores, and its error"
     )
-    figures: dict[str, Any] = Field(description="what the page draws: names, colors, places and ticks")
+    figures: dict[str, Any] = Field(description="data for drawing: names, colors, positions and ticks")
 
 
 class WhyAnswer(BaseModel):
@@ -137,7 +137,7 @@ class WhyAnswer(BaseModel):
 
     reasons: dict[str, Any] = Field(description="sufficient and contrastive reason, bounds, and `sentences` in words")
     sentences: dict[str, Any]
-    figures: dict[str, Any] = Field(description="what the page draws of it")
+    figures: dict[str, Any] = Field(description="data for drawing")
 
 
 class InteractionsAnswer(BaseModel):
@@ -148,7 +148,7 @@ class InteractionsAnswer(BaseModel):
     interactions: list[float | None]
     scale: str = Field(description="probability or logit")
     error: float = Field(description="guaranteed bound on the error of each interaction")
-    figures: dict[str, Any] = Field(description="what the page draws")
+    figures: dict[str, Any] = Field(description="data for drawing")
 
 
 class Error(BaseModel):
@@ -160,7 +160,7 @@ class Error(BaseModel):
 
 
 class Refusal(Exception):
-    """A request that is not answered: HTTP status, message, and the field at fault if there is one."""
+    """A rejected request, with its HTTP status, message, and the wrong field if there is one."""
 
     def __init__(self, status: int, message: str, field: str | None = None) -> None:
         super().__init__(message)
@@ -168,7 +168,7 @@ class Refusal(Exception):
 
 
 def refusal_of(errors: Sequence[Mapping[str, Any]]) -> Refusal:
-    """The errors of pydantic in one sentence: "field: expected X, got Y".
+    """Summarize the errors of pydantic in one sentence: "field: expected X, got Y".
 
     >>> from pydantic import ValidationError
     >>> try:
@@ -181,7 +181,7 @@ def refusal_of(errors: Sequence[Mapping[str, Any]]) -> Refusal:
     location, kind = first["loc"], first["type"]
     if kind == "json_invalid":
         return Refusal(400, f"body: expected JSON in UTF-8, got {elide(str(first['ctx']['error']), 80)}")
-    if kind == "value_error":  # of ours, which names its field
+    if kind == "value_error":  # raised by this package, and names its field
         message = str(first["ctx"]["error"])
         return Refusal(422, message, message.partition(":")[0])
     if len(location) < 2:

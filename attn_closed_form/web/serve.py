@@ -1,6 +1,6 @@
 """Run the page with uvicorn, in one process or in several workers.
 
-Workers get what to serve by the environment variable OPTIONS, because each of them opens the model itself.
+Workers get their options from the environment variable OPTIONS, because each of them opens the model itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .app import LOOPBACK, Limits, make_app
 OPTIONS = "ATTN_CLOSED_FORM_SERVE"
 SHIPPED = "the shipped sentiment model"
 REVIEW = "The plot is a mess and the ending is terrible, but the acting is wonderful and I never once felt bored!"
-GRACE = 2  # seconds for answers that are being computed when the server ends
+GRACE = 2  # seconds for answers that are being computed when the server stops
 
 
 def serve(
@@ -41,15 +41,15 @@ def serve(
     token: str | None = None,
     limits: Limits | None = None,
 ) -> int:
-    """Serve until interrupted; returns the exit status.
+    """Serve until interrupted, and return the exit status.
 
     Parameters
     ----------
     path : a model file, or None for the shipped model; the page shows the name of the file, never its folder
-    host, port : where to listen; port 0 takes any free one
-    workers : processes; uvicorn replaces those that die
+    host, port : address to listen on; port 0 selects a free port
+    workers : number of processes; uvicorn replaces those that die
     token : secret that requests must carry; required unless `host` is a loopback address
-    limits : on number and time, per worker
+    limits : limits on number and time, per worker
     """
     address, port = free_address(host, port)
     loopback = ipaddress.ip_address(address).is_loopback
@@ -64,11 +64,11 @@ def serve(
     options = {"path": path, "name": name, "hosts": hosts, "token": token, "limits": asdict(limits or Limits())}
     os.environ[OPTIONS] = json.dumps(options)
     application()  # an error in the model is reported before anything starts
-    if workers > 1:  # the processes are the parallelism
+    if workers > 1:  # the processes provide the parallelism
         for library in ("OPENBLAS", "OMP", "MKL"):
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     hint = "" if token is None else "; open it with ?token=... once"
-    line = f"explaining with {name}: http://{shown}:{port}/   (Ctrl-C ends{hint})"
+    line = f"explaining with {name}: http://{shown}:{port}/   (Ctrl-C stops the server{hint})"
     threading.Thread(target=_announce, args=(address, port, line), daemon=True).start()
     uvicorn.run(
         f"{__name__}:application",
@@ -77,11 +77,11 @@ def serve(
         port=port,
         workers=workers,
         log_level="warning",
-        access_log=False,  # nothing that a person writes goes into a log
+        access_log=False,  # texts of users are never logged
         server_header=False,
         proxy_headers=False,
         ws="none",
-        http="h11",  # which bounds the headers of a request by 16 KB; the faster parsers do not
+        http="h11",  # limits the headers of a request to 16 KB, unlike the faster parsers
         timeout_graceful_shutdown=GRACE,
     )
     print("ended", file=sys.stderr)
@@ -89,7 +89,7 @@ def serve(
 
 
 def application() -> ASGIApp:
-    """The application that the environment variable OPTIONS describes; each worker calls this once."""
+    """Build the application described by the environment variable OPTIONS; each worker calls this once."""
     options: dict[str, Any] = json.loads(os.environ[OPTIONS])
     path, limits = options["path"], Limits(**options["limits"])
     parent = parent_process()
@@ -119,7 +119,7 @@ def _announce(address: str, port: int, line: str) -> None:
 
 
 def free_address(host: str, port: int) -> tuple[str, int]:
-    """The numerical address of a host and an unused port; port 0 becomes a free one.
+    """Return the numerical address of a host and an unused port; port 0 becomes a free one.
 
     >>> free_address("127.0.0.1", 0)[0]
     '127.0.0.1'
@@ -130,7 +130,7 @@ def free_address(host: str, port: int) -> tuple[str, int]:
         raise OSError(f"--host: expected an address of this machine, got {host!r}") from None
     with socket.socket(*resolved[:3]) as sock:
         try:
-            # A server that has just ended leaves its port in TIME_WAIT. On Windows this option means something else.
+            # A server that has just stopped leaves its port in TIME_WAIT. On Windows this option has another meaning.
             if os.name == "posix":
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(resolved[4])

@@ -40,7 +40,7 @@ def test_only_the_table_of_addresses_is_served(path):
 def test_a_wrong_method_is_405(method, path):
     got = send(method, path)
     assert got.status_code == 405
-    assert got.json()["error"] == f"this address does not take {method}"
+    assert got.json()["error"] == f"this address does not accept {method}"
     assert got.headers["allow"]
     assert "access-control-allow-origin" not in got.headers  # so no other site's script may read or send JSON
 
