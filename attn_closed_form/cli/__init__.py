@@ -5,12 +5,12 @@ from the parsed arguments to an exit status. Only the module of the command that
 command, write it as a constant in capitals and name it in COMMANDS.
 """
 
-#: Name of each command: its module, and the line about it in `attn-closed-form --help`.
+#: Each command with its module and its line in `attn-closed-form --help`.
 COMMANDS = {
     "explain": ("explain", "explain the prediction for a text"),
     "bag": ("bag", "explain a bag (such as a slide) of an attention-pooling network"),
     "roles": ("bag", "propose the roles of the layers of a network, for `bag --rename`"),
-    "transformer": ("explain", "explain a transformer of a local folder"),
+    "transformer": ("explain", "explain a transformer in a local folder"),
     "corpus": ("corpus", "explain every row of a table; summarize the result"),
     "serve": ("serve", "serve a local page that explains as you type"),
     "methods": ("about", "list the explanation methods"),

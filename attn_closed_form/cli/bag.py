@@ -1,4 +1,4 @@
-"""`attn-closed-form bag`: a bag of a multiple-instance network to a signed map, tables, GeoJSON and a report."""
+"""`attn-closed-form bag`: from a bag of a multiple-instance network to a signed map, tables, GeoJSON and a report."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ examples:
   attn-closed-form bag model.pt slides/ --out results/ --files csv,map,report       # a folder, resumable
 
 The model is a state dict (.pt, .safetensors, .npz) of CLAM, ABMIL, xMIL, torchmil, MIL-Lab and others; no code in it is
-run. --set gives options that the file does not store, such as --set activation=relu. On the map, orange tiles support
+run. --set passes options that the file does not store, such as --set activation=relu. On the map, orange tiles support
 the output and blue ones oppose it.
 """
 FILES = tuple(KINDS)
@@ -53,7 +53,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def _model_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The options of the network, as keyword arguments of `BagClassifier.from_state_dict`."""
+    """Return the options of the network as keyword arguments of `BagClassifier.from_state_dict`."""
     classes = [name.strip() for name in args.classes.split(",")] if args.classes else None
     options: dict[str, Any] = {"layout": args.layout, "outputs": classes, "head": args.head, **dict(args.set)}
     if args.rename:
@@ -74,23 +74,23 @@ def _read_roles(path: str) -> dict[str, Any]:
 
 
 def _checked(model: str, options: dict[str, Any], path: str) -> dict[str, Any]:
-    """The options with which a file agrees with the logits of a table of bags; an error if none do."""
+    """Return the options with which a file agrees with the logits of a table of bags, or raise an error."""
     rows = list(read_rows(path))
     if not rows or "bag" not in rows[0] or len(rows[0]) < 2:
         raise ValueError(f"{path}: expected a column 'bag' with files and one column of logits per class")
     try:
         logits = [[float(value) for name, value in row.items() if name != "bag"] for row in rows]
     except ValueError:
-        raise ValueError(f"{path}: expected numbers in every column but 'bag'") from None
+        raise ValueError(f"{path}: expected numbers in every column except 'bag'") from None
     bags = [load_bag(Path(path).parent / str(row["bag"])) for row in rows]
     result = BagClassifier.from_state_dict(model, **options).check(bags, logits)
-    result.model  # noqa: B018  # an error where nothing explains the difference
+    result.model  # noqa: B018  # raises an error if nothing explains the difference
     print(f"checked on {len(bags)} bags: {result.cause or f'difference {result.difference:.1e}'}", file=sys.stderr)
     return {**result.options, "checked": True}
 
 
 def propose(args: argparse.Namespace) -> int:
-    """List the arrays of a file, propose what they are, and compare with logits of one bag if there are some."""
+    """List the arrays of a file, propose their roles, and compare with the logits of a bag if they are given."""
     check_targets((args.model, args.bag), args, ("out",))
     state = read_state(args.model)
     for name, array in state.arrays.items():
@@ -98,8 +98,8 @@ def propose(args: argparse.Namespace) -> int:
     several = proposals(state)
     if not several:
         raise ValueError(
-            f"{args.model}: no roles use every layer and fit together as embedding, attention and classifier; write "
-            'the JSON yourself, with the starts of names that play no part under "leave"'
+            f"{args.model}: no assignment of roles uses every layer as embedding, attention or classifier; write "
+            'the JSON yourself, with the prefixes of unused names under "leave"'
         )
     if args.logits:
         bag, yours = load_bag(args.bag), np.array([float(number) for number in args.logits.split(",")])
@@ -112,7 +112,7 @@ def propose(args: argparse.Namespace) -> int:
                     full = {**roles, "options": options} if options else roles
                     trials.append((float(np.abs(logits - yours).max()), full))
         if not trials:
-            raise ValueError(f"{args.bag}: expected features and logits of sizes that the layers have")
+            raise ValueError(f"{args.bag}: expected features and logits whose sizes match the layers")
         difference, best = min(trials, key=lambda trial: trial[0])
         several = [best, *(roles for roles in several if roles != best)]
         print(f"\nlargest difference from your logits: {difference:.2g}", file=sys.stderr)
@@ -126,7 +126,7 @@ def propose(args: argparse.Namespace) -> int:
 
 
 def _option(text: str) -> list[tuple[str, Any]]:
-    """NAME=VALUE; the value is a number, true or false where it reads as one, else a name."""
+    """Parse NAME=VALUE; the value is a number, true, false or a name."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
@@ -139,9 +139,9 @@ def _option(text: str) -> list[tuple[str, Any]]:
 def explain_one(args: argparse.Namespace) -> int:
     """Explain one bag, write the files, and print the strongest instances."""
     if args.out:
-        raise argparse.ArgumentTypeError("--out: expected a folder of bags; one bag takes --map, --csv and so on")
+        raise argparse.ArgumentTypeError("--out: expected a folder of bags; for one bag, use --map, --csv and so on")
     if args.thumbnail and not (args.map or args.report):
-        raise argparse.ArgumentTypeError("--thumbnail: expected --map FILE or --report FILE as well, which show it")
+        raise argparse.ArgumentTypeError("--thumbnail: expected --map FILE or --report FILE as well, to show it")
     check_targets((args.model, args.bag, args.thumbnail, args.rename, args.check), args, FILES)
     settings = asdict(_settings(args))
     model, bag = BagClassifier.from_state_dict(args.model, **_model_options(args)), load_bag(args.bag)
@@ -194,7 +194,7 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
 
 
 def explain_folder(args: argparse.Namespace) -> int:
-    """Explain every bag of a folder; status 1 if none of them could be explained."""
+    """Explain every bag of a folder; the status is 1 if none of them could be explained."""
     from ..run.plan import input_files
     from ..run.summary import BAG_TABLE, write_bag_table
     from ..run.task import Task
@@ -204,7 +204,7 @@ def explain_folder(args: argparse.Namespace) -> int:
     for kind in (*FILES, "thumbnail", "each_output"):
         if getattr(args, kind):
             option = "--" + kind.replace("_", "-")
-            raise argparse.ArgumentTypeError(f"{option}: is for one bag; --files chooses what a folder of bags gets")
+            raise argparse.ArgumentTypeError(f"{option}: only for a single bag; use --files for a folder of bags")
     task = Task(
         column="path",
         methods=tuple(args.method),
@@ -233,16 +233,16 @@ OPTIONS = {
     "the network": {
         "--layout NAME": (None, "auto", "layout of the state dict"),
         "--classes A,B": "names of the classes, in the order of the last layer",
-        f"--head {'|'.join(HEADS)}": (None, "classes", "what the outputs are"),
-        "--rename FILE": "JSON of which layers are embed, V, U, w and classifier, as `roles` writes it",
+        f"--head {'|'.join(HEADS)}": (None, "classes", "meaning of the outputs"),
+        "--rename FILE": "JSON file with the layers embed, V, U, w and classifier, as written by `roles`",
         "--check FILE": "table with a column `bag` (files) and the logits of your network: at least two sizes of bags",
         "--set NAME=VALUE...": (_option, [], "an option that the file does not store; repeatable (default: none)"),
     },
-    "what to explain": {
+    "explanation": {
         "--output NAME": "class, index, or margin:A,B (default: the predicted class)",
         "--each-output": "one map per class",
         "--method NAME[,NAME]": (method_names, ["shapley"], "methods to use (default: shapley)"),
-        "--players instances|regions": "what gets a score (default: instances, or regions with --region)",
+        "--players instances|regions": "players that get a score (default: instances, or regions with --region)",
         "--region SIDE": (float, None, "side of a region, in the unit of the coordinates"),
         **TOL,
         **SCALE,
@@ -250,10 +250,10 @@ OPTIONS = {
     "files": {
         **{f"--{name} FILE": kind.help for name, kind in KINDS.items()},
         "--thumbnail FILE": "picture of the slide to draw under the map; PNG or JPEG for --report",
-        "--microns-per-pixel X": (float, None, "of level 0, for --geojson of coordinates in micrometers"),
+        "--microns-per-pixel X": (float, None, "resolution of level 0, for --geojson with coordinates in micrometers"),
     },
     "a folder of bags": {
-        "--out FOLDER": "where the files of each bag and bags.csv go",
+        "--out FOLDER": "folder for the files of each bag and bags.csv",
         "--files KINDS": (None, "csv,map", f"files to write for each bag, among {','.join(FILES)}"),
         **RUN,
     },

@@ -34,22 +34,22 @@ EXAMPLES = """\
 examples:
   attn-closed-form corpus run reviews.parquet out/ --column review
   attn-closed-form corpus run reviews.csv.gz out/ --columns id,label --method shapley,lime --workers 8
-  attn-closed-form corpus run reviews.csv out --format xlsx                   # and out.xlsx, one row per word
-  attn-closed-form corpus run folder/ out/ --cluster tcp://10.0.0.5:8786      # a Dask cluster that sees the same paths
+  attn-closed-form corpus run reviews.csv out --format xlsx                   # also writes out.xlsx, one row per word
+  attn-closed-form corpus run folder/ out/ --cluster tcp://10.0.0.5:8786      # a Dask cluster with the same paths
   attn-closed-form corpus summary out/                                        # the words for and against each class
   attn-closed-form corpus summary out/ --by mean --least 50 --plot words.png --html words.html
 
-An interrupted run resumes when the same command is given again. Rows that cannot be explained have the reason in the
+An interrupted run resumes when you repeat the same command. Rows that cannot be explained have the reason in the
 column `error`. OUT is a Parquet dataset: pandas.read_parquet("out") reads it.
 """
 
 
-#: Where many inputs are explained, and what is shown meanwhile.
+#: Options for runs over many inputs: where they run, and how progress is shown.
 RUN = {
     "--workers N": (at_least(1), os.cpu_count() or 1, "processes (default: all cores)"),
     "--cluster ADDRESS": "use a Dask cluster instead, such as tcp://10.0.0.5:8786",
     "--restart": "remove the results of an earlier run and start again",
-    "--progress bar|plain|none": "default: a bar on a terminal, else lines of text",
+    "--progress bar|plain|none": "default: a bar on a terminal, otherwise lines of text",
 }
 RUN_OPTIONS = {
     "source IN": "Parquet, CSV, TSV or JSON Lines (gzipped or not), a folder of them, or of bags",
@@ -62,19 +62,19 @@ RUN_OPTIONS = {
     "--engine numpy|jax|auto": (
         None,
         "numpy",
-        "compute with NumPy, in batches with JAX, or with JAX if it finds an accelerator (default: numpy)",
+        "NumPy, JAX in batches, or JAX if it finds an accelerator (default: numpy)",
     ),
-    "--max-chars N": (at_least(1), 1_000_000, "most characters of a text; a longer one is an error"),
+    "--max-chars N": (at_least(1), 1_000_000, "maximum length of a text; a longer one is an error"),
     "--format parquet|csv|xlsx|jsonl": "also write all results to one file next to OUT, such as OUT.csv",
-    "--form long|wide": "one row per word or per input in that file (default: long for csv and xlsx, else wide)",
-    "--separator CHARACTER": (None, ",", "of a CSV file"),
+    "--form long|wide": "one row per word or per input in that file (default: long for csv and xlsx, otherwise wide)",
+    "--separator CHARACTER": (None, ",", "separator of a CSV file"),
     **RUN,
 }
 SUMMARY_OPTIONS = {
     "folder OUT": "folder of the results",
     "--method NAME": "method whose scores are summarized (default: the first of the run)",
     "--output NAME": "only this class (default: every class that was explained)",
-    "--top N": (at_least(1), 10, "how many words for each class, and how many against it"),
+    "--top N": (at_least(1), 10, "number of words for each class, and against it"),
     "--by total|mean": (None, "total", "order of the words"),
     "--least N": (at_least(1), 1, "only words in at least N documents"),
     "--side supports|opposes": "only words that raise the output, or that lower it (default: both)",
@@ -85,7 +85,7 @@ SUMMARY_OPTIONS = {
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain every row; status 1 if no row at all could be explained, 130 and 143 if it was stopped."""
+    """Explain every row. The status is 1 if no row could be explained, and 130 or 143 if the run was stopped."""
     from ..files.bags import SUFFIXES
     from ..run.plan import input_files
     from ..run.table import write_results
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         raise argparse.ArgumentTypeError(f"--separator: expected one character, got {args.separator!r}")
     table = None if args.format is None else Path(args.folder).absolute().with_suffix(f".{args.format}")
     if table is not None and any(same_file(str(table), file) for file in files_in((args.source, args.model))):
-        raise argparse.ArgumentTypeError(f"--format: {table} is an input; choose another OUT")
+        raise argparse.ArgumentTypeError(f"--format: {table} is an input file; choose another OUT")
     bags = input_files(args.source)[0].suffix.lower() in SUFFIXES
     task = Task(
         column=args.column or ("path" if bags else "text"),
@@ -113,11 +113,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Terminated(BaseException):
-    """SIGTERM, which `timeout`, systemd and batch systems send."""
+    """Raised on SIGTERM, which `timeout`, systemd and batch systems send."""
 
 
 def explain_all(args: argparse.Namespace, task: Task, source: str, folder: str, unit: str = "documents") -> int:
-    """Explain every input with the options RUN; returns the exit status."""
+    """Explain every input with the options RUN, and return the exit status."""
     from ..run.plan import planned
     from ..run.reporter import Meter, reported
     from ..run.runner import run as run_parts
@@ -130,7 +130,7 @@ def explain_all(args: argparse.Namespace, task: Task, source: str, folder: str, 
     try:
         with _terminable(), planned(source, folder, task, workers=workers, restart=args.restart) as plan:
             if plan.done and args.progress != "none":
-                print(f"{plan.rows_done:,} of {plan.rows:,} {unit} are there already", file=sys.stderr)
+                print(f"{plan.rows_done:,} of {plan.rows:,} {unit} are already done", file=sys.stderr)
             meter = Meter(plan.rows, plan.rows_done, unit)
             with (
                 reported(meter, args.progress) as show,
@@ -157,14 +157,14 @@ def explain_all(args: argparse.Namespace, task: Task, source: str, folder: str, 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM as an exception, so that it ends a run as cleanly as Ctrl-C does."""
+    """Turn SIGTERM into an exception, so that it stops a run as cleanly as Ctrl-C does."""
 
     def stop(*_: object) -> NoReturn:
         raise Terminated
 
     try:
         before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # signals belong to the main thread
+    except ValueError:  # only the main thread can handle signals
         yield
         return
     try:
@@ -175,9 +175,9 @@ def _terminable() -> Iterator[None]:
 
 def _how_far(folder: str, plan: Plan | None, unit: str) -> str:
     if plan is None:
-        return "nothing was started"
+        return "the run had not started"
     done = plan.rows_done + sum(part.rows for part in plan.missing if Path(part.target).exists())
-    return f"{done:,} of {plan.rows:,} {unit} are in {folder}; the same command resumes"
+    return f"{done:,} of {plan.rows:,} {unit} are in {folder}; repeat the command to resume"
 
 
 def summary(args: argparse.Namespace) -> int:
@@ -234,7 +234,7 @@ def summary(args: argparse.Namespace) -> int:
 
 COMMANDS = {
     "run": Command("Explain every row.", RUN_OPTIONS, run, EXAMPLES),
-    "summary": Command("The words for and against each class.", SUMMARY_OPTIONS, summary, EXAMPLES),
+    "summary": Command("Print the words for and against each class.", SUMMARY_OPTIONS, summary, EXAMPLES),
 }
 
 
@@ -246,7 +246,7 @@ def _add_commands(parser: argparse.ArgumentParser) -> None:
 
 
 CORPUS = Command(
-    "Explain every row of a table, exactly, in parallel; or summarize the results.",
+    "Explain every row of a table exactly and in parallel, or summarize the results.",
     _add_commands,
     lambda args: 0,  # a subcommand replaces it
     EXAMPLES,

@@ -1,4 +1,4 @@
-"""`attn-closed-form explain` and `transformer`: a text to a table, JSON, a report or a figure."""
+"""`attn-closed-form explain` and `transformer`: from a text to a table, JSON, a report or a figure."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ examples:
   attn-closed-form explain review.txt --method shapley --top 10
   attn-closed-form explain review.txt --reasons --scale logit
 
-With color, orange words raise the prediction, blue words lower it, gray has no sign. Without (NO_COLOR, a pipe):
-++++ to + raise it, - to ---- lower it, * has no sign. Run `attn-closed-form methods` for what each method means.
+With color, orange words raise the prediction, blue words lower it, and gray words have no sign. Without color,
++ to ++++ raise it, - to ---- lower it, and * has no sign. `attn-closed-form methods` describes each method.
 """
 TRANSFORMER_EXAMPLES = """\
 examples:
@@ -51,8 +51,8 @@ examples:
   attn-closed-form transformer my-model review.txt --method shapley-sampled,lime-sampled,leave-one-out
   attn-closed-form transformer my-language-model "The film was slow, but" --output token:" good"
 
-FOLDER contains what `save_pretrained` of a model and of its tokenizer wrote: config.json, model.safetensors and
-tokenizer.json. Nothing is downloaded, and no code of the folder is run. A transformer has no closed form, so its
+FOLDER contains the files that `save_pretrained` writes for a model and its tokenizer: config.json, model.safetensors
+and tokenizer.json. Nothing is downloaded, and no code in the folder is run. A transformer has no closed form, so its
 Shapley values are sampled and have standard errors. shapley-sampled, lime-sampled and leave-one-out call the model.
 shapley, lime, banzhaf and slalom-* are exact values of a SLALOM that is fitted near the text; its error is reported.
 
@@ -61,7 +61,7 @@ other token, --output token:" good, bad" for one continuation against another; b
 """
 
 
-#: Which methods to run, and what to write and print.
+#: Options for methods and output.
 VIEWS = {
     "--method NAME[,NAME]...": (
         method_names,
@@ -71,7 +71,7 @@ VIEWS = {
     ),
     "--json": "print JSON, and nothing else, to standard output",
     "--compare": "also print the results of all other methods, by family",
-    "--reasons": "also print the minimum and maximum prediction over all choices of words, and sentence scores",
+    "--reasons": "also print the minimum and maximum prediction over all subsets of words, and sentence scores",
     "--csv FILE": "write a table with one row per word (.csv, .tsv)",
     "--html FILE": "write a self-contained report",
     "--plot FILE": "write a figure (.png, .svg, .pdf; needs matplotlib)",
@@ -83,7 +83,7 @@ VIEWS = {
 
 FIT = {
     "--samples N": (at_least(10, "a number of calls"), SAMPLES, "model calls of the fit and of each sampled method"),
-    "--device NAME": "where the model runs, such as cuda (default: cpu)",
+    "--device NAME": "device of the model, such as cuda (default: cpu)",
     **settings_options(
         "words (default) or tokens",
         "deleted (default), mask or pad",
@@ -93,23 +93,23 @@ FIT = {
 
 
 def explain_transformer(args: argparse.Namespace) -> int:
-    """Explain a transformer of a folder."""
+    """Explain a transformer in a folder."""
     return explain_and_show(
         args, lambda: TransformerClassifier.from_folder(args.folder, device=args.device, samples=args.samples)
     )
 
 
 def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> int:
-    """The work of a command that explains one text; the model is opened when the arguments are known to be good."""
+    """Explain one text and show the result; the model is opened after the arguments have been checked."""
     if args.figure and not args.plot:
-        raise argparse.ArgumentTypeError("--figure: expected --plot FILE as well, the file of the figure")
+        raise argparse.ArgumentTypeError("--figure: expected --plot FILE as well, for the figure")
     models = (getattr(args, name, None) for name in ("model", "folder"))
     check_targets((args.file, args.source, *models), args, ("html", "plot", "csv"))
     settings, text, methods, figure = read_settings(args), read_text(args), args.method, args.figure or "table"
     if methods is not None and args.plot:
         methods += [name for name in FIGURES[figure].methods if name not in methods]
     explanations = explain(opened(), text, methods, **asdict(settings))
-    # Files first: when one cannot be written, the screen shows nothing half done.
+    # Files come first, so that nothing is printed if one cannot be written.
     if args.plot:
         _wrote(save_figure(explanations, figure, args.plot))
     if args.csv:

@@ -1,6 +1,6 @@
-"""The command line, `attn-closed-form`: parse, run one command of this folder, and fail as Unix tools do.
+"""The command line, `attn-closed-form`: parse the arguments, run one command of this folder, and fail as Unix tools do.
 
-Exit status: 0 done; 1 could not be done (one line on standard error gives the reason); 2 wrong usage; 130 interrupted;
+Exit status: 0 success; 1 failure (with the reason in one line on standard error); 2 wrong usage; 130 interrupted;
 141 the reader closed the pipe. Results go to standard output, everything else to standard error.
 """
 
@@ -33,17 +33,17 @@ EXAMPLES = f"examples:\n{USES}\n`{PROG} COMMAND --help` describes each command.\
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, with the nearest name for a mistyped one."""
+    """A parser with one-line errors that suggest the nearest name for a mistyped one."""
 
     def error(self, message: str) -> NoReturn:
-        """Report what is wrong, and where the help is."""
+        """Report the error, and point to the help."""
         if wrong := re.match(r"argument [^:]*: invalid choice: '(.*?)' \(choose from (.*)\)", message):
             message += did_you_mean(wrong[1], re.split(r"[', ]+", wrong[2]))
         self.exit(2, f"{self.prog}: error: {visible(message)} (see {self.prog} --help)\n")
 
 
 class Completion(argparse.Action):
-    """The option that prints a completion script and ends."""
+    """The option that prints a completion script and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         """Print the script."""
@@ -52,7 +52,7 @@ class Completion(argparse.Action):
 
 
 def make_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all commands; only `command` has its options, so that the other modules are not imported."""
+    """Build the parser of all commands; only `command` gets its options, so that no other module is imported."""
     style = argparse.RawDescriptionHelpFormatter
     parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EXAMPLES, formatter_class=style)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -66,7 +66,7 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def options_of(command: str) -> list[str]:
-    """The options of a command, and the names of its subcommands.
+    """Return the options of a command, and the names of its subcommands.
 
     >>> options_of("methods")
     ['--help', '--json', '-h']
@@ -81,13 +81,13 @@ def options_of(command: str) -> list[str]:
 
 
 def _choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parsers of a parser's commands."""
+    """Return the parsers of a parser's commands."""
     commands = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return dict(next(commands, {}))
 
 
 def completion() -> str:
-    """A script that completes commands and options: `eval "$(attn-closed-form --completion)"`."""
+    """Return a script that completes commands and options: `eval "$(attn-closed-form --completion)"`."""
     cases = "\n".join(f'    {name}) words="{" ".join(options_of(name))}" ;;' for name in COMMANDS)
     return f"""\
 # eval "$({PROG} --completion)" in ~/.bashrc; in ~/.zshrc, after: autoload -U bashcompinit && bashcompinit
@@ -102,14 +102,14 @@ complete -o default -F _attn_closed_form {PROG}"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status.
+    """Run one command, and return the exit status.
 
     >>> main(["methods"])  # doctest: +ELLIPSIS
     shapley ...
     0
     """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal without α shows ? instead of failing
+        if hasattr(stream, "reconfigure"):  # a terminal that cannot show α shows ? instead of failing
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def piped(run: Callable[[], int]) -> int:
-    """`run()`, and status 141 instead of a traceback if the reader closed the pipe."""
+    """Return `run()`, or status 141 instead of a traceback if the reader closed the pipe."""
     try:
         status = run()
         sys.stdout.flush()
@@ -148,7 +148,7 @@ def piped(run: Callable[[], int]) -> int:
 
 
 def program() -> str:
-    """How the user can call this program from the current folder: its name on the PATH, its file, or a module."""
+    """Return how to call this program from the current folder: its name on the PATH, its file, or a module."""
     if shutil.which(PROG):
         return PROG
     script = Path(sys.executable).with_name(PROG)

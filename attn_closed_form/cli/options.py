@@ -17,16 +17,16 @@ from ..explanations.methods import METHODS, find_method
 from ..explanations.settings import Settings
 from ..models.scale import SCALES
 
-# A single word that ends like this was meant as a file.
+# A single word with one of these endings was meant as a file.
 FILE_LIKE = re.compile(r"\S+\.(?:txt|text|md|html?|csv|json|rst)", re.IGNORECASE)
 
 
-#: The model of every command that takes any model.
-MODEL = {"--model FILE": "a model file, as `train` writes it (default: the shipped sentiment model)"}
+#: The option of every command that accepts any model.
+MODEL = {"--model FILE": "a model file written by `train` (default: the shipped sentiment model)"}
 
 
 class Command(NamedTuple):
-    """What a command does, its options (a table for `add_options`, or a function that adds them), and what runs it."""
+    """A command: its description, its options (a table for `add_options`, or a function), and its function."""
 
     description: str
     options: Mapping[str, Any] | Callable[[argparse.ArgumentParser], None]
@@ -34,7 +34,7 @@ class Command(NamedTuple):
     examples: str = ""
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Make a parser that of the command."""
+        """Add the command to a parser."""
         parser.description, parser.epilog = self.description, self.examples
         parser.set_defaults(run=self.run)
         if callable(self.options):
@@ -47,8 +47,8 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
     """Add the options of a table, each with its help or with (type, default, help).
 
     "--name FILE" takes a value, "--name FILE..." may be repeated, and its values are lists, which are joined.
-    "--name a|b" takes one of several, "--name" is a flag, "name FILE" an argument, "[name] FILE" one that may be left
-    out. A table in a table is a group of options.
+    "--name a|b" takes one of several values, "--name" is a flag, "name FILE" is an argument, and "[name] FILE" is an
+    optional one. A nested table is a group of options.
 
     >>> parser = argparse.ArgumentParser()
     >>> add_options(parser, {"file FILE": "to read", "--by total|mean": "order", "--top N": (int, 5, "how many")})
@@ -76,7 +76,7 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
 
 
 def method_names(value: str) -> list[str]:
-    """Method names of an option, separated by commas, in either spelling; `all` selects every method."""
+    """Parse method names, separated by commas, in either spelling; `all` selects every method."""
     names = list(METHODS) if value == "all" else [name.strip() for name in value.split(",") if name.strip()]
     methods = {name: find_method(name) for name in names}
     for name, method in methods.items():
@@ -88,7 +88,7 @@ def method_names(value: str) -> list[str]:
 
 
 def at_least(least: int, what: str = "a number", most: int = 10**9) -> Callable[[str], int]:
-    """The type of an option that counts something.
+    """Return the type of an option that is a count.
 
     >>> at_least(1)("12")
     12
@@ -108,14 +108,14 @@ TOL = {"--tol X": (float, Settings.tol, "relative accuracy to guarantee")}
 
 def settings_options(
     players: str = "words (default) or positions",
-    absent: str = "unk or deleted (default: unk for a model with positions, else deleted)",
+    absent: str = "unk or deleted (default: unk for a model with positions, otherwise deleted)",
     outputs: str = "",
 ) -> dict[str, Any]:
-    """One option per field of `Settings`."""
+    """Return one option per field of `Settings`."""
     return {
-        "--players NAME": f"what gets a score: {players}",
-        "--absent NAME": f"what becomes of a word that is absent: {absent}",
-        "--output NAME": f"class to explain, margin:A,B for two, odds:A against the rest{outputs} (default: the "
+        "--players NAME": f"players that get a score: {players}",
+        "--absent NAME": f"treatment of absent words: {absent}",
+        "--output NAME": f"class to explain, margin:A,B of two, odds:A against the rest{outputs} (default: the "
         "predicted class)",
         **TOL,
         **SCALE,
@@ -124,7 +124,7 @@ def settings_options(
 
 
 def read_settings(args: argparse.Namespace) -> Settings:
-    """The settings among the options, checked."""
+    """Return the checked settings among the options."""
     options = {field.name: getattr(args, field.name) for field in fields(Settings) if hasattr(args, field.name)}
     try:
         return Settings(**options)
@@ -132,16 +132,16 @@ def read_settings(args: argparse.Namespace) -> Settings:
         raise argparse.ArgumentTypeError(f"--{error}") from None
 
 
-#: The text itself, or where to find it.
+#: Options for the text itself, or its file.
 TEXT = {
-    "[source] TEXT": "a text, or the name of a file to read; - reads standard input, and so does a pipe without TEXT",
+    "[source] TEXT": "a text, or the name of a file to read; - (or a pipe without TEXT) reads standard input",
     "--file FILE": "read the text from this file",
     "--text TEXT": "explain this text, even if a file has this name",
 }
 
 
 def read_text(args: argparse.Namespace) -> str:
-    """The text that the arguments mean."""
+    """Return the text that the arguments specify."""
     if sum(value is not None for value in (args.source, args.file, args.text)) > 1:
         raise argparse.ArgumentTypeError("expected one of TEXT, --file and --text, got several")
     source = args.source
@@ -155,14 +155,14 @@ def read_text(args: argparse.Namespace) -> str:
     if source is None or source == "-":
         return _decode(sys.stdin.buffer.read(), "standard input")
     if os.path.isdir(source):
-        raise ValueError(f"{source}: is a directory; --text explains it as a text")
+        raise ValueError(f"{source}: is a directory; use --text to explain it as a text")
     if FILE_LIKE.fullmatch(source):
-        raise FileNotFoundError(f"{source}: no such file; --text explains it as a text")
+        raise FileNotFoundError(f"{source}: no such file; use --text to explain it as a text")
     return str(source)
 
 
 def is_file(name: str | None) -> bool:
-    """Whether a text is the name of something to read: a file, a pipe such as <(...), a device."""
+    """Return whether a text is the name of something to read: a file, a pipe such as <(...), or a device."""
     try:
         mode = os.stat(name or "").st_mode
     except (OSError, ValueError):  # no such file, or a text that cannot be a name
@@ -171,7 +171,7 @@ def is_file(name: str | None) -> bool:
 
 
 def check_targets(sources: Iterable[str | None], args: argparse.Namespace, options: Iterable[str]) -> None:
-    """No output file may replace an input (a file, or one in a folder), and no two outputs may share a file."""
+    """Raise an error if an output would replace an input (or a file in a folder), or if two outputs share a file."""
     taken = files_in(sources)
     for option in options:
         if path := getattr(args, option):
@@ -181,7 +181,7 @@ def check_targets(sources: Iterable[str | None], args: argparse.Namespace, optio
 
 
 def files_in(sources: Iterable[str | None]) -> list[str]:
-    """The files among the sources, and those in folders among them."""
+    """Return the files among the sources, and those in folders among them."""
     files: list[str] = []
     for source in filter(None, sources):
         files += [entry.path for entry in os.scandir(source)] if os.path.isdir(source) else [source]
@@ -189,7 +189,7 @@ def files_in(sources: Iterable[str | None]) -> list[str]:
 
 
 def same_file(path: str, other: str) -> bool:
-    """Whether two names are those of one file, by links or otherwise, or will be."""
+    """Return whether two names refer to the same file, or will do so."""
     try:
         return os.path.samefile(path, other)
     except (OSError, ValueError):  # one of them does not exist, or cannot be a name

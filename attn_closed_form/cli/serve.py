@@ -1,4 +1,4 @@
-"""`attn-closed-form serve`: a local page that explains as you type; needs the `web` extra."""
+"""`attn-closed-form serve`: a local page that explains a text as you type; needs the `web` extra."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ examples:
   attn-closed-form serve --host 0.0.0.0 --token "$(openssl rand -hex 16)"
   curl -s http://127.0.0.1:8000/api/explain -H 'Content-Type: application/json' -d '{{"text": "A fine film."}}'
 
-Only this machine can open the page unless --host makes it reachable from others, which requires --token. The token can
-also be in the environment variable {TOKEN}. Ctrl-C ends the server. /openapi.json describes the API.
+Only this machine can open the page unless --host makes it reachable from other machines, which requires --token. The
+token can also be in the environment variable {TOKEN}. Ctrl-C stops the server. /openapi.json describes the API.
 """
 
 
@@ -39,11 +39,11 @@ SERVE = Command(
     {
         **MODEL,
         "--host ADDRESS": (None, "127.0.0.1", "address to listen on"),
-        "--port N": (at_least(0, "a port up to 65535", 65535), 8000, "port; 0 for any free one"),
+        "--port N": (at_least(0, "a port up to 65535", 65535), 8000, "port; 0 selects a free one"),
         "--token SECRET": "secret that requests must carry; required if other machines can connect",
         "--workers N": (at_least(1), 1, "processes"),
-        "--queue N": (at_least(1), 64, "requests at a time; further ones get status 503"),
-        "--timeout S": (at_least(1), 30, "seconds for an answer; after that, status 504"),
+        "--queue N": (at_least(1), 64, "maximum number of requests at a time; further ones get status 503"),
+        "--timeout S": (at_least(1), 30, "time limit for an answer in seconds; after that, status 504"),
     },
     run,
     EXAMPLES,

@@ -1,4 +1,4 @@
-"""`attn-closed-form train`: the options of the trainer, which can be listed without JAX; `jax_model` then trains."""
+"""`attn-closed-form train`: the options of the trainer, which can be listed without JAX; `jax_model` trains."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from .options import Command, add_options, check_targets
 
 DESCRIPTION = """\
-Train a classifier on texts with labels and write it to one file, which explain, corpus, serve and model read.
-Part of the texts is held out: training stops when it no longer gets better on them, the best weights are kept, and
-the scores that are printed are those on them."""
+Train a classifier on labeled texts and write it to one file for the commands explain, corpus, serve and model.
+Part of the texts is held out. Training stops when the model no longer improves on them, the best weights are kept, and
+the printed scores are those on the held-out texts."""
 EXAMPLES = """\
 examples:
   attn-closed-form train reviews.csv --out model.npz
@@ -20,9 +20,9 @@ examples:
   attn-closed-form train news/ --out model.npz          # a folder with train.csv and test.csv
   attn-closed-form train aclImdb_v1.tar.gz --out model.npz
 
-An interrupted run resumes with --resume, to the same model to the bit.
+An interrupted run resumes with --resume and gives exactly the same model, bit by bit.
 """
-#: Settings whose names are the papers' letters, and the options for them.
+#: Options for settings that are named by the letters of the papers.
 WORDS = {
     "T_max": "max-length",
     "D": "vocabulary-size",
@@ -36,7 +36,7 @@ WORDS = {
 
 
 def option(setting: str) -> str:
-    """The option for a setting of the trainer.
+    """Return the option for a setting of the trainer.
 
     >>> option("K"), option("batch_size")
     ('--heads', '--batch-size')
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         raise ImportError(f"training needs JAX and optax ({error}): pip install '.[train]'") from None
     try:
         return int(trainer.run(args))
-    except ValueError as error:  # of a setting, which the user knows by its option
+    except ValueError as error:  # about a setting, which the user knows by its option
         setting, colon, rest = str(error).partition(":")
         raise ValueError(f"{option(setting)}{colon}{rest}" if setting in WORDS else str(error)) from None
     except KeyboardInterrupt:
@@ -70,22 +70,22 @@ OPTIONS = {
     "valid and a test file) of these; or aclImdb_v1.tar.gz",
     "--text-column NAME": (None, "text", "column of the texts"),
     "--label-column NAME": (None, "label", "column of the labels"),
-    "--valid FILE": "a table to hold out, instead of a share of DATA",
+    "--valid FILE": "a table of held-out texts, instead of a share of DATA",
     "--metrics FILE": "also write scores, settings and every epoch as JSON",
     "the run": {
         "--resume": "resume from the checkpoint of an interrupted run",
-        "--checkpoint FILE": "state of the run (default: next to --out, .checkpoint)",
-        "--checkpoint-steps N": (int, None, "also write it every N steps of an epoch"),
-        "--device auto|cpu|gpu": (None, "auto", "where to train (default: what JAX finds)"),
-        "--coordinator HOST:PORT": "several hosts: where process 0 listens",
-        "--processes N": (int, None, "several hosts: how many processes"),
-        "--process-id I": (int, None, "several hosts: which one this is, from 0"),
+        "--checkpoint FILE": "file for the state of the run (default: next to --out, .checkpoint)",
+        "--checkpoint-steps N": (int, None, "also write the checkpoint every N steps of an epoch"),
+        "--device auto|cpu|gpu": (None, "auto", "device for training (default: what JAX finds)"),
+        "--coordinator HOST:PORT": "several hosts: address of process 0",
+        "--processes N": (int, None, "several hosts: number of processes"),
+        "--process-id I": (int, None, "several hosts: number of this process, from 0"),
     },
 }
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    """The options, and one for each field of the trainer's `Config`."""
+    """Add the options, and one for each field of the trainer's `Config`."""
     config = importlib.import_module("jax_model.training.config")
     parser.add_argument("--out", required=True, metavar="FILE", help="model file to write, .npz or .safetensors")
     add_options(parser, OPTIONS)

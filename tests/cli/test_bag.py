@@ -191,7 +191,7 @@ def test_a_folder_resumes(folder, tmp_path, capsys):
     shutil.copy(slides / "slide1.npz", slides / "added.npz")
     assert main(command) == 0
     printed = capsys.readouterr()
-    assert "1 of 4 bags are there already" in printed.err and "4 bags, 3 now" in printed.out
+    assert "1 of 4 bags are already done" in printed.err and "4 bags, 3 now" in printed.out
     assert (out / "part-000000.parquet").stat().st_mtime_ns == first
     again = bag_rows(out)
     assert list(again) == ["added", "slide0", "slide1", "worse"] and not any(row["error"] for row in again.values())
@@ -242,7 +242,7 @@ def test_a_folder_says_what_is_wrong_with_it(folder, tmp_path, capsys):
     assert "expected one file per bag, got a.npy and a.npz" in capsys.readouterr().err
     for more, message in (
         ([], "--out: expected the folder for the results"),
-        (["--out", "o", "--csv", "x.csv"], "--csv: is for one bag"),
+        (["--out", "o", "--csv", "x.csv"], "--csv: only for a single bag"),
         (["--out", "o", "--workers", "0"], "--workers: expected a number, at least 1, got '0'"),
     ):
         with pytest.raises(SystemExit) as stop:

@@ -135,7 +135,7 @@ def test_a_text_that_is_also_a_file_name(tmp_path, capsys, monkeypatch):
     main(["explain", "--text", "film", "--json", "--method", "leave-one-out"])
     assert json.loads(capsys.readouterr().out)["text"] == "film"
     assert main(["explain", "folder"]) == 1
-    assert "folder: is a directory; --text explains it" in capsys.readouterr().err
+    assert "folder: is a directory; use --text to explain it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_text_that_is_also_a_file_name(tmp_path, capsys, monkeypatch):
     [
         (["explain", ""], "text: expected at least one word, got an empty text"),
         (["explain", "..."], "text: expected at least one word, got '...'"),
-        (["explain", "review.txt"], "review.txt: no such file; --text explains it as a text"),
+        (["explain", "review.txt"], "review.txt: no such file; use --text to explain it as a text"),
         (["explain", "--file", "none"], "none: No such file or directory"),
         (["explain", "film", "--model", "none.npz"], "none.npz: no such file"),
         (["explain", "film", "--model", "none.bin"], "none.bin: no such file"),

@@ -112,7 +112,7 @@ def test_a_lost_scheduler_is_one_line_and_the_run_resumes(cluster, tmp_path, cap
         assert main(["corpus", "run", str(source), str(out), "--cluster", cluster.address]) == 1
     killer.join()
     err = capsys.readouterr().err
-    assert f"scheduler {cluster.address}: lost during the run" in err and "the same command resumes" in err
+    assert f"scheduler {cluster.address}: lost during the run" in err and "repeat the command to resume" in err
     assert "Traceback" not in err
     done = len(part_bytes(out))
     assert 3 <= done < 50

@@ -120,7 +120,7 @@ def test_stop_of_main(whole, tmp_path, number, status):
     assert "Traceback" not in err
     done = PART_ROWS * len(part_bytes(tmp_path / "out"))
     assert f"stopped: {done:,} of {ROWS:,} documents are in" in err.replace(f"{done} of", f"{done:,} of")
-    assert "the same command resumes" in err
+    assert "repeat the command to resume" in err
     check_all_gone(processes)
     check_resumes(whole, tmp_path / "out")
 

@@ -30,7 +30,7 @@ def test_the_commands(tmp_path, capsys):
     assert "workers lost" not in printed.out
     assert main(command) == 0
     printed = capsys.readouterr()
-    assert "21 documents, 0 now" in printed.out and "21 of 21 documents are there already" in printed.err
+    assert "21 documents, 0 now" in printed.out and "21 of 21 documents are already done" in printed.err
     assert main([*command, "--tol", "1e-6"]) == 1
     printed = capsys.readouterr()
     assert printed.err.count("\n") == 1 and "--tol was 1e-10 and is 1e-06" in printed.err
