@@ -5,9 +5,9 @@
   interactions and LIME (`coalitions.py`), and P2's SLALOM (`slalom.py`). It uses neither the score tables
   (`models/classifier/predict.py`) nor the games, so that agreement with the closed forms is evidence.
 - `device/` computes explanations of batches of documents on any device. It shares quadrature rules, bounds and score
-  tables with the core: agreement with the core shows that it is the same computation, not that it is right.
-- `training/` trains classifiers of texts and of bags with one loop (`loop.py`). The forward pass of texts goes through
-  the score tables (`text_model.py`), and a test compares it with the witness.
+  tables with the core: agreement with the core shows that it is the same computation, not that it is correct.
+- `training/` trains classifiers of texts and of bags with one loop (`loop.py`). The forward pass of texts uses
+  the score tables (`text_model.py`), and a test compares it with the reference implementation.
 """
 
 from importlib import import_module
@@ -38,7 +38,7 @@ MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name on first use, so that the settings of the trainer can be listed without JAX."""
+    """Import a public name on first use, so that the settings of the trainer can be listed without JAX."""
     for module, names in MODULES.items():
         if name in names:
             try:

@@ -1,16 +1,16 @@
-"""The gated-attention network of bags and its training: one label per bag, any number of instances in each.
+"""The gated-attention network of bags and its training, with one label per bag and any number of instances.
 
     h_i = relu(L x_i + l),   s_i = w . (tanh(V h_i + v) * sigmoid(U h_i + u)),   f = W sum_i softmax(s)_i h_i + b
 
 This is the network of Ilse, Tomczak and Welling (2018), "Attention-based deep multiple instance learning", with one
 embedding layer. f is one log-odds for two classes and one logit per class for more. Its state dict has the names and
-shapes of CLAM's single-branch network, so that every reader of such files can take it. Instances of a batch of bags lie
-in one long array with the number of the bag beside each, so that no bag is padded to the longest one.
+shapes of CLAM's single-branch network, so that every reader of such files can read it. The instances of a batch of bags
+are stored in one long array with the number of the bag of each, so that no bag is padded to the longest one.
 
-Departures from the paper: AdamW and an average of the weights along the way (EMA), which is what is validated and kept;
-features are standardized with the training instances, and that is folded into the first layer afterwards; and in
-training a random share of each bag's instances is left out, which regularizes and keeps the sub-bags that explanations
-ask about in distribution.
+Departures from the paper: AdamW and a running average of the weights (EMA), which is validated and kept;
+features are standardized with the training instances, which is folded into the first layer afterwards; and in
+training a random share of each bag's instances is dropped, which regularizes and keeps the sub-bags that explanations
+evaluate in distribution.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .config import check_settings
 from .loop import Optimizer, cross_entropy, fit
 
 Params = dict[str, jax.Array]
-# Smallest padded number of instances in a batch; larger ones double, so that few shapes are ever compiled.
+# Minimum padded number of instances in a batch; larger sizes double, so that few shapes are compiled.
 BLOCK = 64
 
 
 @dataclass(frozen=True)
 class BagConfig:
-    """Settings of a run: sizes of the network, regularization, optimizer, and when to stop."""
+    """Settings of a run: sizes of the network, regularization, optimizer and early stopping."""
 
     hidden: int = 64
     attention: int = 32
@@ -58,7 +58,7 @@ class BagConfig:
 
 
 class Packed(NamedTuple):
-    """Bags end to end: `x` (N, D) float32, `bag` (N,) the bag of each row; rows of padding belong to bag `bags`."""
+    """Concatenated bags: `x` (N, D) float32 and `bag` (N,), the bag of each row; padding rows belong to bag `bags`."""
 
     x: NDArray[np.float32]
     bag: NDArray[np.int32]
@@ -66,7 +66,7 @@ class Packed(NamedTuple):
 
 
 def start_params(D: int, C: int, config: BagConfig) -> Params:
-    """Random weights: He's for the embedding, Glorot's for the gates, a small classifier."""
+    """Draw initial weights: He's for the embedding, Glorot's for the gates, a small classifier."""
     rng = np.random.default_rng(config.seed)
 
     def normal(rows: int, columns: int, deviation: float) -> jax.Array:
@@ -97,7 +97,7 @@ def bag_logits(
     dropout: Any = 0.0,
     instance_dropout: Any = 0.0,
 ) -> jax.Array:
-    """(count, C) logits of bags from standardized instances x (N, D) and the bag (N,) of each; `count` marks padding.
+    """Return (count, C) logits of bags from standardized instances x (N, D) and their bags (N,); `count` marks padding.
 
     Weights are named as in the formula above. With a `key`, features and instances are dropped at the two rates.
 
@@ -126,14 +126,14 @@ def _drop(key: jax.Array, x: jax.Array, rate: Any) -> jax.Array:
 
 
 def _kept(keys: jax.Array, bag: jax.Array, count: int, most: Any) -> jax.Array:
-    """Which instances stay: each bag draws its own rate up to `most`, and at least one instance stays."""
+    """Return a mask of instances to keep; each bag draws a rate up to `most`, and keeps at least one instance."""
     draw = jax.random.uniform(keys[0], bag.shape)
     rate = jax.random.uniform(keys[1], (count + 1,), maxval=most)
     return (draw >= rate[bag]) | (draw >= jax.ops.segment_max(draw, bag, count + 1)[bag])
 
 
 def pack(bags: Sequence[NDArray[Any]], count: int | None = None) -> Packed:
-    """Bags end to end, padded to a power of two times `BLOCK` rows and to `bags` bags.
+    """Concatenate bags, padded to a power of two times `BLOCK` rows and to `count` bags.
 
     >>> packed = pack([np.ones((2, 3)), np.zeros((1, 3))])
     >>> packed.x.shape, packed.bag[:4].tolist()
@@ -152,7 +152,7 @@ def pack(bags: Sequence[NDArray[Any]], count: int | None = None) -> Packed:
 
 
 def standardization(bags: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of each feature over all instances; the scale of a constant feature is 1."""
+    """Return the mean and standard deviation of each feature over all instances; 1 for a constant feature."""
     total = sum(len(bag) for bag in bags)
     mean = sum(np.sum(bag, axis=0, dtype=np.float64) for bag in bags) / total
     square = sum(np.sum((np.asarray(bag, dtype=np.float64) - mean) ** 2, axis=0) for bag in bags) / total
@@ -161,7 +161,7 @@ def standardization(bags: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float64], 
 
 
 class BagTraining(NamedTuple):
-    """A trained network: parameters for standardized features, the standardization, one record per epoch."""
+    """A trained network: parameters for standardized features, the standardization, and one record per epoch."""
 
     params: Params
     mean: NDArray[np.float64]
@@ -179,8 +179,8 @@ def fit_bags(
 ) -> BagTraining:
     """Train on bags (n_i, D) with class numbers (B,) and, if given, a weight (classes,) of each class in the loss.
 
-    With bags and labels to hold out, the epoch of the smallest loss on them is kept, and training stops
-    `config.patience` epochs after it. The result is a function of the arguments alone, to the bit on one machine.
+    With held-out bags and labels, the epoch with the smallest loss on them is kept, and training stops
+    `config.patience` epochs after it. On one machine, the same arguments give the same result, bit by bit.
     """
     mean, scale = standardization(bags)
     ready = [((np.asarray(bag, dtype=np.float64) - mean) / scale).astype(np.float32) for bag in bags]
@@ -226,13 +226,13 @@ def fit_bags(
 def bag_loss(
     params: Params, key: jax.Array, dropout: Any, instance_dropout: Any, x: Any, bag: Any, target: Any, weight: Any
 ) -> jax.Array:
-    """Weighted mean of the cross-entropy of bags; a bag of weight 0 fills the batch up."""
+    """Compute the weighted mean cross-entropy of bags; bags that fill up the batch have weight 0."""
     logits = bag_logits(params, x, bag, len(target), key, dropout, instance_dropout)
     return jnp.sum(weight * cross_entropy(logits, target)) / jnp.maximum(jnp.sum(weight), 1e-6)
 
 
 def predict_bags(training: BagTraining, bags: Sequence[NDArray[Any]], block: int = 64) -> NDArray[np.float64]:
-    """Logits (B, C) of bags, in float32 and in blocks of bags."""
+    """Compute the (B, C) logits of bags, in float32 and in blocks of bags."""
     logits = []
     for start in range(0, len(bags), block):
         part = bags[start : start + block]
@@ -242,7 +242,7 @@ def predict_bags(training: BagTraining, bags: Sequence[NDArray[Any]], block: int
 
 
 def state_dict(training: BagTraining) -> dict[str, NDArray[np.float64]]:
-    """The weights under the names of CLAM's single-branch network, the standardization folded into its first layer."""
+    """Return the weights under the names of CLAM's single-branch network, including the standardization."""
     p = {name: np.asarray(array, dtype=np.float64) for name, array in training.params.items()}
     first = p["L"] / training.scale
     return {

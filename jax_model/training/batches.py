@@ -1,15 +1,15 @@
-"""From texts to batches: ragged documents, and batches that depend on nothing but (seed, epoch, step).
+"""Ragged documents, and batches that only depend on (seed, epoch, step).
 
-A document that is too long is cut to a random window (`crop`), and each document has its own rate, uniform in
-[0, max_unk], at which it loses its tokens, each for itself (`unk_by` "tokens") or all occurrences of a word together
-("words"). What is lost becomes [UNK] in a model with positions and is deleted in one without. That is a regularizer,
+A document that is too long is cropped to a random window (`crop`). Each document draws a rate, uniform in
+[0, max_unk], at which it loses single tokens (`unk_by` "tokens") or all occurrences of a word together
+("words"). Lost tokens become [UNK] in a model with positions and are deleted in one without. This is a regularizer,
 and it keeps the masked documents that Shapley values and LIME evaluate in distribution. A batch is a pure function of
-(seed, epoch, step): an interrupted run continues with the same batches, and every host of a cluster makes the same ones
-without a word to the others.
+(seed, epoch, step): an interrupted run resumes with the same batches, and every host of a cluster makes the same ones
+without communication.
 
-With positions a row has T_max ids, [UNK] at its end. Without, a row is as long as the longest document of the batch,
-rounded up to a power of two so that few shapes are compiled; NOTHING (no token, no mass) fills it up. Documents are not
-sorted by length: short texts have their own classes, and sorted batches would mix few of them.
+With positions a row has T_max ids, [UNK] at its end. Without positions, a row is as long as the longest document of the
+batch, rounded up to a power of two so that few shapes are compiled; NOTHING (no token, no mass) fills it up. Documents
+are not sorted by length: the length of a text depends on its class, and sorted batches would mix few classes.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from attn_closed_form.models.text import Vocabulary
 from .config import Config
 
 IntArray = NDArray[np.int32]
-# Shortest row where documents decide.
+# Minimum length of a row if it depends on the documents.
 SHORTEST = 32
 
 
 class Documents(NamedTuple):
-    """n documents of any lengths: ids (N,) one after the other, document i at starts[i] : starts[i+1]; classes (n,)."""
+    """n documents of any lengths: concatenated ids (N,), document i at starts[i] : starts[i+1], and classes (n,)."""
 
     ids: IntArray
     starts: NDArray[np.int64]
@@ -45,16 +45,16 @@ class Documents(NamedTuple):
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(n,) number of tokens of each."""
+        """The (n,) numbers of tokens of the documents."""
         return np.diff(self.starts)
 
     def checksum(self) -> int:
-        """A number that changes with the data, to detect a checkpoint of other data."""
+        """Return a checksum, to detect a checkpoint of other data."""
         return zlib.crc32(self.labels.tobytes(), zlib.crc32(self.starts.tobytes(), zlib.crc32(self.ids.tobytes())))
 
 
 def encode_documents(vocabulary: Vocabulary, texts: Iterable[str], labels: ArrayLike) -> Documents:
-    """Texts as ids, ragged."""
+    """Encode texts as ragged ids."""
     documents = [vocabulary.encode(text).astype(np.int32) for text in texts]
     starts = np.concatenate([[0], np.cumsum([len(document) for document in documents])]).astype(np.int64)
     ids = np.concatenate([np.zeros(0, np.int32), *documents])
@@ -69,7 +69,7 @@ def pad_rows(
     filler: int,
     skip: NDArray[np.int64] | None = None,
 ) -> IntArray:
-    """(B, length) ids of some documents: [CLS], at most length - 1 tokens from `skip` on, `filler` to the end."""
+    """Return (B, length) ids of some documents: [CLS], at most length - 1 tokens from `skip` on, then `filler`."""
     start = documents.starts[rows] + (0 if skip is None else skip)
     place = start[:, None] + np.arange(length - 1)
     inside = place < documents.starts[rows + 1][:, None]
@@ -80,7 +80,7 @@ def pad_rows(
 
 
 class Batches(NamedTuple):
-    """The training batches of a run; `step_batch(epoch, step)` is always the same."""
+    """The training batches of a run; `step_batch(epoch, step)` is deterministic."""
 
     documents: Documents
     config: Config
@@ -89,26 +89,26 @@ class Batches(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Batches per epoch; the documents that do not fill one are left to other epochs' shuffles."""
+        """The number of batches per epoch; documents of an incomplete batch are used in other epochs."""
         return self.documents.size // self.config.batch_size
 
     @property
     def filler(self) -> int:
-        """What follows a document's last token, and takes the place of a lost one."""
+        """The id that follows a document's last token, and replaces lost tokens."""
         return NOTHING if self.config.positions == "none" else self.unk
 
     def row_length(self, lengths: NDArray[np.int64]) -> int:
-        """Ids in each row of documents of some lengths, [CLS] included, if they are read to their end."""
+        """Return the row length, including [CLS], for documents of the given lengths."""
         if self.config.positions != "none":
             return self.config.T_max
         return max(SHORTEST, 1 << int(lengths.max(initial=0)).bit_length())
 
     def order(self, epoch: int) -> NDArray[np.intp]:
-        """The epoch's shuffle of the documents."""
+        """Return the order of the documents in an epoch."""
         return np.random.default_rng([self.config.seed, epoch]).permutation(self.documents.size)
 
     def step_batch(self, epoch: int, step: int, order: NDArray[np.intp]) -> tuple[IntArray, IntArray]:
-        """Ids (B, L) and labels (B,) of one step, windows and lost tokens drawn."""
+        """Return the ids (B, L) and labels (B,) of one step, with random windows and lost tokens."""
         c, rng = self.config, np.random.default_rng([self.config.seed, epoch, step])
         rows = order[step * c.batch_size : (step + 1) * c.batch_size]
         lengths = self.documents.lengths[rows]
@@ -126,9 +126,9 @@ class Batches(NamedTuple):
 
 
 def _by_word(ids: IntArray, key: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """Numbers in [0, 1) that look random and are equal for equal words of a row: a hash of word and row.
+    """Return pseudorandom numbers in [0, 1) that are equal for equal words of a row, by hashing word and row.
 
-    A table of random numbers would need B x D of them for every step. The mixing is that of MurmurHash3's end.
+    A table of random numbers would need B x D of them for every step. The mixing is the finalizer of MurmurHash3.
     """
     h = ids.astype(np.uint32) * np.uint32(0x9E3779B1) + key
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):

@@ -1,10 +1,10 @@
-"""What `attn-closed-form train DATA --out model.npz` does: from a table to a model file.
+"""The command `attn-closed-form train DATA --out model.npz`: from a table to a model file.
 
 The options are in `attn_closed_form/cli/train.py`, which lists them without JAX.
 
 DATA is a table of texts and labels, a folder with a training part (and a held-out and a test part) of tables, or IMDB
-as its authors publish it. What is printed at the end, and kept in the file, are scores on texts that the model was not
-trained on; a test part is scored once.
+as its authors publish it. The scores that are printed and stored in the file are those on
+held-out texts; a test part is scored once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .train import Result, refit_checkpoint, train
 
 
 class Data(NamedTuple):
-    """What DATA holds: the split, a test part or None, and the settings for it."""
+    """The contents of DATA: the split, the test part or None, and the settings."""
 
     split: Split
     test: Labelled | None
@@ -42,7 +42,7 @@ class Data(NamedTuple):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train with the parsed arguments, write the model and print its scores; returns the exit status."""
+    """Train with the parsed arguments, write the model, print its scores and return the exit status."""
     out = Path(args.out)
     if out.suffix not in (".npz", ".safetensors"):
         raise ValueError(f"--out: expected a file name ending in .npz or .safetensors, got {args.out!r}")
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         raise FileNotFoundError(f"--out: expected a file in an existing folder, got {args.out!r}")
     checkpoint = Path(args.checkpoint) if args.checkpoint else out.with_suffix(".checkpoint")
     join_cluster(args.coordinator, args.processes, args.process_id)
-    device_mesh(args.device)  # a missing GPU is better known before the data is read
+    device_mesh(args.device)  # report a missing GPU before the data is read
     changes = {field.name: getattr(args, field.name) for field in fields(Config)}
     data = read_data(
         args.data,
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_data(path: str, text_column: str, label_column: str, valid: str | None, changes: Mapping[str, Any]) -> Data:
-    """What a path holds, split, with the settings for it; `changes` are the settings that the user decided."""
+    """Read and split the data at a path, and choose the settings; `changes` are those of the user."""
     place = Path(path)
     if place.name.endswith((".tar.gz", ".tgz")) or any(
         (place / p / "train" / "pos").is_dir() for p in (".", "aclImdb")
@@ -85,7 +85,7 @@ def read_data(path: str, text_column: str, label_column: str, valid: str | None,
         parts["valid"] = [Path(valid)]
     data = read_labelled(parts["train"], *columns)
     if "valid" in parts:
-        changes = {"refit": "none", **changes}  # texts that were given to validate with are not trained on unasked
+        changes = {"refit": "none", **changes}  # do not train on given validation texts unless requested
         split = Split(data, read_labelled(parts["valid"], *columns, classes=data.classes))
     else:
         split = split_stratified(data, changes.get("validation", AUTOMATIC["validation"]), changes.get("seed", 0))
@@ -94,7 +94,7 @@ def read_data(path: str, text_column: str, label_column: str, valid: str | None,
 
 
 def summary(result: Result, split: Split, out: Path) -> str:
-    """The final output: scores on the held-out texts and, if there are any, on the test texts."""
+    """Format the final output: scores on the held-out texts and, if there are any, on the test texts."""
     card = result.model.card or {}
     lines = []
     for part, name in (("held_out", "held-out"), ("test", "test")):

@@ -1,12 +1,12 @@
-"""Settings of a training run, what each one means, and values for them that suit the data.
+"""Settings of a training run, their meaning, and values that suit the data.
 
-`Config()` has the settings of the shipped model (MODEL_CARD.md), and `P1` those of the paper's, which has six heads and
-positions. `automatic` takes what it can from the texts themselves: the size of a batch, how long to train and, with
-positions, how many words the model reads. Its other values were chosen on held-out texts of Reuters R8, R52 and 20
-newsgroups (`benchmarks/texts.py`).
+`Config()` has the settings of the shipped model (MODEL_CARD.md), and `P1` has those of the paper's model, which has six
+heads and positions. `automatic` derives settings from the texts: the batch size, the length of the training and, with
+positions, the number of words that the model reads. Its other values were chosen on held-out texts of Reuters R8, R52
+and 20 newsgroups (`benchmarks/texts.py`).
 
-Every default has one head. Without positions a model reads a text to its end, and deleting a word is nothing else; that
-is the default for long texts, where it costs no accuracy.
+Every default has one head. Without positions a model reads a text to its end, and deleting a word has no other effect;
+that is the default for long texts, where it costs no accuracy.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ LEAST = {"T_max": 2, "D": 2} | dict.fromkeys(("d_e", "K", "d_att", "d_out", "epo
 LEAST |= dict.fromkeys(("patience", "warmup_steps", "seed", "weight_decay"), 0)
 CHOICES = {"positions": ("none", "sinusoidal"), "class_weight": ("none", "balanced")}
 CHOICES |= {"unk_by": ("tokens", "words"), "refit": ("none", "all")}
-# What P1 (appendix F) has and `Config()` has not.
+# Settings of P1 (appendix F) that differ from `Config()`.
 P1: dict[str, Any] = {"positions": "sinusoidal", "T_max": 256, "d_e": 128, "K": 6, "d_att": 64, "d_out": 64}
 P1 |= {"learning_rate": 1e-3, "refit": "none"}
-# How `automatic` settles what depends on the texts; see its docstring.
+# Constants of `automatic` for settings that depend on the texts; see its docstring.
 SAMPLE = 1000
 LONG = 150
 LONGEST, SHORTEST = 512, 32
 STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1000, 8, 60
-# What it takes for all texts alike, and what the command line says of the rest.
+# Its values for all texts, and the descriptions of the other ones on the command line.
 AUTOMATIC: dict[str, Any] = {
     "D": 30_000,
     "d_e": 64,
@@ -47,7 +47,7 @@ AUTOMATIC: dict[str, Any] = {
     "refit": "all",
 }
 SETTLED_BY_TEXTS = {
-    "positions": f"none for texts of {LONG} words or more on average, else sinusoidal",
+    "positions": f"none for texts of {LONG} words or more on average, otherwise sinusoidal",
     "T_max": f"1024; with positions, enough to read 19 of 20 texts to their end, at most {LONGEST}",
     "batch_size": "64, fewer for less than 1,280 texts",
     "epochs": f"as many as make {STEPS:,} steps, from {FEWEST_EPOCHS} to {MOST_EPOCHS}",
@@ -79,8 +79,10 @@ class Config:
     """Settings of a run; every one is a flag of the command line. NOTATION.md has the letters."""
 
     positions: str = _setting("none", "sinusoidal: the model reads the positions of words, and texts of limited length")
-    T_max: int = _setting(1024, "most words of a text in a training step; with positions, later words are never read")
-    D: int = _setting(6000, "largest number of words in the vocabulary; the most frequent ones are kept")
+    T_max: int = _setting(
+        1024, "maximum number of words in a training step; with positions, later words are never read"
+    )
+    D: int = _setting(6000, "maximum number of words in the vocabulary; the most frequent ones are kept")
     d_e: int = _setting(32, "size of a word's embedding")
     K: int = _setting(1, "number of attention heads")
     d_att: int = _setting(32, "size of keys and queries, per head")
@@ -88,19 +90,17 @@ class Config:
     scale: float = _setting(0.1, "size of embeddings and positions at the start; small ones learn rare words later")
     query_scale: float = _setting(1.0, "size of the queries at the start; if small, all words start with equal weights")
     unk_start: float = _setting(0.0, "with positions, attention logit of [UNK] and padding at the start; 0 is any")
-    epochs: int = _setting(8, "largest number of passes over the texts")
-    patience: int = _setting(2, "stop when more than this many epochs in a row bring no smaller held-out loss")
+    epochs: int = _setting(8, "maximum number of passes over the texts")
+    patience: int = _setting(2, "stop after more than this many epochs without a smaller held-out loss")
     batch_size: int = _setting(64, "texts per step")
-    learning_rate: float = _setting(2e-3, "largest step size of AdamW; it rises during the warm-up, then falls")
-    warmup_steps: int = _setting(200, "steps until the learning rate is at its largest")
-    weight_decay: float = _setting(0.3, "how strongly AdamW pulls the weights to zero")
-    ema: float = _setting(0.998, "decay of the running average of the weights, which is what is kept")
-    max_unk: float = _setting(1.0, "each text loses a random share of its words, up to this one (to [UNK] if padded)")
+    learning_rate: float = _setting(2e-3, "maximum step size of AdamW; it rises during the warm-up, then falls")
+    warmup_steps: int = _setting(200, "steps until the learning rate reaches its maximum")
+    weight_decay: float = _setting(0.3, "weight decay of AdamW")
+    ema: float = _setting(0.998, "decay of the running average of the weights, which is the saved model")
+    max_unk: float = _setting(1.0, "each text loses a random share of its words, up to this share (to [UNK] if padded)")
     unk_by: str = _setting("tokens", "what is lost: single tokens, or words with all their occurrences in the text")
-    crop: float = _setting(
-        0.5, "probability that a text that is too long is read from a random position instead of its start"
-    )
-    validation: float = _setting(0.2, "share of the texts that is held out, unless --valid names a file of them")
+    crop: float = _setting(0.5, "probability that an overlong text is read from a random position instead of its start")
+    validation: float = _setting(0.2, "share of held-out texts, unless --valid names a file of them")
     refit: str = _setting("all", "all: train again on all texts for the best number of epochs; or none")
     class_weight: str = _setting("none", "balanced: weight classes inversely to their frequency; or none")
     seed: int = _setting(0, "seed of everything random; the same seed gives the same model")
@@ -115,17 +115,18 @@ class Config:
 
 
 def automatic(texts: Sequence[str], **changes: Any) -> Config:
-    """Settings for texts to train on; `changes` are settings that the caller has decided.
+    """Return settings for training texts; `changes` are settings chosen by the caller.
 
-    Long texts (150 words or more on average) need no positions: IMDB and 20 newsgroups have held-out accuracies as good
-    without, or better. Short ones do: R8 and R52 lose 0.3 and 0.8 points without. With positions, T_max is enough to
-    read 19 of 20 texts to their end (of a sample of a thousand), in steps of 32 and at most 512.
+    Long texts (150 words or more on average) need no positions: on IMDB and 20 newsgroups, the held-out accuracy
+    without them is as good or better. Short texts need them: R8 and R52 lose 0.3 and 0.8 points without. With
+    positions, T_max is such that 19 of 20 texts (of a sample of a thousand) are read to their end, in steps of 32 and
+    at most 512.
 
-    A batch is 64 texts, fewer below 1,280 texts, so that an epoch has some 20 steps. Training takes 1,000 steps: with
-    half of them, rare classes are not learned (R52); with twice as many, R8 gets worse.
+    A batch has 64 texts, or fewer below 1,280 texts, so that an epoch has about 20 steps. Training takes 1,000 steps:
+    with half of them, rare classes are not learned (R52); with twice as many, R8 gets worse.
 
-    All words begin alike (`query_scale`), and padding is out of sight at the start (`unk_start`): otherwise a run
-    waits, one to four epochs, until attention has found the words.
+    All words start with equal weights (`query_scale`), and padding starts with little (`unk_start`). Otherwise it takes
+    one to four epochs until attention has found the words.
 
     >>> config = automatic(["a fine film"] * 100, K=2)
     >>> config.positions, config.T_max, config.batch_size, config.epochs, config.K

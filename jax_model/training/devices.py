@@ -1,7 +1,7 @@
-"""Which devices a run uses, and how arrays lie on them: data parallel over everything that JAX finds.
+"""The devices of a run and the placement of arrays: data parallelism over all devices that JAX finds.
 
-Parameters are copied to every device, a batch is cut along its documents; XLA adds the gradients up. Several hosts are
-the same program with three more flags: `--coordinator HOST:PORT --processes N --process-id I`.
+Parameters are copied to every device, batches are split by document, and XLA sums the gradients. Several hosts run
+the same command with three more options: `--coordinator HOST:PORT --processes N --process-id I`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ CHOICES = ("auto", "cpu", "gpu")
 
 
 def join_cluster(coordinator: str | None, processes: int | None, process_id: int | None) -> None:
-    """Join the other hosts through `jax.distributed`; nothing to do without a coordinator."""
+    """Join the other hosts through `jax.distributed`; does nothing without a coordinator."""
     given = {"coordinator": coordinator, "processes": processes, "process_id": process_id}
     missing = [name for name, value in given.items() if value is None]
     if len(missing) == 3:
         return
     if missing:
-        raise ValueError(f"coordinator, processes and process_id go together; {' and '.join(missing)} missing")
+        raise ValueError(f"coordinator, processes and process_id: expected all three, missing {' and '.join(missing)}")
     # CPUs of several hosts communicate through gloo, which older versions of JAX need as an option.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(coordinator, processes, process_id)
 
 
 def device_mesh(device: str = "auto") -> Mesh:
-    """Every device of the kind, on every host, as a mesh with one axis.
+    """Return all devices of a kind, on all hosts, as a mesh with one axis.
 
     >>> device_mesh("cpu").axis_names
     ('documents',)
@@ -51,12 +51,12 @@ def device_mesh(device: str = "auto") -> Mesh:
 
 
 def on_every_device(mesh: Mesh | None, tree: Any) -> Any:
-    """Arrays copied whole to every device of the mesh; without one, to JAX's default device."""
+    """Copy arrays to every device of the mesh or, without a mesh, to JAX's default device."""
     return jax.tree.map(lambda array: _place(mesh, PartitionSpec(), np.asarray(array)), tree)
 
 
 def cut_by_document(mesh: Mesh | None, array: NDArray[Any]) -> jax.Array:
-    """An array cut along its first axis; every host has all of it and hands its devices their part."""
+    """Split an array along its first axis; every host has all of it and passes its devices their parts."""
     return _place(mesh, PartitionSpec(AXIS), array)
 
 

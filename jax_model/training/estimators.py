@@ -1,9 +1,10 @@
 """scikit-learn estimators: `AttentionTextClassifier` for texts and `AttentionBagClassifier` for bags of instances.
 
-`cross_val_score`, `GridSearchCV` and `Pipeline` take them like any other classifier, and both explain their predictions
-exactly. The text classifier trains as `attn-closed-form train` does, with the same settings under the same names
-(`config.py`), except for three that scikit-learn has names for: `random_state`, `class_weight`, `validation_fraction`.
-The bag classifier takes a list of arrays, one per bag, and one label per bag; its network is that of `bags.py`.
+`cross_val_score`, `GridSearchCV` and `Pipeline` accept them like any other classifier, and both explain their
+predictions exactly. The text classifier trains as `attn-closed-form train` does, with the same settings under the same
+names (`config.py`), except for three that scikit-learn has names for: `random_state`, `class_weight`,
+`validation_fraction`. The bag classifier takes a list of arrays, one per bag, and one label per bag; its network is
+that of `bags.py`.
 """
 
 from __future__ import annotations
@@ -37,28 +38,28 @@ Bags = Sequence[NDArray[Any]]
 
 
 class _AttentionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Labels and predictions of both estimators, which have `_logits(X)`."""
+    """Base class for the labels and predictions of both estimators, which implement `_logits(X)`."""
 
     classes_: NDArray[Any]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """The logits that explanations are of: (n,) for two classes, (n, classes) for more."""
+        """Return the logits, (n,) for two classes and (n, classes) for more."""
         check_is_fitted(self)
         logits = self._logits(X)
         return logits[:, 0] if logits.shape[1] == 1 else logits
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, classes) probabilities, columns in the order of `classes_`."""
+        """Return the (n, classes) probabilities, with columns in the order of `classes_`."""
         check_is_fitted(self)
         return np.exp(log_probabilities(self._logits(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """(n,) the most probable label of each text or bag."""
+        """Return the (n,) most probable label of each text or bag."""
         columns = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[columns])
 
     def _encode_labels(self, y: Any, inputs: int) -> NDArray[np.int64]:
-        """(n,) class numbers of the labels; sets `classes_`."""
+        """Return the (n,) class numbers of the labels, and set `classes_`."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         labels = column_or_1d(y, warn=True)
@@ -88,18 +89,18 @@ class AttentionTextClassifier(_AttentionClassifier):
     ----------
     positions, T_max, D, d_e, K, d_att, d_out, scale, query_scale, unk_start, epochs, patience, batch_size, \
 learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : settings of the trainer, which \
-`attn-closed-form train --help` explains; None lets the trainer choose, from the texts where it depends on them
-    validation_fraction : share of every class that is held out to stop by, to keep the best epoch and to fit the
-        temperature
+`attn-closed-form train --help` explains; None lets the trainer choose, based on the texts
+    validation_fraction : share of every class that is held out for early stopping, choosing the best epoch and fitting
+        the temperature
     class_weight : None, or "balanced" to weight classes inversely to their frequency
     random_state : int for the same model on every run; None draws a seed
     device : "auto", "cpu" or "gpu"
-    verbose : False is silent; True shows the progress on standard error
+    verbose : whether to show the progress on standard error
 
     Attributes
     ----------
     classes_ : the labels, sorted; the columns of `predict_proba`
-    model_ : TextClassifier; explains, and is what `save` writes
+    model_ : the TextClassifier that explains and that `save` writes
     metrics_ : scores on the held-out texts, settings, and one record per epoch
 
     Examples
@@ -150,8 +151,8 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
     ) -> AttentionTextClassifier:
         """Train on texts X and their labels y.
 
-        `X_val` and `y_val` are held out instead of a share of these. They are not trained on, except with refit="all",
-        which warns.
+        `X_val` and `y_val` are held out instead of a share of X. They are not used for training, except with
+        refit="all", which warns.
         """
         texts = _texts(X, "X")
         codes = self._encode_labels(y, len(texts))
@@ -164,7 +165,7 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
         else:
             split = Split(data, self._held_out(X_val, y_val, data.classes))
             if chosen.setdefault("refit", "none") == "all":
-                warnings.warn('refit="all": the texts of X_val are trained on, too', UserWarning, stacklevel=2)
+                warnings.warn('refit="all": the texts of X_val are also used for training', UserWarning, stacklevel=2)
         weight = "none" if self.class_weight is None else self.class_weight
         config = automatic(split.training.texts, **chosen, class_weight=weight, seed=seed)
         result = train(config, split, self.device, log=None if self.verbose else lambda line: None)
@@ -182,7 +183,7 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
         return self.model_.explain(text, methods, **settings)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one `.npz` or `.safetensors` file, which `load_model` and every command read."""
+        """Save the model to one `.npz` or `.safetensors` file for `load_model` and the command line."""
         check_is_fitted(self)
         self.model_.save(path, dtype=np.float32)
 
@@ -190,7 +191,7 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
         return self.model_.predict_logits(_texts(X, "X"))
 
     def predict_proba(self, X: Iterable[str]) -> NDArray[np.float64]:
-        """(n, classes) probabilities, those of the saved model to the last bit; columns in the order of `classes_`."""
+        """Return the (n, classes) probabilities, bit-identical to the saved model, in the order of `classes_`."""
         check_is_fitted(self)
         return self.model_.predict_proba(_texts(X, "X"))
 
@@ -199,7 +200,7 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
         if y is None or labels.shape != (len(texts),):
             raise ValueError(f"y_val: expected {len(texts)} labels, one per text of X_val, got shape {labels.shape}")
         if not np.isin(labels, self.classes_).all():
-            raise ValueError(f"y_val: expected labels that y has, got {set(labels.tolist()) - set(self.classes_)}")
+            raise ValueError(f"y_val: expected labels that occur in y, got {set(labels.tolist()) - set(self.classes_)}")
         return Labelled(texts, np.searchsorted(self.classes_, labels), classes)
 
     def __sklearn_tags__(self) -> Any:
@@ -210,27 +211,27 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
 
 
 class AttentionBagClassifier(_AttentionClassifier):
-    """A classifier of bags (lists of instances) by gated attention, Ilse et al. 2018.
+    """Classify bags (lists of instances) by gated attention (Ilse et al., 2018), with exact explanations.
 
     Parameters
     ----------
     hidden, attention : widths of the embedding and of the gates
     dropout : share of features and of embedding units that is dropped in training
     instance_dropout : every bag in training loses a random share of its instances, up to this one
-    learning_rate, weight_decay, epochs, batch_size : of AdamW; batches are counted in bags
-    ema : decay of the running average of the weights, which is the model that is kept
+    learning_rate, weight_decay, epochs, batch_size : settings of AdamW; a batch has `batch_size` bags
+    ema : decay of the running average of the weights, which is the saved model
     early_stopping : hold out `validation_fraction` of the bags (stratified), keep the epoch that predicts them best,
-        and stop `patience` epochs after it. Off by default, as in scikit-learn: with a hundred bags, a tenth of them
-        says little, and the average and the falling learning rate make the last epoch a good one.
+        and stop `patience` epochs after it. Off by default, as in scikit-learn: with a hundred bags, a tenth of them is
+        a small sample, and averaging and the falling learning rate make the last epoch a good one.
     class_weight : None, or "balanced" to weight classes inversely to their frequency
-    random_state : an int; the same one on the same data gives the same model
+    random_state : int; the same seed and data give the same model
 
     Attributes
     ----------
     classes_ : labels in sorted order; the columns of `predict_proba`
     n_features_in_ : number of features of an instance
     history_ : one record per epoch: training loss and, with early stopping, validation loss
-    held_out_ : positions of the bags that were held out, in the order of the data
+    held_out_ : indices of the held-out bags
 
     Examples
     --------
@@ -264,7 +265,7 @@ class AttentionBagClassifier(_AttentionClassifier):
         _keep_arguments(self, locals())
 
     def fit(self, X: Bags, y: ArrayLike) -> AttentionBagClassifier:
-        """Train.
+        """Train on bags and their labels.
 
         Parameters
         ----------
@@ -287,23 +288,23 @@ class AttentionBagClassifier(_AttentionClassifier):
         return self
 
     def state_dict(self) -> dict[str, NDArray[np.float64]]:
-        """The weights, as `BagClassifier.from_state_dict` reads them; features go in as they are."""
+        """Return the weights for `BagClassifier.from_state_dict`, including the standardization of features."""
         check_is_fitted(self)
         return state_dict(self._training)
 
     def to_model(self) -> BagClassifier:
-        """The trained network as an `attn_closed_form.BagClassifier`, which needs NumPy alone."""
+        """Convert the network to an `attn_closed_form.BagClassifier`, which only needs NumPy."""
         return BagClassifier.from_state_dict(self.state_dict(), layout="clam", outputs=tuple(map(str, self.classes_)))
 
     def explain(self, bag: Any, methods: Any = None, **settings: Any) -> Explanations:
-        """Exact explanations of one bag: `to_model().explain(bag, methods, **settings)`."""
+        """Explain one bag exactly; the same as `to_model().explain(bag, methods, **settings)`."""
         return self.to_model().explain(bag, methods, **settings)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network to `.npz` or `.safetensors`, without pickle.
+        """Save the network as `.npz` or `.safetensors`, without pickle.
 
-        `BagClassifier.from_state_dict(path)` and the command `attn-closed-form bag` read it; the names of the
-        classes are in the file.
+        `BagClassifier.from_state_dict(path)` and the command `attn-closed-form bag` read it; the file includes the
+        class names.
         """
         write_arrays({**self.state_dict(), "outputs": self.classes_.astype(str)}, path)
 
@@ -311,7 +312,7 @@ class AttentionBagClassifier(_AttentionClassifier):
         return predict_bags(self._training, check_bags(X, self.n_features_in_))
 
     def _held_out(self, codes: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-        """(B,) which bags to hold out, at least one of each class."""
+        """Return a (B,) mask of bags to hold out, at least one of each class."""
         if not self.early_stopping:
             return np.zeros(len(codes), dtype=bool)
         if not 0 < self.validation_fraction < 1:
@@ -325,7 +326,7 @@ class AttentionBagClassifier(_AttentionClassifier):
 
 
 def _keep_arguments(estimator: Any, arguments: dict[str, Any]) -> None:
-    """Set the arguments of a constructor under their names, which is all that scikit-learn allows it to do."""
+    """Set the arguments of a constructor as attributes, which is all that scikit-learn allows it to do."""
     for name, value in arguments.items():
         if name != "self":
             setattr(estimator, name, value)
@@ -344,7 +345,7 @@ def _texts(X: Any, name: str) -> list[str]:
 
 
 def check_bags(bags: Any, features: int | None = None) -> list[NDArray[Any]]:
-    """Bags as finite arrays (n_i, D) of one D, or an error that names the bag."""
+    """Return bags as finite arrays (n_i, D) with the same D, or raise an error that names the bag."""
     arrays = [np.asarray(getattr(bag, "features", bag)) for bag in bags]
     if not arrays:
         raise ValueError("X: expected at least one bag, got none")

@@ -4,11 +4,11 @@
 downloaded: an error names the file that is expected and its address.
 
 P1 (appendix F) trains on 20,000 reviews and validates on 5,000, and does not specify which. In aclImdb the reviews of
-one film have neighboring numbers (neighbors share a hundred times more rare words than random pairs do), and no film is
-in both train and test. A random split therefore validates on films that the model has seen: the same settings showed
+one film have neighboring numbers (neighbors share a hundred times as many rare words as random pairs), and no film is
+in both train and test. A random split therefore validates on films that the model has seen: the same settings reached
 88.7 % with a random split and 85.4 % with this split, which takes the last fifth of the numbers of each class, so that
-validation asks what the test set asks. For the same reason the vocabulary counts a word once per group of
-`FILM_NUMBERS` neighbors: a hero's name, frequent in the reviews of one film, tells nothing about the next.
+validation matches the test set. For the same reason the vocabulary counts a word once per group of
+`FILM_NUMBERS` neighbors: a hero's name, frequent in the reviews of one film, is not informative for others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from attn_closed_form.files.tables import Labelled
 from .split import Split
 
 IMDB_HOME = "https://ai.stanford.edu/~amaas/data/sentiment/"
-# IMDB has at most 30 reviews per film, and the two classes are numbered apart.
+# IMDB has at most 30 reviews per film, and the two classes are numbered separately.
 FILM_NUMBERS = 25
 SENTIMENTS = ("negative", "positive")
 _LABELS = {"neg": 0, "pos": 1}
@@ -46,9 +46,9 @@ class Reviews(NamedTuple):
 
 
 def load_imdb(path: str | os.PathLike[str], split: str = "train") -> Reviews:
-    """The reviews of one part, "train" or "test", in the order of their file names, negative ones first.
+    """Load the reviews of one part, "train" or "test", in the order of their file names, negative ones first.
 
-    `path` is the archive, the folder `aclImdb`, or a folder that holds `aclImdb`; all give the same. A missing file is
+    `path` is the archive, the folder `aclImdb`, or a folder that contains `aclImdb`. A missing file is
     a FileNotFoundError; a damaged archive, one without reviews, or a review that is not UTF-8 is a ValueError.
 
     >>> import pathlib, tempfile
@@ -120,7 +120,7 @@ def _imdb_archive(path: Path, split: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _imdb_name(name: str, split: str) -> str | None:
-    """'train/pos/0_9.txt' of a member's name if it is a review of the split."""
+    """Return a name such as 'train/pos/0_9.txt' if a member is a review of the split, or None."""
     parts = PurePosixPath(name).parts[-3:]
     if len(parts) == 3 and parts[0] == split and parts[1] in _LABELS and parts[2].endswith(".txt"):
         return "/".join(parts)
@@ -128,7 +128,7 @@ def _imdb_name(name: str, split: str) -> str | None:
 
 
 def review_numbers(names: Sequence[str]) -> NDArray[np.int64]:
-    """The numbers in names such as 'train/pos/127_9.txt'; without them, the order itself.
+    """Return the numbers in names such as 'train/pos/127_9.txt', or 0, 1, ... without them.
 
     >>> review_numbers(["train/neg/127_3.txt", "train/pos/4_10.txt"])
     array([127,   4])

@@ -1,12 +1,12 @@
-"""The training loop of this project: AdamW, an average of the weights, validation, checkpoints and progress.
+"""The training loop: AdamW, a running average of the weights, validation, checkpoints and progress.
 
 A run is `epochs` epochs of `steps` steps, and every batch is a function of the step. So a run is a function of its
-start, its settings and its batches: the same ones give the same bits, with or without a kill and a resumption in
-between. What is validated and kept is the running average of the weights (EMA).
+start, its settings and its batches: the same ones give the same bits, even if the run is interrupted and
+resumed. The running average of the weights (EMA) is validated and kept.
 
-A checkpoint is the whole state of a run in one `.npz` file, replaced whole or not at all. The leaves of the state's
+A checkpoint is the whole state of a run in one `.npz` file, which is replaced atomically. The leaves of the state's
 pytree are stored in order, and the notes (the history and the settings) as JSON. The structure comes from the
-run that resumes, so no pickle is needed, and a file that does not fit is an error.
+run that resumes, so no pickle is needed, and a file that does not match is an error.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from attn_closed_form.files.atomic import replacing
 from .devices import on_every_device
 
 PathLike = str | os.PathLike[str]
-# b2 below the usual 0.999: with a few thousand steps in all, the second moment must forget the start.
+# b2 is below the usual 0.999, because with a few thousand steps the second moment must forget the start.
 ADAM = optax.scale_by_adam(b2=0.99)
-# Seconds without a line on stderr after which a step writes one.
+# Seconds without output on stderr after which a step writes a line.
 SILENCE = 30.0
 
 
-# Learning rate, weight decay and decay of the average: arguments of the compiled step, which thus serves all settings.
+# Learning rate, weight decay and decay of the average, which are arguments of the compiled step.
 Rates = tuple[np.float32, np.float32, np.float32]
 
 
@@ -49,9 +49,9 @@ Rates = tuple[np.float32, np.float32, np.float32]
 class Optimizer:
     """Settings of AdamW and of the average.
 
-    learning_rate : the largest, after a linear warm-up of `warmup_steps`; a cosine leads down to 2 % of it
-    weight_decay : of all arrays, or with `decay_biases` False of matrices alone
-    ema : decay of the running average of the weights, which is what is kept; 0 keeps the last weights
+    learning_rate : the maximum, after a linear warm-up of `warmup_steps`; a cosine decays to 2 % of it
+    weight_decay : decay of all arrays, or only of matrices if `decay_biases` is False
+    ema : decay of the running average of the weights, which is kept; 0 keeps the last weights
     """
 
     learning_rate: float = 1e-3
@@ -61,7 +61,7 @@ class Optimizer:
     decay_biases: bool = True
 
     def rates(self, step: int, steps: int) -> Rates:
-        """Of one of `steps` steps, from 0.
+        """Return the rates of one of `steps` steps, counted from 0.
 
         >>> [round(float(Optimizer(1.0, 10).rates(i, 100)[0]), 2) for i in (0, 5, 10, 55, 100)]
         [0.0, 0.5, 1.0, 0.51, 0.02]
@@ -69,13 +69,13 @@ class Optimizer:
         warmup = min(self.warmup_steps, steps // 2)
         descent = 0.02 + 0.49 * (1 + np.cos(np.pi * (step - warmup) / (steps - warmup)))
         rate = self.learning_rate * (step / warmup if step < warmup else descent)
-        # A young average forgets faster, or the random start would stay in it for hundreds of steps.
+        # The average forgets faster at first; otherwise the random start would remain in it for hundreds of steps.
         ema = min(self.ema, (1 + step) / (10 + step))
         return np.float32(rate), np.float32(self.weight_decay), np.float32(ema)
 
 
 class State(NamedTuple):
-    """Everything that a step changes, and so everything that a checkpoint holds."""
+    """Everything that a step changes, and therefore everything in a checkpoint."""
 
     params: Any
     moments: Any
@@ -86,7 +86,7 @@ class State(NamedTuple):
 
     @classmethod
     def start(cls, params: Any) -> State:
-        """Before the first step."""
+        """Return the state before the first step."""
         return cls(params, ADAM.init(params), params, params, np.zeros((), np.int32), np.zeros((), np.float32))
 
 
@@ -102,7 +102,7 @@ class Fit(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def take_step(loss: Callable[..., jax.Array], decay_biases: bool, state: State, rates: Rates, *batch: Any) -> State:
-    """One step of AdamW on a batch. The state that goes in is used up."""
+    """Take one step of AdamW on a batch. The input state is consumed."""
     value, slope = jax.value_and_grad(loss)(state.params, *batch)
     direction, moments = ADAM.update(slope, state.moments)
     learning_rate, weight_decay, ema = rates
@@ -137,21 +137,21 @@ def fit(
     about: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Fit:
-    """Train.
+    """Train a model, and return the weights that are kept.
 
     Parameters
     ----------
-    loss : takes the parameters and the arrays of a batch, returns a scalar; the same function is compiled once
+    loss : takes the parameters and the arrays of a batch and returns a scalar; compiled once per function
     params : pytree of arrays
     batches : the arrays of a step, which is counted from 0 over all epochs
-    steps : per epoch
-    validate : takes the average, returns what the epoch's record is to hold, a "validation_loss" among it; the epoch of
-        the smallest is kept. None keeps the last epoch.
+    steps : number of steps per epoch
+    validate : takes the average and returns entries of the epoch's record, including "validation_loss"; the epoch with
+        the smallest one is kept. None keeps the last epoch.
     patience : stop after this many epochs in a row without a smaller validation loss
     mesh : devices that hold the state; `batches` places its arrays on them
-    checkpoint : a file that keeps the state, written after every epoch and every `every` steps
-    resume : whether a run that finds its checkpoint continues from it; otherwise the file is an error
-    about : what a checkpoint must agree with, as JSON can write it
+    checkpoint : file of the state, written after every epoch and every `every` steps
+    resume : whether to resume from an existing checkpoint, which is otherwise an error
+    about : JSON data that a checkpoint must match
 
     >>> target = np.float32(3.0)
     >>> found = fit(lambda x, y: (x - y) ** 2, np.float32(0.0), lambda step: (target,), 300, Optimizer(0.1))
@@ -170,7 +170,7 @@ def fit(
         state, saved = load_checkpoint(checkpoint, state)
         _check_same_run(checkpoint, saved.get("about", {}), settings)
         notes = saved
-    state = on_every_device(mesh, state)  # copies, as the step reuses their memory
+    state = on_every_device(mesh, state)  # copies, because the step reuses their memory
     history = notes["history"]
     began, processor_began = time.perf_counter() - notes["seconds"], time.process_time() - notes["processor_seconds"]
 
@@ -214,7 +214,7 @@ def _check_same_run(path: PathLike, saved: Mapping[str, Any], current: Mapping[s
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """(B,) cross-entropy of each example: logits (B, C) and class numbers, or log-odds (B,), (B, 1) and labels 0..1.
+    """Return the (B,) cross-entropy of logits (B, C) and class numbers, or of log-odds (B,), (B, 1) and labels 0..1.
 
     >>> [round(float(x), 4) for x in cross_entropy(jnp.array([[0.0], [2.0]]), jnp.array([0, 1]))]
     [0.6931, 0.1269]
@@ -226,7 +226,7 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def save_checkpoint(path: PathLike, state: Any, notes: dict[str, Any]) -> None:
-    """Write a pytree of arrays and JSON-able notes; a run killed in the middle leaves the previous file intact."""
+    """Write a pytree of arrays and JSON-able notes; an interrupted write leaves the previous file intact."""
     leaves: dict[str, Any] = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
     encoded = np.frombuffer(json.dumps(notes).encode("utf-8"), dtype=np.uint8)
     with replacing(path) as partial, partial.open("wb") as stream:
@@ -234,9 +234,9 @@ def save_checkpoint(path: PathLike, state: Any, notes: dict[str, Any]) -> None:
 
 
 def load_checkpoint(path: PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
-    """The state and the notes of a file that `save_checkpoint` wrote; `like` is a state of the same structure.
+    """Load the state and the notes of a checkpoint; `like` is a state of the same structure.
 
-    A file that is damaged, or holds the state of another model, is a ValueError.
+    A file that is damaged or has the state of another model raises a ValueError.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -259,10 +259,10 @@ def load_checkpoint(path: PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
 
 
 class Progress:
-    """Progress of a run on stderr: a bar on a terminal that has rich, otherwise one line per epoch.
+    """Progress of a run on stderr: a bar on a terminal if rich is installed, otherwise one line per epoch.
 
-    `log` is called with one line per epoch; None means stderr, where a step writes a line, too, after a long silence.
-    `name` is what an epoch is called.
+    `log` is called with one line per epoch; None means stderr, where steps also write a line after a long silence.
+    `name` is the word for an epoch.
 
     >>> with Progress(epochs=1, steps=2, log=print) as progress:
     ...     progress.step(0, 1)
@@ -282,7 +282,7 @@ class Progress:
             self._log = self._bar.console.print
 
     def step(self, epoch: int, step: int) -> None:
-        """`step` steps of `epoch` (from 0) are done."""
+        """Report that `step` steps of `epoch` (from 0) are done."""
         name = f"{self.name} {epoch + 1} of {self.epochs}"
         if self._bar is not None:
             self._bar.update(self._task, completed=epoch * self.steps + step, description=name)
@@ -290,7 +290,7 @@ class Progress:
             self._say(f"{name}: step {step} of {self.steps}")
 
     def epoch(self, record: Mapping[str, Any]) -> None:
-        """An epoch is done."""
+        """Report that an epoch is done."""
         line = f"{self.name} {record['epoch']} of {self.epochs}: training loss {record['training_loss']:.4f}, "
         if "validation_loss" in record:
             line += f"validation loss {record['validation_loss']:.4f}, "

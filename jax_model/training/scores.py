@@ -2,9 +2,9 @@
 
 Everything takes the model's outputs, (n, C). One output is a binary logit of two classes, the second
 against the first; `class_logits` writes it as two. With a temperature T, probabilities are softmax(logits / T): one
-number, fitted on texts that were held out (Guo et al., On Calibration of Modern Neural Networks, 2017). It changes no
+number, fitted on held-out texts (Guo et al., On Calibration of Modern Neural Networks, 2017). It changes no
 prediction, and an explanation of a logit stays exact. Departure: the target of a text is not 1 for its class but
-1 - 1/(n + 2), as in Platt's scaling; otherwise a held-out part without a mistake would ask for T = 0.
+1 - 1/(n + 2), as in Platt's scaling; otherwise a held-out part without errors would give T = 0.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 Floats = NDArray[Any]
 Labels = NDArray[Any]
 
-# Beyond these a fit says more about a small held-out part than about the model.
+# Beyond these limits, a fit reflects a small held-out part rather than the model.
 COLDEST, HOTTEST = 0.05, 20.0
 
 
 def class_logits(logits: Floats) -> NDArray[np.float64]:
-    """One column per class: (n, C) as it is, (n, 1) as (n, 2) with 0 for the first class.
+    """Return one column per class: (n, C) unchanged, (n, 1) as (n, 2) with 0 for the first class.
 
     >>> class_logits(np.array([[3.0], [-1.0]]))
     array([[ 0.,  3.],
@@ -33,7 +33,7 @@ def class_logits(logits: Floats) -> NDArray[np.float64]:
 
 
 def log_probabilities(logits: Floats, temperature: float = 1.0) -> NDArray[np.float64]:
-    """Logarithms of the probabilities of the classes, one row per text."""
+    """Return the log-probabilities of the classes, one row per text."""
     scaled = class_logits(logits) / temperature
     scaled = scaled - scaled.max(axis=1, keepdims=True)
     shifted: NDArray[np.float64] = scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
@@ -41,7 +41,7 @@ def log_probabilities(logits: Floats, temperature: float = 1.0) -> NDArray[np.fl
 
 
 def validation_scores(logits: Floats, labels: Labels, weights: Floats | None = None) -> dict[str, float]:
-    """Loss (cross-entropy, with a weight per text if given) and accuracy of outputs (n, C) for class numbers (n,).
+    """Return loss (cross-entropy, optionally weighted by text) and accuracy of outputs (n, C) for class numbers (n,).
 
     >>> scores = validation_scores(np.float32([[0.0], [3.0]]), np.array([0, 1]))
     >>> scores["validation_accuracy"], round(scores["validation_loss"], 4)
@@ -56,7 +56,7 @@ def validation_scores(logits: Floats, labels: Labels, weights: Floats | None = N
 
 
 def balanced_weights(labels: Labels, classes: int) -> NDArray[np.float32]:
-    """(classes,) weights inversely proportional to a class's number of texts, with mean 1 over the texts.
+    """Return (classes,) weights inversely proportional to the class frequency, with mean 1 over the texts.
 
     >>> balanced_weights(np.array([0, 1, 1, 1, 1]), 2).tolist()
     [2.5, 0.625]
@@ -67,9 +67,9 @@ def balanced_weights(labels: Labels, classes: int) -> NDArray[np.float32]:
 
 
 def fit_temperature(logits: Floats, labels: Labels) -> float:
-    """The temperature T of the smallest cross-entropy on held-out texts.
+    """Fit the temperature T that minimizes the cross-entropy on held-out texts.
 
-    The loss is convex in 1/T, so the sign of its slope leads a bisection to the minimum.
+    The loss is convex in 1/T, so its minimum is found by bisection on the sign of its slope.
 
     >>> rng = np.random.default_rng(0)
     >>> logits = 4 * rng.normal(size=(5000, 3))
@@ -91,9 +91,10 @@ def fit_temperature(logits: Floats, labels: Labels) -> float:
 
 
 def report(logits: Floats, labels: Labels, classes: tuple[str, ...], temperature: float = 1.0) -> dict[str, Any]:
-    """Accuracy, macro-F1, loss with the temperature, and precision, recall, F1 and number of texts of every class.
+    """Return accuracy, macro-F1, calibrated loss, and precision, recall, F1 and number of texts of every class.
 
-    Macro-F1 is the mean over the classes that occur among the labels; a precision of nothing predicted is 0.
+    Macro-F1 is the mean over the classes that occur among the labels; the precision of a class that is never predicted
+    is 0.
 
     >>> found = report(np.array([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([0, 1, 1]), ("ham", "spam"))
     >>> round(found["accuracy"], 4), round(found["macro_f1"], 4), found["classes"]["ham"]["precision"]

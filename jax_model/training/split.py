@@ -1,6 +1,7 @@
-"""What to train on and what to hold out: a share of every class, drawn with the seed.
+"""Training and held-out texts: a share of every class is held out at random, with a seed.
 
-A class with one text is trained on and cannot be held out, and a `TableWarning` names it. `imdb.py` splits by film.
+The only text of a class is used for training and cannot be held out; a `TableWarning` names the class. `imdb.py` splits
+by film.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from attn_closed_form.files.tables import Labelled, TableWarning
 
 
 class Split(NamedTuple):
-    """Texts to train on, texts to hold out, and groups of the former to count words by (None: every occurrence)."""
+    """Training texts, held-out texts, and groups of the former for counting words (None counts every occurrence)."""
 
     training: Labelled
     held_out: Labelled
@@ -24,7 +25,7 @@ class Split(NamedTuple):
 
 
 def together(split: Split) -> Split:
-    """All texts to train on, those that were held out as well; each of these is a separate group.
+    """Use all texts for training; each text that was held out is a separate group.
 
     >>> data = Labelled(list("abc"), np.array([0, 1, 0]), ("x", "y"))
     >>> together(Split(data.take([0, 1]), data.take([2]))).training.texts
@@ -38,7 +39,7 @@ def together(split: Split) -> Split:
 def stratified(
     labels: NDArray[Any], classes: int, share: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.bool_], list[int]]:
-    """(n,) which examples to hold out, some of every class but never all; and the classes that have only one."""
+    """Return a (n,) mask of examples to hold out, some but never all of a class, and the classes with only one."""
     held_out, single = np.zeros(len(labels), dtype=bool), []
     for c in range(classes):
         members = rng.permutation(np.flatnonzero(labels == c))
@@ -50,7 +51,7 @@ def stratified(
 
 
 def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split:
-    """Hold out a share of every class, at least one text of each class that has two.
+    """Hold out a share of every class, at least one text of each class with two or more.
 
     >>> data = Labelled(list("abcdefg"), np.array([0, 0, 0, 0, 1, 1, 1]), ("x", "y"))
     >>> split = split_stratified(data, share=0.25)
@@ -64,7 +65,7 @@ def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split
     if single:
         shown = ", ".join(repr(data.classes[c][:40]) for c in single[:5]) + (" and others" if len(single) > 5 else "")
         warnings.warn(
-            f"one text only of class {shown}: trained on, but not among the held-out texts that the scores are of",
+            f"only one text of class {shown}: it is used for training and not for the held-out scores",
             TableWarning,
             stacklevel=2,
         )

@@ -1,11 +1,11 @@
 """The text classifier in JAX for training: initial arrays, loss, and forward pass of P1's Eq. 1 to 9, multiplied out.
 
-A token enters a prediction through its attention logit and its C values, per head (DESIGN section 4). Few classes: a
-step makes one table with K (1 + C) columns and one row per word, and gathers from it. Many classes: the embeddings are
-gathered and pooled, and the C values are taken of the K pooled vectors. Either way no matrix product per document is
-left, and an epoch of IMDB takes seconds on two cores. `witness/model.py` remains the naive reference implementation;
-`tests/jax_model/test_text_model.py` holds the two together, values and gradients. An id below zero is not a token: it
-has no mass, and fills up the shorter documents of a batch where the model has no padding.
+A token enters a prediction through its attention logit and its C values, per head (DESIGN section 4). With few classes,
+a step makes one table with K (1 + C) columns and one row per word, and gathers from it. With many classes, the
+embeddings are gathered and pooled, and the C values are computed from the K pooled vectors. In both cases no matrix
+product per document is left, and an epoch of IMDB takes seconds on two cores. `witness/model.py` remains the naive
+reference implementation; `tests/jax_model/test_text_model.py` compares their values and gradients. An id below zero is
+not a token: it has no mass, and fills up the shorter documents of a batch if the model has no padding.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from .config import Config
 from .devices import cut_by_document
 from .loop import cross_entropy
 
-# Ids in one block of documents to evaluate.
+# Number of ids in one block of documents to evaluate.
 EVALUATION_BLOCK = 1 << 18
 
 Trained = dict[str, jax.Array]
 
 
 def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[dict[str, Any], Trained]:
-    """Fixed and trained arrays at the start, distributed as the twin's except for scaled embeddings and positions.
+    """Draw the initial fixed and trained arrays, distributed as in the twin except for scaled embeddings and positions.
 
     With small embeddings, rare words start, and stay, close to neutral. [CLS] keeps its size, as it
-    alone makes the query. If [UNK] is also the padding, it starts at the attention logit `unk_start` in every head:
-    below zero, a short text is not drowned in its own padding while the heads learn to look away (with one head and
-    `unk_start` 0, one run in a few never did). NumPy draws the numbers: no compilation, and the same ones under every
+    determines the query. If [UNK] is also the padding, it starts at the attention logit `unk_start` in every head:
+    below zero, padding does not dominate a short text while the heads learn to ignore it (with one head and
+    `unk_start` 0, some runs never did). NumPy draws the numbers, without compilation and equally under every
     version of JAX.
     """
     c = config
@@ -75,14 +75,14 @@ def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[di
 def text_loss(
     trained: Trained, fixed: Any, cls: jax.Array, class_weights: jax.Array, ids: jax.Array, labels: jax.Array
 ) -> jax.Array:
-    """Mean cross-entropy of ids (B, L) and class numbers (B,), each text times the weight of its class."""
+    """Compute the mean cross-entropy of ids (B, L) and class numbers (B,), weighted by class."""
     losses = cross_entropy(collapsed_forward(Params(**fixed, **trained), ids, cls), labels)
     return (class_weights[labels] * losses).mean()
 
 
 @functools.lru_cache(maxsize=4)
 def _predict_function(mesh: Mesh) -> Callable[..., jax.Array]:
-    """The compiled forward pass: (trained, fixed, cls, ids (B, L)) -> (B, C), whole on every device and host."""
+    """Compile the forward pass: (trained, fixed, cls, ids (B, L)) -> (B, C), whole on every device and host."""
 
     @functools.partial(jax.jit, out_shardings=NamedSharding(mesh, PartitionSpec()))
     def predict(trained: Trained, fixed: Any, cls: jax.Array, ids: jax.Array) -> jax.Array:
@@ -92,7 +92,7 @@ def _predict_function(mesh: Mesh) -> Callable[..., jax.Array]:
 
 
 def all_logits(mesh: Mesh, trained: Trained, fixed: Any, documents: Documents, batches: Batches) -> NDArray[np.float32]:
-    """Outputs (n, C) of all documents, as they are read in `batches`: in blocks of few shapes, the last filled up."""
+    """Compute the (n, C) outputs of all documents, in blocks of few shapes."""
     predict, order = _predict_function(mesh), np.argsort(-documents.lengths, kind="stable")
     out = np.empty((documents.size, trained["b_l"].size), np.float32)
     start = 0
@@ -107,7 +107,7 @@ def all_logits(mesh: Mesh, trained: Trained, fixed: Any, documents: Documents, b
 
 
 def collapsed_forward(params: Params, ids: jax.Array, cls: Any = 0) -> jax.Array:
-    """Model outputs of many documents: (B, L) padded ids -> (B, C).
+    """Compute the outputs of many documents: (B, L) padded ids -> (B, C).
 
     >>> from attn_closed_form.models.classifier import random_weights
     >>> from jax_model import params_from_weights
@@ -121,7 +121,7 @@ def collapsed_forward(params: Params, ids: jax.Array, cls: Any = 0) -> jax.Array
 
 
 def _directions(p: Params, cls: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """What an embedding is multiplied with: keys (K, d_e) and values (K, C, d_e), and the constants."""
+    """Return the directions of keys (K, d_e) and values (K, C, d_e) of an embedding, and the constants."""
     q = p.W_q @ (p.W_e[cls] if p.W_p is None else p.W_e[cls] + p.W_p[0]) + p.b_q
     scale = p.W_k.shape[1] ** -0.5
     keys = jnp.einsum("kae,ka->ke", p.W_k, q) * scale

@@ -1,17 +1,17 @@
 """Train the attention classifier on texts with classes: split, vocabulary, steps, the best weights, a temperature.
 
-P1, appendix F: 20,000 reviews to train on, 5,000 to validate with, AdamW, cross-entropy; `config.P1` has its sizes.
-Ours: any number of classes (two are one logit, as in the paper; C are C outputs under a softmax), the collapsed forward
-pass (`text_model.py`), random windows and words that are lost at random (`batches.py`), a cosine schedule, an average
-of the weights along the way (EMA), which is what is validated and kept, a stop when the validation loss no longer
-falls, and a temperature fitted on the held-out texts (`scores.py`). As in the paper, the inner biases stay zero, and
-the positions of a model that has them stay those of Eq. 3, here times `scale`, to be of the embeddings' size.
+P1 (appendix F) trains on 20,000 reviews and validates on 5,000, with AdamW and cross-entropy (`config.P1`).
+Departures: any number of classes (two share one logit, as in the paper; C have C outputs and a softmax), the collapsed
+forward pass (`text_model.py`), random windows and random deletion of words (`batches.py`), a cosine schedule, a running
+average of the weights (EMA), which is validated and kept, early stopping when the validation loss no longer falls, and
+a temperature fitted on the held-out texts (`scores.py`). As in the paper, the inner biases stay zero, and the positions
+of a model that has them stay those of Eq. 3, here times `scale`, to match the size of the embeddings.
 
-With `refit` "all", a second model is trained on all texts, for as many epochs as were best, over which its learning
-rate falls. It is the one that is kept, with the temperature of the first; the scores on the held-out texts are those of
-the first.
+With `refit` "all", a second model is trained on all texts, for the best number of epochs, over which its learning
+rate falls. This model is kept, with the temperature of the first one; the scores on the held-out texts are those of
+the first one.
 
-`loop.py` has the loop, `command.py` the command line, `estimators.py` the scikit-learn interface.
+`loop.py` has the loop, `command.py` has the command line, and `estimators.py` has the scikit-learn interface.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ def train(
     log: Callable[[str], None] | None = None,
     test: Labelled | None = None,
 ) -> Result:
-    """Train on texts; the averaged weights of the best epoch are kept, or those of a second training on all texts.
+    """Train on texts, and keep the averaged weights of the best epoch or of a second training on all texts.
 
     Parameters
     ----------
     split : the texts to train on and those held out (`split.py`)
     device : "auto", "cpu" or "gpu"; all devices of the kind share the work
-    checkpoint : a file to write the state to after every epoch (and every `checkpoint_steps` steps); None writes none
-    resume : continue from `checkpoint` if it exists
-    log : called with one line per epoch; None draws a progress bar on a terminal and prints lines otherwise
-    test : texts that are scored once, with the final model; nothing depends on them
+    checkpoint : a file to write the state to after every epoch (and every `checkpoint_steps` steps); or None
+    resume : whether to resume from `checkpoint` if it exists
+    log : called with one line per epoch; None shows a progress bar on a terminal and prints lines otherwise
+    test : test texts, which are only scored once, with the final model
     """
     mesh = device_mesh(device)
     if config.batch_size % mesh.size:
@@ -98,7 +98,7 @@ def train(
 
 
 def refit_checkpoint(checkpoint: PathLike) -> Path:
-    """The file for the state of the training on all texts, next to that of the first training."""
+    """Return the checkpoint file of the training on all texts, next to that of the first training."""
     return Path(f"{checkpoint}.all")
 
 
@@ -116,7 +116,7 @@ class Run(NamedTuple):
 
     @classmethod
     def of(cls, config: Config, split: Split, mesh: Mesh) -> Run:
-        """Vocabulary and ids of the texts, and random weights."""
+        """Build the vocabulary, the ids of the texts, and random weights."""
         c, training = config, split.training
         vocabulary = Vocabulary.build(training.texts, size=c.D, groups=split.groups)
         cls_id, unk = vocabulary.cls_id, vocabulary.unk_id
@@ -171,23 +171,23 @@ class Run(NamedTuple):
         )
 
     def logits(self, trained: Trained, documents: Documents) -> NDArray[np.float32]:
-        """Outputs (n, C) of documents."""
+        """Compute the (n, C) outputs of documents."""
         return all_logits(self.mesh, trained, self.fixed, documents, self.batches)
 
     def validate(self, trained: Trained) -> dict[str, float]:
-        """Loss and accuracy on the held-out texts."""
+        """Compute loss and accuracy on the held-out texts."""
         labels = self.held_out.labels
         return validation_scores(self.logits(trained, self.held_out), labels, self.class_weights(labels)[labels])
 
     def class_weights(self, labels: NDArray[Any]) -> NDArray[np.float32]:
-        """(classes,) weight of a text in the loss."""
+        """The (classes,) weights of texts in the loss."""
         if self.config.class_weight == "none":
             return np.ones(len(self.classes), np.float32)
         return balanced_weights(labels, len(self.classes))
 
 
 def _result(run: Run, trained: Trained, temperature: float, card: dict[str, Any], metrics: dict[str, Any]) -> Result:
-    """The model with its card, which holds nothing that differs between runs, and the metrics."""
+    """Return the model with its card, which contains nothing that differs between runs, and the metrics."""
     card["settings"] = asdict(run.config)
     card["versions"] = {
         "attn_closed_form": __version__,

@@ -1,1 +1,1 @@
-"""The classifier written naively from the paper, with autodiff and enumeration: what closed forms are held to."""
+"""The reference implementation of the classifier, written naively from the paper, with autodiff and enumeration."""

@@ -1,11 +1,12 @@
 """Shapley values, Banzhaf values, interactions and LIME's limit from their definitions, by enumeration.
 
 A document has d players, positions or words, and 2^d coalitions. The naive model of `model.py` predicts every one of
-them (`values`), and the rest is the definition as textbooks print it: a sum over all coalitions. Nothing is shared with
-`attn_closed_form`: no score tables, no game, no quadrature, no closed form of LIME's regression. Up to `MOST` players.
+them (`values`), and the rest follows the textbook definition, a sum over all coalitions. Nothing is shared with
+`attn_closed_form`: no score tables, no game, no quadrature, no closed form of LIME's regression. The limit is `MOST`
+players.
 
-Coalition k is row k of `coalitions(d)`: player j is present where bit j of k is 1. An absent player is replaced by
-[UNK] (P1 section 5.1), or leaves the softmax while the others keep their positions.
+Coalition k is row k of `coalitions(d)`: player j is present if bit j of k is 1. An absent player is replaced by
+[UNK] (P1 section 5.1), or removed from the softmax while the others keep their positions.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from numpy.typing import ArrayLike, NDArray
 from . import model
 from .params import Params
 
-# Players at most: 1,024 coalitions.
+# Maximum number of players, for 1,024 coalitions.
 MOST = 10
-# What is explained: the prediction itself, or a function of it.
+# The explained output: the prediction itself, or a function of it.
 LINKS: dict[str, Callable[[jax.Array], jax.Array]] = {"identity": lambda f: f, "sigmoid": jax.nn.sigmoid}
 
 Array = NDArray[np.float64]
 
 
 def coalitions(d: int) -> NDArray[np.bool_]:
-    """Every coalition of d players, (2^d, d).
+    """Return every coalition of d players, (2^d, d).
 
     >>> coalitions(2).astype(int).tolist()
     [[0, 0], [1, 0], [0, 1], [1, 1]]
@@ -41,13 +42,13 @@ def coalitions(d: int) -> NDArray[np.bool_]:
 
 
 def players_of(tokens: ArrayLike, T_max: int | None, words: bool = False) -> NDArray[np.intp]:
-    """Player at each padded position, (T_max,): its number, or -1 for [CLS] and padding, which are always present.
+    """Return the (T_max,) player at each padded position, or -1 for [CLS] and padding, which are always present.
 
     Parameters
     ----------
     tokens : (T,) ids of the document
     T_max : number of positions; None without padding
-    words : every distinct id is one player, numbered by first appearance; otherwise every position is one
+    words : whether every distinct id is one player, numbered by first appearance, instead of every position
 
     >>> players_of([7, 4, 7], T_max=6, words=True).tolist()
     [-1, 0, 1, 0, -1, -1]
@@ -60,12 +61,12 @@ def players_of(tokens: ArrayLike, T_max: int | None, words: bool = False) -> NDA
 
 
 def _replaced(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array) -> jax.Array:
-    """Model output (C,) with [UNK] at the absent positions."""
+    """Return the model output (C,) with [UNK] at the absent positions."""
     return model.forward(params, jnp.where(present, ids, unk))
 
 
 def _deleted(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array) -> jax.Array:
-    """Model output (C,) with the absent positions outside of the softmax: P1 Eq. 5 to 9, the query of [CLS] alone."""
+    """Return the model output (C,) without the absent positions in the softmax (P1 Eq. 5 to 9, [CLS] query only)."""
     p, e = params, model.embed(params, ids)
     f = p.b_l
     for i in range(len(p.W_q)):
@@ -94,14 +95,14 @@ def values(
     link: str = "identity",
     scale: float = 1.0,
 ) -> Array:
-    """Prediction of every coalition, (2^d,), by one forward pass each.
+    """Compute the (2^d,) predictions of all coalitions, by one forward pass each.
 
     Parameters
     ----------
     ids : (T_max,) padded ids
     players : (T_max,) player at each position, see `players_of`
-    deleted : absent players leave the softmax; otherwise [UNK] takes their place
-    link, scale : a name in `LINKS`: values are link(scale * f)
+    deleted : whether absent players are removed from the softmax instead of replaced by [UNK]
+    link, scale : a name in `LINKS`, and a factor: values are link(scale * f)
 
     >>> from attn_closed_form import predict
     >>> from attn_closed_form.models.classifier import random_weights
@@ -115,7 +116,7 @@ def values(
     d = int(who.max()) + 1
     if not 1 <= d <= MOST:
         raise ValueError(f"players: expected 1 to {MOST}, got {d}")
-    # As many rows for any d, so that one program per model does.
+    # The number of rows is the same for any d, so that one program per model is enough.
     present = np.ones((2**MOST, who.size), dtype=bool)
     present[: 2**d] = (who < 0) | coalitions(d)[:, who]
     f = _values(params, jnp.asarray(ids), jnp.asarray(present), unk, output, scale, deleted, link)
@@ -127,7 +128,7 @@ def _players(f: Array) -> int:
 
 
 def _without(f: Array, *players: int) -> NDArray[np.intp]:
-    """Coalitions in which none of `players` is present."""
+    """Return the coalitions in which none of `players` is present."""
     k = np.arange(len(f))
     for j in players:
         k = k[k >> j & 1 == 0]
@@ -135,7 +136,7 @@ def _without(f: Array, *players: int) -> NDArray[np.intp]:
 
 
 def shapley(f: Array) -> Array:
-    """Sum over S without j of |S|! (d - 1 - |S|)! / d! (f(S + j) - f(S)), (d,) (Shapley, 1953).
+    """Compute the sum over S without j of |S|! (d - 1 - |S|)! / d! (f(S + j) - f(S)), (d,) (Shapley, 1953).
 
     >>> shapley(np.array([0.0, 1.0, 2.0, 5.0]))
     array([2., 3.])
@@ -146,25 +147,26 @@ def shapley(f: Array) -> Array:
 
 
 def banzhaf(f: Array) -> Array:
-    """Mean of f(S + j) - f(S) over all S without j, (d,) (Banzhaf, 1965)."""
+    """Compute the mean of f(S + j) - f(S) over all S without j, (d,) (Banzhaf, 1965)."""
     return np.array([(f[S | 1 << j] - f[S]).mean() for j in range(_players(f)) for S in [_without(f, j)]])
 
 
 def leave_one_out(f: Array) -> Array:
-    """f(all) - f(all but j), (d,)."""
+    """Compute f(all) - f(all but j), (d,)."""
     return np.array([f[-1] - f[len(f) - 1 ^ 1 << j] for j in range(_players(f))])
 
 
 def by_size(f: Array) -> Array:
-    """Mean of f over the coalitions with s = 0..d players absent, (d + 1,)."""
+    """Compute the mean of f over the coalitions with s = 0..d players absent, (d + 1,)."""
     d, sizes = _players(f), coalitions(_players(f)).sum(axis=1)
     return np.array([f[sizes == d - s].mean() for s in range(d + 1)])
 
 
 def interactions(f: Array) -> Array:
-    """Shapley interaction indices (Grabisch and Roubens, 1999), with Shapley values on the diagonal: (d, d).
+    """Compute the (d, d) Shapley interaction indices (Grabisch and Roubens, 1999), with Shapley values on the diagonal.
 
-    Sum over S without i and j of |S|! (d - 2 - |S|)! / (d - 1)! (f(S + i + j) - f(S + i) - f(S + j) + f(S)).
+    An index is the sum over S without i and j of |S|! (d - 2 - |S|)! / (d - 1)! (f(S + i + j) - f(S + i) - f(S + j) +
+    f(S)).
     """
     d, sizes = _players(f), coalitions(_players(f)).sum(axis=1)
     weight = np.array([math.factorial(s) * math.factorial(d - 2 - s) / math.factorial(d - 1) for s in range(d - 1)])
@@ -180,8 +182,8 @@ def interactions(f: Array) -> Array:
 class Ridge(NamedTuple):
     """The linear map from values of coalitions to LIME's coefficients (d, 2^d) and intercept (2^d,).
 
-    `condition` is that of the least squares problem: its solution is correct to that many ulps. A kernel so narrow that
-    some weights vanish next to others is beyond float64.
+    `condition` is the condition number of the least squares problem, whose solution is correct to that many ulps. A
+    kernel so narrow that some weights vanish next to others is beyond float64.
     """
 
     coef: Array
@@ -190,13 +192,14 @@ class Ridge(NamedTuple):
 
 
 def lime(d: int, kernel_width: float = 25.0, ridge: float = 1.0, num_samples: int | None = 5000) -> Ridge:
-    """What the lime package's regression tends to (P1 section 5.1), as a linear map of the values of all coalitions.
+    """Return the limit of the lime package's regression (P1 section 5.1) as a linear map of the values of all
+    coalitions.
 
     One sample of n is the document; the others remove s = 1..d players, s uniform and then the set uniform. A sample
-    weighs exp(-(100 (1 - sqrt(1 - s/d)))^2 / (2 kernel_width^2)). Then a weighted ridge regression on presence, whose
-    intercept is free: minimize sum_S w_S (f(S) - intercept - coef . S)^2 + ridge/n |coef|^2. It is solved as the least
-    squares problem that it is. `num_samples=None`: n to infinity. For d = 1 the document is the only sample with the
-    player present: both its weight and the ridge are 1/n of the rest, so that the limit keeps their ratio.
+    weighs exp(-(100 (1 - sqrt(1 - s/d)))^2 / (2 kernel_width^2)). Then follows a weighted ridge regression on presence,
+    whose intercept is free: minimize sum_S w_S (f(S) - intercept - coef . S)^2 + ridge/n |coef|^2. It is solved as the
+    least squares problem. `num_samples=None` takes the limit of infinite n. For d = 1 the document is the only sample
+    with the player present: both its weight and the ridge are 1/n of the rest, so that the limit keeps their ratio.
     """
     if d == 1 and num_samples is None:
         return Ridge(np.array([[-1.0, 1.0]]) / (1 + ridge), np.array([1.0, 0.0]), 1.0)

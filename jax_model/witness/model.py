@@ -3,12 +3,12 @@
 P1 = Lopardo, Precioso, Garreau, "Attention Meets Post-hoc Interpretability" (ICML 2024). The input is a padded
 document, `[CLS] xi [UNK] ... [UNK]`, exactly T_max token ids; without positions it is `[CLS] xi`, of any length, and
 T_max below is its number of ids. Everything is computed as the paper writes it: every
-token makes a key, a query and a value, every query attends to every key, and only at the end does the [CLS] row of
-each attention matrix matter. That wastes almost all of the work, on purpose: this file is the witness that the
-closed forms of `attn_closed_form` are compared with, so it must not share their shortcut.
+token has a key, a query and a value, every query attends to every key, and only at the end does the [CLS] row of
+each attention matrix matter. That wastes almost all of the work, on purpose: this file is the reference implementation
+that the closed forms of `attn_closed_form` are compared with, so it must not share their shortcut.
 
-Pure functions of `(params, input)`; jit, grad and vmap them as you like. The dtype and the device are those of the
-parameters. One document at a time; `forward_batch` maps over many.
+All functions are pure functions of `(params, input)`, which can be transformed with jit, grad and vmap. The dtype and
+the device are those of the parameters. Functions take one document; `forward_batch` maps over many.
 
 Departures from the paper: arrays have one row per token (the paper has columns); position 0 is [CLS]; `W_l` may have
 C > 1 rows; biases may be non-zero, and the output has one too; a model may have no positions (`W_p` None).
@@ -22,7 +22,7 @@ from .params import Params
 
 
 def embed(params: Params, ids: jax.Array) -> jax.Array:
-    """Embedded tokens: (T_max,) padded ids -> e, (T_max, d_e).
+    """Embed tokens: (T_max,) padded ids -> e, (T_max, d_e).
 
     Padding is the [UNK] token, so Eq. 4 (h plus position) is Eq. 2 with h = W_e[unk].
     """
@@ -42,7 +42,7 @@ def head(
     b_k: jax.Array,
     b_v: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """One head: e (T_max, d_e) -> its output f_i (C,) and its attention matrix A (T_max, T_max).
+    """Compute one head: e (T_max, d_e) -> its output f_i (C,) and its attention matrix A (T_max, T_max).
 
     Row s of A is the attention of query s over all positions, A[s, t] = alpha_t(q_s) (section 3).
     """
@@ -59,20 +59,20 @@ def head(
 
 
 def _all_heads(params: Params, e: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Outputs (K, C) and attention matrices (K, T_max, T_max) of the K heads, which share the embedding."""
+    """Compute outputs (K, C) and attention matrices (K, T_max, T_max) of the K heads, which share the embedding."""
     p = params
     every_head = jax.vmap(head, in_axes=(None, 0, 0, 0, 0, 0, 0, 0))
     return every_head(e, p.W_q, p.W_k, p.W_v, p.W_l, p.b_q, p.b_k, p.b_v)
 
 
 def from_embeddings(params: Params, e: jax.Array) -> jax.Array:
-    """Model output from embedded tokens: e (T_max, d_e) -> f, (C,). The function whose gradient is P1's Eq. 12."""
+    """Compute the output from embedded tokens, e (T_max, d_e) -> f (C,); its gradient is P1's Eq. 12."""
     f_i, _ = _all_heads(params, e)
     return f_i.mean(axis=0) + params.b_l  # Eq. 1
 
 
 def forward(params: Params, ids: jax.Array) -> jax.Array:
-    """Model output f: (T_max,) padded ids -> (C,).
+    """Compute the model output f: (T_max,) padded ids -> (C,).
 
     >>> from attn_closed_form.models.classifier import random_weights
     >>> from jax_model import params_from_weights
@@ -84,11 +84,11 @@ def forward(params: Params, ids: jax.Array) -> jax.Array:
 
 
 def forward_batch(params: Params, ids: jax.Array) -> jax.Array:
-    """Model outputs of many documents: (B, T_max) padded ids -> (B, C)."""
+    """Compute the model outputs of many documents: (B, T_max) padded ids -> (B, C)."""
     return jax.vmap(forward, in_axes=(None, 0))(params, ids)
 
 
 def attention_matrices(params: Params, ids: jax.Array) -> jax.Array:
-    """Attention of every query in every head (section 3): (T_max,) padded ids -> (K, T_max, T_max)."""
+    """Compute the attention of every query in every head (section 3): (T_max,) padded ids -> (K, T_max, T_max)."""
     _, A = _all_heads(params, embed(params, ids))
     return A

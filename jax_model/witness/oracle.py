@@ -1,8 +1,8 @@
-"""Results of autodiff and brute force: the other side of every comparison with the closed forms.
+"""Reference results by autodiff and brute force, with which the closed forms are compared.
 
 Each function takes the parameters and a padded document (`pad_ids` makes one) and is jitted. Gradients are taken
-with respect to all T_max embedded positions, [CLS] and padding included, through the naive model of `model.py`: the
-path by which the [CLS] embedding makes the query, which P1's Theorem 4.1 leaves out, comes along by itself.
+with respect to all T_max embedded positions, including [CLS] and padding, through the naive model of `model.py`. This
+includes the path through the query of [CLS], which P1's Theorem 4.1 omits.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from . import model
 from .params import Params
 
-# Documents at a time in `gradient_batch`: bounds the memory; of 1, 2, 8 and 16 the fastest when tried at T_max = 256.
+# Documents at a time in `gradient_batch`, to bound the memory; the fastest of 1, 2, 8 and 16 at T_max = 256.
 AT_ONCE = 8
 
 
 def pad_ids(tokens: Sequence[int], T_max: int | None, cls: int = 0, unk: int = 1) -> jax.Array:
-    """`[CLS] tokens [UNK] ...`, (T_max,) ids; tokens beyond T_max - 1 are cut (P1 Eq. 4). None: `[CLS] tokens`.
+    """Return the (T_max,) ids `[CLS] tokens [UNK] ...`, truncated to T_max (P1 Eq. 4), or `[CLS] tokens` for None.
 
     >>> pad_ids([5, 7], T_max=5).tolist()
     [0, 5, 7, 1, 1]
@@ -41,7 +41,7 @@ attention_matrices = jax.jit(model.attention_matrices)
 
 @jax.jit  # type: ignore[untyped-decorator]
 def attention(params: Params, ids: jax.Array) -> jax.Array:
-    """Attention of the [CLS] query: (T_max,) padded ids -> (K, T_max), P1 Eq. 8."""
+    """Compute the attention of the [CLS] query: (T_max,) padded ids -> (K, T_max), P1 Eq. 8."""
     return model.attention_matrices(params, ids)[:, 0]
 
 
@@ -54,13 +54,13 @@ _gradient_at = jax.grad(_output_of, argnums=1)
 
 @jax.jit  # type: ignore[untyped-decorator]
 def gradient(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> jax.Array:
-    """Gradient of f[output] with respect to e, by autodiff: (T_max,) padded ids -> (T_max, d_e), P1 Eq. 12."""
+    """Compute the gradient of f[output] with respect to e: (T_max,) padded ids -> (T_max, d_e), P1 Eq. 12."""
     return _gradient_at(params, model.embed(params, ids), output)
 
 
 @jax.jit  # type: ignore[untyped-decorator]
 def gradient_batch(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> jax.Array:
-    """Gradients of many documents: (B, T_max) padded ids -> (B, T_max, d_e)."""
+    """Compute the gradients of many documents: (B, T_max) padded ids -> (B, T_max, d_e)."""
     return jax.lax.map(lambda row: gradient(params, row, output), ids, batch_size=AT_ONCE)
 
 
@@ -68,12 +68,12 @@ def gradient_batch(params: Params, ids: jax.Array, output: int | jax.Array = 0) 
 def integrated_gradients(
     params: Params, ids: jax.Array, baseline: jax.Array, output: int | jax.Array = 0, panels: int = 64, order: int = 16
 ) -> jax.Array:
-    """Integrated gradients on the straight line between two embedded documents, by brute quadrature.
+    """Compute integrated gradients on the straight line between two embedded documents, by dense quadrature.
 
     Parameters
     ----------
-    ids, baseline : (T_max,) padded ids of the document and of the point that the path starts from
-    panels, order : `panels` equal panels with `order` Gauss-Legendre nodes each, an autodiff gradient a node
+    ids, baseline : (T_max,) padded ids of the document and of the start of the path
+    panels, order : `panels` equal panels with `order` Gauss-Legendre nodes each, with one autodiff gradient per node
 
     Returns
     -------
@@ -95,17 +95,17 @@ def integrated_gradients(
 
 
 def _half(product: Callable[[jax.Array, jax.Array], jax.Array], a: jax.Array, b: jax.Array) -> jax.Array:
-    """A product with the value of product(a, b), each factor of which receives half of the relevance."""
+    """Return product(a, b), with half of the relevance for each factor."""
     stop = jax.lax.stop_gradient
     return (product(stop(a), b) + product(a, stop(b))) / 2
 
 
 @jax.jit  # type: ignore[untyped-decorator]
 def relevance(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> jax.Array:
-    """Layer-wise relevance propagation by the rules of Achtibat et al. (2024), "AttnLRP": (T_max,).
+    """Compute the (T_max,) layer-wise relevance propagation by the rules of Achtibat et al. (2024), "AttnLRP".
 
-    Linear maps hand relevance on in proportion and a softmax by its own Jacobian, as gradient times input does; a
-    product hands half of it to each factor. So it is gradient times input of a model with halved products.
+    Linear maps propagate relevance in proportion and a softmax by its Jacobian, as gradient times input does; a
+    product passes half of it to each factor. So it is gradient times input of a model with halved products.
     """
     p, e = params, model.embed(params, ids)
 

@@ -1,4 +1,4 @@
-"""Parameters of the twin: a pytree of arrays, to and from `AttentionWeights` without changing a bit.
+"""Parameters of the twin: a pytree of arrays, which converts exactly to and from `AttentionWeights`.
 
 `AttentionWeights` is float64. Float64 parameters therefore convert exactly both ways; float32 parameters convert
 exactly to weights and back to the same float32 parameters (weights to float32 rounds, as it must).
@@ -20,7 +20,7 @@ class Params(NamedTuple):
 
     W_e (D, d_e); W_p (T_max, d_e), or None without positions; W_q, W_k (K, d_att, d_e); W_v (K, d_out, d_e);
     W_l (K, C, d_out); b_q, b_k (K, d_att); b_v (K, d_out); b_l (C,). The ids of [CLS] and [UNK] are data of the
-    tokenizer and stay out.
+    tokenizer and not included.
     """
 
     W_e: jax.Array
@@ -36,12 +36,12 @@ class Params(NamedTuple):
 
 
 def params_from_weights(weights: AttentionWeights, dtype: Any = None) -> Params:
-    """Parameters with the values of `weights`.
+    """Convert `weights` to parameters.
 
     Parameters
     ----------
     weights : AttentionWeights
-    dtype : floating type of the parameters; None takes JAX's default, float64 if `jax_enable_x64` is on and float32
+    dtype : floating type of the parameters; None selects JAX's default, float64 if `jax_enable_x64` is on and float32
         otherwise
 
     Examples
@@ -52,14 +52,14 @@ def params_from_weights(weights: AttentionWeights, dtype: Any = None) -> Params:
     """
     dtype = np.dtype(jnp.result_type(float) if dtype is None else dtype)
     if dtype == np.float64 and not jax.config.jax_enable_x64:
-        # JAX would silently hand back float32.
+        # JAX would silently return float32.
         raise ValueError("dtype: expected float32, got float64 while jax_enable_x64 is off; turn it on first")
     arrays = {name: jnp.array(array, dtype=dtype) for name, array in weights.arrays().items()}
     return Params(**{"W_p": None, **arrays})
 
 
 def weights_from_params(params: Params, cls: int = 0, unk: int = 1) -> AttentionWeights:
-    """Weights with the values of `params`, checked as any others are; `cls` and `unk` are the two special ids.
+    """Convert `params` to checked weights; `cls` and `unk` are the ids of [CLS] and [UNK].
 
     >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)

@@ -1,6 +1,6 @@
 """SLALOM from its definition, P2 (Leemann et al.) Eq. 4: a softmax-weighted mean of the values of a sequence's tokens.
 
-A sequence is padded, with a mask of what is real, so that one program does for all lengths.
+A sequence is padded, with a mask of its real tokens, so that one program works for all lengths.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _soft(
     s_background: jax.Array,
     v_background: jax.Array,
 ) -> jax.Array:
-    """Output (C,) where token i of the sequence counts `presence[i]` times."""
+    """Return the output (C,) if token i of the sequence counts `presence[i]` times."""
     logits = jnp.where(real, s[ids] + jnp.log(presence), -jnp.inf)
     alpha = jax.nn.softmax(jnp.append(logits, s_background))
     return alpha @ jnp.concatenate([v[ids], v_background[None]])
@@ -28,12 +28,12 @@ def _soft(
 def forward(
     s: jax.Array, v: jax.Array, ids: jax.Array, real: jax.Array, s_background: jax.Array, v_background: jax.Array
 ) -> jax.Array:
-    """F(t), P2 Eq. 4, with a background that is present in every sequence: (C,).
+    """Compute F(t) of P2 Eq. 4, (C,), with a background that is present in every sequence.
 
     Parameters
     ----------
     s, v : (V,) importances and (V, C) values of the tokens
-    ids, real : (T,) indices into s and v, and whether a place of the padded sequence is filled
+    ids, real : (T,) indices into s and v, and whether a position of the padded sequence is filled
     s_background, v_background : () and (C,); importance -inf for P2's SLALOM, which has no background
 
     >>> s, v = jnp.array([0.0, 1.0]), jnp.array([[1.0], [-1.0]])
@@ -48,5 +48,5 @@ def forward(
 def derivative(
     s: jax.Array, v: jax.Array, ids: jax.Array, real: jax.Array, s_background: jax.Array, v_background: jax.Array
 ) -> jax.Array:
-    """Derivative of F by the soft presence of each token, at full presence (P2 Eq. 64), by autodiff: (C, T)."""
+    """Compute the (C, T) derivative of F by the soft presence of each token, at full presence (P2 Eq. 64)."""
     return jax.jacrev(_soft)(jnp.ones(ids.shape, s.dtype), s, v, ids, real, s_background, v_background)

@@ -122,7 +122,7 @@ def test_texts_of_ones_own_to_hold_out():
     model = AttentionTextClassifier(**{**SMALL, "epochs": 3}).fit(texts, labels, other, truth)
     assert model.metrics_["training_texts"] == 30 and model.metrics_["held_out"]["texts"] == 12
     assert "held" not in model.model_.vocabulary and "refit" not in model.metrics_
-    with pytest.raises(ValueError, match=r"y_val: expected labels that y has, got \{9\}"):
+    with pytest.raises(ValueError, match=r"y_val: expected labels that occur in y, got \{9\}"):
         model.fit(texts, labels, other, np.full(12, 9))
 
 
@@ -130,7 +130,7 @@ def test_texts_to_hold_out_are_trained_on_with_a_warning_alone():
     texts, labels = topics(30)
     other = [f"{text} heldout" for text in texts[:9]]
     model = AttentionTextClassifier(**{**SMALL, "epochs": 2}, refit="all")
-    with pytest.warns(UserWarning, match="the texts of X_val are trained on, too"):
+    with pytest.warns(UserWarning, match="the texts of X_val are also used for training"):
         model.fit(texts, labels, other, labels[:9])
     assert "heldout" in model.model_.vocabulary and model.metrics_["refit"]["texts"] == 39
 

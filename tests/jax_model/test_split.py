@@ -25,7 +25,7 @@ def test_every_class_is_held_out_in_its_share():
 
 
 def test_a_class_with_one_text_is_trained_on_and_said():
-    with pytest.warns(TableWarning, match="one text only of class 'b': trained on, but not among the held-out"):
+    with pytest.warns(TableWarning, match="only one text of class 'b': it is used for training and not"):
         split = split_stratified(labelled(10, 1), 0.5)
     assert 1 in split.training.labels and 1 not in split.held_out.labels
     with pytest.warns(TableWarning), pytest.raises(ValueError, match="a class with at least two texts, got 3 single"):

@@ -225,7 +225,7 @@ def test_settings_that_make_no_sense(change, message):
 def test_devices_that_are_not_there():
     with pytest.raises(ValueError, match="device: expected one of auto, cpu, gpu, got 'tpu'"):
         device_mesh("tpu")
-    with pytest.raises(ValueError, match="go together; processes and process_id missing"):
+    with pytest.raises(ValueError, match="expected all three, missing processes and process_id"):
         join_cluster("localhost:1", None, None)
     if {device.platform for device in jax.devices()} == {"cpu"}:
         with pytest.raises(ValueError, match=r"expected gpu, but JAX finds only cpu; .*jax\[cuda12\]"):
