@@ -1,9 +1,9 @@
-"""Exact explanations of models that pool with a softmax, in NumPy alone.
+"""Exact explanations of models that pool with a softmax, with NumPy only.
 
-A model becomes a `PooledGame`; from the game come exact Shapley values, LIME's limit and SLALOM scores, and from the
-weights of an attention classifier also predictions, attention and gradients. `explain` puts them together for any
-model. The names here are the ones that most users need; the rooms have the others: `attn_closed_form.game`, `.lime`,
-`.reasons`, `.slalom` and `.models.classifier`. See README.md for a tour and NOTATION.md for the symbols.
+A model is converted to a `PooledGame`, which gives exact Shapley values, LIME's limit and SLALOM scores. From the
+weights of an attention classifier, predictions, attention and gradients are also computed. `explain` works for any
+model. The names here are the ones that most users need; the subpackages have the others: `attn_closed_form.game`,
+`.lime`, `.reasons`, `.slalom` and `.models.classifier`. See README.md for a tour and NOTATION.md for the symbols.
 """
 
 from __future__ import annotations

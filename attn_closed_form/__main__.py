@@ -1,4 +1,4 @@
-"""`python -m attn_closed_form`: without arguments a demonstration, with arguments the command line."""
+"""`python -m attn_closed_form`: a demonstration without arguments, the command line with arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the 
 
 
 def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
-    """Shapley values by the definition, over all 2^d coalitions: the check that the demonstration prints.
+    """Compute Shapley values by their definition, over all 2^d coalitions, to check those of the demonstration.
 
     >>> e = load_demo_model().explain("a slow but fine film", "shapley")["shapley"]
     >>> bool(np.abs(shapley_by_enumeration(e) - e.scores).max() <= e.error)

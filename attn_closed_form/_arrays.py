@@ -1,4 +1,4 @@
-"""Small functions that several rooms share: softmax, groups by first appearance, ranks, tensors, checks, JSON."""
+"""Small functions that several subpackages share: softmax, groups by first appearance, ranks, tensors, checks, JSON."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._types import Array, Ids
 
-# Numbers in the table of `numbered_in_runs`, which should stay in a core's cache.
+# Size of the table of `numbered_in_runs`, which should fit into a core's cache.
 MOST_PLACES = 1 << 17
 
 
 def softmax(s: Array) -> Array:
-    """Softmax over the last axis, max-shifted."""
+    """Compute the max-shifted softmax over the last axis."""
     g = np.exp(s - s.max(axis=-1, keepdims=True))
     return g / g.sum(axis=-1, keepdims=True)
 
 
 def numbered(labels: ArrayLike | NDArray[Any]) -> tuple[Ids, Ids]:
-    """Labels, (n,) or rows (n, k), numbered by first appearance, and the place where each appears first.
+    """Number labels, (n,) or rows (n, k), by first appearance; also return the index where each appears first.
 
     >>> numbered([5, 7, 5])
     (array([0, 1, 0]), array([0, 1]))
@@ -39,7 +39,7 @@ def numbered(labels: ArrayLike | NDArray[Any]) -> tuple[Ids, Ids]:
 
 
 def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
-    """`numbered` in each of several runs of ids below `most`: the numbers (n,), and where each id of a run is first.
+    """Apply `numbered` to each of several runs of ids below `most`; return the numbers and first indices.
 
     >>> numbered_in_runs(np.array([5, 7, 5, 7, 7, 5]), np.array([3, 3]), 8)
     (array([0, 1, 0, 0, 0, 1]), array([0, 1, 3, 5]))
@@ -56,7 +56,7 @@ def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
         here = np.arange(end - start)
         key = ids[start:end] + most * np.repeat(np.arange(some.size), some)
         place = np.empty(most * some.size, dtype=np.intp)
-        place[key[::-1]] = here[::-1]  # of several assignments the last one stays, which is that of the first place
+        place[key[::-1]] = here[::-1]  # the last of several assignments wins, which is that of the first place
         first = place[key]
         new = first == here
         count = np.cumsum(new)
@@ -67,7 +67,7 @@ def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
 
 
 def run_lengths(starts: Ids, n: int) -> Ids:
-    """Lengths of the runs that n entries consist of; `np.diff(starts, append=n)`, but several times as fast.
+    """Return the lengths of runs of n entries, like `np.diff(starts, append=n)` but several times faster.
 
     >>> run_lengths(np.array([0, 2, 3]), 7)
     array([2, 1, 4])
@@ -79,7 +79,7 @@ def run_lengths(starts: Ids, n: int) -> Ids:
 
 
 def members(numbers: Ids) -> list[list[int]]:
-    """Indices of the members of each group, from the group of each member.
+    """Return the indices of the members of each group, given the group of each member.
 
     >>> members(np.array([0, 1, 0]))
     [[0, 2], [1]]
@@ -92,7 +92,7 @@ SCALARS = {float, int, str, bool, type(None)}
 
 
 def plain(value: Any) -> Any:
-    """Nested arrays, tuples and named tuples as the lists and dicts that `json.dumps` writes.
+    """Convert nested arrays, tuples and named tuples to lists and dicts for `json.dumps`.
 
     >>> plain({"spans": ((0, 1),), "scores": np.ones(2)})
     {'spans': [[0, 1]], 'scores': [1.0, 1.0]}
@@ -106,7 +106,7 @@ def plain(value: Any) -> Any:
 
 
 def ranks(x: ArrayLike) -> Array:
-    """Ranks from 1; equal numbers share their mean rank."""
+    """Return ranks from 1; equal numbers share their mean rank."""
     values = np.asarray(x, dtype=np.float64)
     if values.ndim != 1 or np.isnan(values).any():
         raise ValueError(f"x: expected one-dimensional numbers, got shape {values.shape} or NaN")
@@ -115,7 +115,7 @@ def ranks(x: ArrayLike) -> Array:
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    """Spearman's rank correlation; NaN if either is constant."""
+    """Compute Spearman's rank correlation, or NaN if either argument is constant."""
     a, b = ranks(x), ranks(y)
     if a.shape != b.shape:
         raise ValueError(f"y: expected shape {a.shape} like x, got {b.shape}")
@@ -125,15 +125,15 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def as_array(value: Any) -> NDArray[Any]:
-    """An array or a torch tensor as a NumPy array of the same type (bfloat16, which NumPy lacks, as float32)."""
+    """Convert an array or tensor to a NumPy array of the same type (bfloat16, which NumPy lacks, to float32)."""
     if hasattr(value, "detach"):
         tensor = value.detach().cpu()
         return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
-    return value if isinstance(value, np.ma.MaskedArray) else np.asarray(value)  # which `unmasked` refuses
+    return value if isinstance(value, np.ma.MaskedArray) else np.asarray(value)  # which `unmasked` rejects
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:
-    """The end of an error message about an unknown name: a question about the closest known name, or nothing.
+    """Return the end of an error message about an unknown name, which suggests the closest known name if there is one.
 
     >>> did_you_mean("shapely", ["lime", "shapley"]), did_you_mean("x", ["lime"])
     ("; did you mean 'shapley'?", '')
@@ -143,7 +143,7 @@ def did_you_mean(name: object, choices: Iterable[str]) -> str:
 
 
 def whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> int:
-    """An integer of at least `least` and at most `most`, or an error about `name`."""
+    """Return an integer of at least `least` and at most `most`, or raise an error about `name`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
         expected = f"of at least {least}" if most == math.inf else f"in {least}..{most}"
         raise ValueError(f"{name}: expected an integer {expected}, got {value!r}")
@@ -151,26 +151,26 @@ def whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> int:
 
 
 def number(name: str, value: Any, expected: str, fits: Callable[[float], bool]) -> float:
-    """A real number that `fits`, as described by `expected`; anything else is an error about `name`."""
+    """Return a real number that `fits`, or raise an error about `name` that quotes `expected`."""
     if not isinstance(value, Real) or isinstance(value, bool) or not fits(float(value)):
         raise ValueError(f"{name}: expected {expected}, got {value!r}")
     return float(value)
 
 
 def positive(name: str, value: Any) -> float:
-    """A positive, finite number, or an error about `name`."""
+    """Return a positive, finite number, or raise an error about `name`."""
     return number(name, value, "a positive number", lambda x: 0 < x < math.inf)
 
 
 def unmasked(name: str, value: Any) -> Any:
-    """The value; a masked array, whose mask would be lost, is an error about `name`."""
+    """Return the value, or raise an error about `name` for a masked array, whose mask would be lost."""
     if isinstance(value, np.ma.MaskedArray):
-        raise ValueError(f"{name}: expected numbers without a mask; leave the masked ones out, or fill them")
+        raise ValueError(f"{name}: expected numbers without a mask; remove or fill the masked ones")
     return value
 
 
 def real(name: str, value: Any) -> NDArray[Any]:
-    """An array of real numbers of any type, which is kept; all numbers pass this check.
+    """Return an array of real numbers with its type unchanged; every array of numbers is checked here.
 
     Masked arrays, complex numbers, booleans and texts are errors about `name`.
     """
@@ -185,7 +185,7 @@ def real(name: str, value: Any) -> NDArray[Any]:
 
 
 def finite(name: str, value: Any) -> Array:
-    """A C-contiguous float64 copy of an array or a torch tensor of finite real numbers, or an error about `name`."""
+    """Return a C-contiguous float64 copy of finite real numbers, or raise an error about `name`."""
     array = np.array(real(name, value), dtype=np.float64, order="C")
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])

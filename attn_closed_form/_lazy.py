@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 else:
 
     class cached_property:
-        """`functools.cached_property` as of Python 3.12: without the lock, which takes longer than many a result."""
+        """`functools.cached_property` as of Python 3.12, without the lock, which often costs more than the result."""
 
         def __init__(self, compute: Callable[[Any], Any]) -> None:
             self.compute, self.__doc__ = compute, compute.__doc__

@@ -1,4 +1,4 @@
-"""Progress bars on standard error, by rich: shown on a terminal if rich is installed, silent otherwise."""
+"""Progress bars on standard error, shown on a terminal if rich is installed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 #: Called with (stage, done, total).
 Report = Callable[[str, int, int], None]
-# Seconds of silence before the bars of `stages` appear.
+# Delay in seconds before the bars of `stages` appear.
 PATIENCE = 1.0
 
 
 def rich_progress(always: bool = False) -> Any:
-    """A bar with counts and times; None without rich or (unless `always`) without a terminal."""
+    """Return a progress bar with counts and times, or None without rich or (unless `always`) without a terminal."""
     if not (always or sys.stderr.isatty()):
         return None
     try:
@@ -30,7 +30,7 @@ def rich_progress(always: bool = False) -> Any:
 
 @contextmanager
 def stages(title: str, progress: Report | bool | None = None) -> Iterator[Report]:
-    """A function that takes the progress of several stages: the caller's, bars that appear after a second, or nothing.
+    """Provide a function that reports the progress of several stages, by default with bars after a second.
 
     `title` is written before the names of the stages. `progress` is a function, True for bars, False for none, or None
     for bars on a terminal.
