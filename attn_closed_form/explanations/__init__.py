@@ -1,1 +1,1 @@
-"""From a model and an input to explanations: the table of methods, and what they return."""
+"""Explanations of a model's prediction for an input: the table of methods, and their results."""

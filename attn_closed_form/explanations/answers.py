@@ -4,8 +4,8 @@
 logit. For one class among several, the question is whether it stays ahead of the strongest other class, so the game is
 the margin between the two. With three classes or more a third one may overtake both, so the sentences name the two.
 
-**Groups.** Owen values (`game/owen.py`) of the finest players (tokens, instances): the members of another group (the
-sentence of a token, the region of an instance) enter as a block. The score of a group is the sum over its members,
+**Groups** have Owen values (`game/owen.py`) of the finest players (tokens, instances): the members of another group
+(the sentence of a token, the region of an instance) enter as a block. The score of a group is the sum over its members,
 which is its Shapley value in the game of groups.
 """
 
@@ -33,7 +33,7 @@ from .evidence import Evidence
 LOGITS = {"attained_min", "attained_max", "proved_min", "proved_max", "worst", "after"}
 # Numbers of absent players at which removal orders are compared with the best possible ones.
 SIZES = 100
-# What the numbers are in the reasons for one class among several.
+# The quantity in the reasons for one class among several.
 DIFFERENCE = "the difference of the two logits"
 
 
@@ -49,10 +49,10 @@ class Reasons:
     game : the game whose sign is the side of the prediction
     sufficient, contrastive : the two reasons; None if the prediction equals the threshold up to rounding
     sides : names of the sides below and above the threshold
-    things : what the players are, such as "words"
+    things : word for the players, such as "words"
     names : the names of the players
     threshold : the value between the two sides, on the explained scale
-    quantity : what the numbers are, such as "the probability of positive"
+    quantity : name of the explained quantity, such as "the probability of positive"
     scale : the explained scale
     """
 
@@ -72,10 +72,10 @@ class Reasons:
         return bounds(self.game)
 
     def sentences(self) -> list[str]:
-        """The reasons in plain English, one string each."""
+        """Return the reasons in plain English, one string each."""
         if self.sufficient is None or self.contrastive is None:
             level = self._level(self.threshold)
-            return [f"The prediction is {level}, on neither side, so no reason exists."]
+            return [f"The prediction is {level}, which is on neither side, so no reason exists."]
         upper = self.sufficient.prediction < self.sufficient.threshold
         worst, after = self.scale.of([self.sufficient.worst, self.contrastive.after]).tolist()
         of = f" for {DIFFERENCE}" if self.quantity == DIFFERENCE else ""
@@ -94,13 +94,13 @@ class Reasons:
         return f"{value:g}" if self.scale.link is None else self.scale.level(value)
 
     def range_sentence(self) -> str:
-        """The minimum and the maximum prediction over all coalitions, in plain English."""
+        """State the minimum and the maximum prediction over all coalitions in plain English."""
         low, high = self.scale.of([self.bounds.proved_min, self.bounds.proved_max]).tolist()
         span = f"from {self.scale.bound(low, upper=False)} to {self.scale.bound(high, upper=True)}"
         return f"Over all subsets of the {self.things}, {self.quantity} ranges {span}."
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers for JSON."""
+        """Return plain lists and numbers for JSON."""
 
         def scaled(part: Bounds | SufficientReason | ContrastiveReason | None) -> dict[str, Any] | None:
             numbers = {} if part is None else part.to_dict()
@@ -118,7 +118,7 @@ class Reasons:
 
 
 def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
-    """Bounds, a sufficient and a contrastive reason for the side of the threshold that the prediction is on.
+    """Compute bounds, a sufficient and a contrastive reason for the prediction's side of the threshold.
 
     The threshold is on the explained scale, by default 50 % or a logit of 0.
     """
@@ -139,10 +139,10 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
 
 
 def checked_reasons(evidence: Evidence, scores: Array) -> list[str]:
-    """Sets of players, chosen by their scores, that flip or keep the predicted side of 50 % when the model is run.
+    """Describe sets of players, chosen by score, that flip or keep the prediction when the model is run.
 
-    For a model without certified reasons, such as a transformer. Each sentence reports the output of the model for the
-    set that it names; smaller sets may exist. Empty on the logit scale.
+    This is for models without certified reasons, such as a transformer. Each sentence reports the output of the model
+    for the set that it names; smaller sets may exist. The list is empty on the logit scale.
     """
     level, things = evidence.scale.level, evidence.settings.players
     prediction, half = evidence.prediction, evidence.scale.threshold
@@ -172,7 +172,7 @@ def checked_reasons(evidence: Evidence, scores: Array) -> list[str]:
 
 
 def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
-    """The game whose sign is the side of the prediction, and the names of the two sides."""
+    """Return the game whose sign is the side of the prediction, and the names of the two sides."""
     outputs, logits, game = evidence.model.outputs, evidence.logits, evidence.pooled
     direction = np.asarray(evidence.settings.coefficients)
     if evidence.model.loss in PLAIN or (len(outputs) == 1 and evidence.model.loss != "sigmoid"):
@@ -181,7 +181,7 @@ def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
         direction = direction * [-1.0, 1.0]
     one_class = np.count_nonzero(direction) == 1
     if evidence.settings.rest or (one_class and evidence.model.loss == "sigmoid"):
-        name = outputs[int(np.argmax(direction))]  # above 0 it is more probable than not
+        name = outputs[int(np.argmax(direction))]  # above 0, this class is more probable than not
         return game, (f"not {name}", name)
     if one_class:
         rival = int(np.argmax(np.where(direction > 0, -np.inf, logits)))
@@ -193,7 +193,7 @@ def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
 
 
 def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:
-    """Deletion and insertion curves of scores on the explained scale, with certified bounds, at 100 sizes."""
+    """Compute deletion and insertion curves of scores on the explained scale, with certified bounds, at 100 sizes."""
     sizes = np.unique(np.linspace(0, evidence.d, SIZES + 1).round()).astype(np.intp)
     limits = evidence.cached("bounds by size", lambda: bounds_by_size(evidence.pooled, sizes))
     return removal_curves(evidence.pooled, scores, scale=evidence.scale.of, bounds=limits)
@@ -210,9 +210,9 @@ class GroupScores:
     numbers : (n,) the group of each unit
     unit_scores : (n,) Owen values of the units
     base_value : the prediction with every unit absent
-    error : guaranteed bound of the error of each unit score
+    error : guaranteed bound on the error of each unit score
     scale : the scale of the scores, "probability" or "logit"
-    spans : where each group lies in the text; None without a text
+    spans : character span of each group; None without a text
     """
 
     labels: tuple[str, ...]
@@ -225,11 +225,11 @@ class GroupScores:
     scale: str = "logit"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers for JSON."""
+        """Return plain lists and numbers for JSON."""
         return plain(self.__dict__)
 
     def __repr__(self) -> str:
-        """One line per group, in the order of the input.
+        """Return one line per group, in the order of the input.
 
         >>> from attn_closed_form import load_demo_model
         >>> load_demo_model().explain("A slow start. A wonderful film!", "shapley").sentences()
@@ -243,7 +243,7 @@ class GroupScores:
 
 
 def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores:
-    """Owen values of the units in groups: the "sentences" of a text, or a grouping of the model, such as "regions".
+    """Compute Owen values of units in groups: the "sentences" of a text, or a grouping of the model such as "regions".
 
     As many players as possible are used; all units of a player must be in one group.
     """
@@ -264,7 +264,7 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     player_of = evidence.player_of
     groups = numbers[np.unique(player_of, return_index=True)[1]]
     if not np.array_equal(groups[player_of], numbers):
-        raise ValueError("grouping: a player has units in several groups; expected players inside of groups")
+        raise ValueError("grouping: a player has units in several groups; expected every player inside one group")
     members, error = evidence.guaranteed(lambda game, tol: owen(game, groups, tol), grouping)
     # Units that share a player share its score equally.
     unit_scores = (members / np.bincount(player_of))[player_of]

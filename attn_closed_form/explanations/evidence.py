@@ -1,6 +1,6 @@
 """One input under one model: the game and the players that all methods and views share.
 
-Everything is computed on first use and then kept.
+Everything is computed on first use and then cached.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 class ToleranceWarning(UserWarning):
-    """float64 cannot reach the requested accuracy; `Explanation.error` is the bound that holds instead."""
+    """Warning that float64 cannot reach the requested accuracy; `Explanation.error` is the bound that holds."""
 
 
 class Scored(NamedTuple):
@@ -46,9 +46,9 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence(Remembers):
-    """What the explanations of one input share: the units that the model reads, the settings, and the logits (C,).
+    """The data that all explanations of one input share: units, settings, and logits (C,).
 
-    By its `d` and `value` it is also the model as a game, for methods that sample.
+    With `d` and `value` it also represents the model as a game, for methods that sample.
     """
 
     model: Model
@@ -58,14 +58,14 @@ class Evidence(Remembers):
 
     @cached_property
     def pooled(self) -> PooledGame:
-        """The game of the players, whose values are logits; of a transformer, the game that is fitted to it."""
+        """The game of the players, whose values are logits; for a transformer, the fitted game."""
         return self.model.pooled_game(self.units, self.on_logit.settings)
 
     @property
     def on_logit(self) -> Evidence:
-        """The same question about the logit if the log-odds are not a pooled game; else the evidence itself.
+        """The evidence on the logit scale if the log-odds are not a pooled game; otherwise this evidence.
 
-        Evidence never keeps a reference to itself: its arrays would live until the garbage collector finds the cycle.
+        Evidence never stores a reference to itself, because its arrays would live until the next garbage collection.
         """
         settings = self.settings
         if not settings.rest or settings.logit is None or self.model.surrogate is not None:
@@ -80,12 +80,12 @@ class Evidence(Remembers):
 
     @property
     def headline(self) -> str:
-        """The method that views show first: exact Shapley values where they exist, sampled ones elsewhere."""
+        """The method that views show first: exact Shapley values if they exist, otherwise sampled ones."""
         return "shapley" if self.exact else "shapley-sampled"
 
     @property
     def scale(self) -> ExplainedScale:
-        """The scale that is explained."""
+        """The explained scale."""
         return self.settings.scale
 
     @cached_property
@@ -102,7 +102,7 @@ class Evidence(Remembers):
 
     @cached_property
     def player_of(self) -> Ids:
-        """(n,) the player that each unit belongs to."""
+        """The (n,) player of each unit."""
         return self.units.players(self.settings.players)[0]
 
     @cached_property
@@ -126,7 +126,7 @@ class Evidence(Remembers):
 
     @cached_property
     def spans(self) -> tuple[tuple[Span, ...], ...]:
-        """For each player the character spans of its units in `units.shown_text`."""
+        """The character spans of each player's units in `units.shown_text`."""
         spans: list[list[Span]] = [[] for _ in range(self.d)]
         continues = self.units.continues or (False,) * len(self.units.labels)
         for span, j, more in zip(self.units.shown_spans, self.player_of.tolist(), continues, strict=True):
@@ -137,7 +137,7 @@ class Evidence(Remembers):
 
     @cached_property
     def unknown(self) -> tuple[bool, ...]:
-        """Which players are outside the vocabulary."""
+        """Flags that are True for players outside the vocabulary."""
         if self.units.unknown is None:
             return (False,) * self.d
         flags = np.ones(self.d, dtype=bool)
@@ -159,7 +159,7 @@ class Evidence(Remembers):
 
     @cached_property
     def pooled_base(self) -> float:
-        """The value of the empty coalition in `pooled`; not that of the model where the game is only fitted to it."""
+        """The value of the empty coalition in `pooled`; for a fitted game, it differs from that of the model."""
         return self.pooled.nobody
 
     @cached_property
@@ -181,12 +181,12 @@ class Evidence(Remembers):
         return None if chances is None else dict(zip(self.model.outputs, chances.tolist(), strict=True))
 
     def inside(self, name: str) -> Any:
-        """What the model computes inside, by name (see `Model.inside`); None if it has nothing of this name."""
+        """Return internal scores of the model by name (see `Model.inside`), or None if there are none."""
         return self.cached(name, lambda: self.model.inside(name, self.units, self.on_logit.settings))
 
     @cached_property
     def fit(self) -> FitReport | None:
-        """How the game was fitted to the model, and the error of the fit; None for a game that is not fitted."""
+        """The report on the fit of the game to the model, or None for an exact game."""
         return self.model.fit(self.units, self.settings)
 
     @property
@@ -195,11 +195,11 @@ class Evidence(Remembers):
         return len(self.labels)
 
     def value(self, present: Masks) -> Array:
-        """Outputs (n,) of the model itself for coalitions (n, d), on the explained scale."""
+        """Return the (n,) outputs of the model itself for coalitions (n, d), on the explained scale."""
         return self.scale.of(self.model.value(self.units, self.settings, present))
 
     def sampled_lime(self, runs: int) -> list[LimeSample]:
-        """Runs of sampled LIME on the model itself, each with a different seed; earlier runs are kept."""
+        """Run sampled LIME on the model itself with different seeds; results are cached."""
 
         def sample(run: int) -> LimeSample:
             return lime_sample(self, self.model.samples, seed=self.settings.seed + run, errors=run == 0)
@@ -207,7 +207,7 @@ class Evidence(Remembers):
         return [self.cached(("sampled LIME", run), partial(sample, run)) for run in range(runs)]
 
     def guaranteed(self, function: Callable[[Any, float], Result], name: str = "") -> tuple[Result, float]:
-        """`function(game, tol)` and the error that it guarantees.
+        """Return `function(game, tol)` and its guaranteed error.
 
         If float64 cannot keep the requested tol, the smallest tol * 10^k that it can keep is used, with a warning.
         """
@@ -230,12 +230,12 @@ class Evidence(Remembers):
 
     @cached_property
     def shares(self) -> Array:
-        """(H, d) logarithm of the softmax weight of each player in each head, all players present."""
+        """The (H, d) logarithms of the softmax weights of the players in each head, with all players present."""
         game = self.pooled
         top = np.maximum(game.s.max(axis=1), game.s_background)[:, None]
         total = np.exp(game.s - top).sum(axis=1, keepdims=True) + np.exp(game.s_background[:, None] - top)
         return np.asarray(game.s - top - np.log(total))
 
     def pool(self, scores: Array) -> Array:
-        """Scores of the units (n,) to scores of the players (d,), by sum."""
+        """Sum scores of the units (n,) to scores of the players (d,)."""
         return np.bincount(self.player_of, weights=scores, minlength=self.d).astype(np.float64)

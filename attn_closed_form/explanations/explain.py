@@ -52,7 +52,7 @@ def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, 
 
 
 def for_output(explanations: Explanations, output: str) -> Explanations:
-    """Shapley values of the same input for another output, by the headline's method; computed once per output."""
+    """Return Shapley values of the same input for another output, by the headline's method, cached."""
     evidence, old = explanations.evidence, explanations.evidence.settings
     if output == explanations.output and evidence.headline in explanations:
         return explanations
@@ -63,7 +63,7 @@ def for_output(explanations: Explanations, output: str) -> Explanations:
 
 
 def on_logits(explanations: Explanations, method: str) -> Explanations | None:
-    """The same explanation on the logit scale, by one method; None if it is on that scale already."""
+    """Return the explanation by one method on the logit scale, or None if it is already on that scale."""
     evidence, settings = explanations.evidence, explanations.evidence.settings.logit
     if settings is None:
         return None
@@ -74,20 +74,20 @@ def on_logits(explanations: Explanations, method: str) -> Explanations | None:
 def explain_units(
     model: Model, units: Units, methods: Iterable[Method] | None, settings: Settings, strict: bool = False
 ) -> Explanations:
-    """`explain` for an input that the model has read. `strict` makes a method that the model lacks an error."""
+    """Explain an input that the model has read. With `strict`, a method that the model lacks is an error."""
     return explain_evidence(gather_evidence(model, units, settings), methods, strict)
 
 
 def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
-    """The prediction for an input that the model has read, with every choice of the settings made."""
+    """Return the evidence for an input that the model has read, with all settings resolved."""
     logits = model.logits(units)
     return within_reach(Evidence(model, units, settings.resolve(model, logits, units), logits), settings)
 
 
 def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
-    """The evidence; or on the logit scale, if the logits are so large that exact values of the link are out of reach.
+    """Return the evidence, on the logit scale if the logits are too large for exact values of the link.
 
-    A scale that was requested stays, and so do its errors.
+    An explicitly requested scale is kept, and so are its errors.
     """
     logit = evidence.settings.logit
     if settings.scale is None and logit is not None and evidence.exact and isinstance(evidence.game, LinkedGame):
@@ -105,7 +105,7 @@ def explain_evidence(
     strict: bool = False,
     known: Mapping[str, Scored] = {},
 ) -> Explanations:
-    """`explain` with every choice made; None selects the default methods.
+    """Explain with all settings resolved; None selects the default methods.
 
     `known` has scores by method that were computed for many inputs at once.
     """
@@ -121,7 +121,7 @@ def explain_evidence(
             explanations[method.name] = Explanation(method.name, scores, *given)
         elif strict:
             raise ValueError(
-                f"methods: {method.name!r} needs the inside of the model, which {evidence.model!r} does not show"
+                f"methods: {method.name!r} needs attention or gradients, which {evidence.model!r} does not provide"
             )
     return explanations
 
@@ -160,7 +160,7 @@ def explain_outputs(
     units = model.read(raw)
     if units.unseen:
         seen, unseen = len(units.labels), len(units.unseen)
-        text = f"text of {seen + unseen} tokens: the model has room for {seen}, the last {unseen} are not read"
+        text = f"text of {seen + unseen} tokens: the model has room for {seen}; the last {unseen} are not read"
         warnings.warn(text, TruncationWarning, stacklevel=3)
     if outputs is None:
         outputs = model.outputs[-1:] if len(model.logits(units)) == 1 else model.outputs

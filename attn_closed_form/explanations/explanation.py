@@ -1,4 +1,4 @@
-"""What `explain` returns: scores of players, and everything that a view needs.
+"""The results of `explain`: scores of players, and everything that a view needs.
 
 An `Explanation` is plain data with exports: `to_dict`, `to_shap`, `to_lime`, `to_shapiq` (see `show/exports.py`) and
 `_repr_html_` (see `show/html.py`).
@@ -28,7 +28,7 @@ from .methods import METHODS, Family, Method, find_method
 
 
 class Occurrence(NamedTuple):
-    """A unit's place in the text, `text[start:end]`, and the player that it belongs to."""
+    """The position of a unit in the text, `text[start:end]`, and its player."""
 
     start: int
     end: int
@@ -36,24 +36,24 @@ class Occurrence(NamedTuple):
 
 
 def _shared(path: str) -> Any:
-    """An attribute of the evidence."""
+    """Define a property that reads an attribute of the evidence."""
     return property(attrgetter(f"evidence.{path}"))
 
 
 class OfEvidence:
-    """What all explanations of one input have in common.
+    """The attributes that all explanations of one input share.
 
     Attributes
     ----------
-    output : the name of what is explained: a class, or the margin of two
-    scale : the scale that is explained, see `ExplainedScale`
+    output : the explained output: a class, or the margin of two classes
+    scale : the explained scale, see `ExplainedScale`
     prediction : the explained output of the whole input on that scale: a probability, a logit, or the margin of two
     probabilities : the probability of each class; None for a model with one output
     game : the game of the players on that scale
     labels : names of the d players as the model reads them, so "[UNK]" for a word outside its vocabulary
     spans : for each of the d players, the character spans where it occurs in `text`
     text : the text as given; for other inputs, the labels separated by spaces
-    unknown : which players are outside the vocabulary
+    unknown : flags that are True for players outside the vocabulary
     unseen : spans that the model does not read
     """
 
@@ -78,15 +78,15 @@ class Explanation(OfEvidence):
     ----------
     method : name in `METHODS`
     scores : (d,) float64, read-only
-    base_value : what the scores are relative to: the prediction with every player absent, the intercept for LIME, the
+    base_value : reference value of the scores: the prediction with every player absent, the intercept for LIME, or the
         prediction itself for a derivative
-    scale : of the scores, the prediction and the base value: the explained scale, or the logit for attention,
+    scale : scale of the scores, the prediction and the base value: the explained scale, or the logit for attention,
         derivatives and SLALOM, which are always computed from it
-    error : guaranteed bound of the error of each score; None for a method without one (see
+    error : guaranteed bound on the error of each score; None for a method without one (see
         `METHODS[method].accuracy`: closed forms round like any float64, estimates and samples are not bounded)
     evidence : the model, the input and the game behind it
-    standard_error : (d,) of a method that samples, else None
-    model_calls : number of evaluations of a model whose game is only fitted to it, else None
+    standard_error : (d,) standard errors of a method that samples, otherwise None
+    model_calls : number of evaluations of a model whose game is fitted to it, otherwise None
 
     Examples
     --------
@@ -119,7 +119,7 @@ class Explanation(OfEvidence):
 
     @property
     def scale(self) -> ExplainedScale:  # type: ignore[override]
-        """The scale of the scores: the explained one, or the logit for a method that is computed from it."""
+        """The scale of the scores: the explained scale, or the logit for a method that is computed from it."""
         return LOGIT if self.on_logits else self.evidence.scale
 
     @property
@@ -134,7 +134,7 @@ class Explanation(OfEvidence):
 
     @property
     def trusted(self) -> bool:
-        """False for scores of a game whose fit to the model is poor: views show them in gray."""
+        """False for scores of a game that fits the model poorly, which views show in gray."""
         return not self.of_fit or self.evidence.fit is None or self.evidence.fit.grade != "poor"
 
     @property
@@ -154,7 +154,7 @@ class Explanation(OfEvidence):
 
     @property
     def title(self) -> str:
-        """The method's label; if the game is only fitted to the model, also whose scores they are."""
+        """The method's label, with the name of the surrogate if the game is fitted to the model."""
         surrogate = self.evidence.model.surrogate
         if surrogate is None:
             return self.info.label
@@ -171,46 +171,46 @@ class Explanation(OfEvidence):
         return self.info.strength(self.scores)
 
     def top(self, n: int = 10) -> list[tuple[str, float]]:
-        """The n strongest players, strongest first, with their scores."""
+        """Return the n strongest players, strongest first, with their scores."""
         order = np.argsort(-np.abs(self.strength), kind="stable")[:n]
         return [(self.labels[j], float(self.scores[j])) for j in order]
 
     def interactions(self, tol: float = 1e-10) -> Array:
-        """(d, d) Shapley interactions of the same players (see `interactions`)."""
+        """Compute the (d, d) Shapley interactions of the same players (see `interactions`)."""
         return interactions(self.game, tol=tol)
 
     def removal_curves(self) -> RemovalCurves:
-        """The prediction as players are removed or added in the order of these scores, with certified bounds.
+        """Compute the prediction as players are removed or added in the order of these scores, with certified bounds.
 
         `deletion_share` and `insertion_share` of the result are shares of the best possible; see `RemovalCurves`.
         """
         return removal_curves_of(self.evidence, self.scores)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for `json.dumps`."""
+        """Return plain lists and numbers, ready for `json.dumps`."""
         return {"method": self.method, **shared_dict(self.evidence, self.of_fit), **self.own_dict()}
 
     def own_dict(self) -> dict[str, Any]:
-        """The part of `to_dict` that differs between methods."""
+        """Return the part of `to_dict` that differs between methods."""
         names = ["scores", "base_value", "error"]
         names += [name for name in ("standard_error", "model_calls") if getattr(self, name) is not None]
         numbers = {name: plain(getattr(self, name)) for name in names}
         return {"label": self.title, "accuracy": self.info.accuracy, "scale": self.scale.name, **numbers}
 
     def to_shap(self) -> Any:
-        """A `shap.Explanation`, for shap's plots; needs the `interop` extra."""
+        """Convert to a `shap.Explanation`, for shap's plots; needs the `interop` extra."""
         from ..show.exports import to_shap
 
         return to_shap(self)
 
     def to_lime(self) -> Any:
-        """A lime `Explanation`, for `as_list`, `as_html`, `as_pyplot_figure`; needs the `interop` extra."""
+        """Convert to a lime `Explanation`, for `as_list`, `as_html`, `as_pyplot_figure`; needs the `interop` extra."""
         from ..show.exports import to_lime
 
         return to_lime(self)
 
     def to_shapiq(self, order: int = 1, index: str | None = None) -> Any:
-        """A `shapiq.InteractionValues` of order 1 or 2, by any of our indices; needs the `interop` extra."""
+        """Convert to a `shapiq.InteractionValues` of order 1 or 2; needs the `interop` extra."""
         from ..show.exports import to_shapiq
 
         return to_shapiq(self, order, index)
@@ -220,7 +220,7 @@ class Explanation(OfEvidence):
 
 
 def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:
-    """What the explanations of one input share, as plain lists and numbers; with the fit if its scores are shown."""
+    """Return the data that the explanations of one input share, with the fit if its scores are shown."""
     units, settings = evidence.units, evidence.settings
     shared = {
         "text": units.text,
@@ -252,14 +252,14 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         self.evidence = evidence
 
     def __missing__(self, name: str) -> Explanation:
-        """The explanation by a method's short name, such as "loo" for "leave-one-out"."""
+        """Return the explanation by a method's short name, such as "loo" for "leave-one-out"."""
         method = find_method(name)
         if method is None or method.name == name:
             raise KeyError(name)
         return self[method.name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, with the fields that all methods share listed once."""
+        """Return plain lists and numbers, with the fields that all methods share listed once."""
         shared = shared_dict(self.evidence, self.fit is not None)
         return {**shared, "methods": {name: e.own_dict() for name, e in self.items()}}
 
@@ -269,29 +269,29 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         return self.evidence.fit if any(e.of_fit for e in self.values()) else None
 
     def reasons(self, threshold: float | None = None) -> Reasons:
-        """Certified sets that suffice for the prediction, or whose removal flips it; see `explanations/answers.py`.
+        """Find certified sets that suffice for the prediction, or whose removal flips it; see `Reasons`.
 
         `threshold` is on the explained scale: by default 50 %, or a logit of 0.
         """
         return self.evidence.cached(f"reasons {threshold}", lambda: reasons(self.evidence, threshold))
 
     def checked_reasons(self) -> list[str]:
-        """Sets of players that change or keep the prediction, each evaluated by the model; see `checked_reasons`."""
+        """Describe sets of players that change or keep the prediction, each evaluated by the model."""
         headline = self.get(self.evidence.headline)
         if headline is None:
             return []
         return self.evidence.cached("checked reasons", lambda: checked_reasons(self.evidence, headline.scores))
 
     def sentences(self) -> GroupScores:
-        """Scores of the sentences of a text, with the words inside adding up to them; see `explanations/answers.py`."""
+        """Compute the scores of the sentences of a text, to which the scores of their words add up."""
         return self.grouped("sentences")
 
     def grouped(self, grouping: str) -> GroupScores:
-        """Scores of groups such as "regions", with the units inside adding up to them."""
+        """Compute the scores of groups such as "regions", to which the scores of their units add up."""
         return self.evidence.cached(f"groups {grouping}", lambda: group_scores(self.evidence, grouping))
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The report as one HTML page, written to `path` if there is one; see `show/html.py`."""
+        """Return the report as one HTML page, and write it to `path` if given."""
         from ..show.html import report, write_page
 
         page = report(self)
@@ -300,7 +300,7 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         return page
 
     def plot(self, path: str | os.PathLike[str] | None = None, figure: str = "table") -> Any:
-        """One of the figures of `show/plots.py` as a matplotlib Figure, saved to `path` if there is one."""
+        """Draw one of the figures as a matplotlib Figure, and save it to `path` if given."""
         from ..show.plots import make_figure
 
         return make_figure(self, figure, path)

@@ -1,4 +1,4 @@
-"""The table of explanation methods, one entry per method, and how each method scores the players of an `Evidence`.
+"""The table of explanation methods, with the function by which each method scores the players of an `Evidence`.
 
 Every view reads this table; a new method is one more entry. Game methods (LIME, Shapley values, ...) need only the
 game, so every explainable model has them. If the game is only fitted to the model, as for a transformer, methods that
@@ -6,7 +6,7 @@ need only values of coalitions evaluate the model itself. The other methods need
 gradients), which scores units; the score of a player is the sum over its units.
 
 **SLALOM of several heads.** The model of Leemann et al. 2025, f = sum_j softmax(s)_j v_j, is a game with one head,
-whose values and importances are read off. With K heads we report the one SLALOM that gives every player its true
+whose values and importances are read off. With K heads we report the SLALOM that gives every player its true
 share of this prediction: with alpha_j^(i) the share of player j in head i and v_j^(i) its value there,
 
     importance_j = log (1/K) sum_i alpha_j^(i)   (centered, sum s = 0)     value_j = sum_i alpha v / sum_i alpha + b
@@ -14,7 +14,7 @@ share of this prediction: with alpha_j^(i) the share of player j in head i and v
 
 with b the bias of the output (softmax weights add up to one, so a SLALOM carries it in its values). The last is the
 derivative of f by the weight of player j in the softmax, and needs no pooling of the heads. It is the true derivative,
-not Eq. 65 as printed, which leaves out f.
+not Eq. 65 as printed, which omits f.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Accuracy = Literal["closed form", "guaranteed", "estimate", "sampled"]
 Family = Literal["attention", "derivatives", "attributions", "slalom", "orders"]
 
 
-# Title of a family of methods, what their numbers mean, and when not to trust them.
+# Title of each family of methods, the meaning of its numbers, and their limits.
 FAMILIES: dict[Family, tuple[str, str]] = {
     "attributions": (
         "Exact attributions",
@@ -63,7 +63,7 @@ FAMILIES: dict[Family, tuple[str, str]] = {
     ),
     "orders": (
         "Orders of removal",
-        "Which player to remove first to change the prediction. These numbers rank players; they do not add up.",
+        "The order of removal that changes the prediction fastest. These numbers rank players; they do not add up.",
     ),
 }
 
@@ -74,16 +74,16 @@ class Method:
 
     Attributes
     ----------
-    name, label : as in `explain(..., methods=[name])`, and as the papers write it
+    name, label : name for `explain(..., methods=[name])`, and label as in the papers
     family : a key of `FAMILIES`
     kind : "signed"; "unsigned" (no score is below 0, so none shows a direction); "log" (the logarithm of a weight)
     accuracy : "closed form" (exact up to float64's rounding), "guaranteed" (a proven bound), "estimate" (refined until
         two rules agree), "sampled"
-    needs : "game", which every explainable model has; "model", values of coalitions, which come from the model itself
-        if its game is only fitted to it; or "inside", which some models lack
-    score : Evidence -> Scored, or None if the model lacks what the method needs; by default what `Model.inside` returns
+    needs : "game", which every explainable model has; "model", for values of coalitions, which come from the model
+        itself if its game is only fitted to it; or "inside", which some models lack
+    score : function Evidence -> Scored, or None if the model lacks what it needs; by default `Model.inside`
     forecasts : whether minus the score forecasts by how much the prediction changes when the player is removed
-    alias : a short name that is accepted as well
+    alias : a short name that is also accepted
     """
 
     name: str
@@ -103,11 +103,11 @@ class Method:
 
     @property
     def on_logits(self) -> bool:
-        """Whether the scores are of the logit on every scale, because that is what the model computes inside."""
+        """Whether the scores belong to the logit on every scale, because the model computes it internally."""
         return self.family != "attributions"
 
     def strength(self, scores: Array) -> Array:
-        """How strongly to color each score, in [-1, 1]: relative to the largest; logs between minimum and maximum."""
+        """Scale scores to [-1, 1] for colors: relative to the largest, or logs between minimum and maximum."""
         if self.kind == "log":
             spread = np.ptp(scores)
             return (scores - scores.min()) / spread if spread > 0 else np.zeros_like(scores)
@@ -116,7 +116,7 @@ class Method:
 
 
 def _inside(name: str, evidence: Evidence) -> Scored | None:
-    """The model's scores of units by this name, summed over the units of each player."""
+    """Return the model's internal scores by this name, summed over the units of each player."""
     shown = evidence.inside(name)
     if shown is None:
         return None
@@ -125,7 +125,7 @@ def _inside(name: str, evidence: Evidence) -> Scored | None:
 
 
 def _guaranteed(name: str, function: Callable[[Any, float], Array], evidence: Evidence) -> Scored:
-    """Scores of the game with a guaranteed error."""
+    """Compute scores of the game with a guaranteed error."""
     scores, error = evidence.guaranteed(function, name)
     return Scored(scores, evidence.absent_value if evidence.exact else evidence.pooled_base, error)
 
@@ -164,7 +164,7 @@ def _leave_one_out_scores(evidence: Evidence) -> Scored:
 
 
 def _slalom_value(evidence: Evidence) -> Scored:
-    # Shares among the heads, from logs: a player whose attention underflows in every head still has a value.
+    # Shares among the heads are computed from logs, so that a player whose attention underflows still has a value.
     share = softmax(evidence.shares.T).T
     values = len(share) * (share * evidence.pooled.v).sum(axis=0) + evidence.pooled.bias
     return Scored(values, evidence.pooled_base)
@@ -207,8 +207,8 @@ METHODS: dict[str, Method] = {
                "exact Shapley value: mean change over all orders of adding the players",
                partial(_guaranteed, "shapley", shapley), forecasts=True),
         Method("lime", "LIME", "attributions", "signed", "guaranteed", "game",
-               "what LIME with 5000 samples converges to: with the package's defaults if the model has one head and "
-               "no positions, else with absent words as [UNK] in place (its bow=False), and on logits",
+               "limit of LIME with 5000 samples: with the package's defaults if the model has one head and "
+               "no positions, otherwise with absent words replaced by [UNK] (its bow=False) and on logits",
                _lime, forecasts=True),
         Method("banzhaf", "Banzhaf", "attributions", "signed", "guaranteed", "game",
                "exact Banzhaf value: mean change over all subsets of the other players",
@@ -223,7 +223,7 @@ METHODS: dict[str, Method] = {
                "LIME with random samples as the lime package draws them, 5000 or the model's budget",
                _sampled_lime, forecasts=True),
         Method("gradient-mean", "G-avg", "derivatives", "signed", "closed form", "inside",
-               f"mean coordinate of the gradient by the embedding ({_P1}, Theorem 4.1)", alias="g-avg"),
+               f"mean coordinate of the gradient with respect to the embedding ({_P1}, Theorem 4.1)", alias="g-avg"),
         Method("gradient-l1", "G-l1", "derivatives", "unsigned", "closed form", "inside",
                f"L1 norm of the gradient ({_P1}, section 4.1); it has no sign", alias="g-l1"),
         Method("gradient-l2", "G-l2", "derivatives", "unsigned", "closed form", "inside",
@@ -246,7 +246,7 @@ METHODS: dict[str, Method] = {
                f"derivative of the prediction by the player's weight ({_P2}, section 5.4, corrected)",
                _slalom_linear, forecasts=True),
         Method("flip-order", "Flip order", "orders", "signed", "closed form", "game",
-               "what to remove first: weight times (value - threshold), the order of the contrastive reason",
+               "order of removal: weight times (value - threshold), as in the contrastive reason",
                _flip_order),
         Method("single", "Single", "orders", "signed", "closed form", "model",
                "the prediction for the player alone, all others absent", _single),
@@ -261,7 +261,7 @@ DEFAULT_METHODS = tuple(
 
 
 def default_methods(evidence: Evidence) -> tuple[Method, ...]:
-    """The default methods of one input: the exact ones, or the sampled headline if nothing is exact."""
+    """Return the default methods of one input: the exact ones, or the sampled headline if nothing is exact."""
     if evidence.exact:
         return as_methods(None)
     others = [m for name in DEFAULT_METHODS if (m := METHODS[name]).needs != "game" or m.family == "slalom"]
@@ -269,12 +269,12 @@ def default_methods(evidence: Evidence) -> tuple[Method, ...]:
 
 
 def find_method(name: str) -> Method | None:
-    """The method of this name or alias, or None."""
+    """Return the method with this name or alias, or None."""
     return METHODS.get(name) or next((method for method in METHODS.values() if method.alias == name), None)
 
 
 def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:
-    """Checked methods: None for the default set, "all", one name, or several in the wanted order."""
+    """Check method names: None for the default set, "all", one name, or several in order."""
     chosen = DEFAULT_METHODS if methods is None else METHODS if methods == "all" else methods
     names = [chosen] if isinstance(chosen, str) else list(chosen)
     if not names:

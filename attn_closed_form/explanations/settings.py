@@ -1,4 +1,4 @@
-"""The settings of an explanation, which check themselves."""
+"""The validated settings of an explanation."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ ODDS = "odds:"
 
 @dataclass(frozen=True)
 class Settings:
-    """What to explain and how. None leaves the choice to the model.
+    """Settings of an explanation. None leaves the choice to the model.
 
     Attributes
     ----------
-    players : what gets a score, one of the model's groupings, such as "words" or "positions"
-    absent : what an absent player becomes, one of the model's absences, such as "unk" or "deleted"
+    players : the units that get scores, one of the model's groupings, such as "words" or "positions"
+    absent : treatment of absent players, one of the model's absences, such as "unk" or "deleted"
     output : a class name, the index of a class, "margin:A,B" for the difference of two logits, or "odds:A" for the
         log-odds of a class against the rest. None explains the predicted class
     tol : guaranteed accuracy, relative to max|f|
-    seed : of the methods that sample
-    scale : "probability", "risk" (the exponential of a log-risk) or "logit". None explains the probability where exact
+    seed : seed of the methods that sample
+    scale : "probability", "risk" (the exponential of a log-risk) or "logit". None explains the probability if exact
         values of it exist (a model with one head and either two classes, or a separate probability for every label, or
-        an explicit margin of two classes) and where nothing is exact on either scale (a transformer), and the risk of
-        a model of log-risks with one head. For all other models, and where `output` is "odds:A", it explains the
-        logit. "probability" on a model without exact values of it samples them
+        an explicit margin of two classes) or if nothing is exact on either scale (a transformer), and the risk of
+        a model of log-risks with one head. For all other models, and if `output` is "odds:A", it explains the
+        logit. "probability" for a model without exact values uses sampled ones
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Settings:
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Settings:
-        """Settings from keyword arguments; an unknown one is an error."""
+        """Build settings from keyword arguments, or raise an error for an unknown one."""
         known = [field.name for field in fields(cls)]
         if unknown := [name for name in options if name not in known]:
             raise TypeError(
@@ -71,7 +71,7 @@ class Settings:
         return cls(**options)
 
     def resolve(self, model: Model, logits: Array, units: Units | None = None) -> Resolved:
-        """The settings for one model and one prediction, with every choice made; on logits without `units`."""
+        """Resolve the settings for one model and one prediction; without `units`, on the logit scale."""
         output, coefficients = choose_output(model.outputs, logits, self.output)
         # With a sigmoid every label has a separate probability, and its logit is the log-odds.
         rest = _prefix(self.output, model.outputs) == ODDS and len(logits) > 2 and model.loss != "sigmoid"
@@ -99,7 +99,7 @@ class Settings:
         return self._on_probability(resolved, model, units)
 
     def _on_risk(self, resolved: Resolved, model: Model, units: Units) -> Resolved:
-        """The settings with the risk in place of the log-risk where that is exact."""
+        """Return the settings with the risk instead of the log-risk if it is exact."""
         heads = model.heads(units, resolved)
         if heads == 1:
             return replace(resolved, scale=ExplainedScale("risk"), logit=resolved)
@@ -109,7 +109,7 @@ class Settings:
         return replace(resolved, scale=replace(resolved.scale, note=note))
 
     def _on_probability(self, resolved: Resolved, model: Model, units: Units) -> Resolved:
-        """The settings with the probability in place of the logit if that is exact or was requested."""
+        """Return the settings with the probability instead of the logit if it is exact or was requested."""
         prefix = _prefix(self.output, model.outputs)
         if self.scale is None and prefix == ODDS:
             return resolved
@@ -134,7 +134,7 @@ class Settings:
 
 
 def probability_margin(model: Model, coefficients: tuple[float, ...]) -> tuple[tuple[float, ...] | None, str]:
-    """The coefficients of the logit whose logistic function is the probability of the output, and any obstacle.
+    """Return the coefficients of the logit behind the probability of the output, and any obstacle.
 
     Without coefficients there is no probability. With coefficients and an obstacle, it is the logistic function of the
     log-odds of one class against all others, which is not a pooled game.
@@ -145,7 +145,7 @@ def probability_margin(model: Model, coefficients: tuple[float, ...]) -> tuple[t
     if len(model.outputs) == 1 and model.loss != "sigmoid":
         return None, f"{model.outputs[0]!r} has no probability"
     if model.probabilities(np.zeros(C)) is None and model.loss != "sigmoid":
-        return None, "the outputs of this model are explained as they are, without a logistic function"
+        return None, "the outputs of this model are explained directly, without a logistic function"
     if C == 1:
         return coefficients, ""
     if model.loss == "sigmoid":
@@ -179,7 +179,7 @@ def _among(name: str, value: str | None, choices: Sequence[str]) -> str:
 def choose_output(
     outputs: Sequence[str], logits: Array, output: str | int | None = None
 ) -> tuple[str, tuple[float, ...]]:
-    """The name of what is explained, and its coefficients over the C logits.
+    """Return the name of the explained output and its coefficients over the C logits.
 
     >>> choose_output(("sports", "trade", "crops"), np.array([0.1, 2.0, -1.0]))
     ('trade', (0.0, 1.0, 0.0))
@@ -201,7 +201,7 @@ def choose_output(
     if prefix == MARGIN:
         classes = _margin(outputs, str(output))
         return " - ".join(outputs[c] for c in classes), direction(*classes)
-    if prefix == ODDS:  # of two classes, their margin
+    if prefix == ODDS:  # for two classes, their margin
         index = _index(outputs, str(output)[len(ODDS) :].strip())
         return f"{outputs[index]} against the rest", direction(index, 1 - index if C == 2 else None)
     index = _index(outputs, output)
@@ -209,7 +209,7 @@ def choose_output(
 
 
 def _margin(outputs: Sequence[str], output: str) -> list[int]:
-    """The two classes of a margin."""
+    """Return the two classes of a margin."""
     classes = [_index(outputs, name.strip()) for name in output[len(MARGIN) :].split(",")]
     if len(classes) != 2 or len(set(classes)) != 2:
         raise ValueError(f"output: expected 'margin:A,B' with two different classes, got {output!r}")

@@ -90,7 +90,7 @@ class Bag:
         return None if self.coords is None else grid_step(self.coords)
 
     def in_regions(self, size: float) -> Bag:
-        """The bag with square regions of side `size` (the unit of `coords`), numbered by first appearance."""
+        """Return the bag with square regions of side `size` (the unit of `coords`), numbered by first appearance."""
         positive("size", size)
         if self.coords is None:
             raise ValueError("coords: expected coordinates, because regions need them; got none")

@@ -250,7 +250,7 @@ temperature 1 (not checked))
         return Units(bag.labels, groups, data=bag, coords=bag.coords, attrs=attrs, group_labels=names)
 
     def scores(self, units: Units) -> PooledScores:
-        """Log-masses and values of the instances."""
+        """Return the log-masses and values of the instances."""
         return self.network.scores(units.data.features)
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:

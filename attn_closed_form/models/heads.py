@@ -49,7 +49,7 @@ class HeadGames:
     always: Masks  # (n,) sources that are never removed
 
     def game(self, *index: int) -> tuple[PooledGame, Any]:
-        """The game of one head and query, with frozen context, and the (d,) source positions that are its players."""
+        """Return the game of one head and query, with frozen context, and the (d,) source positions of its players."""
         s, u = self.s[index], self.u[index]
         seen = s > -np.inf
         players, kept = np.flatnonzero(seen & ~self.always), np.flatnonzero(seen & self.always)
@@ -69,7 +69,7 @@ class HeadGames:
         return np.asarray((self.attention * self.u).sum(axis=-1))
 
     def shapley(self, tol: float = 1e-8) -> Array:
-        """(..., n) Shapley values of the sources, with frozen context; 0 for hidden and background sources.
+        """Compute the (..., n) Shapley values of the sources, with frozen context; 0 for hidden and background sources.
 
         A head without sources and background returns 0.
         """
@@ -93,7 +93,7 @@ class HeadGames:
         return merge_tokens(np.where(mask, -np.inf, self.s), self.u)[1] - self.values()
 
     def smallest_knock_outs(self, threshold: float | Array = 0.0) -> tuple[Any, Masks]:
-        """The smallest sets of sources whose removal moves f across the threshold, with frozen context.
+        """Find the smallest sets of sources whose removal moves f across the threshold, with frozen context.
 
         Returns their sizes (...), with -1 if there is no such set, and their masks (..., n).
 

@@ -86,7 +86,7 @@ class KernelModel(Model):
         return replace(scores, s_background=log_prior, v_background=self.empty)
 
     def game(self, units: Units, settings: Resolved) -> PooledGame:
-        """The game of a class probability, or of the prediction."""
+        """Return the game of a class probability, or of the prediction."""
         return self.game_of(units, settings.coefficients)
 
     def game_of(self, units: Units, coefficients: Sequence[float] | Array) -> PooledGame:
@@ -176,13 +176,13 @@ class KernelPredictor:
         return self
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """(m, classes) probabilities, columns in the order of `classes_`."""
+        """Return the (m, classes) probabilities, with columns in the order of `classes_`."""
         if not self._fitted().size:
             raise ValueError("predict_proba: this predictor was fitted for regression")
         return self._outputs(X)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """(m,) predicted labels, or numbers in regression."""
+        """Return the (m,) predicted labels, or numbers in regression."""
         classes, outputs = self._fitted(), self._outputs(X)
         return np.asarray(classes[outputs.argmax(axis=1)] if classes.size else outputs[:, 0])
 
@@ -263,7 +263,7 @@ class KernelPredictor:
         return self.classes_
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name."""
+        """Return the parameters by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def set_params(self, **params: Any) -> Self:

@@ -212,7 +212,7 @@ def _parts(state: State, start: str, names: str) -> list[Linear]:
 
 
 def _last(state: State, start: str, names: str) -> Linear:
-    """The last layer, including a linear projection after the attention if there is one."""
+    """Return the last layer, including a linear projection after the attention if there is one."""
     if f"{start}proj.weight" not in state.arrays:
         return state.layer(names)
     projection = state.linear(f"{start}proj")

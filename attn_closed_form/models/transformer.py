@@ -318,7 +318,7 @@ class TransformerClassifier(Model):
             config.pad_token_id = configured
 
     def _batch(self, rows: Sequence[Ids], pad: int) -> Array:
-        """(n, C) logits of n sequences with their special tokens."""
+        """Return the (n, C) logits of n sequences with their special tokens."""
         if self.predicts_tokens:
             return self._log_odds(np.stack(rows))
         longest = max(row.size for row in rows)
@@ -393,7 +393,7 @@ class TransformerClassifier(Model):
         return ids, tuple(spans), numbered(words)[0]
 
     def encode(self, text: str) -> Ids:
-        """The token ids of a text that the model reads, without special tokens."""
+        """Return the token ids of a text that the model reads, without special tokens."""
         return self._tokens(text)[0][: self.room]
 
     def predict_logits(self, inputs: Iterable[str]) -> Array:

@@ -235,7 +235,7 @@ def test_what_is_not_seen_is_a_warning_once(capsys, model_file, tmp_path):
     assert main(["explain", text, "--model", model_file, "--html", str(tmp_path / "r.html")]) == 0
     out, err = capsys.readouterr()
     assert err.splitlines() == [
-        f"{PROG}: warning: text of 50 tokens: the model has room for 23, the last 27 are not read",
+        f"{PROG}: warning: text of 50 tokens: the model has room for 23; the last 27 are not read",
         f"wrote {tmp_path / 'r.html'}",
     ]
     assert "… 27 more not read" in out

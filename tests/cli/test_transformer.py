@@ -123,7 +123,7 @@ def test_a_broken_folder_is_one_line(name, folder, tmp_path, capsys):
         (["{}", "film", "--players", "sentences"], "players: expected 'words' or 'tokens'", 1),
         (["{}", "film", "--absent", "unk"], "absent: expected 'deleted' or 'mask' or 'pad'", 1),
         (["{}", "film", "--device", "nonsense"], "device: expected one that torch can use", 1),
-        (["{}", "film", "--method", "gradient-x-input"], "'gradient-x-input' needs the inside", 1),
+        (["{}", "film", "--method", "gradient-x-input"], "'gradient-x-input' needs attention or gradients", 1),
     ],
 )
 def test_wrong_arguments_are_one_line(arguments, message, status, folder, capsys):
@@ -141,4 +141,4 @@ def test_too_few_samples(wrong, folder, capsys):
 
 def test_a_text_that_is_too_long_is_cut_with_a_warning(folder, capsys):
     assert main(["transformer", str(folder), "film " * 50, "--samples", "20", "--method", "leave-one-out"]) == 0
-    assert "text of 50 tokens: the model has room for 38, the last 12 are not read" in capsys.readouterr().err
+    assert "text of 50 tokens: the model has room for 38; the last 12 are not read" in capsys.readouterr().err

@@ -222,7 +222,7 @@ def test_reasons_and_bounds_pass_through_the_link():
 
 def test_a_prediction_on_the_threshold_says_so():
     found = ScoreTable(outputs=("no", "yes")).explain({"s": [0.0], "v": [[1.0], [1.0]]}, "shapley")
-    assert found.reasons().sentences()[0].startswith("The prediction is 50.0 %, on neither side")
+    assert found.reasons().sentences()[0].startswith("The prediction is 50.0 %, which is on neither side")
 
 
 def test_every_view_says_which_scale_it_shows():

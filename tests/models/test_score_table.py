@@ -29,7 +29,7 @@ def test_scores_are_those_of_the_game():
 
 
 def test_a_method_of_the_inside_that_is_asked_for_is_an_error():
-    with pytest.raises(ValueError, match="'integrated-gradients' needs the inside of the model"):
+    with pytest.raises(ValueError, match="'integrated-gradients' needs attention or gradients"):
         ScoreTable().explain(TABLE, "integrated-gradients")
 
 

@@ -129,7 +129,7 @@ def test_unknown_words_are_marked():
 
 def test_long_texts_are_cut_with_a_warning_that_counts():
     model = TransformerClassifier(*bert(positions=12), samples=40)
-    with pytest.warns(TruncationWarning, match="text of 15 tokens: the model has room for 10, the last 5 are not read"):
+    with pytest.warns(TruncationWarning, match="text of 15 tokens: the model has room for 10; the last 5 are not read"):
         found = explain(model, "the film was good . " * 3, "slalom-value")
     assert len(found["slalom-value"].scores) == 10 and len(found["slalom-value"].unseen) == 5
     with pytest.raises(ValueError, match="sequences: expected at most 10 tokens, got 11"):

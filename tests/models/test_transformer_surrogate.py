@@ -268,7 +268,7 @@ def test_tables_and_figures(tmp_path):
 
 def test_methods_of_the_inside_are_not_offered():
     assert "alpha-mean" not in explained()
-    with pytest.raises(ValueError, match="'gradient-x-input' needs the inside of the model"):
+    with pytest.raises(ValueError, match="'gradient-x-input' needs attention or gradients"):
         TransformerClassifier(*bert(), samples=40).explain(REVIEW, "gradient-x-input")
 
 

@@ -50,7 +50,7 @@ def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, na
     if raw.size > weights.room:
         room = int(weights.room)
         warnings.warn(
-            f"document of {raw.size} tokens: the model has room for {room}, the last {raw.size - room} are dropped",
+            f"document of {raw.size} tokens: the model has room for {room}; the last {raw.size - room} are dropped",
             TruncationWarning,
             stacklevel=stacklevel,
         )

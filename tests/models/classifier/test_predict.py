@@ -120,7 +120,7 @@ def test_long_documents_are_cut_with_a_warning_that_counts(data):
     tokens = data.draw(long_documents(model))
     room = model.T_max - 1
     dropped = len(tokens) - room
-    message = rf"document of {len(tokens)} tokens: the model has room for {room}, the last {dropped} are dropped"
+    message = rf"document of {len(tokens)} tokens: the model has room for {room}; the last {dropped} are dropped"
     for call in (lambda: predict(model, tokens), lambda: predict_many(model, np.array([tokens]))[0]):
         with pytest.warns(TruncationWarning, match=message) as caught:
             got = call()
