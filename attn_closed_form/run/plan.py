@@ -1,9 +1,9 @@
-"""The folder of a run: its inputs, its parts, and which parts are done. One run at a time uses a folder.
+"""The folder of a run: its inputs, its parts, and the finished parts. Only one run at a time may use a folder.
 
-**Inputs** are tables or bags. A worker starts in the middle of a table, which Parquet allows and gzipped CSV does not.
-Tables in other formats (`files/tables.py`) are therefore copied once to a Parquet file of text, which exists as long as
-the run. Parquet files with long row groups are copied too, because a row group is read from its beginning. In a folder
-of bags, every bag is an input with one row: its name, in the column `path`.
+**Inputs** are tables or bags. Workers start in the middle of a table, which is possible for Parquet but not for gzipped
+CSV. Tables in other formats (`files/tables.py`) are therefore copied once to a Parquet file of text, which exists for
+the duration of the run. Parquet files with long row groups are copied too, because a row group is read from its
+beginning. In a folder of bags, every bag is an input with one row: its name, in the column `path`.
 
 **Parts.** A part is a range of rows of one input and becomes one Parquet file, such as `part-000000.parquet`. It is
 written in the folder `_work` and then renamed. Every file in the folder is thus complete, and the next run resumes with
@@ -36,14 +36,14 @@ from .task import RunError, Task, pyarrow, result_columns, sha256
 MANIFEST = "_corpus.parquet"
 METADATA = b"attn_closed_form.run"
 WORK = "_work"
-BATCH = 2_000  # rows of a copied table that are in memory
-ROW_GROUP = 1_024  # rows that a worker has in memory
-MAX_COLUMNS = 16_384  # of a copied table, as in Excel; Parquet spends memory and time on each
-LONGEST_GROUP = 8 * ROW_GROUP  # most rows of a row group that a worker may have to skip
-PART_ROWS = 500  # at most, on one machine: what an interruption costs each worker
-CLUSTER_ROWS = 50_000  # at most, on a cluster: a billion rows are then 20,000 files
+BATCH = 2_000  # rows of a copied table in memory
+ROW_GROUP = 1_024  # rows in the memory of a worker
+MAX_COLUMNS = 16_384  # maximum for a copied table, as in Excel; Parquet needs memory and time for each column
+LONGEST_GROUP = 8 * ROW_GROUP  # maximum number of rows of a row group that a worker may have to skip
+PART_ROWS = 500  # maximum rows per part on one machine, which an interruption costs each worker
+CLUSTER_ROWS = 50_000  # maximum rows per part on a cluster, where a billion rows are then 20,000 files
 LEAST_ROWS = 20
-WORKER_PARTS = 16  # for each worker of one machine: at the end of a run the others wait for the slowest one's last part
+WORKER_PARTS = 16  # parts per local worker, because all workers wait for the last part at the end of a run
 CLUSTER_PARTS = 4_000  # enough to keep a thousand workers busy
 
 
@@ -52,14 +52,14 @@ class Part:
     """Rows [start, stop) of one input, and the file for their results."""
 
     source: str  # the Parquet table that workers read, or a bag
-    folder: str  # where relative paths of bags start from
+    folder: str  # base of the relative paths of bags
     start: int
     stop: int
     first_row: int  # number of `start` in the whole run
     target: str  # the file
     work: str  # the folder where it is written before it is renamed
     columns: Sequence[str] = ()  # the user's columns
-    refused: Mapping[int, str] = field(default_factory=dict)  # rows that are not explained, with the reason
+    refused: Mapping[int, str] = field(default_factory=dict)  # rows that are skipped, with the reason
 
     @property
     def rows(self) -> int:
@@ -67,7 +67,7 @@ class Part:
         return self.stop - self.start
 
     def read(self, column: str) -> Iterator[Any]:
-        """Arrow tables of at most ROW_GROUP rows, with the column of inputs and the user's columns."""
+        """Yield Arrow tables of at most ROW_GROUP rows, with the column of inputs and the user's columns."""
         pa, source = pyarrow(), Path(self.source)
         if _is_bag(source):
             yield pa.table({"path": [source.name]})
@@ -115,9 +115,9 @@ def planned(
     source : a table (Parquet, CSV, TSV, JSON Lines, fastText), a folder of tables (taken in the order of their
         names), or a folder of bags
     folder : the folder for the parts, which is created if necessary
-    task : what to compute
-    workers : number of processes, None for a cluster; it decides the size of the parts
-    restart : remove the results of an earlier run first
+    task : the computation
+    workers : number of processes, None for a cluster; it determines the size of the parts
+    restart : whether to remove the results of an earlier run first
     """
     files = input_files(source)
     folder = Path(folder)
@@ -129,12 +129,12 @@ def planned(
         if restart:
             for file in (*folder.glob("part-*.parquet"), folder / MANIFEST):
                 file.unlink(missing_ok=True)
-        work.mkdir(exist_ok=True)  # Windows keeps what another program has open
+        work.mkdir(exist_ok=True)  # on Windows, files that are open elsewhere remain
         try:
             yield _plan(files, folder, task, workers)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-            with suppress(OSError):  # a run that never began leaves no empty folder
+            with suppress(OSError):  # a run that never started leaves no empty folder
                 folder.rmdir()
 
 
@@ -161,10 +161,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _lock(folder: Path) -> int:
-    """What holds the lock while it is open."""
+    """Open the file descriptor that holds the lock."""
     try:
         import fcntl
-    except ImportError:  # Windows opens no folders; it removes this file, which is beside the folder, when it is closed
+    except ImportError:  # Windows cannot open folders; it removes this file next to the folder when it is closed
         path = folder.resolve()
         flags = os.O_CREAT | os.O_EXCL | getattr(os, "O_TEMPORARY", 0)
         return os.open(path.with_name(f".{path.name}.lock"), flags)
@@ -183,7 +183,7 @@ def _lock(folder: Path) -> int:
 
 
 def input_files(source: str | os.PathLike[str]) -> list[Path]:
-    """The inputs: one file, or the tables of a folder in the order of their names, or its bags."""
+    """Return the inputs: one file, or the tables of a folder in the order of their names, or its bags."""
     source = Path(source)
     if not source.is_dir():
         if not source.exists():
@@ -206,14 +206,14 @@ def _is_bag(file: Path) -> bool:
 
 
 def _fingerprint(file: Path) -> dict[str, str]:
-    """Name and contents of an input."""
+    """Return the name and a fingerprint of the contents of an input."""
     stat = file.stat()
     contents = f"{stat.st_size} bytes, time {stat.st_mtime_ns}" if _is_bag(file) else sha256(file)
     return {"name": file.name, "contents": contents}
 
 
 def _read_in_place(file: Path) -> bool:
-    """Whether workers read this input itself: a bag, or a Parquet file whose row groups are short."""
+    """Return whether workers can read this input directly: a bag, or a Parquet file with short row groups."""
     if _is_bag(file):
         return True
     if table_format(file) != "parquet":
@@ -224,7 +224,7 @@ def _read_in_place(file: Path) -> bool:
 
 
 def _copy(file: Path, target: Path, column: str) -> None:
-    """Copy a table to a Parquet file with short row groups, of text; structs of scores, the inputs, stay structs."""
+    """Copy a table to a Parquet file of text with short row groups; structs of scores remain structs."""
     pa = pyarrow()
     if table_format(file) == "parquet":
         with _parquet(file) as table:
@@ -257,7 +257,7 @@ def _text(value: Any) -> str:
 
 
 def _parquet(file: str | os.PathLike[str], encoded: Sequence[str] = ()) -> Any:
-    """An open Parquet file; the columns in `encoded` are read as dictionaries."""
+    """Open a Parquet file; the columns in `encoded` are read as dictionaries."""
     pa = pyarrow()
     try:
         return pa.parquet.ParquetFile(file, memory_map=True, read_dictionary=list(encoded))
@@ -266,10 +266,10 @@ def _parquet(file: str | os.PathLike[str], encoded: Sequence[str] = ()) -> Any:
 
 
 def _row_tables(path: Path, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
-    """Tables of ROW_GROUP rows, the last one shorter.
+    """Yield tables of ROW_GROUP rows; the last one may be shorter.
 
-    An error names a file that is damaged, or that is small and would fill the memory: a text that is stored once may be
-    that of every row. Texts are therefore read as dictionaries, and measured before they become as long as they are.
+    A file that is damaged, or that is small and would fill the memory, is an error: a text that is stored once may be
+    that of every row. Texts are therefore read as dictionaries, and measured before they are expanded.
     """
     pa = pyarrow()
     with _parquet(path) as file:
@@ -278,7 +278,7 @@ def _row_tables(path: Path, columns: Sequence[str], groups: Sequence[int] | None
     with reading(path, "Parquet"), _parquet(path, encoded) as file:
         waiting = schema.empty_table()
         for batch in file.iter_batches(ROW_GROUP, row_groups=groups, columns=schema.names, use_threads=False):
-            batch.validate(full=True)  # or indices and offsets might lead outside of the data
+            batch.validate(full=True)  # otherwise indices and offsets could point outside the data
             length = 0
             for column in batch.columns:
                 if pa.types.is_dictionary(column.type) and column.type.value_type in (pa.string(), pa.large_string()):
@@ -294,7 +294,7 @@ def _row_tables(path: Path, columns: Sequence[str], groups: Sequence[int] | None
 
 
 def _describe(file: Path, source: Path, column: str) -> tuple[int, Any]:
-    """Number of rows and schema of an input, which must have the column, from what workers read in its place."""
+    """Return the number of rows and the schema of an input, which must have the column."""
     if _is_bag(source):
         rows, schema = 1, pyarrow().schema([("path", pyarrow().string())])
     else:
@@ -303,7 +303,7 @@ def _describe(file: Path, source: Path, column: str) -> tuple[int, Any]:
     try:
         check_columns(file, schema.names, [column])
     except ValueError as error:
-        raise RunError(f"{error}; name it with --column") from None
+        raise RunError(f"{error}; use --column to name it") from None
     return rows, schema
 
 
@@ -338,7 +338,7 @@ def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> P
 
 
 def _request(files: Sequence[Path], task: Task) -> dict[str, Any]:
-    """What two runs must have in common to share a folder, as JSON represents it."""
+    """Return the data that two runs must share to use one folder, as JSON."""
     names = ("column", "columns", "max_chars", "model_options", "region", "files", "engine")
     options = {name.replace("_", "-"): getattr(task, name) for name in names}
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
@@ -353,7 +353,7 @@ def _request(files: Sequence[Path], task: Task) -> dict[str, Any]:
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """The request of a folder, with the columns and the number of rows; None if no run has begun there."""
+    """Return the request of a folder, with the columns and the number of rows, or None if there was no run."""
     pa = pyarrow()
     file = Path(folder) / MANIFEST
     if not file.exists():
@@ -361,7 +361,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
     try:
         return dict(json.loads((pa.parquet.read_schema(file).metadata or {})[METADATA]))
     except (pa.ArrowInvalid, OSError, KeyError, ValueError):
-        raise RunError(f"{file}: not the manifest of a run; --restart starts again") from None
+        raise RunError(f"{file}: not the manifest of a run; use --restart to start again") from None
 
 
 def _write_manifest(folder: Path, schema: Any, manifest: Mapping[str, Any]) -> None:
@@ -373,7 +373,7 @@ def _write_manifest(folder: Path, schema: Any, manifest: Mapping[str, Any]) -> N
 def _begin(
     files: list[Path], sources: list[Path], folder: Path, task: Task, request: dict[str, Any], workers: int | None
 ) -> dict[str, Any]:
-    """Read the schemas of all inputs, decide the columns, write the manifest."""
+    """Read the schemas of all inputs, determine the columns, and write the manifest."""
     pa = pyarrow()
     described = (_describe(*pair, task.column) for pair in zip(files, sources, strict=True))
     rows, schemas = zip(*described, strict=True)
@@ -389,7 +389,7 @@ def _begin(
     columns = names if task.columns is None else list(task.columns)
     if clash := [name for name in columns if name in results]:
         raise RunError(
-            f"column {clash[0]!r}: the results have a column of this name; rename it, or leave it out (--columns)"
+            f"column {clash[0]!r}: the results have a column of this name; rename it, or omit it (--columns)"
         )
     manifest = {
         **request,
@@ -404,7 +404,7 @@ def _begin(
 
 
 def _resumed(folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], bags: bool) -> dict[str, Any]:
-    """The manifest of an earlier run if the request is the same, with the bags that were added since."""
+    """Return the manifest of an earlier run if the request is the same, with bags added since then."""
     before, files = earlier["files"], request["files"]
     differences = []
     if earlier["version"] != request["version"]:
@@ -422,8 +422,8 @@ def _resumed(folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], 
             differences.append(f"--{name} was {_shown(was)} and is {_shown(value)}")
     if differences:
         raise RunError(
-            f"{folder}: holds results of another run: {'; '.join(differences)}. "
-            "--restart removes them and starts again; or choose another folder"
+            f"{folder}: contains results of another run: {'; '.join(differences)}. "
+            "Use --restart to remove them and start again, or choose another folder"
         )
     if not bags:
         return earlier
@@ -437,7 +437,7 @@ def _shown(value: Any) -> str:
 
 
 def size_of_parts(rows: int, workers: int | None) -> int:
-    """Rows per part that give every worker many parts; `workers` None is a cluster, which may grow.
+    """Return the number of rows per part, such that every worker gets many parts; `workers` None is a cluster.
 
     >>> size_of_parts(25_000, 2), size_of_parts(400, 4), size_of_parts(1_000_000, None), size_of_parts(10**9, None)
     (500, 20, 250, 50000)
@@ -451,14 +451,14 @@ def _target(folder: Path, number: int) -> Path:
 
 
 def _is_done(target: Path, bags: bool) -> bool:
-    """Whether a part is finished; a bag with an error is not."""
+    """Return whether a part is finished; a bag with an error is not."""
     if not (bags and target.exists()):
         return target.exists()
     return bool(pyarrow().parquet.read_table(target, columns=["error"], partitioning=None)["error"].null_count)
 
 
 def _cut(files: Sequence[Path], sources: Sequence[Path], folder: Path, manifest: Mapping[str, Any]) -> Iterator[Part]:
-    """The parts of all inputs, in order."""
+    """Yield the parts of all inputs, in order."""
     first = number = 0
     for file, source, entry in zip(files, sources, manifest["files"], strict=True):
         for start in range(0, entry["rows"], manifest["part_rows"]):

@@ -20,7 +20,7 @@ EVERY = 10.0  # seconds between two lines
 
 
 class Meter:
-    """Rows done of all rows (`before` by earlier runs), the current rate, and the remaining time.
+    """The number of finished rows (`before` by earlier runs), the current rate, and the remaining time.
 
     >>> seconds = iter([0.0, 10.0])
     >>> meter = Meter(3000, before=500, clock=lambda: next(seconds))
@@ -51,7 +51,7 @@ class Meter:
         return self.before + self.last.rows
 
     def line(self) -> str:
-        """The progress in one line."""
+        """Return the progress in one line."""
         (then, rows), (now, more) = self.history[0], self.history[-1]
         rate = (more - rows) / (now - then) if now > then else 0.0
         share = 100 * self.done // max(1, self.total)
@@ -66,7 +66,7 @@ class Meter:
 
 
 def show_time(seconds: float) -> str:
-    """Seconds in words.
+    """Format seconds in words.
 
     >>> show_time(15.2), show_time(150), show_time(10_000)
     ('15 s', '2 min 30 s', '2 h 46 min')

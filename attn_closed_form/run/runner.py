@@ -3,7 +3,7 @@
 Dask replaces workers that die and repeats their parts. A part that has lost several workers fails with `KilledWorker`,
 although another part on the same worker may have been the cause. Such parts are set aside until all others are done.
 Then they run again, alone and row by row: a row that kills its worker gets an error, and all others are explained.
-The table in docs/corpus.md lists what users see when something breaks.
+The table in docs/corpus.md lists what users see after a failure.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from ..files.atomic import replacing
 from .plan import MANIFEST, Part
 from .task import Reason, RunError, Task, collector_paused, explain_inputs, parquet_options, pyarrow, result_table
 
-AHEAD = 1_000  # most parts that are submitted at a time
-LOCAL_DEATHS = 2  # workers of this machine that a part may lose before it is set aside
+AHEAD = 1_000  # maximum number of parts submitted at a time
+LOCAL_DEATHS = 2  # number of local workers that a part may lose before it is set aside
 CONNECT_SECONDS = 10.0
-POLL = 0.5  # seconds between two checks that there are workers
+POLL = 0.5  # seconds between checks for workers
 
 
 class Progress(NamedTuple):
     """The state of a run, or of one part."""
 
-    rows: int = 0  # that were written
-    failed: int = 0  # of these, with an error
-    by_core: int = 0  # of these, with scores that the engine left to the core
+    rows: int = 0  # rows that were written
+    failed: int = 0  # rows with an error
+    by_core: int = 0  # rows with scores that the engine left to the core
     lost: int = 0  # workers of this machine that died and were replaced
-    note: str = ""  # a message for the user, such as which rows were given up
+    note: str = ""  # a message for the user, such as the rows that were abandoned
 
 
 # A finished part and its progress; without a part, a message.
@@ -51,14 +51,14 @@ _Step = tuple[Part | None, Progress]
 def explain_part(task: Task, part: Part) -> Progress:
     """Explain the rows of a part and write its file, which depends only on the task and the part.
 
-    One thread computes: the processes are the parallelism, and matrix products round differently with more threads.
+    One thread computes: the processes provide the parallelism, and matrix products round differently with more threads.
     """
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:
         raise ImportError("explaining many inputs needs threadpoolctl: pip install '.[corpus]'") from None
     if task.version != __version__:
-        raise RunError(f"this worker has attn-closed-form {__version__}, the run was started by {task.version}")
+        raise RunError(f"this worker has attn-closed-form {__version__}, but the run was started by {task.version}")
     pa = pyarrow()
     target = Path(part.target)
     schema = pa.parquet.read_schema(target.with_name(MANIFEST)).remove_metadata()
@@ -80,7 +80,7 @@ def explain_part(task: Task, part: Part) -> Progress:
 def _explained(
     task: Task, part: Part, table: Any, schema: Any, first: int, refused: Mapping[int, str]
 ) -> tuple[Any, int, int, int]:
-    """The results of the rows from number `first` on; how many they are, how many have an error or are by the core."""
+    """Explain rows from number `first` on; also count all rows, errors, and rows computed by the core."""
     outcomes = explain_inputs(task, table[task.column].to_pylist(), part.folder, str(Path(part.target).parent), refused)
     columns = {"row": np.arange(first, first + len(outcomes))}
     for name in part.columns:
@@ -95,12 +95,12 @@ def _explained(
 def run(
     task: Task, parts: Sequence[Part], workers: int = 1, cluster: str | None = None
 ) -> Generator[Progress, None, None]:
-    """Explain parts and yield the progress after each one. Closing the iterator ends the workers of this machine.
+    """Explain parts and yield the progress after each one. Closing the iterator stops the workers of this machine.
 
     Parameters
     ----------
-    task, parts : as from `plan.planned`
-    workers : processes on this machine; 1 explains in this process
+    task, parts : as returned by `plan.planned`
+    workers : number of processes on this machine; 1 explains in this process
     cluster : address of a Dask scheduler to use instead, such as "tcp://10.0.0.5:8786"
     """
     if workers < 1:
@@ -121,7 +121,7 @@ def run(
 
 
 def _stamp(source: str) -> tuple[int, int]:
-    """Size and time of an input."""
+    """Return the size and modification time of an input."""
     stat = os.stat(source)
     return stat.st_size, stat.st_mtime_ns
 
@@ -150,10 +150,10 @@ class _Dask:
         self.client, self.address, self.cluster = client, address or "of this machine", cluster
         self.seen: set[str] = set()
         self.done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.lost()  # remember the workers of the beginning
+        self.lost()  # record the initial workers
 
     def lost(self) -> int:
-        """Number of workers of this machine that have died; a replacement has a new address."""
+        """Return the number of local workers that have died; a replacement has a new address."""
         if self.cluster is None:
             return 0
         alive = set(self.cluster.scheduler.workers)
@@ -167,7 +167,7 @@ class _Dask:
         return future
 
     def wait(self) -> Any:
-        """The next future that is done."""
+        """Return the next finished future."""
         from distributed.core import Status
 
         while True:
@@ -175,10 +175,10 @@ class _Dask:
                 return self.done.get(timeout=POLL)
             gone = (Status.closing, Status.closed, Status.failed)
             if self.cluster is not None and all(nanny.status in gone for nanny in self.cluster.workers.values()):
-                raise RunError("all workers died and could not be started again")
+                raise RunError("all workers died and could not be restarted")
 
     def explained(self, task: Task, parts: Sequence[Part]) -> Iterator[tuple[Part, Progress | None]]:
-        """Parts in the order in which they finish; None for a part whose workers died."""
+        """Yield parts in the order in which they finish, with None for a part whose workers died."""
         waiting = iter(parts)
         running: dict[str, tuple[Any, Part]] = {}  # Dask cancels the work of a future that is not referenced
         while True:
@@ -191,7 +191,7 @@ class _Dask:
             yield running.pop(future.key)[1], self.result(future)
 
     def result(self, future: Any) -> Any:
-        """The result of a future, without a time limit; None if its workers died."""
+        """Return the result of a future, without a time limit, or None if its workers died."""
         from distributed import KilledWorker
 
         try:
@@ -201,13 +201,14 @@ class _Dask:
         except Exception as error:
             if future.status == "error":
                 raise RunError(f"a worker failed: {_one_line(error)}") from None
-            # A finished future without a result: the connection is broken, even if the client has not noticed yet.
+            # A finished future without a result means that the connection is broken, even if the client has not
+            # noticed.
             raise RunError(f"scheduler {self.address}: lost during the run ({_one_line(error)})") from None
 
     def alone(self, task: Task, part: Part) -> Progress:
         """Explain a blamed part alone; the rows that kill their worker get an error."""
         refused: dict[int, str] = {}
-        reason = "expected explanations, got a worker that died at this row every time, as when memory runs out"
+        reason = "the worker died at this row every time, possibly because memory ran out"
         for number in range(part.rows):
             self.submit(_explain_one, task, part, number)
             if self.result(self.wait()) is None:
@@ -218,11 +219,11 @@ class _Dask:
             refused = dict.fromkeys(range(part.rows), reason.replace("row", "part"))
             progress = explain_part(task, replace(part, refused=refused))
         rows = ", ".join(str(part.first_row + number) for number in refused)
-        return progress._replace(note=f"given up because their workers died: rows {rows}" if refused else "")
+        return progress._replace(note=f"rows {rows} were skipped because their workers died" if refused else "")
 
 
 def _explain_one(task: Task, part: Part, number: int) -> bool:
-    """Explain one row and drop the result; True if the worker survives it."""
+    """Explain one row, discard the result, and return True if the worker survives."""
     row = replace(part, start=part.start + number, stop=part.start + number + 1)
     for table in row.read(task.column):
         explain_inputs(task, table[task.column].to_pylist(), part.folder)
@@ -261,17 +262,17 @@ def _dask(workers: int, address: str | None, work: str) -> Iterator[_Dask]:
 
 @contextmanager
 def _local_cluster(workers: int, work: str) -> Iterator[Any]:
-    """Processes of this machine; they end with the block, or with this process even if it is killed."""
+    """Start local worker processes; they end with the block, or with this process even if it is killed."""
     import dask
     from distributed import LocalCluster
 
     settings = {
-        # One part at a time on each worker, so that a death is blamed on the part that caused it.
+        # Each worker has one part at a time, so that a crash is attributed to the part that caused it.
         "distributed.scheduler.worker-saturation": 1.0,
         # A busy machine may take long to replace a worker; by default the cluster then forgets it.
         "distributed.deploy.lost-worker-timeout": "1000 days",
         "temporary-directory": work,
-        # What Dask measures in its workers takes processor time from the explanations.
+        # Dask's measurements in its workers take processor time from the explanations.
         "distributed.worker.profile.enabled": False,
         "distributed.admin.tick.interval": "1s",
         # Dask sets MALLOC_TRIM_THRESHOLD_ by default, which makes glibc map and unmap memory for every large array.
@@ -301,7 +302,7 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
 
 
 async def _end_workers(cluster: Any) -> None:
-    """End the workers at once; closing the cluster would let them finish their parts."""
+    """Stop the workers immediately; closing the cluster would let them finish their parts."""
     ends = [nanny.close(timeout=0.2) for nanny in cluster.workers.values()]
     await asyncio.gather(*ends, return_exceptions=True)
 
@@ -327,13 +328,13 @@ def _main_left_alone() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Let threads and processes that are started inside ignore Ctrl-C: they inherit the signal mask of this thread."""
+    """Make threads and processes started inside ignore Ctrl-C, because they inherit the signal mask."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     from multiprocessing.resource_tracker import ensure_running
 
-    ensure_running()  # it unblocks interrupts in the thread that starts it, so it must run before they are blocked
+    ensure_running()  # it unblocks interrupts in its thread, so it must run before they are blocked
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

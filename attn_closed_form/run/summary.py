@@ -1,4 +1,4 @@
-"""Summaries of a run: what drives each explained output, and the table of all bags.
+"""Summaries of a run: the words behind each explained output, and the table of all bags.
 
 Parts are read one at a time, so memory grows only with the number of different words. A positive total means that a
 word supports the output in the documents where that output is explained. The score of a word in a document is the sum
@@ -36,7 +36,8 @@ SIDES = {"supports": "for", "opposes": "against"}
 
 
 class Word(NamedTuple):
-    """A word in the documents of one output: how many contain it, and the sum and the mean of its scores in them.
+    """A word in the documents of one output: the number of documents with it, and the sum and the mean of its scores in
+    them.
 
     `half_width` is half of the 95 % interval of the mean, None for one document. `example` is the row with the largest
     absolute score, and `example_score` is that score.
@@ -77,13 +78,13 @@ class Summary:
         return int(self.documents.sum()) + self.failed
 
     def scale(self, output: str) -> ExplainedScale:
-        """The scale of an output's scores."""
+        """Return the scale of an output's scores."""
         return self.scales[self.outputs.index(output)]
 
     def top(
         self, output: str, n: int = 20, by: str = "total", least_documents: int = 1, side: str | None = None
     ) -> list[Word]:
-        """The n strongest words of an output by |total| or |mean|, among those in at least `least_documents` documents.
+        """Return the n strongest words of an output by |total| or |mean|, if they are in enough documents.
 
         `side` "supports" keeps the words that raise the output, "opposes" those that lower it.
         """
@@ -118,12 +119,12 @@ class Summary:
         ]
 
     def sides(self, output: str, side: str | None = None, **options: Any) -> dict[str, list[Word]]:
-        """The strongest words for and against an output, as `top` ranks them; with `side`, one of the two."""
+        """Return the strongest words for and against an output, ranked by `top`; with `side`, one of the two."""
         return {SIDES[one]: self.top(output, side=one, **options) for one in SIDES if side in (None, one)}
 
 
 def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summary:
-    """Summary of a folder of parts, by default for its first method. A word counts once per document."""
+    """Summarize a folder of parts, by default for its first method. A word counts once per document."""
     pa = pyarrow()
     parts = parts_of(folder)
     names = pa.parquet.read_schema(parts[0]).names
@@ -133,7 +134,7 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         raise RunError(f"{folder}: expected a method among {', '.join(methods)}, got {method!r}")
     words: dict[str, int] = {}
     outputs: dict[str, int] = {}
-    scales: dict[str, str] = {}  # by name of the output
+    scales: dict[str, str] = {}  # by output
     on_logits = "scale" not in names or METHODS[method].on_logits
     documents, failed = np.zeros(0, dtype=np.int64), 0
     counts, sums, squares, best = np.zeros((0, 0), dtype=np.int64), *(np.zeros((0, 0)) for _ in range(3))
@@ -143,21 +144,21 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         table = pa.parquet.read_table(part, columns=columns, partitioning=None)
         good = table.filter(pa.compute.is_null(table["error"])).combine_chunks()
         failed += table.num_rows - good.num_rows
-        word = _numbered(pa.compute.list_flatten(good["labels"]), words)  # of each player of the part
+        word = _numbered(pa.compute.list_flatten(good["labels"]), words)  # the word of each player of the part
         named, scale = good["output"], ["logit"] * len(good) if on_logits else good["scale"].to_pylist()
         if len({*scale, *list(scales.values())[:1]}) > 1:
             first = next(iter(scales.values()), scale[0])
             marked = zip(named.to_pylist(), scale, strict=True)
             named = pa.chunked_array([[name if on == first else f"{name} ({on})" for name, on in marked]])
-        output = _numbered(named, outputs)  # of each document
+        output = _numbered(named, outputs)  # the output of each document
         scales |= dict(zip(named.to_pylist(), scale, strict=True))
         lengths = pa.compute.list_value_length(good["labels"]).to_numpy().astype(np.int64)
-        document = np.repeat(np.arange(len(lengths)), lengths)  # of each player
+        document = np.repeat(np.arange(len(lengths)), lengths)  # the document of each player
         grow = ((0, len(words) - counts.shape[0]), (0, len(outputs) - counts.shape[1]))
         sums, squares, best = (np.pad(array, grow) for array in (sums, squares, best))
         counts, examples = np.pad(counts, grow), np.pad(examples, grow, constant_values=-1)
         documents = np.pad(documents, grow[1]) + np.bincount(output, minlength=len(outputs))
-        # One entry per word and document, the weakest first, so that of several examples the strongest one stays.
+        # One entry per word and document, the weakest first, so that the strongest of several examples is kept.
         (of_word, of_document), entry = np.unique(np.stack([word, document]), axis=1, return_inverse=True)
         scores = np.bincount(entry.ravel(), pa.compute.list_flatten(good[method]).to_numpy(), of_word.size)
         order = np.argsort(np.abs(scores), kind="stable")
@@ -179,7 +180,7 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
 
 
 def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
-    """The number of each name; new ones are added, in order of first appearance."""
+    """Return the number of each name; new names are added in order of first appearance."""
     encoded = pyarrow().concat_arrays(names.chunks).dictionary_encode() if names.num_chunks else None
     if encoded is None or not len(encoded):
         return np.zeros(0, dtype=np.int64)
@@ -188,15 +189,15 @@ def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
 
 
 def interval(word: Word, scale: ExplainedScale) -> str:
-    """The mean of a word with its 95 % interval, on its scale."""
+    """Format the mean of a word with its 95 % interval, on its scale."""
     width = "" if word.half_width is None else f" ± {scale.digits(word.half_width, '.4f')}"
     return scale.digits(word.mean, "+.4f") + width
 
 
 def plot_words(summary: Summary, words: Mapping[str, list[Word]], path: Any, by: str = "total") -> Any:
-    """Write a bar chart of the words of each output, one panel per output; returns the figure. Needs matplotlib.
+    """Write a bar chart of the words, with one panel per output, and return the figure. Needs matplotlib.
 
-    By means, the bars have the 95 % intervals.
+    If `by` is "mean", the bars have 95 % intervals.
     """
     try:
         import matplotlib.pyplot as plt
@@ -228,7 +229,7 @@ def plot_words(summary: Summary, words: Mapping[str, list[Word]], path: Any, by:
 
 
 def summary_page(summary: Summary, words: Mapping[str, Mapping[str, list[Word]]]) -> str:
-    """An HTML page: for each output the words for it and against it, with counts, means, intervals and examples."""
+    """Return an HTML page with the words for and against each output, with counts, means, intervals and examples."""
     head = ("word", "documents", "total", "mean, 95 % interval", "example: row", "its score")
     body = f"<h1>{escape(summary.method)}: what drives each class</h1>"
     body += f"<p>{summary.rows:,} documents, {summary.failed:,} with an error, {len(summary.words):,} words.</p>"
@@ -255,7 +256,7 @@ def summary_page(summary: Summary, words: Mapping[str, Mapping[str, list[Word]]]
 
 
 def write_bag_table(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Write `bags.csv`, one row per bag in the order of their names; returns the rows."""
+    """Write `bags.csv`, one row per bag in the order of their names, and return the rows."""
     names = ("path", "output", "scale", "prediction", "probability", *BAG_COLUMNS, "error")
     rows = []
     for part in sorted(Path(folder).glob("part-*.parquet")):

@@ -1,12 +1,12 @@
-"""Results as one table that other programs open: long or wide, as Parquet, CSV, Excel or JSON Lines; `explain_table`.
+"""Results as one table for other programs, long or wide, as Parquet, CSV, Excel or JSON Lines; `explain_table`.
 
 **Long** has one row per input and player: the user's columns, `position` (number of the player in its input, from 0),
 `word`, `start` and `end` of its first occurrence in the text, `occurrences`, one column per method with the score, and
 the columns of the input, such as `output` and `prediction`. An input with an error has one row without a word.
 **Wide** has one row per input, with lists of words and scores; in CSV and Excel a list is JSON text.
 
-CSV is UTF-8 with a byte-order mark, which Excel needs. A text that a spreadsheet would take for a formula starts with
-an apostrophe. Tables are read and written part by part, so memory does not grow with the corpus.
+CSV is UTF-8 with a byte-order mark, which Excel needs. A text that a spreadsheet would read as a formula is prefixed
+with an apostrophe. Tables are read and written part by part, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHEET_ROWS, CELL_CHARS = 1_048_576, 32_767
 
 
 def parts_of(folder: str | os.PathLike[str]) -> list[Path]:
-    """The files of a run, in the order of the rows; an error if there are none."""
+    """Return the files of a run, in the order of the rows, or raise an error if there are none."""
     parts = sorted(Path(folder).glob("part-*.parquet"))
     if not parts:
         raise RunError(f"{folder}: expected the parts of a run (part-000000.parquet, ...), found none")
@@ -47,12 +47,12 @@ def parts_of(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def methods_of(names: Sequence[str]) -> list[str]:
-    """The methods among the columns of a run."""
+    """Return the methods among the columns of a run."""
     return [name for name in names if f"{name}_base" in names and f"{name}_error" in names]
 
 
 def result_tables(folder: str | os.PathLike[str], form: str = "wide") -> Iterator[Any]:
-    """The results of a run as Arrow tables, one per part."""
+    """Yield the results of a run as Arrow tables, one per part."""
     if form not in FORMS:
         raise ValueError(f"form: expected 'long' or 'wide', got {form!r}")
     for part in parts_of(folder):
@@ -61,17 +61,17 @@ def result_tables(folder: str | os.PathLike[str], form: str = "wide") -> Iterato
 
 
 def long_table(table: Any) -> Any:
-    """One row per input and player, from a table with one row per input."""
+    """Convert a table with one row per input to one row per input and player."""
     pa = pyarrow()
     table, compute = table.combine_chunks(), pa.compute
     for name in LONG_COLUMNS:
         if name in table.column_names:
             raise RunError(f"column {name!r}: the long form has a column of this name; rename it or use --form wide")
     lengths = compute.fill_null(compute.list_value_length(table["labels"]), 0).to_numpy().astype(np.int64)
-    times = np.maximum(lengths, 1)  # a row with an error stays one row
+    times = np.maximum(lengths, 1)  # a row with an error remains one row
     position = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
     missing = np.repeat(lengths == 0, times)
-    # The place of each row's player in the flat lists.
+    # The index of each row's player in the flat lists.
     index = pa.array(np.where(missing, 0, np.cumsum(~missing) - 1), mask=missing)
 
     def flat(column: Any) -> Any:
@@ -99,7 +99,7 @@ def long_table(table: Any) -> Any:
     return pa.table(columns | {name: rows[name] for name in rows.column_names[first:]})
 
 
-# Writers, one per format: they get the tables and the file to write.
+# Writers, one per format, which take the tables and the file to write.
 
 
 def _write_parquet(tables: Iterator[Any], path: Path, separator: str) -> None:
@@ -142,7 +142,7 @@ def _write_xlsx(tables: Iterator[Any], path: Path, separator: str) -> None:
             return value
         if len(value) > CELL_CHARS:
             raise RunError(
-                f"Excel holds {CELL_CHARS:,} characters per cell, got {len(value):,}; use --form long or CSV"
+                f"Excel allows {CELL_CHARS:,} characters per cell, got {len(value):,}; use --form long or CSV"
             )
         text = WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("\ufffd", value))
         text.data_type = "s"  # never a formula
@@ -164,7 +164,7 @@ def _write_xlsx(tables: Iterator[Any], path: Path, separator: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The value of a cell: lists as JSON; anything else that is not a number, a text or a date as text."""
+    """Return the value of a cell: lists as JSON, and other values that are not numbers, texts or dates as text."""
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     aware = isinstance(value, datetime.datetime | datetime.time) and value.tzinfo is not None
@@ -195,7 +195,7 @@ def write_results(
     folder : folder of a run
     path : a file that ends in .parquet, .csv, .xlsx (needs openpyxl) or .jsonl
     form : "long" or "wide"; by default long for CSV and Excel, wide for Parquet and JSON Lines
-    separator : of CSV; ";" suits spreadsheets in much of Europe
+    separator : separator of CSV; ";" suits spreadsheets in much of Europe
     """
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in WRITERS:
@@ -223,21 +223,21 @@ def explain_table(
 ) -> Any:
     """Explain every row of a table.
 
-    A script may call it with several workers at its top level: workers do not import the script. For runs that resume
-    after an interruption, use `attn-closed-form corpus run`.
+    A script may call it at its top level with several workers, because workers do not import the script. For runs that
+    resume after an interruption, use `attn-closed-form corpus run`.
 
     Parameters
     ----------
     model : a model, the file of one, or None for the shipped model
     table : a table of any format that `corpus run` reads (a path), a pandas DataFrame, an Arrow table, a dict of
         columns, or a list of inputs
-    out : a file to write, ending in .parquet, .csv, .xlsx or .jsonl; None returns the table
+    out : a file to write, ending in .parquet, .csv, .xlsx or .jsonl; or None to return the table
     column : the column of inputs
     methods : one name or several, see `METHODS`
     columns : the columns of the table to keep; None keeps all but the inputs
     form : "long", one row per input and word, or "wide", one row per input with lists
-    separator : of CSV
-    workers : processes
+    separator : separator of CSV
+    workers : number of processes
     engine : "numpy", "jax" (batches on a device) or "auto", see docs/corpus.md
     **settings : as in `explain`
 

@@ -1,4 +1,4 @@
-"""What a run computes for its inputs, and the columns of its results, which docs/corpus.md lists."""
+"""The task of a run, and the columns of its results, which docs/corpus.md lists."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from ..show.exports import KINDS
 from ..show.exports import row as bag_row
 
 MAX_CHARS = 1_000_000
-BATCH_CHARS = {"numpy": 1 << 19, "jax": 1 << 21}  # characters of texts that are explained together
+BATCH_CHARS = {"numpy": 1 << 19, "jax": 1 << 21}  # characters of texts per batch
 ENGINES = ("numpy", "jax", "auto")
-MOST_CLASSES = 100  # that get a column each
+MOST_CLASSES = 100  # maximum number of classes with a column each
 BAG_COLUMNS = ("instances", "empty_bag", "method", "error_bound", "attention_against", "rank_correlation", "assumed")
 
 
 class RunError(ValueError):
-    """A run that cannot start or continue; the message gives the reason."""
+    """Error for a run that cannot start or continue; the message gives the reason."""
 
 
 def pyarrow() -> Any:
-    """The package; without it, an error that names the extra."""
+    """Import pyarrow, or raise an error that names the extra."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -56,23 +56,23 @@ def pyarrow() -> Any:
 
 @dataclass(frozen=True)
 class Task:
-    """What is computed for every input.
+    """The computation for every input of a run.
 
     Attributes
     ----------
     column : the column of inputs: texts, paths of bags, or structs of scores
     methods : names in `METHODS`
-    model : what `open_model` opens, such as a file; None is the shipped model. A model object also works, and is then
+    model : argument of `open_model`, such as a file; None is the shipped model. A model object also works, and is then
         sent to the workers with every part
     model_options : options of `open_model` that the file of the model does not store
     settings : as in `explain`
-    max_chars : a longer text gets an error
+    max_chars : maximum length of a text; longer ones get an error
     columns : the user's columns to keep; None keeps all but `column`
     region : side of square regions of a bag, in the unit of its coordinates; None for the regions of the file
     files : kinds of files to write for every bag, names of `show.exports.KINDS`
-    engine : "numpy", the core; or "jax", batches on a device (`jax_model/device/engine.py`), which leaves to the core
-        what it cannot compute. See `choose_engine`
-    version : of this package; a worker with another version raises an error
+    engine : "numpy" for the core, or "jax" for batches on a device (`jax_model/device/engine.py`), which leaves to the
+        core what it cannot compute. See `choose_engine`
+    version : version of this package; a worker with another version raises an error
     """
 
     column: str = "text"
@@ -96,13 +96,13 @@ class Task:
                 raise ValueError(f"files: expected kinds among {', '.join(KINDS)}, got {name!r}")
 
     def opened(self) -> Model:
-        """The model, opened once in each process."""
+        """Return the model, opened once in each process."""
         if self.model is not None and not isinstance(self.model, str):
             return self.model
         return _opened(self.model, json.dumps(dict(self.model_options), sort_keys=True))
 
     def model_hash(self) -> str:
-        """SHA-256 of the model's file, or of the model."""
+        """Return the SHA-256 of the model's file, or of the model."""
         if self.model is not None and not isinstance(self.model, str):
             return hashlib.sha256(pickle.dumps(self.model)).hexdigest()
         path = Path(self.model) if self.model else DEMO_MODEL
@@ -112,7 +112,7 @@ class Task:
 
 
 def choose_engine(task: Task, engine: str) -> Task:
-    """The task with an engine: "numpy", "jax", or "auto", which is JAX if it finds an accelerator that can help."""
+    """Return the task with an engine: "numpy", "jax", or "auto", which is JAX if it finds a suitable accelerator."""
     if engine not in ENGINES:
         raise ValueError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
     if engine == "numpy":
@@ -131,7 +131,7 @@ def choose_engine(task: Task, engine: str) -> Task:
 
 @lru_cache(maxsize=1)
 def _engine(name: str) -> Any:
-    """The engine of `jax_model`, on which this package does not depend."""
+    """Import the engine of `jax_model`, on which this package does not depend."""
     try:
         return importlib.import_module("jax_model.device.engine").Engine()
     except ImportError as error:
@@ -139,7 +139,7 @@ def _engine(name: str) -> Any:
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file's contents."""
+    """Return the SHA-256 of a file's contents."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -156,13 +156,13 @@ class Row(NamedTuple):
     places: Ids | None  # (n, 2) character spans, those of the first player first; None without a text
     counts: Ids  # (d,) the number of spans of each player
     logits: Array  # (C,)
-    cells: dict[str, Any]  # of the other columns, by name
+    cells: dict[str, Any]  # cells of the other columns, by name
     scores: dict[str, Array]  # (d,) by method
     by_core: bool = True  # whether the core computed some scores
 
     @classmethod
     def of(cls, explanations: Explanations, by_core: bool = True) -> Row:
-        """The row of an input that was explained."""
+        """Return the row of an explained input."""
         evidence = explanations.evidence
         units, settings = evidence.units, evidence.settings
         if units.continues is None:
@@ -186,12 +186,12 @@ class Row(NamedTuple):
         return cls(evidence.labels, places, counts, evidence.logits, cells, scores, by_core)
 
 
-# Errors that are about one input; a run continues with the others.
+# Errors about one input; a run continues with the others.
 ERRORS = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 
 class Reason(str):
-    """Why an input has no explanation."""
+    """The reason why an input has no explanation."""
 
 
 Outcome = Row | Reason
@@ -200,14 +200,14 @@ Outcome = Row | Reason
 def explain_inputs(
     task: Task, raws: Sequence[Any], folder: str = ".", target: str | None = None, refused: Mapping[int, str] = {}
 ) -> list[Outcome]:
-    """The rows of some inputs, or the reason why an input has no explanation.
+    """Return the rows of some inputs, or the reasons why they have no explanation.
 
     Parameters
     ----------
-    task : what to compute
+    task : the computation
     raws : the inputs. For a model of bags they are paths relative to `folder`
     target : folder for the files of the bags (`Task.files`)
-    refused : inputs that are not tried, by index, with the reason
+    refused : reasons for skipping inputs, by index
 
     Examples
     --------
@@ -235,7 +235,7 @@ class _Batch:
         self.values = [raws[i] for i in self.numbers]
 
     def each(self, function: Callable[..., Any], *more: Sequence[Any]) -> None:
-        """Replace every value by the function's result; an input with an error leaves the batch."""
+        """Replace every value by the function's result, and remove inputs with errors."""
         done = []
         for i, *arguments in zip(self.numbers, self.values, *more, strict=True):
             try:
@@ -245,7 +245,7 @@ class _Batch:
         self.numbers, self.values = [i for i, _ in done], [value for _, value in done]
 
     def together(self, function: Callable[[list[Any]], Sequence[Any] | None]) -> Sequence[Any]:
-        """What a function computes for all values at once; Nones if it fails, since each value then gets its error."""
+        """Apply a function to all values at once; return Nones if it fails, so that each value gets its error later."""
         with suppress(*ERRORS):
             if self.values and (results := function(self.values)) is not None:
                 return results
@@ -253,7 +253,7 @@ class _Batch:
 
 
 def _explain_batch(task: Task, batch: _Batch, folder: str, target: Path | None) -> list[Outcome]:
-    """Step by step for the whole batch: each step is faster when it is repeated at once."""
+    """Explain a batch step by step, because each step is faster for all inputs together."""
     methods, model = as_methods(task.methods), task.opened()
     engine = None if task.engine == "numpy" else _engine(task.engine)
 
@@ -296,7 +296,7 @@ def _explain_batch(task: Task, batch: _Batch, folder: str, target: Path | None) 
 
 
 def _batches(task: Task, raws: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Inputs that are explained together: texts up to some length, and one bag at a time."""
+    """Yield inputs that are explained together: texts up to some total length, and one bag at a time."""
     if task.opened().reads != "a text":
         yield from ([raw] for raw in raws)
         return
@@ -311,7 +311,7 @@ def _batches(task: Task, raws: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, which would go through all objects of a batch again and again."""
+    """Pause the garbage collector, which would scan all objects of a batch repeatedly."""
     paused = gc.isenabled()
     gc.disable()
     try:
@@ -322,7 +322,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def _input(task: Task, folder: str, raw: Any) -> Any:
-    """The input of a row in the form that the model reads."""
+    """Return the input of a row in the form that the model reads."""
     if raw is None:
         raise ValueError("expected an input, got null")
     reads = task.opened().reads
@@ -336,7 +336,7 @@ def _input(task: Task, folder: str, raw: Any) -> Any:
 
 
 def result_columns(task: Task) -> dict[str, Any]:
-    """The columns of the results, after `row` and the user's columns, with their types."""
+    """Return the columns of the results, after `row` and the user's columns, with their types."""
     pa = pyarrow()
     model = task.opened()
     number, text = pa.float64(), pa.string()
@@ -358,7 +358,7 @@ def result_columns(task: Task) -> dict[str, Any]:
 
 
 def parquet_options(schema: Any) -> dict[str, Any]:
-    """How results are stored: dictionaries for texts only, since numbers hardly repeat, and spans as differences."""
+    """Return storage options: dictionaries for texts only, because numbers rarely repeat; spans as differences."""
     pa = pyarrow()
     texts = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
     spans = [f"spans.list.element.list.element.{name}" for name in ("start", "end")]
@@ -370,18 +370,18 @@ def parquet_options(schema: Any) -> dict[str, Any]:
 
 
 def result_table(task: Task, schema: Any, columns: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Any:
-    """The Arrow table of the outcomes of some inputs, with the row numbers and the user's `columns`."""
+    """Return the Arrow table of some outcomes, with the row numbers and the user's `columns`."""
     pa, model = pyarrow(), task.opened()
     good = [outcome for outcome in outcomes if not isinstance(outcome, Reason)]
     missing = np.array([isinstance(outcome, Reason) for outcome in outcomes])
 
     def column(values: Iterable[Any]) -> list[Any]:
-        """The values of the good rows, None for the others."""
+        """Return the values of the good rows, and None for the others."""
         some = iter(values)
         return [None if bad else next(some) for bad in missing.tolist()]
 
     def lists(lengths: Iterable[int | None], values: Any) -> Any:
-        """A list per row, null where it has no length."""
+        """Return one list per row, or null if it has no length."""
         each = column(lengths)
         offsets = _offsets(np.array([length or 0 for length in each], np.intp))
         return pa.ListArray.from_arrays(offsets, values, mask=pa.array([length is None for length in each]))

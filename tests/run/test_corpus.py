@@ -283,7 +283,7 @@ def test_an_interrupted_run_goes_on(source, tmp_path):
     ("change", "message"),
     [
         (lambda folder: {"source": folder / "none.parquet"}, "no such file"),
-        (lambda folder: {"task": Task(column="review")}, "expected a column 'review', got 'id', 'text'; name it with"),
+        (lambda folder: {"task": Task(column="review")}, "expected a column 'review', got 'id', 'text'; use --column"),
         (lambda folder: {"source": folder / "text.parquet"}, "not a readable Parquet file"),
         (lambda folder: {"source": folder / "empty.csv"}, "at least one row"),
         (lambda folder: {"source": folder / "nothing"}, "expected tables"),
@@ -340,7 +340,7 @@ def test_a_manifest_with_a_damaged_footer_is_named(source, tmp_path):
     content = manifest.read_bytes()
     footer = int.from_bytes(content[-8:-4], "little")
     manifest.write_bytes(content[: -8 - footer] + b"\xff" * footer + content[-8:])
-    with pytest.raises(RunError, match=f"{MANIFEST}: not the manifest of a run; --restart starts again"):
+    with pytest.raises(RunError, match=f"{MANIFEST}: not the manifest of a run; use --restart to start again"):
         run_all(source, tmp_path / "out")
 
 

@@ -150,11 +150,11 @@ def test_a_row_that_always_kills_its_worker_gets_an_error_and_its_neighbors_do_n
     task = Task(model=Killer("poison", str(tmp_path / "killed")))
     with parts_of(5), planned(source, tmp_path / "out", task) as plan:
         notes = [last.note for last in run(task, plan.missing, workers=2)]
-    assert notes[-1] == "given up because their workers died: rows 6, 8"
+    assert notes[-1] == "rows 6, 8 were skipped because their workers died"
     rows = read(tmp_path / "out").to_pylist()
     assert [row["row"] for row in rows] == list(range(9))
     assert [row["row"] for row in rows if row["error"]] == [6, 8]
-    assert "got a worker that died at this row every time" in rows[6]["error"]
+    assert "the worker died at this row every time" in rows[6]["error"]
     assert rows[7]["shapley"]
 
 
@@ -205,7 +205,7 @@ def test_a_changed_input_is_refused_even_with_the_same_size(tmp_path):
     source.write_text("text\n" + "dull film\n" * 8)
     os.utime(source, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert source.stat().st_size == stat.st_size
-    with pytest.raises(RunError, match=r"in\.csv has changed\. --restart removes them"):
+    with pytest.raises(RunError, match=r"in\.csv has changed\. Use --restart to remove them"):
         run_all(source, out)
     assert part_bytes(out) == before
     assert run_all(source, out, restart=True).rows == 8
