@@ -1,8 +1,8 @@
 """The minimum and the maximum prediction over all coalitions, certified.
 
 Each head's extremes are exact (`minima.py`). Heads add up, so the sum of the heads' minima is below every value of the
-game; it is the minimum itself where one coalition serves all heads. If it is not, `proved_above` narrows the gap,
-and small games are enumerated. `Bounds` has both sides: what is proved, and what a coalition attains.
+game; it is the minimum itself if one coalition is optimal for all heads. If it is not, `proved_above` narrows the gap,
+and small games are enumerated. `Bounds` has both the proved and the attained values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .minima import check_pooled, head_minima, mirrored, raised, slopes, total, 
 # Up to this many players all coalitions are evaluated.
 ENUMERATED = 12
 DESCENT_STEPS, SINGLE_CHANGES = 50, 8
-# Bisections of the gap between what is proved and what is attained; none for games so large that they would cost.
+# Bisections of the gap between proved and attained values; none for large games, where they would be slow.
 BISECTIONS = 8
 LARGEST_BISECTED = 2_000
 
@@ -30,8 +30,8 @@ class Bounds:
     Attributes
     ----------
     attained_min, attained_max : values of the coalitions `min_present` and `max_present`, (d,) bool
-    proved_min, proved_max : certified, no coalition is below `proved_min` or above `proved_max`
-    exact : whether both sides meet, up to rounding; always the case for one head
+    proved_min, proved_max : certified bounds; no coalition is below `proved_min` or above `proved_max`
+    exact : whether attained and proved values agree up to rounding; always true for one head
     """
 
     attained_min: float
@@ -43,13 +43,13 @@ class Bounds:
     exact: bool
 
     def to_dict(self) -> dict[str, object]:
-        """The numbers, and the players of the two coalitions, for JSON."""
+        """Return the numbers, and the players of the two coalitions, for JSON."""
         players = {name: np.flatnonzero(getattr(self, name)).tolist() for name in ("min_present", "max_present")}
         return {**self.__dict__, **players}
 
 
 def bounds(game: PooledGame) -> Bounds:
-    """Minimum and maximum of the game over all coalitions, in O(H d) steps.
+    """Compute the minimum and the maximum of the game over all coalitions, in O(H d) steps.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def bounds(game: PooledGame) -> Bounds:
 
 
 def minimum(game: PooledGame) -> tuple[float, Masks, float]:
-    """A proved lower bound, the best coalition of a descent, and its value."""
+    """Return a proved lower bound, the best coalition of a descent, and its value."""
     lower, mask = lowest(game)
     if game.H > 1 and game.value(mask) - lower > 8 * value_error(game):
         if game.d <= ENUMERATED:
@@ -82,7 +82,7 @@ def minimum(game: PooledGame) -> tuple[float, Masks, float]:
 
 
 def lowest(game: PooledGame) -> tuple[float, Masks]:
-    """The sum of the heads' minima, and a coalition with a low value."""
+    """Return the sum of the heads' minima, and a coalition with a low value."""
     everybody = np.ones(game.d, dtype=bool)
     heads = head_minima(game, everybody[None], everybody[None])
     lower = float(total(game, heads.bound)[0])
@@ -99,12 +99,12 @@ def lowest(game: PooledGame) -> tuple[float, Masks]:
 
 
 def all_coalitions(d: int) -> Masks:
-    """(2^d, d) row k holds the bits of k."""
+    """Return the (2^d, d) coalitions; row k has the bits of k."""
     return ((np.arange(2**d)[:, None] >> np.arange(d)) & 1).astype(bool)
 
 
 def _descend(game: PooledGame, present: Masks) -> Masks:
-    """A coalition with a value that neither a linear step, all players by the sign of their effect, makes smaller, nor
+    """Return a coalition whose value cannot be lowered by a linear step (all players by the sign of their effect) or by
     any of the most promising changes of a single player.
     """
     value = float(game.value(present))

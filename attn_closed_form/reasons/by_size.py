@@ -1,4 +1,4 @@
-"""The minimum and the maximum prediction with exactly k players absent, certified: the best that any order could do.
+"""The minimum and the maximum prediction with exactly k players absent, certified, which bounds every order of removal.
 
 An explanation that removes players one by one reaches one coalition of every size k. No order of deletion can bring the
 prediction below the minimum over all coalitions of that size, and no order of insertion above the maximum.
@@ -24,7 +24,7 @@ from .._types import Array, Ids, Masks
 from ..game.pooled_game import PooledGame
 from .minima import check_pooled, head_minima, mirrored, plain_states, relative_error, slopes, total
 
-# Up to this many players every size has its bounds; larger games have bounds for this many equal steps.
+# Up to this many players, every size has bounds; larger games have bounds at this many equal steps.
 EVERY_SIZE = 5_000
 SHARES = 200
 STEPS = 30
@@ -47,14 +47,18 @@ class BoundsBySize(NamedTuple):
 
 
 def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsBySize:
-    """Minimum and maximum of the game over all coalitions with exactly k players absent.
+    """Compute the minimum and the maximum of the game over all coalitions with exactly k players absent.
 
-    With one head both are exact. With several, the gap between what is attained and what is proved is shown.
+    With one head both are exact. With several, the result has both attained and proved values.
 
     Parameters
     ----------
     game : PooledGame
-    absent : numbers of absent players; default: every number 0..d up to 5,000 players, 200 equal steps beyond
+    absent : numbers of absent players; by default every number 0..d up to 5,000 players, and 200 equal steps beyond
+
+    Returns
+    -------
+    BoundsBySize(absent, attained_min, attained_max, proved_min, proved_max), each (n,)
 
     Examples
     --------
@@ -76,7 +80,7 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
 
 
 def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
-    """Attained and certified minimum for each number of absent players."""
+    """Return the attained and the certified minimum for each number of absent players."""
     heads = _Heads(game)
     proved, masks = np.full(len(sizes), game.empty_value), np.zeros((len(sizes), game.d), dtype=bool)
     for i, k in enumerate(sizes.tolist()):
@@ -109,7 +113,7 @@ class _Heads:
         self.theta = (self.av.sum(axis=1) + self.back * self.v_back) / (self.a.sum(axis=1) + self.back)
 
     def minima(self, k: int) -> tuple[Array, Masks]:
-        """(H,) certified minima of the heads with k players absent, and (H, d) the coalitions that attain them."""
+        """Return the (H,) certified minima of the heads with k players absent, and their (H, d) coalitions."""
         everybody = np.ones((1, self.game.d), dtype=bool)
         if self.states is None:
             minima = head_minima(self.game, everybody, everybody, k, exactly=True)
@@ -120,7 +124,7 @@ class _Heads:
         return bound, present
 
     def _minimum(self, h: int, k: int) -> tuple[float, Masks]:
-        """Certified minimum of a head with k players absent, and the coalition that attains it."""
+        """Return the certified minimum of a head with k players absent, and the coalition that attains it."""
         a, b, v, v_absent, back = self.a[h], self.b[h], self.v[h], self.v_absent[h], self.back[h]
         theta, best, near = self.theta[h], np.inf, NEAR * self.range[h]
         for step in count():
@@ -146,9 +150,9 @@ class _Heads:
         raise AssertionError("unreachable")
 
     def descend(self, starts: Masks, k: int) -> Masks:
-        """(d,) coalition with k players absent: from the best start, steps that linearize f at the last coalition.
+        """Return a (d,) coalition with k players absent, by steps that linearize f at the last coalition.
 
-        The starts (n, d) are the coalitions of the heads; a step from the coalition of the last size is one more.
+        The starts (n, d) are the coalitions of the heads; a step from the coalition of the last size is another one.
         """
         values, gains = zip(*map(self._linearized, (*starts, self.last)), strict=True)
         best = int(np.argmin(values[:-1]))
@@ -164,7 +168,7 @@ class _Heads:
         return mask
 
     def _linearized(self, present: Masks) -> tuple[float, Array]:
-        """The value of a coalition minus the bias, and (d,) what the presence of each player adds to f near it."""
+        """Return the value of a coalition minus the bias, and the (d,) effects of the players' presence near it."""
         if self.states is None:
             return float(self.game.value(present)), slopes(self.game, present).sum(axis=0)
         there = present.astype(np.float64)
@@ -174,7 +178,7 @@ class _Heads:
 
 
 def _largest(gain: Array, k: int) -> Masks:
-    """Whether each player is among the k with the largest gains."""
+    """Return whether each player is among the k with the largest gains."""
     if k in (0, gain.size):
         return np.full(gain.size, k > 0)
     least = np.partition(gain, gain.size - k)[gain.size - k]
@@ -184,7 +188,7 @@ def _largest(gain: Array, k: int) -> Masks:
 
 
 def _slip(gain: Array, error: Array, absent: Masks) -> float:
-    """The largest error of the sum of terms if rounding exchanges two players.
+    """Return the largest error of the sum of terms if rounding exchanges players.
 
     Each absent player that a present one might outrank contributes its own error and that of the worst such rival.
     """

@@ -28,7 +28,7 @@ LEAST_CHANGE = 1e-9
 
 
 class RemovalCurves(NamedTuple):
-    """What an order of the players reaches, by the number of absent players.
+    """The deletion and insertion curves of an order of the players.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class RemovalCurves(NamedTuple):
 
 
 def _ratio(change: Array, best: Array) -> float:
-    """The mean change as a share of the best one; NaN if that is nothing but rounding."""
+    """Return the mean change as a share of the best one, or NaN if the latter is only rounding."""
     largest = float(best.mean()) if best.size else 0.0
     return float(change.mean()) / largest if largest > LEAST_CHANGE else float("nan")
 
@@ -78,15 +78,19 @@ def removal_curves(
     scale: Callable[[Any], Array] = np.asarray,
     bounds: BoundsBySize | None = None,
 ) -> RemovalCurves:
-    """Deletion and insertion curve of an order of the players, with the certified bounds of every size.
+    """Compute the deletion and insertion curves of an order of the players, with certified bounds of every size.
 
     Parameters
     ----------
     game : PooledGame of d players
-    scores : (d,) the explanation; of players with equal scores the first counts as higher
+    scores : (d,) scores that define the order; ties go to the first player
     absent : numbers of absent players, by default those of `bounds_by_size`
     scale : an increasing function of the prediction, such as the logistic function; by default the prediction itself
     bounds : result of `bounds_by_size(game, absent)`, if it is known
+
+    Returns
+    -------
+    RemovalCurves, with the curves, the bounds and the shares of the best possible
 
     Examples
     --------
@@ -107,7 +111,7 @@ def removal_curves(
 
 
 def descending(scores: ArrayLike, d: int) -> Ids:
-    """(d,) the players by descending score, checked."""
+    """Return the (d,) players by descending score, after checking the scores."""
     x = np.asarray(scores, dtype=np.float64)
     if x.shape != (d,) or d == 0:
         raise ValueError(f"scores: expected shape ({d},), one per player and at least one, got {x.shape}")
@@ -117,13 +121,13 @@ def descending(scores: ArrayLike, d: int) -> Ids:
 
 
 def values_along(game: PooledGame, order: Ids, absent: Ids | None = None) -> Array:
-    """(n,) values of a game as its players leave in this order, for the given numbers of absent players or for 0..d."""
+    """Return the (n,) values as players are removed in this order, for given numbers of absent players or 0..d."""
     sizes = np.arange(game.d + 1) if absent is None else absent
     if game.linear is None:
         rank = np.argsort(order)
         return np.array([float(game.value(rank >= k)) for k in sizes.tolist()])
     present, gone, background = game.linear
-    # Present players are summed from the end, not by subtraction: nothing cancels when the largest has left.
+    # Present players are summed from the end, not by subtraction: so nothing cancels when the largest has been removed.
     sums = np.zeros((game.d + 1, 2 * game.H))
     sums[:-1] += np.cumsum(present[order[::-1]], axis=0)[::-1]
     sums[1:] += np.cumsum(gone[order], axis=0)
@@ -133,11 +137,11 @@ def values_along(game: PooledGame, order: Ids, absent: Ids | None = None) -> Arr
 def flip_order(
     game: PooledGame, threshold: float = 0.0, scale: Callable[[Any], Array] = np.asarray, candidates: int = 32
 ) -> Array:
-    """(d,) scores whose order lowers the prediction nearly as fast as any: weight times (value - theta).
+    """Compute (d,) scores whose order lowers the prediction nearly as fast as possible: weight times (value - theta).
 
     With r_j = a_j (v_j - theta) - b_j (v'_j - theta), removing the players with the largest r_j takes the prediction
     below theta with as few players as possible (one head). With theta at the threshold, the first players of this order
-    are thus a smallest set whose removal changes the prediction. Every size has its own best theta, so no single theta
+    are thus a smallest set whose removal changes the prediction. The best theta depends on the size, so no single theta
     is best for all sizes. Of `candidates` values between the prediction and the lowest value of a player, the one with
     the largest mean fall on the `scale` orders the set that changes the call, and another one orders the players after
     it.

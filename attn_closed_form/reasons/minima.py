@@ -1,15 +1,15 @@
-"""The minimum of each head over the coalitions near a given one, certified: the basis of bounds and reasons.
+"""The minimum of each head over the coalitions near a given one, certified, as the basis of bounds and reasons.
 
 **One head** (`head_minima`). "f(S) >= theta" is linear in the coalition S. With the terms x_j = a_j (v_j - theta) for a
 player that is present and y_j = b_j (v'_j - theta) for one that is absent,
 
     f(S) >= theta for every S    if and only if    c_0 (v_0 - theta) + sum_j min(x_j, y_j) >= 0,
 
-and where the left side is negative, the coalition that attains it has a smaller value, which is the next theta
-(Dinkelbach, 1967: a handful of steps, each O(d)). A limit on how many players may leave a given coalition takes those
+and if the left side is negative, the coalition that attains it has a smaller value, which is the next theta
+(Dinkelbach, 1967: a handful of steps, each O(d)). A limit on the number of players that change sides selects those
 with the largest gains.
 
-**Several heads** (`proved_above`): a proof that every coalition is above a goal, finer than the sum of the heads'
+**Several heads** (`proved_above`) need a finer proof that every coalition is above a goal than the sum of the heads'
 minima. `docs/theory/deletion-floor.md` has its three steps; the code uses its letters rho, U and mu.
 
 **Rounding.** The proof is the sign of a sum of floating-point terms. Each carries a relative error below
@@ -30,39 +30,39 @@ from ..game.links import LinkedGame
 from ..game.pooled_game import LOG_RANGE_PLAIN, PooledGame
 
 ULP = float(np.finfo(np.float64).eps)
-# Terms below this share of the largest mass may be lost where masses leave float64; `pool` allows for them.
+# Terms below this share of the largest mass may underflow; `pool` allows for them.
 LOST = 1e-290
 # Multipliers of the dual, relative to one over the spread of the values; zero is the bound without any condition.
 MU = np.concatenate([[0.0], np.geomspace(3e-2, 1e3, 11)])
 
 
 def check_pooled(game: object) -> None:
-    """A TypeError unless the game is a `PooledGame`: a linked game has the bounds and reasons of the game inside."""
+    """Raise a TypeError unless the game is a `PooledGame`; bounds of a linked game follow from the game inside."""
     if not isinstance(game, PooledGame):
         hint = "; pass its `game`, and apply the link to the result" if isinstance(game, LinkedGame) else ""
         raise TypeError(f"game: expected a PooledGame, got {type(game).__name__}{hint}")
 
 
 def mirrored(game: PooledGame) -> PooledGame:
-    """The game with the opposite sign."""
+    """Return the game with the opposite sign."""
     signed = ("v", "v_absent", "v_background", "bias", "empty_value")
     return replace(game, **{name: -getattr(game, name) for name in signed})
 
 
 def value_error(game: PooledGame) -> float:
-    """The largest possible rounding error of `game.value`."""
+    """Return the largest possible rounding error of `game.value`."""
     largest = np.maximum(np.abs(game.v).max(axis=1), np.abs(game.v_absent).max(axis=1))
     largest = np.maximum(largest, np.abs(game.v_background))
     return float(2 * relative_error(game.d) * largest.sum() + 2 * ULP * abs(game.bias))
 
 
 def relative_error(d: int) -> float:
-    """Relative error of a sum of d exponentials times values (module docstring)."""
+    """Return the relative error of a sum of d exponentials times values (module docstring)."""
     return (750 + d) * ULP
 
 
 def total(game: PooledGame, bound: Array) -> Array:
-    """Sum of the heads' bounds (n, H) and the bias, rounded down."""
+    """Sum the heads' bounds (n, H) and the bias, rounded down."""
     size = np.abs(bound).sum(axis=-1) + abs(game.bias)
     return bound.sum(axis=-1) + game.bias - (game.H + 2) * ULP * size
 
@@ -77,10 +77,10 @@ class HeadMinima(NamedTuple):
 def head_minima(
     game: PooledGame, base: Masks, movable: Masks, limit: int | None = None, exactly: bool = False
 ) -> HeadMinima:
-    """Minimum of each head over the coalitions that differ from `base` in movable players only.
+    """Compute the minimum of each head over the coalitions that differ from `base` only in movable players.
 
     `base` and `movable` are (n, d), and `limit` is the largest number of players that may change sides, or with
-    `exactly` the number of players that do, out of all. Coalitions without any mass are left out; the caller handles
+    `exactly` the number of players that do, out of all. Coalitions without any mass are excluded; the caller handles
     `empty_value`.
     """
     states = _States.of(game, base, movable)
@@ -90,7 +90,7 @@ def head_minima(
     if exactly:  # then `base` itself is not among the coalitions
         smallest = np.full(least.shape, np.inf)
     if limit is None and np.isneginf(np.minimum(states.base, states.flip)).all():
-        theta = least  # where a head may lose all of its other mass, its least value is its minimum
+        theta = least  # if a head may lose all other mass, its least value is its minimum
     else:
         theta = np.maximum(
             np.where(np.isinf(smallest), np.maximum(states.v_base, states.v_flip).max(axis=-1), smallest), least
@@ -103,7 +103,8 @@ def head_minima(
         better = value < smallest
         flipped, smallest = np.where(better[..., None], candidate, flipped), np.where(better, value, smallest)
         done |= (excess >= margin) | (theta <= least)
-        # Dinkelbach's next theta is theta + excess, the value of the chosen coalition; a little less can be proved.
+        # Dinkelbach's next theta is theta + excess, the value of the chosen coalition; a slightly smaller value can be
+        # proved.
         lower = np.minimum(theta + excess - 1.5 * margin, np.nextafter(theta, -np.inf))
         theta = np.where(done, theta, np.maximum(lower, least))
     return HeadMinima(theta, base[:, None, :] ^ flipped[..., :-1])
@@ -134,25 +135,25 @@ class _States:
 
     @cached_property
     def scaled(self) -> tuple[Array, Array, Array]:
-        """The larger of each player's two log-masses, and both masses relative to it."""
+        """Return the larger of each player's two log-masses, and both masses relative to it."""
         unit = np.maximum(self.base, self.flip)
         unit = np.where(unit == -np.inf, 0.0, unit)
         return unit, np.exp(self.base - unit), np.exp(self.flip - unit)
 
     def least_value(self) -> Array:
-        """(n, H) the smallest value with any mass: nothing can be below it."""
+        """Return the (n, H) smallest values with any mass, which no coalition can be below."""
         base, flip = np.where(self.base == -np.inf, np.inf, self.v_base), self.v_flip
         return np.minimum(base, np.where(self.flip == -np.inf, np.inf, flip)).min(axis=-1)
 
     def choose(self, theta: Array, limit: int | None, exactly: bool) -> tuple[Masks, Array]:
-        """(n, H, d+1) which players change sides to make the sum of terms least.
+        """Return the (n, H, d+1) mask of players that change sides to minimize the sum of terms.
 
-        And (n, H), the log of the most that this sum is off because rounding put one player in another's place.
+        Also return (n, H) the log of the largest error of this sum from rounding that exchanged two players.
         """
         unit, base, flip = self.scaled
         x, y = base * (self.v_base - theta[..., None]), flip * (self.v_flip - theta[..., None])
         gain = x - y
-        # If both sides are equal the lighter one is taken, so that a great mass cannot hide the other players.
+        # If both sides are equal the lighter one is taken, so that a large mass cannot hide the other players.
         better = (gain > 0) | ((gain == 0) & (flip < base))
         if limit is None:
             return better, np.full(theta.shape, -np.inf)
@@ -165,7 +166,7 @@ class _States:
             if exactly:
                 gains = (gain + sign * error for sign in signs)
                 low, rank, high = (np.where(g == 0, 0, np.sign(g) * (unit - floor + np.log(np.abs(g)))) for g in gains)
-                rank[..., -1] = high[..., -1] = -np.inf  # the background stays
+                rank[..., -1] = high[..., -1] = -np.inf  # the background does not change
                 better = np.True_
             else:
                 low, _, high = (unit + np.log(np.maximum(gain + sign * error, 0)) for sign in signs)
@@ -182,7 +183,7 @@ class _States:
         return flipped, np.logaddexp(_log_sum(np.where(doubtful, log_error, -np.inf)), other) + np.log(2.0)
 
     def pool(self, flipped: Masks, theta: Array, log_slip: Array) -> tuple[Array, Array, Array]:
-        """Mean value, mean of value minus theta, and how much rounding can have changed it, each (n, H)."""
+        """Return the mean value, the mean of value minus theta, and its rounding error, each (n, H)."""
         log_mass = np.where(flipped, self.flip, self.base)
         top = log_mass.max(axis=-1)
         empty = top == -np.inf
@@ -200,7 +201,7 @@ class _States:
 
 
 def _largest(x: Array, limit: int) -> Masks:
-    """Whether each entry is among the `limit` largest of the last axis; the first of equal ones."""
+    """Return whether each entry is among the `limit` largest of the last axis; ties go to the first."""
     order = np.argsort(-x, axis=-1, kind="stable")
     chosen = np.zeros(x.shape, dtype=bool)
     np.put_along_axis(chosen, order[..., :limit], True, axis=-1)
@@ -208,7 +209,7 @@ def _largest(x: Array, limit: int) -> Masks:
 
 
 def _log_sum(logs: Array) -> Array:
-    """Log-sum-exp over the last axis; -inf where there is nothing."""
+    """Compute the log-sum-exp over the last axis, or -inf if it is empty."""
     top = logs.max(axis=-1)
     safe = np.where(top == -np.inf, 0.0, top)
     with np.errstate(divide="ignore"):
@@ -216,7 +217,7 @@ def _log_sum(logs: Array) -> Array:
 
 
 def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Array:
-    """(H, d) what each player's presence adds to the linear form (N_h - theta_h D_h) / D_h at a coalition.
+    """Return the (H, d) effects of the players' presence on the linear form (N_h - theta_h D_h) / D_h at a coalition.
 
     `present` is (d,), or (H, d) for one coalition per head; `theta` (H,) is the value of each head there unless given.
     """
@@ -236,10 +237,10 @@ def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Arra
 def proved_above(
     game: PooledGame, base: Masks, movable: Masks, goal: float, limit: int | None = None, bound: Array | None = None
 ) -> bool:
-    """Whether every coalition that differs from `base` (d,) in movable players only is proved to be at least `goal`.
+    """Return whether every coalition that differs from `base` (d,) only in movable players is proved to be >= `goal`.
 
-    Coalitions without any mass are left out. False means "not proved", not "false". `bound` (H,) are the heads' minima
-    where they are known.
+    Coalitions without any mass are excluded. False means "not proved", not "false". `bound` (H,) are the heads' minima
+    if they are known.
     """
     if bound is None:
         bound = head_minima(game, base[None], movable[None], limit).bound[0]
@@ -250,7 +251,7 @@ def proved_above(
     states = plain_states(game, base, movable)
     if game.H == 1 or states is None:
         return False
-    theta = bound + missing / game.H  # the heads' minima with the missing part shared alike
+    theta = bound + missing / game.H  # the heads' minima with the missing part shared equally
     blur = 16 * ULP * float(np.abs(theta).sum() + np.abs(bound).sum())
     rho = bound - theta - blur
     highest = np.maximum(rho - rho.sum(), rho) + blur
@@ -266,9 +267,9 @@ def proved_above(
 
 
 def _least(terms: Array, limit: int | None, size: Array | None = None) -> Array:
-    """Smallest sum over the choices of each player between two terms, (2, ..., d+1), minus rounding.
+    """Return the smallest sum over the choices of each player between two terms, (2, ..., d+1), minus rounding.
 
-    Rounding is relative to the terms, or to `size` where a term is itself a sum with cancellation.
+    Rounding is relative to the terms, or to `size` if a term is itself a sum with cancellation.
     """
     base, flip = terms
     gain = np.maximum(base - flip, 0.0)
@@ -282,7 +283,7 @@ def _least(terms: Array, limit: int | None, size: Array | None = None) -> Array:
 def raised(
     game: PooledGame, base: Masks, movable: Masks, bound: Array, low: float, high: float, bisections: int
 ) -> float:
-    """The largest goal between `low`, which is proved, and `high` that a few bisections prove with `proved_above`."""
+    """Return the largest goal between the proved `low` and `high` that a few bisections prove with `proved_above`."""
     for _ in range(bisections):
         middle = (low + high) / 2
         fine = proved_above(game, base, movable, middle, bound=bound)
@@ -291,7 +292,7 @@ def raised(
 
 
 def plain_states(game: PooledGame, present: Masks, movable: Masks) -> _States | None:
-    """The states with masses, in units of each head's largest, in place of their logs; None if they leave float64."""
+    """Return the states with masses relative to each head's largest instead of logs, or None if they overflow."""
     states = _States.of(game, present, movable)
     logs = np.stack([states.base, states.flip])
     top = logs.max(axis=(0, 2), keepdims=True)

@@ -1,8 +1,8 @@
 """Certified reasons: a smallest set of players that suffices, and a smallest set whose removal flips.
 
 A set R of players **suffices** if every coalition S that contains R has its prediction strictly on the same side of the
-threshold as the whole: each of the other players may be present or absent. R **flips** the prediction if everybody but
-R has a prediction strictly on the other side.
+threshold as the whole: each of the other players may be present or absent. R **flips** the prediction if the coalition
+without R has its prediction strictly on the other side.
 
 With one head "f(S) > theta" is linear in S (`minima.py`), with r_j = a_j (v_j - theta) - b_j (v'_j - theta) as the
 effect of player j. So the smallest set that suffices takes the largest positive r_j until the worst case holds, and the
@@ -37,7 +37,7 @@ from ..game.pooled_game import PooledGame
 from .bounds import ENUMERATED, all_coalitions, lowest
 from .minima import HeadMinima, check_pooled, head_minima, mirrored, proved_above, raised, slopes, total, value_error
 
-# How often the order of the players is recomputed from the last coalition.
+# Number of times that the order of the players is recomputed from the last coalition.
 ROUNDS = 4
 # Bisections for the value that a sufficient set guarantees.
 GUARANTEES = 5
@@ -51,13 +51,13 @@ MOST_NAMES = 24
 
 @dataclass(frozen=True)
 class Reason:
-    """What the two kinds of reason share.
+    """Base class of the two kinds of reasons.
 
     Attributes
     ----------
     players : the players of the set, in the order of the game; None if there is no such set or none was found
-    lower_bound : certified, no set with fewer players will do; d + 1 means that there is no such set at all
-    prediction, threshold : of the whole game, and what it is compared with
+    lower_bound : certified lower bound on the size of such sets; d + 1 means that there is none
+    prediction, threshold : prediction of the whole game, and the threshold that it is compared with
     d : number of players of the game
     labels : names of the game's players
     """
@@ -69,7 +69,7 @@ class Reason:
     d: int
     labels: tuple[str, ...]
 
-    # The kind of reason, the name of its certified value, and what its set does.
+    # The kind of reason, the name of its certified value, and the verb for its set.
     kind: ClassVar[str]
     certified: ClassVar[str]
     does: ClassVar[str]
@@ -85,7 +85,7 @@ class Reason:
         return self.lower_bound == self.size
 
     def _side(self, value: float, sides: Sides | None) -> str:
-        """The name of the side that a value is on; without names "positive", "negative", "above 1.5" or "below 1.5"."""
+        """Name the side of a value, by default "positive", "negative", "above 1.5" or "below 1.5"."""
         above = value > self.threshold
         if sides is not None:
             return sides[above]
@@ -100,14 +100,14 @@ class Reason:
         sides: Sides | None = None,
         value: str | None = None,
     ) -> str:
-        """The reason in plain English.
+        """Describe the reason in plain English.
 
         Parameters
         ----------
         labels : names of the players; those of the game by default
-        things : what the players are, in the plural
+        things : word for the players, in the plural
         sides : names of the two sides, below the threshold and above it, such as ("ham", "spam")
-        value : how to write the certified value, such as "71 %"; by default as a number with two decimals
+        value : text of the certified value, such as "71 %"; by default a number with two decimals
         """
         shown = [str((labels or self.labels)[j]) for j in self.players or ()]
         names = ", ".join(shown[:MOST_NAMES]) + (f" and {len(shown) - MOST_NAMES} others" if shown[MOST_NAMES:] else "")
@@ -123,7 +123,7 @@ class Reason:
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, object]:
-        """Plain numbers for JSON."""
+        """Return plain numbers for JSON."""
         players = None if self.players is None else list(self.players)
         shared = {"kind": self.kind, "players": players, "lower_bound": self.lower_bound, "minimal": self.minimal}
         return {**shared, self.certified: getattr(self, self.certified)}
@@ -131,7 +131,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class SufficientReason(Reason):
-    """Players that keep the prediction on its side no matter which of the others are absent.
+    """Players that keep the prediction on its side no matter which other players are absent.
 
     `worst` is certified: every coalition that contains the players has a prediction at least (or, below the threshold,
     at most) this.
@@ -154,9 +154,9 @@ class SufficientReason(Reason):
 
 @dataclass(frozen=True)
 class ContrastiveReason(Reason):
-    """Players without whom the prediction is on the other side.
+    """Players whose removal moves the prediction to the other side.
 
-    `after` is the prediction without the players; without players, the least (or greatest) that the search met.
+    `after` is the prediction without the players; if there are none, the minimum (or maximum) that the search reached.
     """
 
     after: float
@@ -175,10 +175,19 @@ class ContrastiveReason(Reason):
 
 
 def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientReason:
-    """A smallest set of players that keeps the prediction on its side of the threshold without any of the others.
+    """Find a smallest set of players that keeps the prediction on its side of the threshold without any other player.
 
-    One head: the set is a smallest one. Several: it is proved to suffice, with a lower bound on the size. A prediction
-    that is the threshold itself, up to rounding, is on neither side, and a ValueError.
+    With one head, the set is a smallest one. With several, it is proved to suffice, with a lower bound on the size. A
+    prediction that equals the threshold up to rounding is on neither side and raises a ValueError.
+
+    Parameters
+    ----------
+    game : PooledGame of d players
+    threshold : the value that separates the two sides
+
+    Returns
+    -------
+    SufficientReason, with the players, the certified value `worst` and the lower bound on the size
 
     Examples
     --------
@@ -195,9 +204,18 @@ def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientRea
 
 
 def contrastive_reason(game: PooledGame, threshold: float = 0.0) -> ContrastiveReason:
-    """A smallest set of players without whom the prediction is on the other side of the threshold.
+    """Find a smallest set of players whose removal moves the prediction to the other side of the threshold.
 
-    The arguments, the guarantee and the error are those of `sufficient_reason`.
+    The guarantee and the error are those of `sufficient_reason`.
+
+    Parameters
+    ----------
+    game : PooledGame of d players
+    threshold : the value that separates the two sides
+
+    Returns
+    -------
+    ContrastiveReason, with the players, the prediction `after` their removal and the lower bound on the size
 
     Examples
     --------
@@ -223,18 +241,18 @@ class Search:
 
     @classmethod
     def of(cls, game: PooledGame, threshold: float) -> Self:
-        """Check the arguments and put the whole above the threshold."""
+        """Check the arguments, and mirror the game if the whole is below the threshold."""
         check_pooled(game)
         if not np.isfinite(threshold):
             raise ValueError(f"threshold: expected a finite number, got {threshold}")
         prediction = float(game.value(np.ones(game.d, dtype=bool)))
         if abs(prediction - threshold) <= value_error(game):
-            raise ValueError(f"threshold: the prediction is {prediction:g} itself, so it is on neither side")
+            raise ValueError(f"threshold: the prediction equals {prediction:g}, so it is on neither side")
         sign = 1.0 if prediction > threshold else -1.0
         return cls(game if sign > 0 else mirrored(game), sign * float(threshold), sign, sign * prediction)
 
     def fields(self) -> tuple[tuple[int, ...] | None, int, float, float, int, tuple[str, ...], float]:
-        """The fields of a reason, in their order, with the certified value last."""
+        """Return the fields of a reason, in their order, with the certified value last."""
         chosen, value, lower = self.smallest()
         players = None if chosen is None else tuple(np.flatnonzero(chosen).tolist())
         lower = min(lower, self.size(chosen))
@@ -242,25 +260,25 @@ class Search:
         return players, lower, prediction, threshold, self.game.d, self.game.labels, self.sign * value
 
     def smallest(self) -> Smallest:
-        """The smallest set that the search finds."""
+        """Return the smallest set that the search finds."""
         raise NotImplementedError
 
     @cached_property
     def all(self) -> Masks:
-        """(d,) all players."""
+        """The (d,) mask of all players."""
         return np.ones(self.game.d, dtype=bool)
 
     @cached_property
     def error(self) -> float:
-        """What rounding can do to a value."""
+        """The largest rounding error of a value."""
         return value_error(self.game)
 
     def size(self, chosen: Masks | None) -> int:
-        """Number of players of a set; d + 1 for none."""
+        """Return the number of players of a set, or d + 1 for None."""
         return self.game.d + 1 if chosen is None else int(chosen.sum())
 
     def enumerated(self) -> tuple[Array, Array]:
-        """Values of all coalitions, and what rounding can do to each."""
+        """Return the values of all coalitions, and their rounding errors."""
         values = self.game.value(all_coalitions(self.game.d))
         error = np.full(len(values), self.error)
         if self.game.can_be_empty:  # the value of the empty coalition is a given number
@@ -268,7 +286,7 @@ class Search:
         return values, error
 
     def smallest_of_all(self, value: Array, certain: Masks, possible: Masks, direction: float) -> Smallest:
-        """The smallest certain set of all, in the order of `all_coalitions`; of several, the furthest on its side."""
+        """Return the smallest certain set in the order of `all_coalitions`, and of several the furthest on its side."""
         masks = all_coalitions(self.game.d)
         size = masks.sum(axis=1)
         lower = int(size.min(where=possible, initial=self.size(None)))
@@ -279,13 +297,13 @@ class Search:
         return masks[k], float(value[k]), lower
 
     def lower_bound(self, impossible: Callable[[int], bool], upper: int) -> int:
-        """The least size that is not proved impossible, at most `upper`."""
+        """Return the smallest size that is not proved impossible, at most `upper`."""
         if impossible(upper - 1):
             return upper
         return _bisected(-1, upper - 1, lambda size: not impossible(size))
 
     def first(self, order: Ids, holds: Callable[[Masks], bool], below: int) -> Masks | None:
-        """The shortest prefix of `order`, of fewer than `below` players, that a bisection finds to hold, as a mask."""
+        """Return the mask of the shortest prefix of `order`, below `below` players, found by bisection to hold."""
         rank = np.full(self.game.d, self.game.d)
         rank[order] = np.arange(order.size)
         longest = min(order.size, below - 1)
@@ -295,7 +313,7 @@ class Search:
 
 
 def _bisected(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The smallest number between `low` and `high` for which `holds` was found to be true; it is true for `high`."""
+    """Return the smallest number found between `low` and `high` for which `holds`; it holds for `high`."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -304,12 +322,12 @@ def _bisected(low: int, high: int, holds: Callable[[int], bool]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class SufficientSearch(Search):
-    """Sets that suffice: all coalitions that contain them are above the threshold."""
+    """The search for sets that suffice: all coalitions that contain them are above the threshold."""
 
     known: dict[bytes, HeadMinima] = field(default_factory=dict)
 
     def smallest(self) -> Smallest:
-        """A set that suffices, what it guarantees, and the lower bound on the size of such sets."""
+        """Return a set that suffices, its guaranteed value, and the lower bound on the size of such sets."""
         if self.game.d <= ENUMERATED:
             return self._by_enumeration()
         nobody = ~self.all
@@ -326,7 +344,7 @@ class SufficientSearch(Search):
         return best, self.guaranteed(best), self.lower_bound(partial(self.impossible, harm), self.size(best))
 
     def _by_enumeration(self) -> Smallest:
-        """A set suffices if all coalitions that contain it do: one pass over the players collects them."""
+        """Find the smallest set by enumeration, from one pass over the players that checks all supersets."""
         value, error = self.enumerated()
         least, possible = value - error, value + error > self.theta
         index = np.arange(len(value))
@@ -337,13 +355,13 @@ class SufficientSearch(Search):
         return self.smallest_of_all(least, least > self.theta, possible, 1.0)
 
     def heads(self, chosen: Masks) -> HeadMinima:
-        """The heads' minima over the coalitions that contain the set, computed once per set."""
+        """Return the heads' minima over the coalitions that contain the set, computed once per set."""
         if (key := chosen.tobytes()) not in self.known:
             self.known[key] = head_minima(self.game, self.all[None], ~chosen[None])
         return self.known[key]
 
     def worst(self, chosen: Masks) -> float:
-        """A proved lower bound of all coalitions that contain the set."""
+        """Return a proved lower bound on all coalitions that contain the set."""
         least = float(total(self.game, self.heads(chosen).bound)[0])
         if self.game.can_be_empty and not chosen.any():
             return min(least, self.game.empty_value)
@@ -351,7 +369,7 @@ class SufficientSearch(Search):
         return max(least, self.prediction - self.error) if chosen.all() else least
 
     def suffices(self, chosen: Masks) -> bool:
-        """Whether the set is proved to suffice."""
+        """Return whether the set is proved to suffice."""
         if self.worst(chosen) > self.theta:
             return True
         if self.game.can_be_empty and not chosen.any() and self.game.empty_value <= self.theta:
@@ -360,13 +378,13 @@ class SufficientSearch(Search):
         return proved_above(self.game, self.all, ~chosen, above, bound=self.heads(chosen).bound[0])
 
     def effects(self, chosen: Masks) -> Array:
-        """(H, d) effects of the players at the heads' worst coalitions that contain the set, at the threshold."""
+        """Return the (H, d) effects of the players at the heads' worst coalitions with the set, at the threshold."""
         heads = self.heads(chosen)
         theta = heads.bound[0] + (self.theta - self.game.bias - heads.bound[0].sum()) / self.game.H
         return slopes(self.game, heads.present[0], theta)
 
     def guaranteed(self, chosen: Masks) -> float:
-        """The largest value that a few bisections prove for every coalition that contains a set that suffices."""
+        """Return the largest value that a few bisections prove for every coalition that contains the set."""
         heads = self.heads(chosen)
         proved = max(self.worst(chosen), float(np.nextafter(self.theta, np.inf)))
         attained = heads.present[0] | chosen
@@ -379,7 +397,7 @@ class SufficientSearch(Search):
         return raised(self.game, self.all, ~chosen, heads.bound[0], proved, high, bisections)
 
     def impossible(self, base: Masks, K: int) -> bool:
-        """A proof that no set R of at most K players suffices: f(M + R) <= theta, with the coalition M = `base`."""
+        """Return whether it is proved, by f(`base` + R) <= theta, that no set R of at most K players suffices."""
         if K < 0:
             return True
         if K == 0 and self.game.can_be_empty and (self.game.empty_value <= self.theta or not base.any()):
@@ -388,10 +406,10 @@ class SufficientSearch(Search):
 
 
 class ContrastiveSearch(Search):
-    """Sets that flip: all other players together are below the threshold."""
+    """The search for sets that flip: all other players together are below the threshold."""
 
     def smallest(self) -> Smallest:
-        """A set whose removal flips (None if the search ends without one), the value without it, the lower bound."""
+        """Return a set whose removal flips (or None), the value without it, and the lower bound on the size."""
         if self.game.d <= ENUMERATED:
             return self._by_enumeration()
         _, low = lowest(self.game)
@@ -410,18 +428,18 @@ class ContrastiveSearch(Search):
         return self.smallest_of_all(value, value + error < self.theta, value - error < self.theta, -1.0)
 
     def flips(self, removed: Masks) -> bool:
-        """Whether the removal is proved to flip the prediction."""
+        """Return whether the removal is proved to flip the prediction."""
         return bool(self.game.value(~removed) < self.theta - self.error)
 
     def _flip_from(self, present: Masks, below: int) -> Masks | None:
-        """The shortest removal of fewer than `below` players in the order of the effects at a coalition."""
+        """Return the shortest removal of fewer than `below` players in the order of the effects at a coalition."""
         theta = np.array([self.theta - self.game.bias]) if self.game.H == 1 else None
         effect = slopes(self.game, present, theta).sum(axis=0)
         order = np.argsort(-effect, kind="stable")
         return self.first(order[effect[order] > 0], self.flips, below)
 
     def impossible(self, K: int) -> bool:
-        """A proof that no removal of at most K players flips the prediction."""
+        """Return whether it is proved that no removal of at most K players flips the prediction."""
         if K < 0:
             return True
         if self.game.can_be_empty and self.game.d <= K and self.game.empty_value < self.theta:

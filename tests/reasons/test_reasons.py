@@ -146,7 +146,7 @@ def test_json():
     ("arguments", "message"),
     [
         ({"threshold": np.nan}, "threshold: expected a finite number"),
-        ({"threshold": 2.0}, "threshold: the prediction is 2 itself"),
+        ({"threshold": 2.0}, "threshold: the prediction equals 2"),
     ],
 )
 def test_errors(arguments, message):
