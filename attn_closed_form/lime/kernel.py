@@ -43,7 +43,7 @@ class Settings(NamedTuple):
 
 
 def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> Settings:
-    """The three settings as numbers; the error names the one that is wrong.
+    """Return the three settings as numbers, or raise an error that names the wrong one.
 
     >>> check_settings(25, 1, 5000)
     Settings(kernel_width=25.0, ridge=1.0, num_samples=5000)
@@ -61,7 +61,7 @@ def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> Settings:
 
 
 def kernel(d: int, kernel_width: float) -> Array:
-    """Weight of a sample with s = 0..d of d features absent, (d+1,).
+    """Compute the (d+1,) weights of samples with s = 0..d of d features absent.
 
     >>> kernel(2, 25.0).round(3)
     array([1.   , 0.503, 0.   ])
@@ -71,7 +71,7 @@ def kernel(d: int, kernel_width: float) -> Array:
 
 @lru_cache(maxsize=64)
 def relative_kernel(d: int, kernel_width: float) -> Array:
-    """`kernel` over its entry for one absent feature, (d+1,), at most e^600; not to be written to."""
+    """Return the (d+1,) `kernel` divided by its entry for one absent feature, at most e^600; read-only."""
     logs = log_kernel(d, kernel_width)
     weights = exponential([log - logs[1] for log in logs])
     weights.flags.writeable = False
@@ -80,7 +80,7 @@ def relative_kernel(d: int, kernel_width: float) -> Array:
 
 @lru_cache(maxsize=8)
 def log_kernel(d: int, kernel_width: float) -> tuple[int, ...]:
-    """Logarithm of `kernel` in units of 2^-LOG_BITS, (d+1,)."""
+    """Compute the (d+1,) logarithms of `kernel` in units of 2^-LOG_BITS."""
     if math.isinf(kernel_width):
         return (0,) * (d + 1)
     one = 1 << LOG_BITS
@@ -91,7 +91,7 @@ def log_kernel(d: int, kernel_width: float) -> tuple[int, ...]:
 
 
 def exponential(logs: Sequence[int]) -> Array:
-    """e^x to 0.7 ulps for x in units of 2^-LOG_BITS, between the exponents above.
+    """Compute e^x to 0.7 ulps for x in units of 2^-LOG_BITS, between the exponents above.
 
     It is e^h + e^h (e^r - 1) with h a multiple of 1/32 and r < 1/32: four ulps of e^r - 1 are an eighth of the whole's.
     """

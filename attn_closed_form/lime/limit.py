@@ -1,18 +1,20 @@
-"""LIME without sampling: the coefficients that the lime package estimates, computed.
+"""LIME without sampling: exact values of the coefficients that the lime package estimates.
 
-Which LIME? For a model of one head without positions it is that of the lime package (0.2.0.1, `lime_text`) with every
-default: the game of words, deleted, through "sigmoid" (`game/links.py`), because the package explains probabilities and
-its `bow=True` deletes words. For a model with positions it is the package's `bow=False` with [UNK] as `mask_string`: a
-removed word is replaced in its place, where deleting it would move the words behind it.
+For a model with one head and no positions, the variant of LIME is that of the lime package (0.2.0.1, `lime_text`) with
+every default: the game of words, deleted, through "sigmoid" (`game/links.py`), because the package explains
+probabilities and its `bow=True` deletes words. For a model with positions it is the package's `bow=False` with [UNK] as
+`mask_string`: a removed word is replaced, because deleting it would shift the words after it.
 
-What the package does with n = num_samples: row 0 is the document itself; every other row draws a number s in 1..d
-uniformly, removes a uniform subset of s features, and gets the weight pi(s) of `kernel.py`; then a ridge regression
-with a free intercept and these raw weights. As rows enter only through weighted means, its coefficients converge to
-those of the same regression with means replaced by expectations, which `regression.py` solves in closed form.
+With n = num_samples, the package proceeds as follows: row 0 is the document itself; every other row draws a number s in
+1..d uniformly, removes a uniform subset of s features, and gets the weight pi(s) of `kernel.py`; then a ridge
+regression with a free intercept and these raw weights. As rows enter only through weighted means, its coefficients
+converge to those of the same regression with means replaced by expectations, which `regression.py` solves in closed
+form.
 
 P1's beta^infinity (section 5.2) is kernel_width = inf and n = inf; their Eq. 17 is its leading order in d.
 
-What remains are moments of f: sums over sizes s of q_s E[f | s absent] and of q_s E[f W_j | s absent] (`moments.py`).
+It remains to compute moments of f: sums over sizes s of q_s E[f | s absent] and of q_s E[f W_j | s absent]
+(`moments.py`).
 
 `lime_features` is the package's choice of features, `feature_selection="auto"` (`lime_base.py`), in the same limit.
 """
@@ -35,7 +37,7 @@ from .regression import regression, weights_of
 
 Features = Sequence[int] | NDArray[np.intp]
 
-# The package's ridge for choosing features, and the most that it chooses one by one.
+# The package's ridge for choosing features, and the maximum number that it chooses one by one.
 SELECTION_RIDGE = 0.01
 FORWARD_FEATURES = 6
 
@@ -55,7 +57,7 @@ def lime_limit(
     tol: float = 1e-10,
     features: Features | None = None,
 ) -> LimeCoefficients:
-    """What LIME's coefficients converge to, by default with the lime package's kernel, ridge and number of samples.
+    """Compute the limit of LIME's coefficients, by default with the lime package's kernel, ridge and number of samples.
 
     |error| <= tol * max|f| is guaranteed for every coefficient and the intercept. See the module docstring for which
     settings of the package a game belongs to.
@@ -65,13 +67,13 @@ def lime_limit(
     game : a PooledGame, or one `through` a link such as "sigmoid", which the package explains by default. The package's
         `bow=True` is `pooled_game(..., players="words")` of a model without positions; its `bow=False` with [UNK] as
         mask is `players="positions"`
-    kernel_width : the package's, 25 by default; inf gives all samples the same weight
+    kernel_width : width of the package's kernel, 25 by default; inf gives all samples the same weight
     ridge : the package's `Ridge(alpha=1)`
-    num_samples : n, which sets the share of the row of the document (1/n) and of the ridge (ridge/n). None: n to
+    num_samples : n, which sets the share of the row of the document (1/n) and of the ridge (ridge/n). None takes n to
         infinity, where both vanish and `ridge` has no influence (but for d = 1: there is no other row with the player
         present, so both stay, and the coefficient is (f(all) - f(none)) / (1 + ridge))
     tol : relative accuracy; a looser one is faster
-    features : players in the surrogate model, the others are left out of it (the package's refit on `num_features`).
+    features : players in the surrogate model; the others are omitted (the package's refit on `num_features`).
         `lime_features` chooses them as the package does
 
     Returns
@@ -105,7 +107,7 @@ def lime_limit(
         everyone, nobody = (float(x) for x in game.value([[True], [False]]))
         change = everyone - nobody
         coef[0] = change / (1 + settings.ridge + weights.penalty)
-        # The mean of f minus coef times the mean of Z, both about f(none).
+        # The mean of f minus coef times the mean of Z, both relative to f(none).
         share = weights.document / (1 + weights.document)
         return LimeCoefficients(coef, nobody + (change - float(coef[0])) * share)
     fit = regression(game.d, settings, chosen.size)
@@ -120,7 +122,7 @@ def lime_features(
     num_samples: int | None = 5000,
     tol: float = 1e-10,
 ) -> NDArray[np.intp]:
-    """Features that the package's `feature_selection="auto"` converges to, for `lime_limit(..., features=...)`.
+    """Return the features that the package's `feature_selection="auto"` converges to, for `lime_limit`.
 
     Up to six are added one by one, each time the one that raises the weighted R^2 of an unpenalized fit most; more are
     those with the largest coefficients of a fit with ridge 0.01. Ties go to the player that comes first. The result has
@@ -147,7 +149,7 @@ def lime_features(
     gamma = moments.shared + moments.individual
     chosen: list[int] = []
     for step in steps:
-        # What the fit explains, G the mean of Gamma over the k features in it:
+        # The explained variation, with G the mean of Gamma over the k features in the fit:
         # sum (Gamma_j - G)^2 / individual_denominator + k G^2 / shared_denominator.
         total = gamma[chosen].sum() + gamma
         squares = (gamma[chosen] ** 2).sum() + gamma**2
@@ -159,7 +161,7 @@ def lime_features(
 
 
 def as_features(features: Features | None, d: int) -> NDArray[np.intp]:
-    """Checked indices of the players in the surrogate model, all of them by default."""
+    """Return the checked indices of the players in the surrogate model, by default all of them."""
     if features is None:
         return np.arange(d)
     raw: NDArray[Any] = np.asarray(features)

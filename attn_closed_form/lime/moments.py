@@ -53,7 +53,7 @@ NARROWEST = math.exp(25.0)
 
 
 def find_moments(game: Game, fit: Regression, settings: Settings, tol: float) -> Moments:
-    """The moments, accurate enough for `tol`, in the cheapest way."""
+    """Compute the moments, accurate enough for `tol`, in the cheapest way."""
     try:
         return moments_by_rule(game, fit, settings, tol)
     except ToleranceError:
@@ -61,7 +61,7 @@ def find_moments(game: Game, fit: Regression, settings: Settings, tol: float) ->
 
 
 def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
-    """The moments by the recursion over sizes: O(L d^2), for any kernel."""
+    """Compute the moments by the recursion over sizes in O(L d^2), for any kernel."""
     weights = np.stack([fit.drawn, fit.drawn * fit.deviation])
     factor = max(fit.value_factor(), fit.rounding_factor(fit.level, float(np.abs(weights[1]).sum()), 2 * fit.level))
     game = linked.within(2 * tol / factor)
@@ -82,7 +82,7 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
 
 
 def moments_by_rule(linked: Game, fit: Regression, settings: Settings, tol: float) -> Moments:
-    """The moments by rules in p: O(L m d). NoRuleError if one is missing."""
+    """Compute the moments by rules in p in O(L m d), or raise a NoRuleError if one is missing."""
     if fit.at_all > NARROWEST:
         raise NoRuleError("the kernel is too narrow for a rule in p")
     game = linked.within(2 * tol / rule_factor(fit, settings))
@@ -96,7 +96,7 @@ def moments_by_rule(linked: Game, fit: Regression, settings: Settings, tol: floa
 
 
 def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) -> Array:
-    """(2 + d,) sums over nodes for `moments_of_sums`: of E_p[f] with two kinds of weights, and of every Delta_j(p)."""
+    """Return (2 + d,) sums over nodes for `moments_of_sums`: of E_p[f] with two weights, and of every Delta_j(p)."""
 
     def mean_weights(p: Array, weights: Array) -> Array:
         return np.stack([weights, weights * (1 - p - absent_share)])
@@ -109,9 +109,9 @@ def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) ->
 
 
 def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -> Moments:
-    """Moments from the sums over nodes, total (2,) and delta (d,), in the units of `known`.
+    """Return the moments from the sums over nodes, total (2,) and delta (d,), in the units of `known`.
 
-    Those of a rule count everyone with the weight pi(0), and nobody as a coalition without `empty_value`.
+    The sums of a rule weight the grand coalition by pi(0), and do not use `empty_value` for the empty one.
     """
     nobody = float(fit.drawn[-1]) * known.nobody
     middle = float(delta.mean())
@@ -125,7 +125,7 @@ def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -
 
 
 def known_of(game: PooledGame | PoleGame) -> Known:
-    """Values of the grand and of the empty coalition, in units in which neither is above 1."""
+    """Return the values of the grand and the empty coalition, in units such that neither exceeds 1."""
     excess = game.empty_excess
     exponent = max(game.exponent, math.frexp(excess)[1]) if excess else game.exponent
     above = math.ldexp(float(game.everyone_means.sum()), game.exponent - exponent)
@@ -136,13 +136,13 @@ def known_of(game: PooledGame | PoleGame) -> Known:
 
 
 def rule_factor(fit: Regression, settings: Settings) -> float:
-    """The factor by which errors of f are multiplied in sums by a rule in p."""
+    """Return the factor by which errors of f are multiplied in sums by a rule in p."""
     return max(rule_factors(fit.d, settings, fit.k))
 
 
 @lru_cache(maxsize=512)
 def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
-    """The factors by which a relative error of f, and one of the sums over nodes, are multiplied."""
+    """Return the factors by which a relative error of f, and one of the sums over nodes, are multiplied."""
     fit, q, s = regression(d, settings, k), relative_kernel(d, settings.kernel_width), np.arange(d + 1)
     # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of |s/d - w| at most.
     level, difference = float(q.sum()), 2 * float((q * s * (d - s)).sum()) / (d * max(d - 1, 1))
@@ -151,7 +151,7 @@ def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
 
 
 def _rule_budget(game: PooledGame | PoleGame, fit: Regression, settings: Settings, tol: float) -> Budget:
-    """The budget of `rule_factor`, or one with more of the error for 1/D, since rounding takes little of it."""
+    """Return the budget of `rule_factor`, or one with more of the error for 1/D if rounding needs little of it."""
     values, sums = rule_factors(fit.d, settings, fit.k)
     if sums > values:
         goal = _budget(game, fit, tol, values, fit.at_all)
@@ -165,7 +165,7 @@ def _rule_budget(game: PooledGame | PoleGame, fit: Regression, settings: Setting
 def _budget(
     game: PooledGame | PoleGame, fit: Regression, tol: float, factor: float, at_all: float, plain: bool = False
 ) -> Budget:
-    """The budget where errors of f are multiplied by `factor`: `budget` reckons with twice the error of f."""
+    """Return the budget if errors of f are multiplied by `factor`; `budget` assumes twice the error of f."""
     nobody = 8 * fit.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
     return budget(game, tol, factor / 2, plain, fit.doubt(factor, at_all), nobody)
 
@@ -181,7 +181,7 @@ class KernelLaw:
     width: float
 
     def batches(self, terms: Terms, allowed: float, differences: bool = False) -> list[Batch]:
-        """Each term with the shortest rule that is accurate enough for E_p[f], E_p[f Z_j] and Delta_j."""
+        """Return each term with the shortest rule that is accurate enough for E_p[f], E_p[f Z_j] and Delta_j."""
         each = allowed * terms.sums.share / terms.sums.weight.size
         real = largest_on_reals(terms)
         shared, tilted = partial(self._shared, log_bound(terms.sums), real, each), partial(self._tilted, terms, each)
@@ -202,7 +202,7 @@ class KernelLaw:
     def _shared(
         self, log_bounds: Array, real: Array, allowed: float, groups: tuple[tuple[int, ...], ...], which: Ids
     ) -> tuple[list[Batch], NDArray[np.bool_]]:
-        """Batches of the terms for which a rule of these groups of `ladder` is accurate enough, and which they are."""
+        """Return batches of the terms for which a rule of these groups of `ladder` suffices, and a mask of them."""
         index, errors, rules = np.full(which.size, -1), np.full(which.size, np.inf), list[SizeRule]()
         for counts in groups:
             left = np.flatnonzero(errors > allowed)
@@ -212,7 +212,7 @@ class KernelLaw:
                 better = error < errors[left]
                 index[left[better]], errors[left[better]] = len(rules) + level[better], error[better]
                 rules += some.rules
-        # Terms may err by more than their part where others make up for it.
+        # Terms may exceed their share of the error if others compensate for it.
         done = errors <= (allowed if errors.mean() > allowed else np.inf)
         which, index = which[done], index[done]
         # A group of few terms joins those with more nodes: one more group would cost more.
@@ -227,7 +227,7 @@ class KernelLaw:
         return batches, done
 
     def _tilted(self, terms: Terms, allowed: float, which: Ids) -> tuple[list[Batch], NDArray[np.bool_]]:
-        """Batches of the terms for which a rule can be made, one for each, and which of them they are."""
+        """Return batches of the terms for which a rule can be made, one for each, and a mask of them."""
         q = _sizes(self.d, self.width)[0]
         done = np.zeros(which.size, dtype=bool)
         by_count: dict[int, list[tuple[int, Array, Array]]] = {}
@@ -244,7 +244,7 @@ class KernelLaw:
 
 
 def tilted_term(terms: Terms, i: int) -> TiltedTerm:
-    """What a tilted rule needs of a term."""
+    """Return the data of a term for a tilted rule."""
     E, piece, weight = terms.factor[i, 0], int(terms.own[i]), float(terms.weight[i])
     B, t = float(terms.masses.half_range[piece]), float(E.mean())
     absent = float(np.abs(terms.masses.V[piece, 1]).sum()) / B
@@ -262,13 +262,13 @@ def tilted_term(terms: Terms, i: int) -> TiltedTerm:
 
 @lru_cache(maxsize=64)
 def _sizes(d: int, width: float) -> tuple[Array, float]:
-    """The weights of m = 0..d present players, and their sum."""
+    """Return the weights of m = 0..d present players, and their sum."""
     q = np.ascontiguousarray(relative_kernel(d, width)[::-1])
     return q, float(q.sum())
 
 
 def largest_on_reals(terms: Terms) -> Array:
-    """(r,) a bound of each term of E_p[f] and of E_p[f Z_j] for p in [0, 1], and of its means over any one size.
+    """Return a (r,) bound on each term of E_p[f] and of E_p[f Z_j] for p in [0, 1], and on its means over any size.
 
     The product over players is at most 1. If all players are heavier when present, it is at most e^2 e^(-p G), G the
     sum of 1 - E, even with two players left out of it; x A comes with a factor p, and p e^(-p G) <= 1/G. For m present

@@ -44,10 +44,10 @@ EVERYONE, SUMS, MIDDLE = 100.0, 50.0, 10.0
 
 
 class Known(NamedTuple):
-    """What is known of f without sums."""
+    """Values of f that need no sums over coalitions."""
 
     above: float  # f(all) - base, in units of 2^exponent
-    nobody: float  # f(empty) minus what the engine takes it for, in units of 2^exponent
+    nobody: float  # f(empty) minus the value that the engine uses, in units of 2^exponent
     base: float  # the constant, as it is
     exponent: int
 
@@ -62,7 +62,7 @@ class Moments(NamedTuple):
 
 
 class Regression(NamedTuple):
-    """Weights of the sizes in units of pi(1), and what follows from them for k features of d."""
+    """Weights of the sizes in units of pi(1), and derived quantities for k features of d."""
 
     drawn: Array  # (d+1,) q_s of the samples that are drawn; drawn[0] = 0
     level: float  # their sum
@@ -82,7 +82,7 @@ class Regression(NamedTuple):
         return self.drawn.size - 1
 
     def solve(self, moments: Moments, chosen: NDArray[np.intp]) -> tuple[Array, float]:
-        """Coefficients of the k chosen features and the intercept."""
+        """Return the coefficients of the k chosen features and the intercept."""
         individual = moments.individual[chosen]
         middle = float(individual.mean()) if self.k < self.d else 0.0
         slope = (moments.shared + middle) / self.shared_denominator
@@ -94,7 +94,7 @@ class Regression(NamedTuple):
         return finite(coef), float(finite(intercept))
 
     def value_factor(self, weights: Array | None = None) -> float:
-        """What an error of every coalition's f' is multiplied by, at most, in a coefficient or the intercept.
+        """Return the largest factor from an error of every coalition's f' to one of a coefficient or the intercept.
 
         `weights` (d+1,) are those with which the values are summed, `drawn` by default.
         """
@@ -108,7 +108,7 @@ class Regression(NamedTuple):
         return self._propagated(float(q.sum()), float(q @ shared) / self.shared_denominator, float(q @ individual))
 
     def doubt(self, factor: float, at_all: float) -> float:
-        """Rounding of f(all) and of the regression, relative to the spread of f, for `budget`.
+        """Return the rounding bound of f(all) and of the regression, relative to the spread of f, for `budget`.
 
         `factor` is what `budget` multiplies errors of values by, and `at_all` the weight of f(all) that is in the
         sums over f and has to be taken off.
@@ -119,29 +119,29 @@ class Regression(NamedTuple):
         return ULP * (SUMS + (EVERYONE * shift + MIDDLE * middle) / factor)
 
     def nobody_factor(self) -> float:
-        """The factor by which a change of f(empty) is multiplied, at most, in a coefficient or the intercept."""
+        """Return the largest factor from a change of f(empty) to one of a coefficient or the intercept."""
         share = float(self.drawn[-1]) / self.total
         slope = (float(self.drawn[-1]) * float(self.deviation[-1]) + self.offset * share) / self.shared_denominator
         return self._propagated(float(self.drawn[-1]), slope)
 
     def moment_factor(self) -> float:
-        """The factor by which independent errors of E[pi f'] and every E[pi Z_j f'], Z_j = 1 - W_j, are multiplied."""
+        """Return the factor from independent errors of E[pi f'] and every E[pi (1 - W_j) f'] to those of the result."""
         return self.rounding_factor(1.0, 2 - self.absent_share, 2.0)
 
     def rounding_factor(self, mean: float, shared: float, individual: float) -> float:
-        """The factor by which a relative error of every value is multiplied, given the factors of the moments."""
+        """Return the factor from a relative error of every value to the result, given the factors of the moments."""
         slope = (shared + (0 if self.k == self.d else individual)) / self.shared_denominator
         return self._propagated(mean, slope, individual)
 
     def _propagated(self, mean: float, slope: float, individual: float = 0.0) -> float:
-        """The larger error of a coefficient and of the intercept, from those of `mean`, the slope and `individual`."""
+        """Return the larger error of a coefficient and of the intercept, given those of the three moments."""
         coef = individual / self.individual_denominator + slope
         return max(coef, mean / self.total + (1 - self.absent_share) * self.k * slope)
 
 
 @lru_cache(maxsize=512)
 def regression(d: int, settings: Settings, k: int) -> Regression:
-    """The regression on k of d features.
+    """Return the regression on k of d features.
 
     >>> fit = regression(2, Settings(25.0, 1.0, 5000), 2)
     >>> fit.drawn.round(2), round(fit.absent_share, 3)
@@ -185,7 +185,7 @@ class Weights(NamedTuple):
 
 
 def weights_of(d: int, settings: Settings) -> Weights:
-    """The weights of the samples with s of d players absent."""
+    """Return the weights of the samples with s of d players absent."""
     width, ridge, n = settings
     drawn = relative_kernel(d, width).copy()
     at_all, drawn[0] = float(drawn[0]), 0.0

@@ -38,8 +38,8 @@ from ..game.laws import legendre_rule
 from ..game.terms import COSH, THETA
 from .kernel import relative_kernel
 
-# Numbers of nodes that are tried. They are few, because terms with the same number go through the engine together. Most
-# games need the first group alone; the longer the rules, the longer it takes to make them.
+# Numbers of nodes that are tried. They are few, because terms with the same number are evaluated together. Most
+# games only need the first group; longer rules take longer to build.
 GROUPS = (
     (2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14),
     (17, 20, 24, 28),
@@ -56,9 +56,9 @@ WEIGHT_BITS, HAHN_BITS, LEGENDRE_BITS = 160, 200, 90
 # Hahn polynomials are used up to the degree at which their norm, which bounds them, is e^43 < 2^63, and up to this one,
 # beyond which the bound of the rounding of their recurrence would leave float64.
 LARGEST_LOG_NORM, MOST_MOMENTS = 43.0, 600
-# What the rounding of the integers can hide of a moment of a rule, relative to the sums of weights.
+# The rounding error of a moment of a rule from the integers, relative to the sums of weights.
 HIDDEN = 2.0**-70
-# Most nodes that are tried, and Taylor coefficients that are looked at one by one beyond them.
+# Maximum number of nodes that are tried, and of Taylor coefficients that are examined one by one beyond them.
 MOST_TILTED_NODES, BEYOND = 40, 40
 # Numbers of nodes beyond the requested degree that are tried for interpolatory rules.
 MORE_NODES = (0, 2, 5, 9, 14)
@@ -99,7 +99,7 @@ class Ladder(NamedTuple):
     rounding: Array  # (rules,)
 
     def choose(self, log_bound: Array, B: Array, allowed: float) -> tuple[Ids, Array]:
-        """For each of r terms the shortest rule with an error below `allowed`, or else the best one; and its error.
+        """Return for each of r terms the shortest rule with an error below `allowed` (or the best rule), and its error.
 
         `log_bound` (r, len(THETA)) is that of `game/terms.py`, and `B` (r,) bounds the terms on [0, 1].
         """
@@ -122,7 +122,7 @@ def _exp(x: Array) -> Array:
 
 @lru_cache(maxsize=512)
 def ladder(d: int, kernel_width: float, counts: tuple[int, ...] = COUNTS) -> Ladder:
-    """All rules with one of `counts` nodes that exist.
+    """Return all existing rules with one of `counts` nodes.
 
     >>> rule = ladder(6, np.inf, (3,)).rules[0]     # a uniform size on 0..6 is p uniform on [0, 1]
     >>> bool(np.isclose(rule.p @ rule.weights, sum(m / 6 for m in range(7))))
@@ -139,7 +139,7 @@ def ladder(d: int, kernel_width: float, counts: tuple[int, ...] = COUNTS) -> Lad
 
 
 def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
-    """Rule with m nodes: Gauss where there is one, else Gauss-Legendre nodes."""
+    """Build a rule with m nodes: the Gauss rule if it exists, otherwise one with Gauss-Legendre nodes."""
     nu, bits = moments.rounded, WEIGHT_BITS + LEGENDRE_BITS
     p, exact = gauss_nodes(nu, *jacobi(0.0, 2 * m), m) if 2 * m < nu.size else None, 2 * m
     if p is None or not (p[0] > 0 and p[-1] < 1):
@@ -192,7 +192,7 @@ class SizeMoments(NamedTuple):
 
 @lru_cache(maxsize=512)
 def size_moments(d: int, kernel_width: float, longest: int = COUNTS[-1]) -> SizeMoments:
-    """Moments of `relative_kernel` and |r|.
+    """Compute the moments of `relative_kernel` and |r|.
 
     >>> moments = size_moments(6, np.inf)       # constant weights have no component but the first
     >>> [abs(round(float(x), 12)) for x in moments.rounded]
@@ -230,7 +230,7 @@ def size_moments(d: int, kernel_width: float, longest: int = COUNTS[-1]) -> Size
 
 
 def polynomials(slope: Whole, shift: int, steps: Sequence[tuple[int, int]], bits: int) -> Iterator[Whole]:
-    """p_0 = 1, p_1, ... in units of 2^-bits, each correct to two of them.
+    """Yield p_0 = 1, p_1, ... in units of 2^-bits, each correct to two units.
 
     With x = slope / 2^shift, c p_{n+1} = (2n+1) x p_n - b p_{n-1}; `steps` has (b, c) for n = 0, 1, ..., and |x| is at
     most (b + c) / (2n+1).
@@ -248,19 +248,19 @@ def polynomials(slope: Whole, shift: int, steps: Sequence[tuple[int, int]], bits
 
 
 def legendre_values(p: Array, count: int) -> Whole:
-    """P_n(1 - 2p) for n < count in units of 2^-LEGENDRE_BITS, (m, count)."""
+    """Compute the (m, count) values P_n(1 - 2p) for n < count in units of 2^-LEGENDRE_BITS."""
     slope = (1 << LEGENDRE_BITS) - 2 * whole(p, LEGENDRE_BITS)
     steps = [(n, n + 1) for n in range(count - 1)]
     return np.stack(list(polynomials(slope, LEGENDRE_BITS, steps, LEGENDRE_BITS)), axis=1)
 
 
 def whole(x: Array, bits: int) -> Whole:
-    """Whole numbers in units of 2^-bits."""
+    """Round to integers in units of 2^-bits."""
     return np.array([int(y) for y in np.ldexp(x, bits).tolist()], dtype=object)
 
 
 def as_floats(x: Whole, bits: int) -> Array:
-    """Numbers in units of 2^-bits as floats."""
+    """Convert integers in units of 2^-bits to floats."""
     return np.ldexp(x.astype(np.float64), -bits)
 
 
@@ -268,7 +268,7 @@ def as_floats(x: Whole, bits: int) -> Array:
 
 
 class TiltedTerm(NamedTuple):
-    """What the bound needs of one lambda: masses in the units of the lambda rule, times its weight e^(-lam D_0)."""
+    """The data of one lambda for the bound: masses in the units of the lambda rule, times its weight e^(-lam D_0)."""
 
     t: float  # mean of E_k
     S: float  # sum of (E_k / t - 1)^2
@@ -280,7 +280,7 @@ class TiltedTerm(NamedTuple):
 
 
 def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> tuple[Array, Array] | None:
-    """Nodes p and weights (m,) of the shortest rule whose sum over sizes has an error of at most `allowed`, or None.
+    """Return nodes p and weights (m,) of the shortest rule with an error of at most `allowed`, or None.
 
     `kernel_present` (d+1,) has the weight q_m of m = 0..d players present. An example is equal players, whose term at
     size m is E^m times a numerator m.
@@ -295,7 +295,7 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> tupl
     """
     d = kernel_present.size - 1
     tail = _tail(kernel_present, term, allowed / 16)
-    if tail[1] <= allowed:  # nobody alone counts
+    if tail[1] <= allowed:  # the empty coalition alone matters
         return np.zeros(1), kernel_present[:1].copy()
     if not term.t > 0:
         return None
@@ -320,7 +320,8 @@ def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> tupl
 
 
 def _tail(kernel_present: Array, term: TiltedTerm, negligible: float) -> Array:
-    """Bounds of what the sizes from m on add, sums of q_m B [(c_0 + lo) t^m + (m/d) hi t'^(m-1)], up to some last m.
+    """Return bounds on the contribution of sizes from m on, sums of q_m B [(c_0 + lo) t^m + (m/d) hi t'^(m-1)], up to
+    some last m.
 
     By Maclaurin's inequality the mean of a product of m of the d factors is at most t^m, and that of m - 1 of all
     factors but one at most t'^(m-1), t' = t d/(d-1). Sizes beyond the last m add at most `negligible`, which is in the
@@ -343,12 +344,12 @@ def _tail(kernel_present: Array, term: TiltedTerm, negligible: float) -> Array:
 
 
 def _radius(term: TiltedTerm, k: NDArray[Any]) -> Array:
-    """The radius that makes e^(S rho^2 / 2) rho^-k least, or a large one if S is nearly 0."""
+    """Return the radius that minimizes e^(S rho^2 / 2) rho^-k, or a large one if S is nearly 0."""
     return np.sqrt(np.maximum(k, 0.25) / max(term.S, 1e-6))
 
 
 def _log_taylor(term: TiltedTerm, count: int, d: int) -> Array:
-    """Log of the bounds M(rho) rho^-k on |h~_k|, k < count."""
+    """Return the logs of the bounds M(rho) rho^-k on |h~_k|, k < count."""
     k = np.arange(count)
     rho = _radius(term, k)
     rho[0] = 0.0
@@ -362,7 +363,7 @@ def _log_taylor(term: TiltedTerm, count: int, d: int) -> Array:
 
 
 def _error(d: int, M: int, mu: Array, taylor: Array, term: TiltedTerm, p: Array, omega: Array) -> float:
-    """The bound of the module docstring, or inf if the rule cannot be trusted."""
+    """Return the bound of the module docstring, or inf if the rule cannot be trusted."""
     k = np.arange(mu.size)
     if not ((p > 0).all() and (p < 1).all()):
         return np.inf
@@ -382,7 +383,7 @@ def _error(d: int, M: int, mu: Array, taylor: Array, term: TiltedTerm, p: Array,
 
 
 def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Array]]:
-    """Rules to try, exact below `degree` or a little more: Gauss rules, then Gauss-Jacobi nodes, shortest first."""
+    """Yield rules to try, exact below about `degree`: Gauss rules, then Gauss-Jacobi nodes, shortest first."""
     first = min((degree + 1) // 2, MOST_TILTED_NODES)
     count = max(2 * first + 4, min(degree + MORE_NODES[-1], MOST_TILTED_NODES))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -401,7 +402,7 @@ def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Ar
 
 
 def _jacobi_moments(q: Array, d: int, mu: Array, count: int) -> tuple[float, Array]:
-    """Beta, which fits the mean of p, and what the functional makes of the Jacobi polynomials (count,).
+    """Return beta, which fits the mean of p, and the (count,) moments of the Jacobi polynomials.
 
     These are sums of q_m Q_i(m; 0, beta, d), 0 for i > d.
     """
@@ -422,13 +423,13 @@ def _jacobi_moments(q: Array, d: int, mu: Array, count: int) -> tuple[float, Arr
 
 
 def least_squares(values: Array, moments: Array) -> Array:
-    """Weights for values (m, n) of polynomials at nodes that make their moments (n,), as nearly as possible."""
+    """Return least-squares weights for values (m, n) of polynomials at nodes and their moments (n,)."""
     weights: Array = np.asarray(np.linalg.lstsq(values.T, moments, rcond=None)[0])
     return weights
 
 
 def jacobi(beta: float, count: int) -> tuple[Array, Array]:
-    """(up, down), (count,) each, of up P_{n+1} = (up + down - p) P_n - down P_{n-1}, P_n(0) = 1.
+    """Return (up, down), (count,) each, of up P_{n+1} = (up + down - p) P_n - down P_{n-1}, P_n(0) = 1.
 
     These are the Jacobi polynomials for the weight (1 - p)^beta on [0, 1]: Legendre's at 1 - 2p for beta = 0.
     """
@@ -439,7 +440,7 @@ def jacobi(beta: float, count: int) -> tuple[Array, Array]:
 
 
 def jacobi_values(p: Array, up: Array, down: Array, count: int) -> Array:
-    """P_n(p_i) for n < count, (m, count)."""
+    """Compute the (m, count) values P_n(p_i) for n < count."""
     values, change = np.ones((p.size, count)), 0 * p
     for n in range(count - 1):
         change = (down[n] * change - p * values[:, n]) / up[n]
@@ -448,9 +449,9 @@ def jacobi_values(p: Array, up: Array, down: Array, count: int) -> Array:
 
 
 def gauss_nodes(nu: Array, up: Array, down: Array, m: int) -> Array | None:
-    """Nodes (m,) of the Gauss rule with the moments nu_n = Lambda[P_n]; None where Lambda is not positive on squares.
+    """Return the (m,) nodes of the Gauss rule with moments nu_n = Lambda[P_n], or None if Lambda is not positive.
 
-    The modified Chebyshev algorithm (Sack and Donovan, 1972).
+    This is the modified Chebyshev algorithm (Sack and Donovan, 1972).
 
     >>> gauss_nodes(np.eye(1, 4)[0], *jacobi(0.0, 4), 2).round(6)     # Legendre's own moments give Gauss-Legendre
     array([0.211325, 0.788675])

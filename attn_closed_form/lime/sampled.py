@@ -1,4 +1,4 @@
-"""LIME as the lime package samples it, vectorized on a game, and how many samples it would take.
+"""LIME as the lime package samples it, vectorized on a game, and the number of samples that it needs.
 
 The algorithm is that of `limit.py`, which specifies the variant of LIME, with draws instead of expectations: one row
 per sample, weighted ridge regression with a free intercept (as scikit-learn's `Ridge`: center by weighted means,
@@ -32,7 +32,7 @@ from .regression import regression
 
 # Elements of a block of samples as float64: 16 MB.
 BLOCK_ELEMENTS = 1 << 21
-# Samples for the middle of the sandwich, at least and per player; and draws of the largest of d Gaussians.
+# Samples for the middle of the sandwich (minimum, and per player), and draws of the largest of d Gaussians.
 PILOT_SAMPLES = 4000
 PILOT_SAMPLES_PER_PLAYER = 20
 GAUSSIAN_DRAWS = 2000
@@ -59,19 +59,19 @@ def lime_sample(
     features: Features | None = None,
     errors: bool = False,
 ) -> LimeSample:
-    """One run of the lime package's algorithm on a game; `lime_limit` is what it converges to.
+    """Run the lime package's algorithm once on a game; it converges to `lime_limit`.
 
     Parameters
     ----------
     game : PooledGame, or anything else with `d` and `value(masks)`
-    num_samples : rows, the document itself among them
+    num_samples : number of rows, including the document itself
     kernel_width, ridge, features : as in `lime_limit`
-    seed : anything that `numpy.random.default_rng` takes
-    errors : also estimate the standard errors of the coefficients
+    seed : anything that `numpy.random.default_rng` accepts
+    errors : whether to also estimate the standard errors of the coefficients
 
     Returns
     -------
-    LimeSample(coef (d,), intercept, score); the score of a constant f is 1 if it is fitted exactly, else 0
+    LimeSample(coef (d,), intercept, score); the score of a constant f is 1 if it is fitted exactly, otherwise 0
 
     Examples
     --------
@@ -110,7 +110,7 @@ def lime_sample(
 
 
 def _standard_error(X: NDArray[np.bool_], x_bar: Array, pull: Array, gram: Array, chosen: Ids, d: int) -> Array:
-    """Of the coefficients, from the rows of the run: the sandwich, with n / (n - d - 1) for the fitted parameters."""
+    """Compute standard errors of the coefficients by the sandwich, with n / (n - d - 1) for the fitted parameters."""
     middle = np.zeros_like(gram)
     for rows in _blocks(X):
         scores = (X[rows] - x_bar) * pull[rows, None]
@@ -130,7 +130,7 @@ def lime_samples_needed(
     ridge: float = 1.0,
     seed: int | np.random.Generator | None = 0,
 ) -> int:
-    """How many samples LIME needs for a mean error of `accuracy` on this document.
+    """Return the number of samples that LIME needs for a mean error of `accuracy` on this document.
 
     The error of a run is its largest deviation from the limit over the largest coefficient, max_j |b_j - beta_j| /
     max_j |beta_j|, and its mean over runs is required to be `accuracy`. To leading order it falls like 1/sqrt(n),
@@ -142,7 +142,7 @@ def lime_samples_needed(
     ----------
     accuracy : relative error, such as 0.01
     kernel_width, ridge : as in `lime_limit`
-    seed : of the estimate
+    seed : seed of the estimate
 
     Examples
     --------
@@ -154,7 +154,7 @@ def lime_samples_needed(
     """
     accuracy = positive("accuracy", accuracy)
     if game.d == 1:
-        return 2  # a single player's two values are both seen in two samples
+        return 2  # two samples contain both values of a single player
     rng = np.random.default_rng(seed)
     limit = lime_limit(game, kernel_width, ridge, None)
     largest = float(np.abs(limit.coef).max())
@@ -180,7 +180,7 @@ def lime_samples_needed(
 
 
 def _draw(rng: np.random.Generator, n: int, d: int) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Masks (n, d) of the present players, all in row 0, and the number of absent players (n,)."""
+    """Draw masks (n, d) of the present players, all in row 0, and the numbers of absent players (n,)."""
     sizes = np.concatenate([[0], rng.integers(1, d + 1, n - 1)])
     masks = np.ones((n, d), dtype=bool)
     rows = max(1, BLOCK_ELEMENTS // d)

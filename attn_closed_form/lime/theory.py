@@ -11,17 +11,17 @@ printed, a constant f has non-zero coefficients (`proofs_check/ERRATA.md`, `docs
 **First order**: beta = [g (v - F) - g_h (v_h - F)] / A, exact when T/T_max goes to 0. Tokens need not be distinct.
 
 **Mean field**: with a share p absent, numerator and denominator are near N(p) = N_A + p (N_B - N_A) and
-D(p) = A + p (B - A), so a player adds Delta(p) = (g v - g_h v_h)/D - (g - g_h) N/D^2. Least squares with every p alike
-gives 6 int p (1-p) Delta dp:
+D(p) = A + p (B - A), so a player adds Delta(p) = (g v - g_h v_h)/D - (g - g_h) N/D^2. Least squares with equal weights
+for all p gives 6 int p (1-p) Delta dp:
 
     beta = c_1 (g v - g_h v_h) - c_2 (g - g_h),   c_1 = 6 I_1 / A,   c_2 = 6 [N_A J_2 + (N_B - N_A) J_3] / A^2,
 
 the integrals in r = B/A - 1 below. It takes the ratio of means for the mean of a ratio, so it is accurate if no token
 holds much of the attention, for any T/T_max. A kernel weighs p by k(p); see `lime_mean_field`.
 
-**Which to trust?** `lime_limit`, always: it is exact, and takes milliseconds. On random models with spread attention
-(T = 99 of 256) the mean field is within 0.3 %, the first order 2 to 25 % off; on the shipped model some 3 % and a third
-(`benchmarks/paper1_lime.py`); where one token holds most of a head, all three fail.
+**Recommendation.** Use `lime_limit`, which is exact and takes milliseconds. On random models with spread attention
+(T = 99 of 256), the errors of mean field and first order are 0.3 % and 2 to 25 %; on the shipped model, about 3 %
+and a third (`benchmarks/paper1_lime.py`); if one token has most of the attention of a head, all three fail.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KERNEL_NODES = 80
 
 
 class _Totals(NamedTuple):
-    """Masses and mass times value, players (H, d) and totals (H,), in units that cannot overflow."""
+    """Masses and masses times values of players (H, d) and totals (H,), in units that cannot overflow."""
 
     g: Array
     gv: Array
@@ -56,14 +56,14 @@ class _Totals(NamedTuple):
 
 
 def lime_theorem_5_1(game: PooledGame) -> Array:
-    """Theorem 5.1 (P1 Eq. 19) **as printed**, (d,). It is wrong: see the module docstring. Kept to show by how much.
+    """Compute Theorem 5.1 (P1 Eq. 19) **as printed**, (d,), which is wrong, to show its error.
 
-    Its sum over u of g_h includes [UNK] at the place of [CLS]; a game does not know that mass, and [CLS] itself stands
-    for it: one of T_max terms.
+    Its sum over u of g_h includes [UNK] in place of [CLS]; a game does not have that mass, and [CLS] itself is used
+    instead, which is one of T_max terms.
 
     Examples
     --------
-    A constant model, f = 2 for every document, yet:
+    A constant model, f = 2 for every document, has nonzero coefficients:
 
     >>> game = PooledGame.from_scores([0.0, 1.0], [2.0, 2.0], [0.5, 0.0], [2.0, 2.0], 1.0, 2.0)
     >>> lime_theorem_5_1(game).round(3)
@@ -76,10 +76,10 @@ def lime_theorem_5_1(game: PooledGame) -> Array:
 
 
 def lime_first_order(game: PooledGame) -> Array:
-    """Theorem 5.1 corrected: beta_j = sum over heads of [g (v - F) - g_h (v_h - F)] / A, (d,).
+    """Compute Theorem 5.1 corrected, beta_j = sum over heads of [g (v - F) - g_h (v_h - F)] / A, (d,).
 
-    Correct to first order in the share of the attention that the document holds. It is also the derivative of f in the
-    presence of j, from the document. Prefer `lime_mean_field`, and `lime_limit` to both.
+    It is correct to first order in the document's share of the attention. It is also the derivative of f in the
+    presence of j, at the document. Prefer `lime_mean_field`, and `lime_limit` to both.
 
     >>> game = PooledGame.from_scores([0.0, 0.0], [1.0, 3.0], s_background=5.0, v_background=0.0)
     >>> from attn_closed_form import lime_limit
@@ -92,10 +92,10 @@ def lime_first_order(game: PooledGame) -> Array:
 
 
 def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
-    """Mean-field form of LIME's limit, (d,): the theorem's integral form, corrected.
+    """Compute the (d,) mean-field form of LIME's limit, which is the theorem's integral form, corrected.
 
-    With `kernel_width` inf it is in closed form (module docstring). Else the kernel k(p) = exp(-(100 (1 -
-    sqrt(1-p)))^2 / (2 width^2)) weighs the differences between players by k p (1-p), and what they have in common is
+    With `kernel_width` inf it has a closed form (module docstring). Otherwise the kernel k(p) = exp(-(100 (1 -
+    sqrt(1-p)))^2 / (2 width^2)) weighs the differences between players by k p (1-p), and their common part is
     the slope of the regression of f on the share present, Cov_k(1-p, N/D) / (d Var_k(p)); both by Gauss-Legendre in
     sqrt(1-p). There is no ridge and no row for the document.
 
@@ -141,13 +141,13 @@ def _totals(game: PooledGame) -> _Totals:
     if not (B > 0).all():
         raise ValueError(
             "game: expected some mass when every player is absent (a background, or [UNK] in the players' place), "
-            "got none; the theorem divides by it. `lime_limit` has no such need"
+            "got none; the theorem divides by it. `lime_limit` does not need it"
         )
     return _Totals(g, gv, g_h, gv_h, A, B, n_0 + gv.sum(axis=1), n_0 + gv_h.sum(axis=1))
 
 
 def _integrals(r: Array) -> tuple[Array, Array, Array]:
-    """I_1, J_2, J_3: integrals over p in [0, 1] of p (1-p) / (1+rp), p (1-p) / (1+rp)^2, p^2 (1-p) / (1+rp)^2."""
+    """Integrate over p in [0, 1] for I_1, J_2, J_3: p (1-p) / (1+rp), p (1-p) / (1+rp)^2, p^2 (1-p) / (1+rp)^2."""
     k = np.arange(SERIES_TERMS)
     with np.errstate(divide="ignore", invalid="ignore"):
         log = np.log1p(r)

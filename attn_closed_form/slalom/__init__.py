@@ -26,7 +26,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Weights of a classifier belong to the models, which are built on this folder: imported on first use."""
+    """Import conversions of weights on first use, because the models are built on this folder."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ..models.classifier import readoff

@@ -1,4 +1,4 @@
-"""Which sequences a SLALOM is fitted on: the samples of P2's Algorithms 1 and 2.
+"""The sequences on which a SLALOM is fitted: the samples of P2's Algorithms 1 and 2.
 
 Algorithm 1 (SLALOM-eff) draws n tokens, with replacement, from the distinct tokens of the document; Algorithm 2
 (SLALOM-fidel) deletes up to 5 positions of it. `design="uniform"` is both as printed. The default, `design="balanced"`,
@@ -7,10 +7,10 @@ draws from the same populations without replacement, in rounds that treat all to
 - short sequences: a random circle of the V tokens, and one shift vector per round; one round has every token once in
   each place. The first round repeats one token n times, which shows its value (P2, Eq. 44); the second joins neighbors
   of the circle, which links all importances (Eq. 52).
-- deletions: the whole document once. One round cuts a random order of the T positions into blocks of k, and deletes a
+- deletions: the whole document once. One round splits a random order of the T positions into blocks of k, and deletes a
   block at a time. Every size k has one round before any has two; then the sizes even out.
 
-Subsets of any size (`any_size`), which are not P2's, show what a token does when few others are left.
+Subsets of any size (`any_size`), which P2 does not use, show the effect of a token when few others are left.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DESIGNS = ("balanced", "uniform")
 
 
 def short_sequences(V: int, num_samples: int, length: int, design: str, rng: np.random.Generator) -> Ids:
-    """Samples of Algorithm 1: (n, length) indices of tokens, n = num_samples or the population if that is less."""
+    """Draw samples of Algorithm 1: (n, length) indices of tokens, with n at most the population."""
     if design == "uniform":
         return rng.integers(V, size=(num_samples, length)).astype(np.intp)
     rounds = -(-num_samples // V)
@@ -34,7 +34,7 @@ def short_sequences(V: int, num_samples: int, length: int, design: str, rng: np.
         codes = np.r_[0:2, 2 + rng.permutation(max(V ** (length - 1) - 2, 0))][: min(rounds, V ** (length - 1))]
         shifts = np.zeros((len(codes), length), dtype=np.intp)
         shifts[:, 1:] = codes[:, None] // V ** np.arange(length - 1) % V
-    else:  # too many to list, so that chance hardly ever repeats one
+    else:  # too many to list, so repetitions are very unlikely
         shifts[2:, 1:] = rng.integers(V, size=(max(rounds - 2, 0), length - 1))
         shifts[1:2, 1] = 1
     circle = rng.permutation(V)
@@ -42,7 +42,7 @@ def short_sequences(V: int, num_samples: int, length: int, design: str, rng: np.
 
 
 def deletions(T: int, num_samples: int, max_deletions: int, design: str, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Samples of Algorithm 2: (num_samples, T) masks, True where a position is kept; at least one is."""
+    """Draw samples of Algorithm 2: (num_samples, T) masks, True for kept positions (at least one)."""
     largest = min(max_deletions, T - 1)
     keep = np.ones((num_samples, T), dtype=bool)
     if design == "uniform" or largest == 0:
@@ -68,7 +68,7 @@ def deletions(T: int, num_samples: int, max_deletions: int, design: str, rng: np
 
 
 def any_size(T: int, num_samples: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Subsets of all sizes with equal weight: (num_samples, T) masks with 1 to T - 1 positions kept (one if T is 1)."""
+    """Draw subsets of uniform size: (num_samples, T) masks with 1 to T - 1 kept positions (one if T is 1)."""
     kept = 1 + np.floor(rng.permutation(np.arange(num_samples)) * max(T - 1, 1) / max(num_samples, 1))
     order = rng.random((num_samples, T)).argsort(axis=1).argsort(axis=1)
     mask: NDArray[np.bool_] = order < kept[:, None]
@@ -76,7 +76,7 @@ def any_size(T: int, num_samples: int, rng: np.random.Generator) -> NDArray[np.b
 
 
 def distinct(sequences: list[Ids]) -> tuple[list[Ids], NDArray[np.intp]]:
-    """Different sequences in order of appearance, and which of them each sequence is.
+    """Return the distinct sequences in order of appearance, and the index of each sequence among them.
 
     >>> distinct([np.array([1, 2]), np.array([3]), np.array([1, 2])])
     ([array([1, 2]), array([3])], array([0, 1, 0]))

@@ -8,7 +8,7 @@ document after deletions (Algorithm 2). Where this departs from P2:
 - SLALOM-fidel also queries subsets of any size, with a small weight: a fit on the neighborhood of the document alone
   can be wrong by any amount elsewhere
 - absent tokens can be replaced instead of deleted
-- samples are balanced (`design.py`), no sequence is put to the model twice, and a tenth of the samples is held out
+- samples are balanced (`design.py`), no sequence is evaluated twice, and a tenth of the samples is held out
 - several classes share their importances (C.1); the MSE is summed over them. `fit_slalom_classes` gives each class
   separate ones
 """
@@ -41,7 +41,7 @@ MATTERS = 0.25
 
 
 class SlalomWarning(UserWarning):
-    """The samples do not determine a SLALOM, in whole or in part."""
+    """Warning that the samples do not fully determine a SLALOM."""
 
 
 class SlalomFit(NamedTuple):
@@ -51,14 +51,14 @@ class SlalomFit(NamedTuple):
     ----------
     slalom : Slalom on the distinct tokens of the document, in increasing order
     mse : mean squared error on the samples that were fitted, as they are weighted (summed over classes)
-    fresh_mse : the same on samples that were not fitted, of the kind that the paper's algorithm draws; NaN if there
+    fresh_mse : the same on held-out samples of the kind that the paper's algorithm draws; NaN if there
         are fewer than ten samples
-    fresh_mse_any_size : the same on fresh subsets of the document of any size; NaN where there are none
-    model_calls : sequences put to the black box
-    num_samples : samples drawn; equal ones are put to the black box once
+    fresh_mse_any_size : the same on held-out subsets of the document of any size; NaN if there are none
+    model_calls : number of sequences that the black box evaluated
+    num_samples : number of samples drawn; equal ones are evaluated once
     iterations : steps of the solver
     converged : whether the solver stopped before its limit of steps
-    penalty : which the solver chose or was given; 0 for an exact SLALOM
+    penalty : the given or chosen penalty; 0 for an exact SLALOM
     undetermined : ids whose importance comes from the penalty rather than from the samples
     """
 
@@ -92,11 +92,11 @@ def fit_slalom(
     progress: Report | bool | None = None,
     batch_size: int = BATCH,
 ) -> SlalomFit:
-    """SLALOM of a document under any model, fitted to outputs of sampled sequences (P2, Algorithms 1 and 2).
+    """Fit a SLALOM to outputs of any model for sampled sequences of a document (P2, Algorithms 1 and 2).
 
     Parameters
     ----------
-    f : takes a list of id arrays, returns (n,) outputs, or (n, C) of several classes, which share their importances
+    f : takes a list of n id arrays and returns (n,) outputs, or (n, C) for several classes, which share importances
     tokens : the document, whose distinct tokens get scores
     kind : "eff" fits short sequences of the document's tokens (SLALOM-eff, Algorithm 1), "fidel" the document with
         tokens deleted (SLALOM-fidel, Algorithm 2)
@@ -104,15 +104,15 @@ def fit_slalom(
     length : ("eff") n of Algorithm 1, 2 in the paper
     max_deletions : ("fidel") maximum number of tokens deleted at a time, 5 in the paper; one token always remains
     any_size : ("fidel") weight of subsets of any size in the mean squared error, from 0, which is Algorithm 2, to 1
-    replacement : ("fidel") id of a token, such as [MASK] or [PAD], that takes the place of a deleted one; it then has
+    replacement : ("fidel") id of a token, such as [MASK] or [PAD], that replaces a deleted one; it then has
         an importance and a value. None deletes
     design : "balanced" or "uniform" (independent draws, as printed)
-    solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background where all lengths are equal
+    solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background if all lengths are equal
     gamma : sum of the importances
     importances : importance of each distinct id, if only the values are to be fitted
-    seed : of the samples; a number or a NumPy Generator
-    progress : called with (stage, done, total); None shows a bar after a second on a terminal that has rich
-    batch_size : the most sequences that one call of f gets
+    seed : seed of the samples; a number or a NumPy Generator
+    progress : called with (stage, done, total); None shows a bar on a terminal after a second if rich is installed
+    batch_size : maximum number of sequences per call of f
 
     Examples
     --------
@@ -194,7 +194,7 @@ def fit_slalom(
 
 
 def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[SlalomFit, ...]:
-    """One SLALOM per class, each with separate importances, from one set of samples: f returns (n, C) outputs.
+    """Fit one SLALOM per class, each with separate importances, from one set of samples; f returns (n, C) outputs.
 
     The options are those of `fit_slalom`; the seed must be a number, so that every class has the same samples.
 
@@ -228,7 +228,7 @@ def fit_sequences(
     solver: Solver | None = None,
     seed: int = 0,
 ) -> SlalomFit:
-    """Best SLALOM for given outputs f, (n,) or (n, C), of given sequences with positive weights (n,)."""
+    """Fit the best SLALOM to given outputs f, (n,) or (n, C), of given sequences with positive weights (n,)."""
     ids = np.unique(np.concatenate(list(sequences)))
     shares = np.asarray(weight, dtype=np.float64) / float(np.sum(weight))
     rng = np.random.default_rng(seed)
@@ -241,7 +241,7 @@ def fit_sequences(
 def _deletion_masks(
     document: Ids, num_samples: int, max_deletions: int, share: float, design: str, rng: np.random.Generator
 ) -> tuple[list[Masks], Array]:
-    """Samples to fit, fresh deletions and fresh subsets of any size of the document; the weights of the first."""
+    """Draw samples to fit with their weights, held-out deletions and held-out subsets of any size."""
     T, num_fresh = document.size, num_samples // FRESH
     fitted = num_samples - num_fresh
     enough = max(ENOUGH * np.unique(document).size, fitted - fitted // 2)
@@ -262,7 +262,7 @@ def _deletion_masks(
 def _solve(
     problem: Problem, ids: Ids, ndim: int, gamma: float, solver: Solver, rng: np.random.Generator, report: Report
 ) -> SlalomFit:
-    """The fit without its errors on fresh samples; `ndim` of the outputs is 1 if there is one class."""
+    """Return the fit without its errors on held-out samples; `ndim` of the outputs is 1 if there is one class."""
     V, (n, C) = ids.size, problem.f.shape
     parameters = C * V + (V - 1 if problem.fixed is None else 0)
     if n * C < parameters:
@@ -286,8 +286,8 @@ def _warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:
         shown = ", ".join(map(str, unsure[:5])) + (", ..." if len(unsure) > 5 else "")
         _warn(
             f"the samples do not determine the importance of {len(unsure)} of {slalom.V} tokens, which make up "
-            f"{share:.0%} of the effects (ids {shown}): raise num_samples, or read their effect (slalom_linearized), "
-            "not importance and value apart"
+            f"{share:.0%} of the effects (ids {shown}): raise num_samples, or use their effect (slalom_linearized) "
+            "instead of importance and value"
         )
 
 

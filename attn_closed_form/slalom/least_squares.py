@@ -1,18 +1,18 @@
 """Least squares for a SLALOM: given counts of tokens and outputs, find s and v.
 
-Minimized is the mean squared error of P2's Algorithms 1 and 2, plus a penalty:
+The objective is the mean squared error of P2's Algorithms 1 and 2, plus a penalty:
 
     MSE(s, v) = mean_i |f_i - F_i|^2,   F_i = sum_j alpha_ij v_j,   alpha_ij = n_ij e^{s_j} / sum_k n_ik e^{s_k},
     penalty:    (penalty / V) (sum_j |v_j - mean f|^2 + Var(f) sum_j (s_j - mean s)^2),
 
 with n_ij the number of times that token j occurs in sample i.
 
-**Why a penalty.** The least-squares SLALOM of a black box that is not one may lie at infinity: the mass e^s of a token
-vanishes while mass times value stays. The penalty is 1e-5, unless another one is better on held-out samples by more
-than two standard errors of the difference, or halves the error. It is then raised until no value is further than 5
+**Why a penalty.** The least-squares SLALOM of a black box that is not a SLALOM may be at infinity: the mass e^s of a
+token vanishes while mass times value stays. The penalty is 1e-5, unless another one is better on held-out samples by
+more than two standard errors of the difference, or halves the error. It is then raised until no value is further than 5
 times the range of f from its mean.
 
-**Why a background.** Special tokens and padding hold mass in every sequence. The background is one more token, the last
+**Why a background.** Special tokens and padding have mass in every sequence. The background is one more token, the last
 one, which occurs once in every sample. It is kept unless the error on held-out samples without it is at most 2 %
 larger, weighted like the fit and with equal weights.
 
@@ -36,31 +36,31 @@ from .._arrays import number
 from .._progress import Report
 from .._types import Array, Ids, Masks
 
-# Trust region: no step moves an importance by more, as e^2 is as far as a linear model of e^s can be believed.
+# Trust region: no step changes an importance by more, because a linear model of e^s is not reliable beyond e^2.
 MAX_STEP = 2.0
 # An MSE below this share of the mean of f^2 is only rounding.
 ROUNDING = 1e-31
 # An importance is undetermined if more than this share of its precision comes from the penalty.
 UNDETERMINED = 0.5
-# Share of the largest mass that a mass of the start gets if it is negative: the linear problem ignores signs.
+# Share of the largest mass that replaces a negative mass of the start, because the linear problem ignores signs.
 START_FLOOR = 1e-4
-# First damping of the steps: on the way to a penalized optimum, and from a start that is nearly exact.
+# Initial damping of the steps, for a penalized optimum and for a nearly exact start.
 DAMPING, EXACT_DAMPING = 1e-4, 1e-13
-# Penalties that are tried: the first, then those of one of the two sides. Each fit starts where the one before ended.
+# Penalties to try: the first, then those on one side of it. Each fit starts where the previous one ended.
 FIRST = 1e-5
 WEAKER = (1e-6, 1e-7, 1e-8, 1e-9)
 STRONGER = (1e-4, 1e-3, 1e-2)
 STRONGEST = 1.0  # importances and values are then hardly allowed to differ
-# Samples on which penalties are compared, at most; the last fit has all of them.
+# Maximum number of samples for comparing penalties; the last fit uses all of them.
 COMPARED = 2000
 # Share of the samples that is held out to choose a penalty, the number of standard errors by which another penalty must
 # be better, and the largest ratio of the errors without and with a background at which the background is dropped.
 HELD_OUT = 0.2
 SURE = 2.0
 NEAR_BEST = 1.02
-# Values further from the mean of f than this many times its range are not believable.
+# Values further from the mean of f than this many times its range are implausible.
 BELIEVABLE = 5.0
-# Steps of a fit that is only used to compare penalties.
+# Number of steps of a fit that is only used to compare penalties.
 ROUGH_STEPS, ROUGH_TOL = 20, 1e-3
 # An MSE of up to EXACT times rounding is an exact SLALOM, and nothing better exists. The search for one takes at most
 # EXACT_STEPS steps and ends when a step gains less than the share EXACT_TOL of the cost.
@@ -68,7 +68,7 @@ EXACT, EXACT_STEPS, EXACT_TOL = 1e6, 20, 0.1
 
 
 def counts(ids: Ids, sequences: Sequence[Ids]) -> Array:
-    """(n, V) how often each of the sorted `ids` occurs in each sequence, whose tokens are all among them."""
+    """Count how often each of the sorted `ids` occurs in each sequence, (n, V); all tokens must be among them."""
     rows = np.repeat(np.arange(len(sequences)), [len(sequence) for sequence in sequences])
     cells = rows * ids.size + np.searchsorted(ids, np.concatenate(list(sequences)))
     return np.bincount(cells, minlength=len(sequences) * ids.size).reshape(-1, ids.size).astype(np.float64)
@@ -117,16 +117,16 @@ class Problem:
         return self.ridge * self.mse(self.f - self.center)
 
     def mse(self, r: Array) -> float:
-        """Weighted mean over samples of residuals r (n, C), summed over classes: the aim of both of P2's algorithms."""
+        """Return the weighted mean square of residuals r (n, C), summed over classes, as in P2's algorithms."""
         return float(self.weight @ (r * r).sum(axis=1))
 
     def cost(self, s: Array, v: Array, r: Array) -> float:
-        """MSE plus penalty, from the residuals r (n, C)."""
+        """Return the MSE plus the penalty, from the residuals r (n, C)."""
         spread = self.stiffness * self.V * float(s[: self.V].var())
         return self.mse(r) + self.ridge * float(((v - self.center) ** 2).sum()) + spread
 
     def alpha(self, s: Array) -> Array:
-        """(n, V) softmax weights. Rows whose tokens all have tiny masses get a separate shift."""
+        """Compute the (n, V) softmax weights. Rows whose tokens all have tiny masses get a separate shift."""
         mass = self.counts * np.exp(s - s.max())
         total = mass.sum(axis=1)
         if (total < 1e-200).any():
@@ -136,13 +136,13 @@ class Problem:
         return mass / total[:, None]
 
     def residuals(self, s: Array, v: Array) -> Array:
-        """(n, C) outputs minus those of the SLALOM."""
+        """Return the (n, C) outputs minus those of the SLALOM."""
         return self.f - self.alpha(s) @ v
 
     def values(self, s: Array, near: Array | float = 0.0) -> tuple[Array, Array]:
-        """Best values (V, C) for given importances, Eq. 74, with the ridge; and their residuals.
+        """Compute the best values (V, C) for given importances, Eq. 74, with the ridge, and their residuals.
 
-        Corrections of values that are `near`, two of them, keep all digits at the optimum.
+        Two corrections of the values `near` keep all digits at the optimum.
         """
         alpha = self.alpha(s)
         weighted = alpha * self.root
@@ -159,23 +159,23 @@ class Problem:
         return v, r
 
     def start(self) -> Array:
-        """Equal or fixed importances; a background as heavy as all tokens together."""
+        """Return equal or fixed importances, with a background as heavy as all tokens together."""
         s = np.zeros(self.V) if self.fixed is None else self.fixed
         return np.r_[s, s.mean() + np.log(self.V)] if self.background else s
 
     def take(self, rows: Ids) -> Problem:
-        """The same problem for a subset of the samples."""
+        """Return the problem for a subset of the samples."""
         weight = self.weight[rows]
         return replace(self, counts=self.counts[rows], f=self.f[rows], weight=weight / weight.sum())
 
     def with_background(self) -> Problem:
-        """The same with one more token, which occurs once in each sample."""
+        """Return the problem with one more token, which occurs once in each sample."""
         return replace(self, counts=np.column_stack([self.counts, np.ones(len(self.f))]), background=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Where a solver ended: (V,) importances, (V, C) values, (n, C) residuals, steps, and whether it converged.
+    """The result of a solver: (V,) importances, (V, C) values, (n, C) residuals, steps, and whether it converged.
 
     If the problem has a background, it is the last row of s and v.
     """
@@ -193,7 +193,7 @@ class Solution:
         return self.problem.mse(self.r)
 
     def undetermined(self) -> Masks:
-        """(V,) whether more of an importance's precision comes from the penalty than from the samples.
+        """Return the (V,) mask of importances whose precision mainly comes from the penalty.
 
         The share is the diagonal of (H + P)^-1 P, with H the Hessian of the MSE without v, and P that of the penalty.
         """
@@ -209,10 +209,10 @@ class Solution:
 def _eliminated(
     x: Array, rates: list[Array], r: Array, ridge: float = 0.0, pull: Array | None = None
 ) -> tuple[Array, Array]:
-    """Normal equations for s alone, v being eliminated: the Schur complement (V, V) and the gradient (V,).
+    """Return the normal equations for s after eliminating v: the Schur complement (V, V) and the gradient (V,).
 
     The columns of v are x, those of s are x times the rate of each class, and r (n, C) are the residuals. A ridge on
-    the values comes with its `pull` (V, C), the differences of the values from where it draws them.
+    the values comes with its `pull` (V, C), the differences between the values and its center.
     """
     square = x * x
     norm = _positive_roots(square.sum(axis=0))
@@ -231,13 +231,13 @@ def _eliminated(
 
 
 def _positive_roots(squares: Array) -> Array:
-    """Square roots, and 1 in place of zero and of what would underflow."""
+    """Return square roots, with 1 instead of zero and of numbers that would underflow."""
     roots = np.sqrt(squares)
     return np.where(roots > 1e-150, roots, 1.0)
 
 
 def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array]:
-    """Hessian (V, V) of half the cost in s alone, with the best v, and minus the gradient (V,)."""
+    """Return the Hessian (V, V) of half the cost in s, with the best v, and minus the gradient (V,)."""
     tokens, F = slice(0, problem.V), problem.f - r
     rates = [v[:, c] - F[:, c : c + 1] for c in range(v.shape[1])]
     x = problem.alpha(s) * problem.root
@@ -248,7 +248,7 @@ def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array
 
 
 def linear_start(problem: Problem) -> Array:
-    """Importances from Eq. 75 as one linear problem: the null vector of [n_ij, -f_i n_ij] over (a v, a).
+    """Compute importances from Eq. 75 as one linear problem: the null vector of [n_ij, -f_i n_ij] over (a v, a).
 
     The smallest singular vector comes from inverse iteration on the normal equations.
     """
@@ -274,13 +274,13 @@ def descend(
     report: Report,
     damping: float = DAMPING,
 ) -> Solution:
-    """Levenberg-Marquardt in s, with the best v for each s; stops when a step gains less than `tol` of the cost.
+    """Minimize over s by Levenberg-Marquardt, with the best v for each s, until a step gains less than `tol`.
 
     The importances of the tokens stay within `max_spread` of each other; that of the background is free.
     """
     bound, tokens = max_spread / 2, slice(0, problem.V)
 
-    def centered(s: Array) -> Array:  # the same room on both sides, or none
+    def centered(s: Array) -> Array:  # equal margins on both sides, or none
         return s if problem.fixed is not None else s - (s[tokens].max() + s[tokens].min()) / 2
 
     def within(s: Array) -> Array:
@@ -294,7 +294,7 @@ def descend(
         if cost <= problem.floor:
             return Solution(problem, s, v, r, iteration, True)
         S, g = _schur(problem, s, v, r)
-        # One scale for all: tokens that hardly matter must not use up the trust region.
+        # One scale is used for all, so that negligible tokens do not use up the trust region.
         scale = max(float(np.diag(S).max()), 1e-300) ** 0.5
         S, g = S / scale**2, g / scale
         # Importances at a bound that would leave it stay there; this ends the freedom to add a constant to s.
@@ -304,7 +304,7 @@ def descend(
         if held.any():
             S[held], S[:, held], g[held] = 0.0, 0.0, 0.0
         else:
-            S += 1.0 / len(s)  # a constant added to s changes nothing: it gets a stiffness, and so no movement
+            S += 1.0 / len(s)  # a constant added to s changes nothing, so it gets a stiffness and does not move
         first_damping = damping
         while True:
             ds = _damped_step(S, g, damping) / scale
@@ -321,7 +321,7 @@ def descend(
         s, v, r, cost = s_new, v_new, r_new, cost_new
         if gain < tol:
             return Solution(problem, s, v, r, iteration + 1, True)
-        if damping == first_damping:  # one that had to grow is near the right one: less of it would be tried in vain
+        if damping == first_damping:  # a damping that had to grow is nearly right, and a smaller one would be rejected
             damping = max(damping / 16.0, 1e-15)
     return Solution(problem, s, v, r, max_iter, False)
 
@@ -334,7 +334,7 @@ def _damped_step(S: Array, g: Array, damping: float) -> Array:
 
 
 def silent(*_: object) -> None:
-    """The report of an auxiliary fit."""
+    """Report nothing, for auxiliary fits."""
 
 
 # The penalty and the background
@@ -344,7 +344,7 @@ class Solver(Protocol):
     """Anything that finds importances and values for given samples."""
 
     def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
-        """Importances and values for the samples, outputs and weights of `problem`."""
+        """Find importances and values for the samples, outputs and weights of `problem`."""
 
 
 @dataclass(frozen=True)
@@ -353,10 +353,10 @@ class Optimum:
 
     Parameters
     ----------
-    penalty : None chooses it on held-out samples; 0 is P2's least squares
-    background : None decides on held-out samples
+    penalty : weight of the penalty; None chooses it on held-out samples; 0 is P2's least squares
+    background : whether to add a background; None decides on held-out samples
     max_spread : bound on the difference between the largest and the smallest importance of a token. The default
-        leaves room for all that float64 can tell apart
+        covers everything that float64 can distinguish
     max_iter, tol : the solver stops after this many steps, or when one gains less than `tol` of the cost
 
     Examples
@@ -380,7 +380,7 @@ class Optimum:
             number(name, getattr(self, name), "a positive number", lambda x: x > 0)
 
     def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
-        """The exact SLALOM if there is one, else the best penalized fit."""
+        """Find the exact SLALOM if there is one, otherwise the best penalized fit."""
         families = [problem] if self.background is not True else []
         if self.background is not False:
             families.append(problem.with_background())
@@ -399,7 +399,7 @@ class Optimum:
         return solution
 
     def _choose(self, families: list[Problem], report: Report, rng: np.random.Generator) -> tuple[Problem, Array]:
-        """Family and penalty with (nearly) the least error on held-out samples, and where that fit ended.
+        """Return the family and penalty with (nearly) the smallest held-out error, and the importances of that fit.
 
         The penalty is chosen for the larger family, the last one; the smaller one then needs one fit to be compared.
         """
@@ -415,14 +415,14 @@ class Optimum:
         chosen = min(trials, key=lambda trial: trial.errors[0])
         if not (chosen.surely_better_than(trials[0]) or chosen.errors[0] < trials[0].errors[0] / 2):
             chosen = trials[0]
-        if len(families) == 2:  # the background must earn its place
+        if len(families) == 2:  # the background is kept only if it helps
             plain = self._try(families[0], chosen.penalty, families[0].start(), used, held)
             if (plain.errors <= NEAR_BEST * chosen.errors).all():
                 return replace(families[0], penalty=chosen.penalty), plain.s
         return replace(families[-1], penalty=chosen.penalty), chosen.s
 
     def _search(self, family: Problem, used: Ids, held: Ids, report: Report) -> list[_Trial]:
-        """Rough fits with the first penalty, with weaker ones while they help, with stronger ones if none did."""
+        """Fit roughly with the first penalty, with weaker ones while they help, and with stronger ones if none did."""
         trials = [self._try(family, FIRST if self.penalty is None else self.penalty, family.start(), used, held)]
         for side in (WEAKER, STRONGER) if self.penalty is None else ():
             last = trials[0]
@@ -439,7 +439,7 @@ class Optimum:
         return trials
 
     def _try(self, family: Problem, penalty: float, s: Array, used: Ids, held: Ids) -> _Trial:
-        """A rough fit to the used samples, and its error on those that are held out."""
+        """Fit the used samples roughly, and measure the error on the held-out ones."""
         training, test = family.take(used), family.take(held)
         fit = descend(replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, silent)
         r = test.residuals(fit.s, fit.v)

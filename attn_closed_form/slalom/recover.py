@@ -73,7 +73,7 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
 def recover(
     f: BlackBox, ids: Ids, batch_size: int = BATCH, refine: bool = True, strict: bool = False
 ) -> tuple[Array, Array, int]:
-    """Importances (n,), values (n,) or (n, C) of distinct ids under one softmax, and the number of queries.
+    """Recover importances (n,), values (n,) or (n, C) of distinct ids, and count the queries.
 
     With `refine`, tokens that 2 n - 1 sequences show too coarsely are queried again. With `strict`, an output of a pair
     that is not between those of its tokens is an error. If all values are equal, importances are zero.
@@ -91,7 +91,7 @@ def recover(
     partner[second] = first
 
     def measure(rows: Ids, partners: Ids) -> tuple[Array, Masks]:
-        """Log-odds (m,) of each row's mass in the pair with its partner, and whether the pair shows them clearly."""
+        """Return the (m,) log-odds of each row's mass in the pair with its partner, and whether they are clear."""
         pairs = ask(f, [ids[[i, j]] for i, j in zip(rows, partners, strict=True)], batch_size).reshape(rows.size, -1)
         apart = v[rows] - v[partners]
         size = np.maximum((apart**2).sum(axis=1), 1e-300)
@@ -132,7 +132,7 @@ def recover(
 
 
 def remembered(known: dict[bytes, Array], f: BlackBox, sequences: Sequence[Ids]) -> Array:
-    """Outputs (n,) or (n, C) of sequences, each of which is put to f once; `known` keeps them by their bytes."""
+    """Return outputs (n,) or (n, C) of sequences, each evaluated once; `known` caches them by their bytes."""
     keys = [np.asarray(sequence, dtype=np.intp).tobytes() for sequence in sequences]
     new = {key: sequence for key, sequence in zip(keys, sequences, strict=True) if key not in known}
     if new:
@@ -141,7 +141,7 @@ def remembered(known: dict[bytes, Array], f: BlackBox, sequences: Sequence[Ids])
 
 
 def ask(f: BlackBox, sequences: Sequence[Ids], batch_size: int = BATCH, report: Report | None = None) -> Array:
-    """Outputs of a black box, (n,) or (n, C), at most `batch_size` sequences per call, checked; torch tensors too."""
+    """Evaluate a black box on at most `batch_size` sequences per call, and check its (n,) or (n, C) outputs."""
     if batch_size < 1:
         raise ValueError(f"batch_size: expected at least 1, got {batch_size}")
     parts = []

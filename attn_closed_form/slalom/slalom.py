@@ -16,7 +16,7 @@ Where this departs from P2:
   P2's SLALOM is the case s_0 = -infinity, the default. With a background the empty sequence has the output v_0.
 - Eq. 65: the derivative (Eq. 64) is alpha_i (v_i - F), proportional to v_i e^{s_i} only if F = 0.
   `slalom_linearized` gives the derivative, and the printed score on request.
-- Eq. 71 (values of the classes sum to zero) is a choice of representative, as Eq. 73 does not depend on what all
+- Eq. 71 (values of the classes sum to zero) is a choice of representative, because Eq. 73 does not depend on what all
   classes share. We keep the scores as they are, so that F is the model's output.
 """
 
@@ -41,10 +41,10 @@ class Slalom:
     Parameters
     ----------
     ids : (V,) distinct token ids, any integers
-    s : (V,) importances, shared by the classes; shifted on the way in, so that they sum to `gamma`
+    s : (V,) importances, shared by the classes; they are shifted to sum to `gamma`
     v : (V,) values, or (V, C) values of C classes
     gamma : sum of the importances of the tokens
-    s_background : importance of what is present in every sequence, shifted with `s`; -infinity if nothing is
+    s_background : importance of a background in every sequence, shifted with `s`; -infinity for none
     v_background : its value, or (C,) values
 
     Examples
@@ -105,7 +105,7 @@ class Slalom:
         return 1 if self.v.ndim == 1 else self.v.shape[1]
 
     def index(self, tokens: Tokens) -> Ids:
-        """Rows of `s` and `v` for a sequence of ids; an id outside this SLALOM is an error."""
+        """Return the rows of `s` and `v` for a sequence of ids, or raise an error for an unknown id."""
         raw = as_ids("tokens", tokens)
         order = np.argsort(self.ids)
         index = order[np.minimum(np.searchsorted(self.ids, raw, sorter=order), self.V - 1)]
@@ -118,14 +118,14 @@ class Slalom:
         return index
 
     def predict(self, tokens: Tokens) -> Array:
-        """F(t), Eq. 4 and 72: a scalar array () for v of shape (V,), else (C,).
+        """Compute F(t), Eq. 4 and 72: a scalar array () for v of shape (V,), otherwise (C,).
 
-        Without background an empty sequence has no output, and is an error.
+        Without a background, an empty sequence has no output and is an error.
         """
         return self.predict_many([tokens])[0]
 
     def predict_many(self, documents: Sequence[Tokens]) -> Array:
-        """Outputs of B sequences of any lengths: (B,) for v of shape (V,), else (B, C)."""
+        """Compute the outputs of B sequences of any lengths: (B,) for v of shape (V,), otherwise (B, C)."""
         rows = [as_ids("documents", document) for document in documents]
         lengths = np.array([row.size for row in rows], dtype=np.intp)
         background = self.s_background > -np.inf
@@ -155,15 +155,15 @@ class Slalom:
         empty_value: float = 0.0,
         absent: int | None = None,
     ) -> PooledGame:
-        """Game of a document: an absent player is deleted, or replaced by the token `absent`.
+        """Return the game of a document, whose absent players are deleted or replaced by the token `absent`.
 
         Parameters
         ----------
         tokens : T ids, at least one
         players : "positions" makes every token a player; "words" makes every distinct id a player
-        output : which class is explained
+        output : the class that is explained
         empty_value : the value of the empty document, which Eq. 4 leaves open; not used with a background
-        absent : id of the token that takes the place of an absent player, None for nothing
+        absent : id of the token that replaces absent players, or None to delete them
 
         Examples
         --------
@@ -197,7 +197,7 @@ class Slalom:
         return game if players == "positions" else game.merge(members(numbered(index)[0]))
 
     def _class_values(self, output: int) -> tuple[Array, float]:
-        """Values of the tokens, (V,), and of the background, for one class."""
+        """Return the values of the tokens, (V,), and of the background, for one class."""
         if isinstance(output, bool) or not isinstance(output, int | np.integer) or not 0 <= output < self.C:
             raise ValueError(f"output: expected an index in 0..{self.C - 1}, got {output!r}")
         if self.v.ndim == 1:
@@ -210,7 +210,7 @@ class Slalom:
 
 
 def slalom_linearized(slalom: Slalom, tokens: Tokens, as_printed: bool = False, output: int = 0) -> Array:
-    """One score per token, (T,), from importance and value (P2, section 5.4 and B.7).
+    """Compute one score per token, (T,), from importance and value (P2, section 5.4 and B.7).
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def slalom_linearized(slalom: Slalom, tokens: Tokens, as_printed: bool = False, 
 
 
 def as_ids(name: str, value: ArrayLike | Tokens) -> Ids:
-    """One-dimensional array of integer ids, a copy."""
+    """Return a copy of ids as a one-dimensional integer array."""
     raw: NDArray[Any] = np.asarray(value)
     if raw.ndim != 1:
         raise ValueError(f"{name}: expected a one-dimensional sequence of ids, got shape {raw.shape}")

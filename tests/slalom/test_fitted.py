@@ -97,7 +97,7 @@ def test_the_warning_is_one_line_and_says_what_to_do():
         _warn_undetermined(many, tuple(range(7)))
     (message,) = [str(warning.message) for warning in caught]
     assert "\n" not in message and "(ids 0, 1, 2, 3, 4, ...)" in message
-    assert "raise num_samples, or read their effect (slalom_linearized)" in message
+    assert "raise num_samples, or use their effect (slalom_linearized)" in message
 
 
 def test_the_default_fit_of_the_shipped_model_does_not_warn_of_what_does_not_matter():
