@@ -1,4 +1,4 @@
-"""What `tol` requires of every part of a computation: |error| <= tol * max|f|, or ToleranceError.
+"""The error budget of a computation: |error| <= tol * max|f|, or a ToleranceError.
 
 With B the sum over heads of the largest |value| off the center (`PooledGame.half_range`), the error of a mean
 difference Delta_j, or of a sum of them with weights that add up to 1 in modulus, is at most
@@ -10,7 +10,7 @@ difference Delta_j, or of a sum of them with weights that add up to 1 in modulus
 `budget` gives the rule in p a quarter of tol, because a few more nodes make up for a small part, and the first line
 the rest. rho is derived in `docs/what-tol-guarantees.md`: a product of d factors as
 it stands costs FACTOR ulps per factor; through logarithms, where an error is relative to the logarithm, it costs
-PRECISE ulps for any d. The plain product is faster and is taken where it is good enough.
+PRECISE ulps for any d. The plain product is faster and is used if it is accurate enough.
 
 max|f| is not known. The largest |f| of a few coalitions, minus a bound of its rounding, is a lower bound of it.
 """
@@ -37,21 +37,21 @@ ULP = 2.0**-53
 FACTOR, PRECISE = 10.0, 400.0
 # Rounding of the last additions, relative to max|f|.
 OUTPUT = 8 * ULP
-# For a number that dwarfs every value, such as a bias of 1e300 next to values of 1e-300.
+# Cap for a number much larger than every value, such as a bias of 1e300 next to values of 1e-300.
 LARGE = 2.0**900
-# Part of `tol` that the approximation of a link by poles may take for one mean: two of them make a difference.
+# Share of `tol` for the approximation of a link by poles in one mean; a difference has two of them.
 POLE_SHARE = 1 / 16
-# Part of `tol` that the rule in p may take.
+# Share of `tol` for the rule in p.
 P_SHARE = 1 / 4
 # Loosest relative error of 1/D that is requested.
 EPS_LOOSE = 0.01
 
 
 class Budget(NamedTuple):
-    """Accuracy that the engine keeps. Everything is in units of 2^exponent, as the engine's values are."""
+    """The accuracy of the engine's parts, in units of 2^exponent like its values."""
 
     eps: float  # relative error of 1/D
-    p_error: float  # absolute error that the rule in p may make, all heads together
+    p_error: float  # allowed absolute error of the rule in p, over all heads
     scale: float  # lower bound of max|f|
     spread: float  # B of the module docstring
     precise: bool  # whether products are taken through logarithms
@@ -66,14 +66,14 @@ def budget(
     doubt: float = 0.0,
     constants: float = 0.0,
 ) -> Budget:
-    """The accuracy that the parts of a computation must keep; a ToleranceError names the smallest tol that works.
+    """Return the accuracy that the parts of a computation must keep, or raise a ToleranceError with the smallest tol.
 
     Parameters
     ----------
     game : PooledGame
-    tol : what the caller promises, relative to max|f|
-    amplification : what an error of a mean difference is multiplied by on the way to the caller's result
-    plain : whether the computation cannot take products through logarithms, as the recursion over sizes
+    tol : guaranteed accuracy, relative to max|f|
+    amplification : factor from an error of a mean difference to one of the caller's result
+    plain : whether products cannot be computed through logarithms, as in the recursion over sizes
     doubt, constants : rounding in addition to that of the engine, as in `Facts`
 
     Examples
@@ -95,7 +95,7 @@ def budget(
 
 
 class Arithmetic(NamedTuple):
-    """A floating type: its name, half its spacing at 1, the least eps to be requested in it, its smallest exponent."""
+    """A floating type: its name, half its spacing at 1, the smallest eps in it, and its smallest exponent."""
 
     name: str
     ulp: float
@@ -108,7 +108,7 @@ FLOAT32 = Arithmetic("float32", 2.0**-24, 2.0**-22, -126)
 
 
 class Facts(NamedTuple):
-    """What a budget depends on: all of it can be found on any device. Values are in units of 2^exponent."""
+    """The inputs of a budget, which any device can compute. Values are in units of 2^exponent."""
 
     scale: float  # lower bound of max|f|
     spread: float  # sum over heads of the largest |value| off the center
@@ -127,9 +127,9 @@ def budget_of(
     left: float = 1.0,
     least_tol: float = 0.0,
 ) -> Budget:
-    """`budget` from numbers, for a computation in any floating type.
+    """Compute a `budget` from numbers, for a computation in any floating type.
 
-    `left` is the part of `tol` that is left for it, and `least_tol` the least one that the other part can keep.
+    `left` is the remaining part of `tol`, and `least_tol` the smallest tol that the other part can keep.
     """
     if not (type(tol) is float and 0 < tol < math.inf):
         tol = positive("tol", tol)
@@ -159,7 +159,7 @@ def budget_of(
 
 
 def guaranteed_error(game: PooledGame | LinkedGame, tol: float) -> float:
-    """The error that a result within `tol` can have, as a number: tol times a lower bound of max|f|."""
+    """Return the guaranteed error of a result as a number: tol times a lower bound of max|f|."""
     if not isinstance(game, PooledGame):
         return tol * game._scale
     scale = largest_known_value(game)
@@ -167,12 +167,12 @@ def guaranteed_error(game: PooledGame | LinkedGame, tol: float) -> float:
 
 
 def _tol_needed(spread: float, scale: float, amplification: float, output: float, error: float) -> float:
-    """A tol that can be kept: what `budget` needs and a little more."""
+    """Return a tol that can be kept, slightly above the one that `budget` needs."""
     return (output + amplification * 2 / (1 - P_SHARE) * spread * error / scale) * (1 + 1e-9) if scale else math.inf
 
 
 def smallest_text(tol: float) -> str:
-    """`tol` rounded up to two digits, so that the printed number is one that works.
+    """Round `tol` up to two digits, so that the printed number works.
 
     >>> smallest_text(1.2300001e-13)
     '1.3e-13'
@@ -183,9 +183,9 @@ def smallest_text(tol: float) -> str:
 
 
 def largest_known_value(game: PooledGame | PoleGame) -> float:
-    """A lower bound of max|f| over all coalitions, in units of 2^exponent.
+    """Return a lower bound of max|f| over all coalitions, in units of 2^exponent.
 
-    The values of a few coalitions minus a bound on their rounding: d ulps for each sum of a head, one for the base.
+    It is the largest value of a few coalitions minus its rounding: d ulps for each sum of a head, one for the base.
     """
     if not isinstance(game, PooledGame):
         return game.linked._scale
@@ -203,12 +203,12 @@ def _largest_known_value(game: PooledGame) -> float:
 
 
 def in_units(value: float, exponent: int) -> float:
-    """A number >= 0 in units of 2^exponent, capped where it dwarfs every value."""
+    """Convert a number >= 0 to units of 2^exponent, capped if it is much larger than every value."""
     return LARGE if value and math.frexp(value)[1] - exponent > 900 else math.ldexp(value, -exponent)
 
 
 def _probes(game: PooledGame) -> NDArray[np.bool_]:
-    """(6, d) coalitions where |f| is likely large: all, none, all that raise f, that lower it, two players alone."""
+    """Return (6, d) coalitions with likely large |f|: all, none, all that raise or lower f, two single players."""
     present, absent, _ = game._parts(game._weighted)
     rise = np.add.reduce(present - absent, axis=0)
     alone = np.add.reduce(game._centered[0], axis=0)
@@ -220,7 +220,7 @@ def _probes(game: PooledGame) -> NDArray[np.bool_]:
 
 
 def _shown(value: float, exponent: int) -> str:
-    """A number in units of 2^exponent, for a message."""
+    """Format a number in units of 2^exponent, for a message."""
     try:
         return f"{math.ldexp(value, exponent):g}"
     except OverflowError:

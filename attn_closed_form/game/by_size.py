@@ -35,7 +35,16 @@ KEPT_ELEMENTS = 1 << 21
 
 
 def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
-    """E[f | s players absent] for s = 0..d, over uniform coalitions: |error| <= tol * max|f| guaranteed. O(L d^2).
+    """Compute E[f | s players absent] for s = 0..d over uniform coalitions, within tol * max|f|, in O(L d^2).
+
+    Parameters
+    ----------
+    game : PooledGame or LinkedGame of d players
+    tol : guaranteed accuracy, relative to max|f|; a looser one is faster
+
+    Returns
+    -------
+    (d + 1,) float64
 
     Examples
     --------
@@ -58,7 +67,7 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
 
 
 def centered_moments(game: PooledGame | PoleGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
-    """Sums over sizes of q_s E[f | s absent] and, for every player j, of q_s E[f 1{j present} | s absent]. O(L d^2).
+    """Sum q_s E[f | s absent] and, for every player j, q_s E[f 1{j present} | s absent] over sizes, in O(L d^2).
 
     f enters with its `base` subtracted, in units of 2^exponent, without the part of `empty_value`. `weights` (n, d+1)
     has q in its first row; the first moments of the others are returned as well: (n,), (d,).
@@ -76,13 +85,13 @@ def centered_moments(game: PooledGame | PoleGame, weights: Array, goal: Budget) 
 
 
 def _factors(terms: Terms) -> tuple[Array, Array, Array, Array, Array]:
-    """Arrays x, y, A, B (r, d) of the module docstring, and the numerator n_0 (r,) that is always there."""
+    """Return x, y, A, B (r, d) of the module docstring, and the numerator n_0 (r,) of the background."""
     V = terms.masses.V[terms.own]
     return terms.factor[:, 0], terms.factor[:, 1], V[:, 0], V[:, 1], terms.n_0
 
 
 def _forward(x: Array, y: Array, A: Array, B: Array, n0: Array) -> Iterator[tuple[Array, Array]]:
-    """States (P, N), each (l, k+1), after k = 0..d players."""
+    """Yield the states (P, N), each (l, k+1), after k = 0..d players."""
     P, N = np.ones((n0.size, 1), dtype=x.dtype), n0[:, None]
     yield P, N
     for k in range(1, x.shape[1] + 1):
@@ -99,7 +108,7 @@ def _forward(x: Array, y: Array, A: Array, B: Array, n0: Array) -> Iterator[tupl
 
 
 def _backward(x: Array, y: Array, A: Array, B: Array, states: list[tuple[Array, Array]], q: Array) -> Array:
-    """(l, d) derivatives of sum_s q_s N_s with respect to a factor on x_j."""
+    """Compute the (l, d) derivatives of sum_s q_s N_s with respect to a factor on x_j."""
     rows, d = x.shape
     out = np.empty((rows, d), dtype=x.dtype)
     gP, gN = np.zeros((rows, d + 1)), np.broadcast_to(q, (rows, d + 1))
@@ -116,7 +125,7 @@ def _backward(x: Array, y: Array, A: Array, B: Array, states: list[tuple[Array, 
 
 
 def _shares(k: int) -> tuple[Array, Array]:
-    """Probabilities, for s = 0..k-1, that player k joins a state with s absent as present and as absent.
+    """Return the probabilities, for s = 0..k-1, that player k joins a state with s absent as present and as absent.
 
     As present s stays and (k-s)/k is its share; as absent it becomes s+1, whose share is (s+1)/k.
     """

@@ -34,9 +34,9 @@ from .links import PoleGame
 from .pooled_game import PooledGame, exp_difference
 
 TIER_GAP = 45.0
-# Relative room at both ends of a tier, for the rounding of the masses that D is the sum of.
+# Relative margin at both ends of a tier, for the rounding of the masses in D.
 ROOM = 1e-12
-# A longer tier's ln R is taken from logarithms, with this much room for their rounding.
+# ln R of a longer tier is computed from logarithms, with this margin for their rounding.
 LOG_RANGE_EXACT, MARGIN = 256.0, 1e-6
 # Elements (pieces times players) of one array of pieces.
 PIECE_ELEMENTS = 1 << 20
@@ -79,12 +79,12 @@ class PieceMasses:
     # state is the one with the smaller real part, and V and n_0 are masses.
 
     def of_players(self, which: Ids | slice) -> PieceMasses:
-        """The same arrays for a subset of the players."""
+        """Return the same arrays for a subset of the players."""
         return replace(self, gap=self.gap[..., which], lighter=self.lighter[..., which], V=self.V[..., which])
 
     @cached_property
     def players_light(self) -> Array:
-        """(n,) how many players are lighter when present."""
+        """The (n,) numbers of players that are lighter when present."""
         return self.gap.shape[1] - np.add.reduce(self.lighter[:, 1], axis=1)
 
     @cached_property
@@ -99,7 +99,7 @@ class PieceMasses:
 
 
 def heads_of(game: PooledGame) -> Heads:
-    """The varying heads of `game`."""
+    """Return the varying heads of `game`."""
     varies = game.half_range > 0
     v, v_absent, v_background = (x[varies] for x in game._centered)
     s, s_absent, s_background = game.s[varies], game.s_absent[varies], game.s_background[varies]
@@ -107,7 +107,7 @@ def heads_of(game: PooledGame) -> Heads:
 
 
 def head_masses(game: PooledGame) -> PieceMasses:
-    """The varying heads of `game` as one piece each, in units of their largest masses. Computed once per game."""
+    """Return the varying heads of `game` as one piece each, in units of their largest masses, cached."""
     cached: PieceMasses | None = game.__dict__.get("_head_masses")
     if cached is None:
         masses, weighted, half_range = game._masses, game._weighted, game.half_range
@@ -131,7 +131,7 @@ def head_masses(game: PooledGame) -> PieceMasses:
 
 
 def masses_of(heads: Heads, own: list[int], units: Array) -> PieceMasses:
-    """PieceMasses of the heads `own`, each in its own unit."""
+    """Return the PieceMasses of the heads `own`, each in a separate unit."""
     s, s_absent, unit = heads.s[own], heads.s_absent[own], units[:, None]
     present, absent = exp_difference(s, unit), exp_difference(s_absent, unit)
     background = exp_difference(heads.s_background[own][:, None], unit)[:, 0]
@@ -164,7 +164,7 @@ class Ranges(NamedTuple):
 
 
 def ranges_of(game: PooledGame, masses: PieceMasses) -> Ranges:
-    """The ranges of D of the varying heads, whose `head_masses` are given."""
+    """Return the ranges of D of the varying heads, whose `head_masses` are given."""
     least = np.minimum.reduce(masses.gap, axis=1) if game.can_be_empty else masses.D_0
     most = masses.D_0 + np.add.reduce(masses.gap, axis=1)
     with np.errstate(divide="ignore", over="ignore"):
@@ -172,7 +172,7 @@ def ranges_of(game: PooledGame, masses: PieceMasses) -> Ranges:
 
 
 def common_rule(ranges: Ranges, eps: float) -> tuple[Array, Array, Ids] | None:
-    """Nodes, weights and the head of each, (r,), if the range of every head is in the table of short sums."""
+    """Return nodes, weights and the head of each, (r,), if the range of every head is in the table of short sums."""
     keys = []
     for log_range in ranges.log_range.tolist():
         key = short_sum_key(log_range + 3 * ROOM, eps)
@@ -185,7 +185,7 @@ def common_rule(ranges: Ranges, eps: float) -> tuple[Array, Array, Ids] | None:
 
 
 def scales_of(game: PooledGame, ranges: Ranges) -> list[Scale]:
-    """All tiers of all varying heads."""
+    """Return all tiers of all varying heads."""
     units = game.unit[game.half_range > 0]
     scales: list[Scale] = []
     heads = heads_of(game)
@@ -195,7 +195,7 @@ def scales_of(game: PooledGame, ranges: Ranges) -> list[Scale]:
 
 
 def _tiers(heads: Heads, h: int) -> list[Scale]:
-    """The tiers of one head, lightest first."""
+    """Return the tiers of one head, lightest first."""
     s_lo, s_hi = np.minimum(heads.s[h], heads.s_absent[h]), np.maximum(heads.s[h], heads.s_absent[h])
     # Logarithms find the tiers; they may be rounded. The numbers that count are taken from masses afterwards.
     with np.errstate(over="ignore", divide="ignore"):
@@ -230,7 +230,7 @@ def _tiers(heads: Heads, h: int) -> list[Scale]:
 
 
 def pieces_of(scales: list[Scale], eps: float) -> list[Piece]:
-    """Every scale with nodes and weights for 1/D good to a relative `eps`."""
+    """Return every scale with nodes and weights for 1/D, accurate to a relative `eps`."""
     pieces = []
     for head, unit, least, log_range in scales:
         least *= 1 - ROOM
@@ -243,14 +243,14 @@ def pieces_of(scales: list[Scale], eps: float) -> list[Piece]:
 
 
 def groups_of(pieces: list[Piece], d: int) -> Iterator[list[Piece]]:
-    """The pieces in groups whose arrays stay small."""
+    """Yield the pieces in groups whose arrays stay small."""
     size = max(1, PIECE_ELEMENTS // d)
     for start in range(0, len(pieces), size):
         yield pieces[start : start + size]
 
 
 def pole_pieces(game: PoleGame, eps: float) -> Iterator[tuple[PieceMasses, Array, Array, Ids, int]]:
-    """For every tier of a linked game: its poles as pieces, nodes, weights, the piece of each, and how many in all.
+    """Yield for every tier of a linked game its poles as pieces, nodes, weights, the piece of each, and the total.
 
     The weights carry the residue and the turn of the pole.
     """

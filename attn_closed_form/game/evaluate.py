@@ -65,9 +65,9 @@ PRODUCT_AT_ONCE = 16
 LEAST_FACTOR = 0.05
 # Nor by one below this, next to which the square of 1/Y would leave float64.
 LEAST_MODULUS = 1e-100
-# Largest q of a power series: beyond, J is as large as the number of nodes.
+# Largest q of a power series; beyond it, J is as large as the number of nodes.
 LARGEST_Q = 0.2
-# What the powers that are left out may make, relative to what is kept: an eighth of an ulp.
+# Limit on the omitted powers relative to those that are kept: an eighth of an ulp.
 LEFT_OUT = 2.0**-56
 # Powers that cost as much as one node.
 POWERS_PER_NODE = 2.0
@@ -81,11 +81,11 @@ Game = PooledGame | LinkedGame
 
 
 class Statistic(NamedTuple):
-    """What is averaged: a k-th difference of E_p[f].
+    """The quantity that is averaged: a k-th difference of E_p[f].
 
     players : k, the players that are fixed
     axes : of players that the result has
-    amplification : what an error of a mean difference is multiplied by
+    amplification : factor by which an error of a mean difference is multiplied
     sums : from terms, a batch of nodes and whether products go through logarithms, to weighted sums over the nodes
     """
 
@@ -96,19 +96,19 @@ class Statistic(NamedTuple):
 
 
 def evaluate(game: Game, law: Law, statistic: Statistic, tol: float, amplification: float = 1.0) -> Array:
-    """The statistic's mean under the law, |error| <= tol / amplification * max|f|; or ToleranceError.
+    """Compute the statistic's mean under the law, with |error| <= tol / amplification * max|f| or a ToleranceError.
 
     Parameters
     ----------
     game : PooledGame
-    law : over p
+    law : the law over p
     statistic : MEAN, FIRST, PAIRS or `row(player)`
     tol : relative accuracy
-    amplification : what the caller multiplies the result's error by
+    amplification : factor by which the caller multiplies the result's error
 
     Returns
     -------
-    () for MEAN, (d,) for FIRST and a row, (d, d) for PAIRS; where i = j a second difference means nothing
+    () for MEAN, (d,) for FIRST and a row, (d, d) for PAIRS; the diagonal of second differences has no meaning
 
     Examples
     --------
@@ -148,14 +148,14 @@ def batch_sums(
     sums: Callable[[Terms, Batch, bool], Array],
     differences: bool = True,
 ) -> Iterator[Array]:
-    """The sums of every batch of every chunk of terms, in units of 2^exponent."""
+    """Yield the sums of every batch of every chunk of terms, in units of 2^exponent."""
     for terms in terms_of(game, goal):
         for batch in law.batches(terms, goal.p_error, differences):
             yield sums(terms, batch, goal.precise).real
 
 
 def window_sums(windows: Iterable[Window], goal: Budget, law: Law, d: int) -> Iterator[Array]:
-    """The sums of Delta_j (d,) of every batch of every window, in units of 2^exponent; see `terms.py`."""
+    """Yield the sums of Delta_j (d,) of every batch of every window, in units of 2^exponent; see `terms.py`."""
     for window in windows:
         for batch in law.batches(window.terms, goal.p_error):
             mean, first = weighted_sums(window.terms, batch, goal.precise, window.beyond_weights, window.inside_weights)
@@ -165,7 +165,7 @@ def window_sums(windows: Iterable[Window], goal: Budget, law: Law, d: int) -> It
 
 
 def sum_in_pairs(arrays: Iterable[Array], nothing: Array) -> Array:
-    """Sum of new arrays, `nothing` if there are none: n of them are added with log2(n) roundings each, instead of n."""
+    """Sum n arrays pairwise, with log2(n) roundings each instead of n; return `nothing` if there are none."""
     sums: list[tuple[int, Array]] = []  # numbers of arrays, powers of two that fall, and their sums
     for array in arrays:
         count, total = 1, array
@@ -190,9 +190,9 @@ Flips = tuple[Array, Array, Array, NDArray[np.bool_] | None]
 
 
 def flip(terms: Terms, p: Array, precise: bool) -> Flips:
-    """P, num (m, r) and sigma (m, r, d) of the module docstring at nodes p (m, r) or (m, 1).
+    """Compute P, num (m, r) and sigma (m, r, d) of the module docstring at nodes p (m, r) or (m, 1).
 
-    sigma lies in memory that the next call of this thread uses again. Of complex terms, all three are 0 at nodes where
+    sigma is in memory that the next call of this thread reuses. For complex terms, all three are 0 at nodes where
     p x and (1 - p) y of some player nearly cancel; the last result marks them, (r, m) or None.
     """
     some_light = terms.masses.some_light
@@ -259,7 +259,7 @@ class Vanishing(NamedTuple):
     n_0: Array  # (n,)
 
     def products(self) -> tuple[Array, Array]:
-        """P num (n,), and P [X_j num + Z_j] (n, d), from products of all other players: nothing is divided."""
+        """Compute P num (n,) and P [X_j num + Z_j] (n, d) from products of all other players, without division."""
         share = np.stack([self.p, 1 - self.p], axis=1)[:, :, None]
         Y = (share * self.factor).sum(axis=1)
         T = (share * self.factor * self.V).sum(axis=1)
@@ -270,7 +270,7 @@ class Vanishing(NamedTuple):
         return self.weight * (R[:, 0] * Y[:, 0] + Q[:, 0] * T[:, 0]), self.weight[:, None] * first
 
     def second(self, i: int) -> Array:
-        """P [num X_i X_j + X_i Z_j + Z_i X_j] (n, d): the change of first differences when i is present."""
+        """Compute P [num X_i X_j + X_i Z_j + Z_i X_j] (n, d), the change of first differences when i is present."""
         changes = []
         for k in (0, 1):
             fixed, V = self.factor.copy(), self.V.copy()
@@ -282,7 +282,7 @@ class Vanishing(NamedTuple):
 
 
 def products_of_others(Q: Array, R: Array) -> tuple[Array, Array]:
-    """For each of the last axis, the product of all others of its factors Q with numerators R, both (..., n).
+    """Compute for each entry of the last axis the product of all other factors Q with numerators R, both (..., n).
 
     A pair (Q, R) is a product of factors and the sum of the same with one numerator in place of its factor, so pairs
     multiply as (Q, R) (Q', R') = (Q Q', Q R' + R Q'). Neighbors are multiplied, and the others of a factor are those of
@@ -307,7 +307,7 @@ def products_of_others(Q: Array, R: Array) -> tuple[Array, Array]:
 
 
 def vanishing(terms: Terms, p: Array, left_out: NDArray[np.bool_] | None) -> Vanishing | None:
-    """The nodes p (m, r) or (m, 1) of complex terms that `flip` has left out."""
+    """Return the nodes p (m, r) or (m, 1) of complex terms that `flip` has omitted."""
     if left_out is None or not left_out.any():
         return None
     term, node = np.nonzero(left_out)
@@ -317,7 +317,7 @@ def vanishing(terms: Terms, p: Array, left_out: NDArray[np.bool_] | None) -> Van
 
 
 def flips_of(terms: Terms, batch: Batch, precise: bool) -> Iterator[tuple[Terms, Array, Array, Flips]]:
-    """The batch in parts of few terms, or of one term and few nodes, so that a working array stays small.
+    """Split the batch into parts of few terms, or of one term and few nodes, so that working arrays stay small.
 
     Yields the terms, nodes p, weights and flips of each part.
     """
@@ -337,7 +337,7 @@ def flips_of(terms: Terms, batch: Batch, precise: bool) -> Iterator[tuple[Terms,
 def weighted_sums(
     terms: Terms, batch: Batch, precise: bool, for_mean: Weights, for_first: Weights
 ) -> tuple[Array, Array]:
-    """Sums over terms and nodes of E_p[f] (a,) and of Delta_j (b, d).
+    """Sum E_p[f] (a,) and Delta_j (b, d) over terms and nodes.
 
     `for_mean` and `for_first` make a and b sets of weights of the batch's nodes and weights: (a, m, r) and (b, m, r).
     """
@@ -368,17 +368,17 @@ Weights = Callable[[Array, Array], Array]
 
 
 def no_weights(p: Array, weights: Array) -> Array:
-    """No set of weights."""
+    """Return no set of weights."""
     return np.zeros((0, *weights.shape))
 
 
 def plain_weights(p: Array, weights: Array) -> Array:
-    """The weights of the law as the one set of weights."""
+    """Return the weights of the law as the only set of weights."""
     return weights[None]
 
 
 def changes(terms: Terms, by_X: Array, by_Z: Array, sigma: Array) -> Array:
-    """(b, d) sums over nodes and terms of by_X X_j + by_Z Z_j, both weights (b, m, r). `sigma` is squared in place."""
+    """Return (b, d) sums over nodes and terms of by_X X_j + by_Z Z_j, weights (b, m, r); squares `sigma` in place."""
     X = [add_nodes(weights, sigma) for weights in by_X]
     sigma *= sigma
     out = np.empty((len(by_X), sigma.shape[2]), dtype=sigma.dtype)
@@ -399,12 +399,12 @@ def _mean(terms: Terms, batch: Batch, precise: bool) -> Array:
 
 
 def first_differences(terms: Terms, batch: Batch, precise: bool) -> Array:
-    """(d,) weighted sums of Delta_j."""
+    """Return the (d,) weighted sums of Delta_j."""
     return weighted_sums(terms, batch, precise, no_weights, plain_weights)[1][0]
 
 
 def _pairs(terms: Terms, batch: Batch, precise: bool) -> Array:
-    """(d, d) weighted sums of I_ij: half of them, which read as a matrix product, and their mirror image."""
+    """Return the (d, d) weighted sums of I_ij, half of them by a matrix product and the rest by symmetry."""
     d = terms.factor.shape[2]
     half, added = (np.zeros((d, d), dtype=terms.factor.dtype) for _ in range(2))
     for few, p, weights, (P, num, sigma, left_out) in flips_of(terms, batch, precise):
@@ -426,7 +426,7 @@ def _pairs(terms: Terms, batch: Batch, precise: bool) -> Array:
 
 
 def row(player: int) -> Statistic:
-    """Second differences of one player with every other one, (d,): sums of X_j and Z_j with weights of the player."""
+    """Return the statistic of the (d,) second differences of one player with every other player."""
 
     def sums(terms: Terms, batch: Batch, precise: bool) -> Array:
         total = np.zeros(terms.factor.shape[2], dtype=terms.factor.dtype)
@@ -453,7 +453,7 @@ PAIRS = Statistic(2, 2, 2.0, _pairs)
 
 
 def workspace(shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Two uninitialised arrays. Small ones are kept per thread: fresh memory costs more than the arithmetic on it."""
+    """Return two uninitialized arrays. Small ones are reused per thread, because new memory is slow."""
     size = math.prod(shape)
     if size > 2 * BATCH_ELEMENTS:
         return np.empty(shape), np.empty(shape)
@@ -464,7 +464,7 @@ def workspace(shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def mix(points: Array, factor: Array, some_light: bool, out: Array, spare: Array) -> None:
-    """Y into `out` (r, m, d): p x + (1 - p) y from points (r, m, 2) and factors (r, 2, d). Nothing cancels."""
+    """Write Y = p x + (1 - p) y to `out` (r, m, d), from points (r, m, 2) and factors (r, 2, d). Nothing cancels."""
     if out.shape[2] <= MATRIX_PLAYERS:
         np.matmul(points, factor, out=out)
         return
@@ -476,7 +476,7 @@ def mix(points: Array, factor: Array, some_light: bool, out: Array, spare: Array
 
 
 def product(Y: Array, spare: Array) -> Array:
-    """Product over the last axis: of a transposed copy where it is short, of ever shorter halves where it is long."""
+    """Multiply over the last axis: a transposed copy if it is short, or repeated halving if it is long."""
     r, m, d = Y.shape
     if d <= MATRIX_PLAYERS:
         if np.iscomplexobj(Y):
@@ -502,7 +502,7 @@ def product(Y: Array, spare: Array) -> Array:
 
 
 def precise_product(points: Array, less: Array, some_light: bool, Y: Array) -> Array:
-    """The same through log1p(Y - 1): its rounding is relative to the logarithm, not to the number of players."""
+    """Multiply through log1p(Y - 1), whose rounding is relative to the logarithm, not to the number of players."""
     change = points[:, :, :1] * less[:, :1]
     if some_light:
         change += points[:, :, 1:] * less[:, 1:]  # one of the two is 0
@@ -514,7 +514,7 @@ def precise_product(points: Array, less: Array, some_light: bool, Y: Array) -> A
 
 
 def contract(x: Array, y: Array, precise: bool) -> Array:
-    """Sums over players: (r, m, d) with (r, 2, d) -> (r, m, 2). NumPy's sum is pairwise, the others are not."""
+    """Sum over players: (r, m, d) with (r, 2, d) -> (r, m, 2). NumPy's sum is pairwise; the others are not."""
     r, m, d = x.shape
     if not precise and d <= MATRIX_PLAYERS:
         return np.matmul(x, y.transpose(0, 2, 1))
@@ -528,7 +528,7 @@ def contract(x: Array, y: Array, precise: bool) -> Array:
 
 
 def add_nodes(w: Array, x: Array) -> Array:
-    """Weighted sum over nodes: (m, r) with (m, r, d) -> (r, d)."""
+    """Compute the weighted sum over nodes: (m, r) with (m, r, d) -> (r, d)."""
     m, _, d = x.shape
     if d > MATRIX_PLAYERS:
         return np.einsum("mr,mrd->rd", w, x)
@@ -544,9 +544,9 @@ def add_nodes(w: Array, x: Array) -> Array:
 
 
 def series_length(terms: Terms, p: Array) -> int:
-    """J for these terms at nodes p (m, r) or (m, 1); 0 if going through the nodes one by one costs less.
+    """Return J for these terms at nodes p (m, r) or (m, 1), or 0 if evaluating the nodes one by one is cheaper.
 
-    Up to MATRIX_PLAYERS players matrix products do.
+    Up to MATRIX_PLAYERS players, matrix products are used.
     """
     if terms.masses.some_light or terms.factor.shape[2] <= MATRIX_PLAYERS:
         return 0
@@ -556,7 +556,7 @@ def series_length(terms: Terms, p: Array) -> int:
 
 
 def count_powers(q: float) -> int:
-    """The smallest J for this q; as large as can be if q is too large."""
+    """Return the smallest J for this q, or the maximum if q is too large."""
     if not q <= LARGEST_Q:
         return 1 << 30
     J = 2
@@ -566,7 +566,7 @@ def count_powers(q: float) -> int:
 
 
 def sums_by_series(terms: Terms, p: Array, w_mean: Array, w_first: Array, J: int) -> tuple[Array, Array]:
-    """What `weighted_sums` returns for terms with these nodes and weights, by J powers."""
+    """Compute the result of `weighted_sums` for terms with these nodes and weights by J powers."""
     P, num, powers = _flip_by_series(terms, p, J)
     Pn = P * num
     mean = np.add.reduce(np.add.reduce(w_mean * Pn, axis=2), axis=1)
@@ -587,7 +587,7 @@ def sums_by_series(terms: Terms, p: Array, w_mean: Array, w_first: Array, J: int
 
 
 def _flip_by_series(terms: Terms, p: Array, J: int) -> tuple[Array, Array, Array]:
-    """P and num as in `flip`, (m, r) each, and the powers p^0, ..., p^(J-1), (J, m, r)."""
+    """Compute P and num as in `flip`, (m, r) each, and the powers p^0, ..., p^(J-1), (J, m, r)."""
     r = len(terms.lam)
     powers = np.ones((J, len(p), r))
     np.multiply.accumulate(np.broadcast_to(p, (J - 1, len(p), r)), axis=0, out=powers[1:])
@@ -612,7 +612,7 @@ def _flip_by_series(terms: Terms, p: Array, J: int) -> tuple[Array, Array, Array
 
 
 def _polynomial(coefficients: Array, g: Array) -> Array:
-    """sum_i c_i g^i by Horner's rule: (J, r) at (r, n)."""
+    """Compute sum_i c_i g^i by Horner's rule: (J, r) at (r, n)."""
     out = np.multiply(g, coefficients[-1][:, None])
     for c in coefficients[-2:0:-1]:
         out += c[:, None]

@@ -41,14 +41,14 @@ EPS_MAX = 0.1
 STEP_CONSTANT = 1400.0
 T0 = 0.5
 STEP_BITS = 20
-# Longest ln R whose nodes fit into float64 with room for a mass beside them; longer rules come in segments.
+# Longest ln R whose nodes fit into float64 together with a mass; longer rules are split into segments.
 LOG_RANGE_SEGMENT = 256.0
 # Steps in which what is left of pi/2 beside an angle is rounded, and the lines that are tried, as shares of it.
 SECTOR_STEP, SECTOR_LINES = 0.03, np.array([0.6, 0.7, 0.78, 0.84, 0.88, 0.91, 0.94, 0.96])
 
 
 def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
-    """Nodes and weights for 1/D with relative error at most `eps` for D in [1, exp(log_range)].
+    """Return nodes and weights for 1/D with relative error at most `eps` for D in [1, exp(log_range)].
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
 
 
 def lambda_segments(log_range: float, eps: float) -> list[tuple[float, Array, Array]]:
-    """The rule of `lambda_rule` for any range, in segments (shift, lam, w) that fit into float64.
+    """Return the rule of `lambda_rule` for any range, in segments (shift, lam, w) that fit into float64.
 
     The nodes of a segment are lam e^(-shift), its weights w e^(-shift).
     """
@@ -86,7 +86,7 @@ def lambda_segments(log_range: float, eps: float) -> list[tuple[float, Array, Ar
 
 
 def _cut(t: Array, squeeze: Array, h: float) -> list[tuple[float, Array, Array]]:
-    """Segments (shift, lam, w) of a trapezoidal rule."""
+    """Split a trapezoidal rule into segments (shift, lam, w)."""
     segments = []
     segment = np.floor(-t / LOG_RANGE_SEGMENT)
     for k in np.unique(segment):
@@ -97,7 +97,7 @@ def _cut(t: Array, squeeze: Array, h: float) -> list[tuple[float, Array, Array]]
 
 
 def sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[float, Array, Array]]:
-    """Rule for 1/w, |arg w| <= angle and 1 <= Re w <= e^log_range, in segments as those of `lambda_segments`.
+    """Return a rule for 1/w, |arg w| <= angle and 1 <= Re w <= e^log_range, in segments as in `lambda_segments`.
 
     >>> ((shift, lam, w),) = sector_segments(1.0, 1e-10, 0.8)
     >>> z = 3.0 * np.exp(0.8j)
@@ -115,7 +115,7 @@ def sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[fl
 
 
 def _short_sector_sum(log_range: float, eps: float, angle: float) -> tuple[Array, Array] | None:
-    """The shortest sum of the table for this sector, or None."""
+    """Return the shortest sum of the table for this sector, or None."""
     angles, log_ranges, _ = short_sector_sums()
     choice = _sums_from(bisect_left(angles, angle), bisect_left(log_ranges, log_range))
     return next(((lam, w) for bound, lam, w in choice if bound <= eps), None)
@@ -123,14 +123,14 @@ def _short_sector_sum(log_range: float, eps: float, angle: float) -> tuple[Array
 
 @lru_cache(maxsize=512)
 def _sums_from(i: int, j: int) -> list[tuple[float, Array, Array]]:
-    """All sums of the table for sectors that contain this one, shortest first: some sectors have no good ones."""
+    """Return all sums of the table for sectors that contain this one, shortest first."""
     angles, log_ranges, table = short_sector_sums()
     larger = [table.get((angle, log_range), []) for angle in angles[i:] for log_range in log_ranges[j:]]
     return sorted((entry for entries in larger for entry in entries), key=lambda entry: entry[1].size)
 
 
 def short_sector_sums() -> tuple[list[float], list[float], Table]:
-    """The table for sectors: its angles and ln R, ascending, and for both the sums (bound, lam, w), shortest first."""
+    """Return the table for sectors: its angles and ln R, ascending, and the sums (bound, lam, w), shortest first."""
     (angles, log_ranges), table = read_table("sector_sums.npz", "angle", "log_range")
     return angles, log_ranges, table
 
@@ -159,12 +159,12 @@ def _sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[f
 
 
 def _rounded(log_range: float, eps: float) -> tuple[float, float]:
-    """Both rounded to the safe side, so that games of similar range share a cached rule and eps has a proof."""
+    """Round both to the safe side, so that games of similar range share a cached rule with a proved eps."""
     return math.ceil(2 * log_range) / 2, 10 ** (math.floor(8 * math.log10(eps)) / 8)
 
 
 def _trapezoid(log_range: float, eps: float) -> tuple[Array, Array, float]:
-    """Exact t and the squeeze e^(-(t - t0)) of every kept node, lam ascending, and the step."""
+    """Return exact t and the squeeze e^(-(t - t0)) of every kept node, lam ascending, and the step."""
     unit = 2.0**STEP_BITS
     h = math.floor(math.pi**2 / math.log(STEP_CONSTANT / eps) * unit) / unit
     cut = math.log(8 / eps)
@@ -190,7 +190,7 @@ Table = dict[tuple[float, ...], list[tuple[float, Array, Array]]]
 
 @lru_cache(maxsize=8)
 def read_table(file: str, *keys: str, columns: tuple[str, str] = ("lam", "w")) -> tuple[list[list[float]], Table]:
-    """A table of this folder: the values of each key, ascending, and for each of their tuples the entries.
+    """Read a table of this folder: the values of each key, ascending, and the entries of each of their tuples.
 
     An entry is a bound and two arrays; the shortest ones are first.
     """
@@ -205,7 +205,7 @@ def read_table(file: str, *keys: str, columns: tuple[str, str] = ("lam", "w")) -
 
 
 def short_sum_key(log_range: float, eps: float) -> tuple[int, int] | None:
-    """Where the table has the shortest sum for this range and relative error; None if it has none."""
+    """Return the key of the shortest sum for this range and relative error, or None if there is none."""
     log_ranges, errors = _errors()
     i = bisect_left(log_ranges, log_range)
     if i == len(log_ranges):
@@ -221,7 +221,7 @@ def _short_sum(i: int, k: int) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=1024)
 def short_sums_together(keys: tuple[tuple[int, int], ...]) -> tuple[Array, Array, Ids]:
-    """Nodes and weights of several sums of the table one after the other, and which sum each belongs to, (L,) each."""
+    """Return the concatenated nodes and weights of several sums of the table, and the sum of each, (L,) each."""
     sums = [_short_sum(*key) for key in keys]
     lam, w = _frozen(*(np.concatenate(part) for part in zip(*sums, strict=True)))
     return lam, w, np.repeat(np.arange(len(sums)), [lam.size for lam, _ in sums])
@@ -229,7 +229,7 @@ def short_sums_together(keys: tuple[tuple[int, int], ...]) -> tuple[Array, Array
 
 @lru_cache(maxsize=1)
 def _errors() -> tuple[list[float], list[list[float]]]:
-    """The table's ln R, ascending, and for each the bounds of its sums with a minus sign, which makes them ascend."""
+    """Return the table's ln R, ascending, and the negated bounds of the sums of each, which makes them ascend."""
     (log_ranges,), table = read_table("exponential_sums.npz", "log_range")
     return log_ranges, [[-error for error, _, _ in table[key,]] for key in log_ranges]
 

@@ -42,12 +42,12 @@ INDICES = tuple(PAIR_LAWS)
 
 
 def interactions(game: Game, index: str = "SII", player: int | None = None, tol: float = 1e-10) -> Array:
-    """An interaction index of all pairs, or of one player's pairs, with the index of single players on the diagonal.
+    """Compute an interaction index of all pairs or of one player's pairs, with single players on the diagonal.
 
     Parameters
     ----------
     index : "SII", "BII", "STII", "FSII" or "FBII"; see the module docstring
-    player : the row of this player alone, which takes O(L m d) instead of O(L m d^2)
+    player : compute only the row of this player, in O(L m d) instead of O(L m d^2)
     tol : |error| <= tol * max|f| for every number
 
     Returns
@@ -68,7 +68,7 @@ def interactions(game: Game, index: str = "SII", player: int | None = None, tol:
         raise ValueError(f"index: expected one of {', '.join(INDICES)}, got {index!r}")
     if player is not None and not 0 <= player < game.d:
         raise ValueError(f"player: expected an index in 0..{game.d - 1}, got {player}")
-    # Pairs first: they need more of `tol` than singles, so the tol that their error names works for both.
+    # Pairs come first: they need more of `tol` than singles, so the tol named in their error works for both.
     statistic: Statistic = PAIRS if player is None else row(player)
     # Singles of FBII have half the sum of d - 1 pairs: (d-1)/d of `tol` is for them, 1/d for first differences.
     factor = max(1.0, game.d / 2) if index == "FBII" else 1.0
@@ -83,7 +83,7 @@ def interactions(game: Game, index: str = "SII", player: int | None = None, tol:
 
 
 def _singles(game: Game, index: str, pairs: Array, tol: float) -> Array:
-    """(d,) index of the single players; `pairs` (d, d), or (d,) of one player, have a zero diagonal."""
+    """Return the (d,) index of the single players; `pairs` (d, d), or (d,) of one player, have a zero diagonal."""
     if index == "STII":
         return single_changes(game)
     if index == "FBII":
@@ -92,9 +92,9 @@ def _singles(game: Game, index: str, pairs: Array, tol: float) -> Array:
 
 
 def constant_of(game: Game, index: str, table: Array, tol: float = 1e-10) -> float:
-    """The constant that belongs to a table of `interactions`: f(empty), or that of the fit for "FBII".
+    """Return the constant that belongs to a table of `interactions`: f(empty), or that of the fit for "FBII".
 
-    The constant of "FBII" is a sum over all pairs, and d times less accurate than they are.
+    The constant of "FBII" is a sum over all pairs, so its error is d times as large.
 
     >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)

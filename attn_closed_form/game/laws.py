@@ -1,4 +1,4 @@
-"""Laws: linear functionals on functions of p, and how many nodes each of them needs for an allowed error.
+"""Laws: linear functionals on functions of p, and the number of nodes that each needs for an allowed error.
 
 A mean over coalitions whose size is drawn from some law, then the coalition uniformly, is a functional on polynomials
 in p, the probability that a player is present. Shapley values are int Delta_j(p) dp, Banzhaf values Delta_j(1/2), Beta
@@ -7,7 +7,7 @@ weights for the terms of a game (`terms.py`), how much it multiplies an error by
 makes of (1 - p)^n, the probability that n other players are all absent.
 
 **Nodes.** Mean values under coin flips are polynomials in p, so Gauss-Legendre with ceil(d/2) nodes is exact for
-Shapley values of d players. Far fewer do: for a function bounded by M inside the Bernstein ellipse with parameter
+Shapley values of d players. Far fewer suffice: for a function bounded by M inside the Bernstein ellipse with parameter
 rho = e^theta around [0, 1], m nodes err by at most (32/15) M e^(-2 m theta) / (1 - e^(-2 theta)) (Trefethen,
 Approximation Theory and Approximation Practice, theorem 19.3). `terms.py` supplies M. All terms of a chunk have the
 same number of nodes, the smallest for which their errors add up to no more than the allowed one. A linked game has many
@@ -34,7 +34,7 @@ import numpy as np
 from .._types import Array, Ids
 from .terms import THETA, TINY, Interval, Terms, TermSums, log_bound
 
-# Part of a term's error that what lies outside of its interval may make.
+# Share of a term's error for the part outside its interval.
 OUTSIDE = 0.125
 LOG_OUTSIDE, LOG_INSIDE = math.log(OUTSIDE), math.log(1 - OUTSIDE)
 # Log of what leaving three players out of a product costs beside e^(-X), and a little for the rounding of X.
@@ -60,12 +60,12 @@ class Batch(NamedTuple):
 
 
 class Nodes(Protocol):
-    """What has nodes and weights for the terms of a game."""
+    """Anything with nodes and weights for the terms of a game."""
 
     def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:
-        """Nodes and weights for which all terms of the game together err by `allowed` at most.
+        """Return nodes and weights for which the total error of all terms of the game is at most `allowed`.
 
-        With `differences` for Delta_j and I_ij, else for E_p[f].
+        With `differences`, they are for Delta_j and I_ij, otherwise for E_p[f].
         """
         ...
 
@@ -84,7 +84,7 @@ class Law(Nodes, Protocol):
         ...
 
     def alone(self, n: int) -> float:
-        """The law applied to (1 - p)^n."""
+        """Apply the law to (1 - p)^n."""
         ...
 
 
@@ -97,11 +97,11 @@ class Point:
     rounding: ClassVar[float] = 0.0
 
     def alone(self, n: int) -> float:
-        """(1 - p)^n."""
+        """Return (1 - p)^n."""
         return (1 - self.p) ** n
 
     def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:
-        """One node, without error."""
+        """Return one node, without error."""
         return [Batch(slice(None), np.array([[self.p]]), np.ones((1, 1)))]
 
 
@@ -132,11 +132,11 @@ class Density:
         return 4.0 * (self.degree + 4) * moduli / self.total
 
     def alone(self, n: int) -> float:
-        """Int rho (1 - p)^n dp, from int p^a (1-p)^b dp = 1 / ((a + b + 1) C(a + b, a)) in integers."""
+        """Compute int rho (1 - p)^n dp, from int p^a (1-p)^b dp = 1 / ((a + b + 1) C(a + b, a)) in integers."""
         return math.fsum(c / ((a + b + n + 1) * math.comb(a + b + n, a)) for c, a, b in self.powers)
 
     def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:
-        """Gauss-Legendre on the interval of each term; see the module docstring."""
+        """Use Gauss-Legendre nodes on the interval of each term; see the module docstring."""
         size = sum(abs(c) for c, _, _ in self.powers)
         degree = int(np.maximum.reduce(terms.sums.players_heavy + terms.sums.players_light)) - differences
         interval, counts = legendre_count(terms.sums, degree, allowed / size, differences)
@@ -160,7 +160,7 @@ UNIFORM = Density(((1, 0, 0),))
 
 
 def legendre_count(sums: TermSums, degree: int, allowed: float, differences: bool) -> tuple[Interval, Ids]:
-    """The interval of each term, and the numbers of nodes (r,) on it for polynomials of this degree; see above."""
+    """Return the interval of each term, and the (r,) numbers of nodes on it for polynomials of this degree."""
     r = sums.weight.size
     log_allowed = math.log(allowed * sums.share / r) if allowed > 0 else -math.inf
     interval = relevant_interval(sums, log_allowed + LOG_OUTSIDE)
@@ -184,7 +184,7 @@ def legendre_count(sums: TermSums, degree: int, allowed: float, differences: boo
 
 
 def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
-    """Where the term may be above e^log_allowed (r,); see the module docstring, "Short intervals"."""
+    """Return the interval on which a term may exceed e^log_allowed (r,); see "Short intervals" above."""
     if max(float(np.maximum.reduce(sums.heavy)), float(np.maximum.reduce(sums.light))) <= SHORT_DECAY:
         return Interval(np.zeros(sums.weight.size), np.ones(sums.weight.size))
     size = np.log(np.maximum(sums.weight * (sums.background + sums.players), TINY))
@@ -208,7 +208,7 @@ def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
 
 @lru_cache(maxsize=512)
 def legendre_rule(m: int) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes and weights on [0, 1], each (m,): exact for polynomials of degree below 2m.
+    """Return Gauss-Legendre nodes and weights on [0, 1], each (m,), exact for polynomials of degree below 2m.
 
     NumPy's `leggauss` loses digits of the weights (1e-13 in total at m = 400); two Newton steps in fixed-point integers
     give every node and weight to the last bit.
@@ -235,7 +235,7 @@ def legendre_rule(m: int) -> tuple[Array, Array]:
 
 
 def _legendre(m: int, x: int) -> tuple[int, int]:
-    """P_m and P_{m-1} at x, in fixed point."""
+    """Compute P_m and P_{m-1} at x, in fixed point."""
     before, now = 0, 1 << FIXED_BITS
     for n in range(m):
         before, now = now, ((2 * n + 1) * (x * now >> FIXED_BITS) - n * before) // (n + 1)
@@ -243,5 +243,5 @@ def _legendre(m: int, x: int) -> tuple[int, int]:
 
 
 def log_legendre_factor(theta: Array) -> Array:
-    """Log of (32/15) / (1 - e^(-2 theta))."""
+    """Compute the log of (32/15) / (1 - e^(-2 theta))."""
     return np.log(32 / 15) - np.log(-np.expm1(-2 * theta))

@@ -50,7 +50,7 @@ from .pooled_game import PooledGame, finite, times_power
 
 Complex = NDArray[np.complexfloating[Any, Any]]
 
-# Most poles of a logarithm or a ring: beyond, the game would take too long.
+# Maximum number of poles of a logarithm or a ring; more would take too long.
 MOST_POLES = 96
 # Radii of rings that are tried, relative to the half range, and how much larger than on the range g may be there.
 RADII = np.geomspace(1.2, 12.0, 24)
@@ -66,7 +66,7 @@ LEAST_RANGE = 0.1
 # A factor has 9 ulps of a complex exponential, 3 of its mixture, 2.3 of a complex product and 2.9 of the numerator's
 # sum, together less than 18, of which 10 are those of a plain game.
 EXPONENT, FACTOR, OWN = 12.0, 8.0, 700.0
-# What sums of moduli over the nodes of a short sum are at most, relative to the integral (`proved_moduli`).
+# Upper bound on sums of moduli over the nodes of a short sum, relative to the integral (`proved_moduli`).
 MODULI = 1.1
 
 
@@ -97,12 +97,12 @@ class Link:
             raise ValueError(f"target: only squared_error has a target, got {self.target} with {self.name}")
 
     def __call__(self, f: ArrayLike) -> Any:
-        """The function of a prediction, elementwise."""
+        """Apply the function to predictions, elementwise."""
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             return LINKS[self.name].function(self.argument(np.asarray(f, dtype=np.float64)))
 
     def argument(self, f: Any) -> Any:
-        """What g is a function of: the scaled prediction minus the target."""
+        """Return the argument of g: the scaled prediction minus the target."""
         return self.scale * (f - self.target)
 
 
@@ -119,7 +119,7 @@ class _Kind(NamedTuple):
 
 
 def _sigmoid_poles(lo: float, hi: float, error: float) -> Poles:
-    """From the table: the shortest entry that is good enough, or else the best one."""
+    """Return the shortest entry of the table that is accurate enough, or the best one."""
     (ranges,), entries = read_table("links.npz", "R", columns=("y", "r"))
     i = bisect_left(ranges, max(abs(lo), abs(hi)))
     if i == len(ranges):
@@ -133,7 +133,7 @@ def _sigmoid_poles(lo: float, hi: float, error: float) -> Poles:
 
 
 def _log_poles(lo: float, hi: float, error: float) -> Poles:
-    """Gauss-Legendre nodes of the integral for log f, with f in units of the middle of the range."""
+    """Return Gauss-Legendre nodes of the integral for log f, with f in units of the middle of the range."""
     if not lo > 0:
         raise ToleranceError(f"the logarithm needs predictions above 0, and these range over [{lo:.4g}, {hi:.4g}]")
     middle = math.sqrt(lo) * math.sqrt(hi)
@@ -149,7 +149,7 @@ def _log_poles(lo: float, hi: float, error: float) -> Poles:
 
 
 def _log_error(u: float, M: int) -> float:
-    """The bound of the error of M nodes at u = f - 1."""
+    """Return the bound on the error of M nodes at u = f - 1."""
     if u == 0:
         return 0.0
     t = abs(1 + 2 / u)
@@ -165,7 +165,7 @@ def _log_error(u: float, M: int) -> float:
 def _ring(
     function: Callable[[Any], Any], log_tail: Callable[[float, float, int], float]
 ) -> Callable[[float, float, float], Poles]:
-    """Poles of an entire function on a ring around the range; `log_tail(c, radius, n)` bounds its powers from n on."""
+    """Place poles of an entire function on a ring; `log_tail(c, radius, n)` bounds its powers from n on."""
 
     def poles(lo: float, hi: float, error: float) -> Poles:
         c, r = (lo + hi) / 2, (hi - lo) / 2
@@ -210,7 +210,7 @@ LINKS: dict[str, _Kind] = {
 class LinkedGame:
     """The game with value g(f(S)) for a one-head `PooledGame`. Build it with `game.through(link)`.
 
-    Every function that takes a game takes it: `shapley`, `banzhaf`, `interactions`, `owen`, `lime_limit` and others,
+    Every function for games accepts it: `shapley`, `banzhaf`, `interactions`, `owen`, `lime_limit` and others,
     with |error| <= tol * max|g(f)| guaranteed.
 
     Examples
@@ -251,11 +251,11 @@ class LinkedGame:
         return self.game.can_be_empty
 
     def value(self, present: ArrayLike) -> Array:
-        """Values g(f) of one coalition or of many: a mask (..., d) of present players to (...)."""
+        """Compute the values g(f) (...) of coalitions, masks (..., d) of present players."""
         return finite(self.link(self.game.value(present)))
 
     def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> LinkedGame:
-        """The game whose players are groups of this game's players, see `PooledGame.merge`."""
+        """Return the game whose players are groups of this game's players, see `PooledGame.merge`."""
         return LinkedGame(self.game.merge(groups, labels), self.link)
 
     def __repr__(self) -> str:
@@ -268,7 +268,7 @@ class LinkedGame:
         base = link.scale * (game.base - link.target)
         values = base + link.scale * times_power(game._off_center[0], game.exponent)
         if not np.isfinite(values).all():
-            raise ToleranceError("the scaled predictions leave float64")
+            raise ToleranceError("the scaled predictions overflow float64")
         if game._without_mass is not None:
             values[game._without_mass[0]] = base
         size = abs(link.scale) * (abs(game.base) + abs(link.target))
@@ -300,11 +300,11 @@ class LinkedGame:
         return max(0.0, known * (1 - 16 * ULP) - doubt)
 
     def within(self, tol: float) -> PoleGame:
-        """The game of poles that is close enough to this one for values within `tol` times max|g|."""
+        """Return the game of poles that approximates this game within `tol` times max|g|."""
         kind, (lo, hi) = LINKS[self.link.name], self.range
         empty = float(self.link(self.game.empty_value)) if self.can_be_empty else 0.0
         if not math.isfinite(empty):
-            raise ToleranceError("the value of the empty coalition leaves float64")
+            raise ToleranceError("the value of the empty coalition overflows float64")
         if not (self.game.half_range > 0).any():
             constant = float(LINKS[self.link.name].function(self._values[0][0]))
             poles = Poles(constant, np.zeros(0, dtype=complex), np.zeros(0, dtype=complex), 0.0)
@@ -318,7 +318,7 @@ class LinkedGame:
 
 
 def _minimum(a: Array, v: Array, b: Array, v_absent: Array, c0: float, v_0: float) -> float:
-    """The minimum over all coalitions of a game with one head, by Dinkelbach's iteration."""
+    """Compute the minimum over all coalitions of a game with one head, by Dinkelbach's iteration."""
     theta = math.inf
     lower = (a * v).sum() + c0 * v_0, a.sum() + c0
     while lower[0] / lower[1] < theta:
@@ -331,7 +331,7 @@ def _minimum(a: Array, v: Array, b: Array, v_absent: Array, c0: float, v_0: floa
 
 @dataclass(frozen=True, eq=False)
 class PoleGame:
-    """A linked game with its poles: what the engine works with, in the terms of `PooledGame`.
+    """A linked game with its poles, as used by the engine, with the interface of `PooledGame`.
 
     `base` is the constant of the approximation, `half_range` (M,) what each pole adds at most, `exponent` is 0.
     """
@@ -353,7 +353,7 @@ class PoleGame:
         return self.linked.can_be_empty
 
     def value(self, present: ArrayLike) -> Array:
-        """Values of the linked game."""
+        """Compute the values of the linked game."""
         return self.linked.value(present)
 
     @property
@@ -417,7 +417,7 @@ class Sectors(NamedTuple):
 
 
 def sectors(z: Complex, lo: float, hi: float) -> Sectors:
-    """The sectors under which [lo, hi] is seen from the points z.
+    """Return the sectors under which [lo, hi] is seen from the points z.
 
     >>> found = sectors(np.array([1j]), -1.0, 1.0)
     >>> round(float(np.degrees(found.half_angle[0]))), float(found.nearest[0]), round(float(found.least[0]), 9)

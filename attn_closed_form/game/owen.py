@@ -39,19 +39,23 @@ from .terms import Terms, term_sums, terms_of
 
 # Rounding of a step of the product over groups, in ulps.
 STEP = 8.0
-# A smaller Q counts as this: no value changes in any of its digits, and R / Q stays within float64.
+# Minimum of Q, so small that no digit of a value changes, and R / Q does not overflow.
 LEAST_Q = 1e-150
 # Elements of one working array of the integral over p.
 ELEMENTS = 1 << 20
 
 
 def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1e-10) -> Array:
-    """Owen values (d,) of a partition of the players, |error| <= tol * max|f| guaranteed.
+    """Compute the (d,) Owen values of a partition of the players, with |error| <= tol * max|f| guaranteed.
 
     Parameters
     ----------
     groups : a partition of the players such as [[0, 2], [1]], or the group number of each player such as [0, 1, 0]
     tol : relative accuracy; a looser one is faster
+
+    Returns
+    -------
+    (d,) float64
 
     Examples
     --------
@@ -90,7 +94,7 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
 
 
 def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
-    """A partition of d players as index arrays, from lists of players or from group numbers."""
+    """Return a partition of d players as index arrays, from lists of players or from group numbers."""
     given: list[Any] = list(groups)  # type: ignore[arg-type]
     if given and all(np.ndim(entry) == 0 for entry in given):
         numbers = np.asarray(given)
@@ -106,7 +110,7 @@ def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
 
 
 def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
-    """Q and R of every term and group, (r, M)."""
+    """Compute Q and R of every term and group, (r, M)."""
     M = starts.size - 1
     p, w = legendre_rule((M + 1) // 2)
     (a, alpha), (b, beta) = _wholes(terms, order, starts)
@@ -122,7 +126,7 @@ def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
 
 
 def _wholes(terms: Terms, order: Ids, starts: Ids) -> Iterator[tuple[Array, Array]]:
-    """Factor and numerator (r, M) of every group as a whole: present, then absent."""
+    """Yield the factor and numerator (r, M) of every group as a whole: present, then absent."""
     heavier = terms.masses.gap[:, None] * (1 - terms.masses.lighter)
     for k in (0, 1):
         excess, V = (np.add.reduceat(x[:, k, order], starts[:-1], axis=1)[terms.own] for x in (heavier, terms.masses.V))
@@ -130,7 +134,7 @@ def _wholes(terms: Terms, order: Ids, starts: Ids) -> Iterator[tuple[Array, Arra
 
 
 def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:
-    """The terms for the members of one group, with the other groups as part of the background."""
+    """Return the terms for the members of one group, with the other groups as part of the background."""
     Q = np.where(np.abs(Q) < LEAST_Q, LEAST_Q, Q)
     weight = terms.weight * Q
     n_0 = terms.n_0 + R / Q

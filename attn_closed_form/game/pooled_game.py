@@ -1,7 +1,7 @@
-"""The softmax-pooled game: what a prediction becomes when players may be absent.
+"""The softmax-pooled game: the prediction as a function of the players that are present.
 
 A player j (a position, or every occurrence of a word) is present with log-mass s_j and value v_j, or absent with
-s'_j, v'_j ([UNK] in its place; log-mass -inf if it is deleted). A background ([CLS] and padding) is always there. In
+s'_j, v'_j ([UNK] in its place; log-mass -inf if it is deleted). A background ([CLS] and padding) is always present. In
 one head, with a = e^s, A = a v, b = e^s', B = b v' and the background's mass c0 and mass times value n0,
 
     f(S) = (n0 + sum_{present} A_j + sum_{absent} B_j) / (c0 + sum_{present} a_j + sum_{absent} b_j),
@@ -31,11 +31,11 @@ from .._types import Array, Ids
 if TYPE_CHECKING:
     from .links import LinkedGame
 
-# Masks in one block of `value`: keeps the working set near 16 MB.
+# Number of masks in one block of `value`, to keep the working set near 16 MB.
 BLOCK_ELEMENTS = 1 << 20
 # Log-masses further apart than this are not turned into plain numbers: a mass times a value may leave float64.
 LOG_RANGE_PLAIN = 300.0
-# Values above it would leave float64 as sums over heads, as differences or as coefficients.
+# Values above it would overflow in sums over heads, differences or coefficients.
 LARGEST_VALUE = 1e305
 # Largest logarithm of a mass over its unit: beyond it, e^(-lam mass) is 0 at every node lam.
 LOG_MASS_MAX = 650.0
@@ -44,7 +44,7 @@ NEAR = 16.0
 
 
 class ToleranceError(ValueError):
-    """The requested accuracy cannot be guaranteed in floating point."""
+    """Error for an accuracy that cannot be guaranteed in floating point."""
 
 
 class Masses(NamedTuple):
@@ -62,10 +62,10 @@ class PooledGame:
     Attributes
     ----------
     s, v : (H, d) log-masses and values of the players when present
-    s_absent, v_absent : (H, d) the same when absent; log-mass -inf where absence is deletion
-    s_background, v_background : (H,) what is always present; log-mass -inf if there is nothing
+    s_absent, v_absent : (H, d) the same when absent; log-mass -inf for deleted players
+    s_background, v_background : (H,) scores of the background, which is always present; log-mass -inf for none
     bias : added to every value but that of an empty coalition without any mass
-    empty_value : the value where no mass is left (all players deleted and no background)
+    empty_value : the value if no mass is left (all players deleted and no background)
     labels : a name for each player
 
     Examples
@@ -87,7 +87,7 @@ class PooledGame:
     empty_value: float
     labels: tuple[str, ...]
 
-    # Rounding in addition to that of the engine, which a linked game has.
+    # Rounding of a linked game in addition to that of the engine.
     doubt = 0.0
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class PooledGame:
             )
         for name in ("s", "v", "s_absent", "v_absent", "s_background", "v_background"):
             array = getattr(self, name)
-            if array.flags.writeable:  # the caller's arrays stay as they are, and later changes to them do not matter
+            if array.flags.writeable:  # copy the caller's arrays, so that later changes to them have no effect
                 array = array.copy()
                 array.flags.writeable = False
                 object.__setattr__(self, name, array)
@@ -136,16 +136,16 @@ class PooledGame:
         empty_value: float = 0.0,
         labels: Sequence[str] | None = None,
     ) -> PooledGame:
-        """Game of any softmax-pooled model, from its attention logits and values.
+        """Build the game of any softmax-pooled model from its attention logits and values.
 
         Parameters
         ----------
         s, v : (d,) or (H, d) log-masses and values of the players; a value carries the weight of its head (1/K)
         s_absent, v_absent : the same for absent players, broadcast to (H, d); None means deleted
-        s_background, v_background : scalars or (H,); several background tokens: merge them with `merge_tokens`.
-            None means that nothing is always present
+        s_background, v_background : scalars or (H,); merge several background tokens with `merge_tokens`.
+            None means no background
         bias : constant added to f
-        empty_value : f where no mass is left
+        empty_value : f if no mass is left
         labels : d names, "0", "1", ... by default
 
         Examples
@@ -181,13 +181,13 @@ class PooledGame:
         empty_value: float = 0.0,
         labels: Sequence[str] | None = None,
     ) -> PooledGame:
-        """Game of a plain weighted mean, sum(w v) / sum(w) over the players that are present.
+        """Build the game of a plain weighted mean, sum(w v) / sum(w) over the present players.
 
         Parameters
         ----------
         weights, values : (d,) weights above 0, which need not add up to 1, and values of the players. If weights
             underflow, give their logarithms to `from_scores`
-        background_weight, background_value : of what is always present, such as a prior
+        background_weight, background_value : weight and value of a background, such as a prior
         empty_value, labels : as in `from_scores`
 
         >>> from attn_closed_form import shapley
@@ -196,7 +196,7 @@ class PooledGame:
         """
         w = real("weights", weights).astype(np.float64)
         if w.ndim != 1 or not (np.isfinite(w) & (w > 0)).all():
-            raise ValueError("weights: expected (d,) finite numbers above 0; leave players without weight out")
+            raise ValueError("weights: expected (d,) finite numbers above 0; omit players without weight")
         if not 0 <= background_weight < np.inf:
             raise ValueError(f"background_weight: expected a finite number of at least 0, got {background_weight}")
         s_0, v_0 = (math.log(background_weight), background_value) if background_weight else (None, None)
@@ -204,7 +204,7 @@ class PooledGame:
 
     @classmethod
     def checked(cls, *values: Any) -> PooledGame:
-        """The game of values, in the order of the fields, that pass the checks and whose arrays are read-only."""
+        """Build a game from valid values, in the order of the fields, without checks; arrays must be read-only."""
         game = object.__new__(cls)
         game.__dict__.update(zip(cls.__dataclass_fields__, values, strict=True))
         return game
@@ -220,7 +220,7 @@ class PooledGame:
         return self.s.shape[1]
 
     def value(self, present: ArrayLike) -> Array:
-        """Values (...) of coalitions, (..., d) bool, True where a player is present."""
+        """Compute the values (...) of coalitions, (..., d) bool, True for present players."""
         raw = np.asarray(present)
         if raw.dtype.kind not in "biuf" or raw.ndim == 0 or raw.shape[-1] != self.d:
             raise ValueError(f"present: expected a boolean mask of shape (..., {self.d}), got {raw.dtype} {raw.shape}")
@@ -234,7 +234,7 @@ class PooledGame:
         return out.reshape(raw.shape[:-1])[()]
 
     def _value_block(self, mask: NDArray[np.bool_]) -> Array:
-        """(n, d) mask -> (n,). Centered values are summed, so that a constant costs no digits."""
+        """Compute the values (n,) of a mask (n, d). Centered values are summed, so that a constant costs no digits."""
         empty = ~mask.any(axis=1)
         if self.linear is not None:
             # Numerators and denominators of all heads in two matrix products; sums of positive masses lose no digit.
@@ -255,7 +255,7 @@ class PooledGame:
         return self.pooled(sums, empty)
 
     def pooled(self, sums: Array, empty: Any) -> Array:
-        """Values (n,) from sums of masses, then of masses times centered values, (n, 2H); `empty` flags no mass."""
+        """Return values (n,) from sums (n, 2H) of masses and of masses times centered values; `empty` flags no mass."""
         with np.errstate(invalid="ignore", over="ignore"):
             total = (sums[:, self.H :] / sums[:, : self.H]).sum(axis=1)
             out = finite(self.base + np.ldexp(total, self.exponent), nan=self.can_be_empty)
@@ -265,7 +265,7 @@ class PooledGame:
 
     @cached_property
     def linear(self) -> tuple[Array, Array, Array] | None:
-        """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None where they would underflow."""
+        """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None if they would underflow."""
         tiny = self._masses < np.exp(-LOG_RANGE_PLAIN)
         if tiny.any() and (self._without_mass is None or (tiny & ~self._without_mass).any()):
             return None
@@ -282,7 +282,7 @@ class PooledGame:
         return float(self.value(np.zeros(self.d, dtype=bool)))
 
     def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> PooledGame:
-        """Game whose players are groups of this game's players, a partition such as [[0, 2], [1]].
+        """Return the game whose players are groups of this game's players, a partition such as [[0, 2], [1]].
 
         By default a group has the label of its first member.
         """
@@ -297,14 +297,14 @@ class PooledGame:
         return replace(self, s=s, v=v, s_absent=s_absent, v_absent=v_absent, labels=names)
 
     def through(self, link: str, scale: float = 1.0, target: float = 0.0) -> LinkedGame:
-        """The game with value g(f), for a game with one head: every function that takes a game takes it.
+        """Return the game with value g(f), for a game with one head, which every function for games accepts.
 
         Parameters
         ----------
         link : "sigmoid", the probability 1 / (1 + e^(-scale f)); "log", log(scale f); "exp", e^(scale f); or
             "squared_error", (scale (f - target))^2
-        scale : what f is multiplied by first, such as one over the temperature of a calibrated model
-        target : for "squared_error"
+        scale : factor of f, such as one over the temperature of a calibrated model
+        target : the target of "squared_error"
 
         Examples
         --------
@@ -319,7 +319,7 @@ class PooledGame:
         return LinkedGame(self, Link(link, float(scale), float(target)))
 
     def within(self, tol: float) -> PooledGame:
-        """The game itself: what the engine works with at this `tol`. A `LinkedGame` has its poles chosen."""
+        """Return the game that the engine uses at this `tol`: this game, or that of the poles for a `LinkedGame`."""
         return self
 
     @cached_property
@@ -332,7 +332,7 @@ class PooledGame:
 
     @cached_property
     def _without_mass(self) -> NDArray[np.bool_] | None:
-        """(H, 2d + 1) which states have no mass; None if all have some."""
+        """The (H, 2d + 1) mask of states without mass; None if all have some."""
         s = self._states[0]
         return s == -np.inf if np.minimum.reduce(s, axis=None) == -np.inf else None
 
@@ -358,7 +358,7 @@ class PooledGame:
 
     @property
     def masses(self) -> Masses:
-        """Every mass e^s over the largest mass of its head; what is less than about 1e-308 of that becomes 0.
+        """Every mass e^s over the largest mass of its head; masses below about 1e-308 of that become 0.
 
         >>> from attn_closed_form import PooledGame
         >>> game = PooledGame.from_scores([0.0, 1000.0], [1.0, 3.0], s_background=1000.0, v_background=0.0)
@@ -383,13 +383,13 @@ class PooledGame:
 
     @cached_property
     def center(self) -> Array:
-        """(H,) midpoint of the values that each head can take, rounded; the engine works with what is off it."""
+        """(H,) midpoint of the values that each head can take, rounded; the engine uses values relative to it."""
         least, most = self._value_range
         return least / 2 + most / 2
 
     @cached_property
     def half_range(self) -> Array:
-        """(H,) an upper bound, in units of 2^exponent, of how far a head's value can lie off its center."""
+        """The (H,) upper bounds, in units of 2^exponent, on the distance of a head's value from its center."""
         off = self._off_center
         return np.maximum(np.maximum.reduce(off, axis=1), -np.minimum.reduce(off, axis=1))
 
@@ -400,7 +400,7 @@ class PooledGame:
 
     @cached_property
     def empty_excess(self) -> float:
-        """`empty_value` minus `base`, summed exactly, if the empty coalition has no mass; 0 elsewhere."""
+        """`empty_value` minus `base`, summed exactly, if the empty coalition has no mass; otherwise 0."""
         return _exact_sum([self.empty_value, -self.bias, *(-self.center).tolist()]) if self.can_be_empty else 0.0
 
     @cached_property
@@ -437,7 +437,7 @@ class PooledGame:
         return self._masses * self._off_center
 
     def _parts(self, states: Array) -> tuple[Array, Array, Array]:
-        """Players present (H, d), absent (H, d), the background (H,), of an array like `_states`."""
+        """Split an array like `_states` into players present (H, d), absent (H, d), and the background (H,)."""
         d = states.shape[1] // 2
         return states[:, :d], states[:, d:-1], states[:, -1]
 
@@ -452,10 +452,20 @@ class PooledGame:
 
 
 def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
-    """Tokens as one: log-sum-exp of the log-masses and mass-weighted mean of the values, over the last axis.
+    """Merge tokens over the last axis: log-sum-exp of the log-masses and mass-weighted mean of the values.
 
-    No mass at all (-inf) stays -inf, with value 0.
+    Tokens without any mass have the log-mass -inf and the value 0.
 
+    Parameters
+    ----------
+    s, v : (..., n) log-masses and values of n tokens
+
+    Returns
+    -------
+    s, v : (...) log-mass and value of the merged token
+
+    Examples
+    --------
     >>> s, v = merge_tokens(np.array([0.0, 0.0]), np.array([1.0, 3.0]))
     >>> float(np.exp(s)), float(v)
     (2.0, 2.0)
@@ -467,7 +477,7 @@ def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
 
 
 def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
-    """`merge_tokens` of each run of the last axis, a run from each of `starts` to the next: (..., n) -> (..., runs)."""
+    """Apply `merge_tokens` to each run of the last axis, given the `starts` of the runs: (..., n) -> (..., runs)."""
     top = np.maximum.reduceat(s, starts, axis=-1)
     shift = np.where(np.isneginf(top), 0.0, top)
     lengths = run_lengths(starts, s.shape[-1])
@@ -482,14 +492,14 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
 
 
 def finite(x: Array, nan: bool = False) -> Array:
-    """X itself; a ToleranceError if a number left float64. `nan` lets 0/0 pass, where the caller puts a value later."""
+    """Return x, or raise a ToleranceError if a number overflowed. `nan` allows 0/0, which the caller replaces later."""
     if np.isinf(x).any() or (not nan and np.isnan(x).any()):
-        raise ToleranceError("the result leaves float64: a number is above 1.8e308; divide the values by a constant")
+        raise ToleranceError("the result overflows float64: a number is above 1.8e308; divide the values by a constant")
     return x
 
 
 def _exact_sum(terms: list[float]) -> float:
-    """The sum, rounded once; a sum that leaves float64 on the way is taken in units of 2^16."""
+    """Return the sum, rounded once; a sum that overflows on the way is computed in units of 2^16."""
     try:
         return math.fsum(terms)
     except OverflowError:
@@ -499,12 +509,12 @@ def _exact_sum(terms: list[float]) -> float:
 
 
 def times_power(x: Array, exponent: int) -> Array:
-    """X 2^exponent, exact except for overflow and underflow; a plain product if the power fits into float64."""
+    """Compute x 2^exponent, exact except for overflow and underflow."""
     return x * 2.0**exponent if -1000 < exponent < 1000 else np.ldexp(x, exponent)
 
 
 def exp_difference(s: Array, unit: Array) -> Array:
-    """e^(s - unit), correct to a few ulps for any size of both: the difference is taken in two floats."""
+    """Compute e^(s - unit) to a few ulps for any size of both, with the difference in two floats."""
     with np.errstate(over="ignore", invalid="ignore"):
         high = s - unit
         size = np.abs(high)
@@ -517,7 +527,7 @@ def exp_difference(s: Array, unit: Array) -> Array:
 
 
 def _as_rows(name: str, value: ArrayLike) -> Array:
-    """A float64 copy of `value`, (d,) or (H, d), as (H, d)."""
+    """Return a float64 copy of `value`, (d,) or (H, d), as (H, d)."""
     array = np.array(real(name, value), dtype=np.float64)
     if array.ndim not in (1, 2):
         raise ValueError(f"{name}: expected shape (d,) or (H, d), got {array.shape}")
@@ -525,7 +535,7 @@ def _as_rows(name: str, value: ArrayLike) -> Array:
 
 
 def _broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[int, ...]) -> Array:
-    """A float64 copy of `value`, or of `default` if it is None, broadcast to `shape`."""
+    """Return a float64 copy of `value`, or of `default` if it is None, broadcast to `shape`."""
     if value is None:
         return np.full(shape, default)
     array = real(name, value).astype(np.float64)

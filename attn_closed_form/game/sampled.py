@@ -49,11 +49,11 @@ from .values import shapley
 MIN_PAIRS = 4
 # Steps of the reweighted least squares, and its penalty relative to the mean square of a column.
 FIT_STEPS, FIT_PENALTY = 8, 1e-8
-# A ratio is fitted to at least this many coalitions per coefficient; below, a linear function.
+# Minimum number of coalitions per coefficient for fitting a ratio; with fewer, a linear function is fitted.
 MIN_SAMPLES = 1.5
 # The denominator of a fit stays above this for every coalition.
 MIN_DENOMINATOR = 0.1
-# Relative accuracy of the fit's Shapley values, far below any standard error: requested, and accepted.
+# Relative accuracy of the fit's Shapley values, far below any standard error: the requested and the largest accepted.
 FIT_TOLS = (1e-8, 1e-6)
 # Half a difference for the slope of a link, and the minimum weight of a coalition in a fit relative to the largest.
 HALF_STEP, MIN_WEIGHT = 1e-4, 0.05
@@ -97,15 +97,15 @@ def shapley_sample(
     seed: int | np.random.Generator | None = None,
     link: str | Link | None = None,
 ) -> ShapleySample:
-    """Shapley values from random coalitions, with standard errors: estimates, not exact values.
+    """Estimate Shapley values from random coalitions, with standard errors.
 
     Parameters
     ----------
     game : anything with `d` and `value(masks)`, such as a PooledGame
     num_calls : the number of coalitions to evaluate, at least ten of them. If 2^d is not larger, all coalitions are
         evaluated once, and the standard errors are 0
-    seed : anything that `numpy.random.default_rng` takes
-    link : the values of a function of the game, such as "sigmoid" for the probability; see `PooledGame.through`
+    seed : anything that `numpy.random.default_rng` accepts
+    link : explain a function of the game, such as "sigmoid" for the probability; see `PooledGame.through`
 
     Returns
     -------
@@ -151,7 +151,7 @@ def shapley_sample(
 
 
 def _enumerated(masks: Masks, values: Array) -> Array:
-    """Shapley values (d,) from the values (2^d,) of all coalitions (2^d, d)."""
+    """Compute the (d,) Shapley values from the values (2^d,) of all coalitions (2^d, d)."""
     d = masks.shape[1]
     size = masks.sum(axis=1)
     number = np.array([math.comb(d, k) for k in range(d + 1)], dtype=np.float64)
@@ -162,7 +162,7 @@ def _enumerated(masks: Masks, values: Array) -> Array:
 
 
 def _pairs(rng: np.random.Generator, pairs: int, d: int) -> tuple[Masks, Array]:
-    """Random coalitions (pairs, d) and their weights W (pairs, d); the complements have the weights -W.
+    """Draw random coalitions (pairs, d) and their weights W (pairs, d); the complements have the weights -W.
 
     The sizes are stratified: their numbers differ from their expectations by less than 1.
     """
@@ -176,14 +176,14 @@ def _pairs(rng: np.random.Generator, pairs: int, d: int) -> tuple[Masks, Array]:
 
 
 def _remainder(left: Array, known: Array) -> Remainder:
-    """The remainder from values of the empty and the grand coalition, of coalitions, and of their complements."""
+    """Return the remainder from values of the empty and the grand coalition, of coalitions and of complements."""
     chosen, complements = np.split(left[2:], 2)
     values = known + (left[1] - left[0]) / known.size
     return (chosen - complements) / 2, np.tile(values, (chosen.size, 1))
 
 
 def _beyond_fitted_heads(masks: Masks, raw: Array, linked: Array, link: Link | None) -> list[Remainder]:
-    """What a fitted head leaves, the fit to each half of the pairs being used on the other; [] if there is none."""
+    """Return the remainders of fitted heads, each fitted to one half of the pairs and used on the other; [] if none."""
     pairs = (len(masks) - 2) // 2
     weights = _slopes(link, raw) if link else np.ones(len(raw))
     halves = np.array_split(np.arange(pairs), 2)
@@ -202,7 +202,7 @@ def _beyond_fitted_heads(masks: Masks, raw: Array, linked: Array, link: Link | N
 
 
 def _accurate(fitted: PooledGame | LinkedGame) -> Array:
-    """Shapley values of a fit, as accurately as possible."""
+    """Compute the Shapley values of a fit as accurately as possible."""
     wanted, accepted = FIT_TOLS
     try:
         return shapley(fitted, wanted)
@@ -219,12 +219,12 @@ class _Kernel(NamedTuple):
     ridge: float
 
     def between(self, signs: Array) -> Array:
-        """(n, n) kernel of coalitions (n, d)."""
+        """Compute the (n, n) kernel of coalitions (n, d)."""
         return np.asarray(np.sinh(self.tau * (signs * self.weights) @ signs.T) / np.sinh(self.tau))
 
 
 def _choose_kernel(signs: Array, odd: Array) -> _Kernel:
-    """The kernel with the smallest leave-one-out error."""
+    """Return the kernel with the smallest leave-one-out error."""
     n, d = signs.shape
     gram = signs.T @ signs
     gram.flat[:: d + 1] += FIRST_RIDGE * n
@@ -244,7 +244,7 @@ def _choose_kernel(signs: Array, odd: Array) -> _Kernel:
 
 
 def _regress(signs: Array, odd: Array, kernel: _Kernel) -> tuple[Array, Array, float]:
-    """Shapley values (d,) of the kernel regression, what each pair's prediction from all others leaves (n,), inflation.
+    """Return (d,) Shapley values of the kernel regression, (n,) leave-one-out residuals, and the inflation.
 
     The values are means over the regressions without one pair, whose coefficients are a - a_i C^-1_i / C^-1_ii with C
     the kernel matrix plus the ridge. The variance of what is left is inflated by n over the degrees of freedom.
@@ -259,7 +259,7 @@ def _regress(signs: Array, odd: Array, kernel: _Kernel) -> tuple[Array, Array, f
 
 
 def _shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
-    """Shapley values (d,) of sum_n c_n sinh(sum_i theta_i z_i z_ni) over z in {-1, 1}^d.
+    """Compute the (d,) Shapley values of sum_n c_n sinh(sum_i theta_i z_i z_ni) over z in {-1, 1}^d.
 
     If each player is present with probability p, the mean of exp(theta_i z_i z_ni) is cosh theta_i (1 + x r_ni) with
     x = 2 p - 1 and r_ni = tanh(theta_i) z_ni; the values are integrals over p of differences of products of these.
@@ -278,14 +278,14 @@ def _shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
 
 
 def _slopes(link: Link, values: Array) -> Array:
-    """How much the link makes of an error of each value, relative to the largest."""
+    """Return the slope of the link at each value, relative to the largest."""
     change = np.abs(link(values + HALF_STEP) - link(values - HALF_STEP))
     largest = float(change.max())
     return change / largest + MIN_WEIGHT if 0 < largest < np.inf else np.ones(len(values))
 
 
 def fit_head(present: Masks, values: Array, weights: Array | None = None) -> PooledGame:
-    """The one-head game that fits values (n,) at coalitions (n, d) best; a linear one where there are few.
+    """Fit a one-head game to values (n,) at coalitions (n, d), or a linear one if there are few.
 
     `weights` (n,) multiply the errors.
 
@@ -323,7 +323,7 @@ def _least_squares(X: Array, y: Array, w: Array) -> Array:
 
 
 def _head(level: float, n_0: float, A: Array, delta: Array) -> PooledGame:
-    """The game of level + (n_0 + A.z) / (1 + delta.z): absent players have the value `level` and part of the mass 1."""
+    """Build the game level + (n_0 + A.z) / (1 + delta.z), in which absent players have the value `level`."""
     b = np.maximum(-delta, 0.0)
     room = (1 - float(b.sum())) / 2
     total = float(np.abs(A).sum())

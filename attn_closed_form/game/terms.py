@@ -85,7 +85,7 @@ class Turn(NamedTuple):
 
 
 class TermSums(NamedTuple):
-    """What a law may use, one entry per term, (r,) each. The first three bound the numerators."""
+    """The sums that a law may use, one entry per term, (r,) each. The first three bound the numerators."""
 
     weight: Array  # w e^(-lam D_0)
     background: Array  # |n_0|
@@ -96,7 +96,7 @@ class TermSums(NamedTuple):
     players_light: Array
     largest_change: Array  # largest |x - y| of a player
     largest_player: Array  # largest x |A| + y |B| of a player
-    share: float  # part of all terms that these are: of an allowed error they may make this part
+    share: float  # share of these terms in all terms, and of the allowed error
     turn: Turn | None = None  # for complex terms; the other sums are then of moduli
 
 
@@ -117,7 +117,7 @@ class Terms(NamedTuple):
     own: Ids  # (r,) which piece
 
     def pick(self, which: Ids | slice) -> Terms:
-        """Some of the terms; their sums stay as they are."""
+        """Return some of the terms; their sums are unchanged."""
         if isinstance(which, slice) and which == slice(None):
             return self
         less = None if self.less is None else self.less[which]
@@ -129,7 +129,7 @@ PER_TERM = ("lam", "weight", "n_0", "factor", "T", "S", "difference", "largest_c
 
 
 def terms_of(game: PooledGame | PoleGame, goal: Budget, elements: int = CHUNK_ELEMENTS) -> Iterator[Terms]:
-    """All terms of a game, in chunks whose arrays (terms times players) have at most about `elements` elements."""
+    """Yield all terms of a game, in chunks whose arrays (terms times players) have about `elements` elements."""
     if isinstance(game, PoleGame):
         step = max(1, min(MOST_COMPLEX_TERMS, elements // game.d))
         for masses, lam, w, own, total in pole_pieces(game, goal.eps):
@@ -164,7 +164,7 @@ def _chunks(
 
 
 def terms_for(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, precise: bool) -> Terms:
-    """The terms of nodes lam with weights w (r,), which belong to pieces `own`, out of `total` terms of the game."""
+    """Return the terms of nodes lam with weights w (r,) of the pieces `own`, out of `total` terms of the game."""
     weight, n_0 = w * np.exp(-lam * masses.D_0[own]), masses.n_0[own]
     exponent = masses.gap[own]
     exponent *= -lam[:, None]
@@ -193,7 +193,7 @@ def terms_for(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, p
 def term_sums(
     weight: Array, n_0: Array, factor: Array, T: Array, largest_change: Array, players_light: Array, share: float
 ) -> TermSums:
-    """The sums of terms with these arrays, named as in `Terms` and `TermSums`.
+    """Return the sums of terms with these arrays, named as in `Terms` and `TermSums`.
 
     Sums of 1 - x are taken as d minus the sum of x: their rounding, d ulps, is negligible in the bounds.
     """
@@ -232,7 +232,7 @@ WHOLE = Interval(np.zeros(1), np.ones(1))
 
 
 def log_bound(sums: TermSums, interval: Interval = WHOLE, differences: bool = False, theta: Array = THETA) -> Array:
-    """Log of the bound M of each term on the ellipses `theta` (n,) around its interval, (r, n).
+    """Return the (r, n) log of the bound M of each term on the ellipses `theta` (n,) around its interval.
 
     With `differences` the smaller one that holds for Delta_j and I_ij, but not for E_p[f].
     """
@@ -260,12 +260,12 @@ def log_bound(sums: TermSums, interval: Interval = WHOLE, differences: bool = Fa
 
 
 def _log_product(n: Array, total: Array, reach: Array) -> Array:
-    """Log of the largest product of any of the |Y_k| of a group, its ellipses reaching beyond [0, 1] by `reach`."""
+    """Return the log of the largest product of |Y_k| of a group on ellipses that extend beyond [0, 1] by `reach`."""
     return n[:, None] * np.log1p(np.maximum(reach, 0.0) * (total / np.maximum(n, 1.0))[:, None])
 
 
 def _largest_on_ellipse(turn: Turn, m: Array, c: Array, theta: Array) -> Array:
-    """A bound of H of the module docstring on the ellipses `theta` (n,) with centers m and half lengths c (r, 1)."""
+    """Return a bound on H of the module docstring on ellipses `theta` (n,) with centers m and half lengths c (r, 1)."""
     (G1, G2), (M1, M2) = turn.first[:, :, None], turn.second[:, :, None]
     a, b = c * np.cosh(theta), c * np.sinh(theta)
     k_0 = m * m * M1 + (1 - m) ** 2 * M2 - 2 * (m * G1.real + (1 - m) * G2.real) + b * b * (M1 + M2)
@@ -290,16 +290,16 @@ class Window(NamedTuple):
     beyond: Ids
 
     def inside_weights(self, p: Array, weights: Array) -> Array:
-        """The one set of weights of Delta_j for the players in the window: (1-p)^n times those of the law."""
+        """Return the weights of Delta_j for the players in the window: (1-p)^n times those of the law."""
         return (weights * np.exp(self.beyond.size * np.log1p(-p)))[None]
 
     def beyond_weights(self, p: Array, weights: Array) -> Array:
-        """The one set of weights of P num for the players beyond it."""
+        """Return the weights of P num for the players beyond the window."""
         return -(weights * np.exp((self.beyond.size - 1) * np.log1p(-p)))[None]
 
 
 def windows_of(game: PooledGame, goal: Budget) -> Iterator[Window] | None:
-    """All terms of a game as windows; None if some players are replaced instead of deleted, or if nothing is saved."""
+    """Return all terms of a game as windows, or None if some players are replaced or if nothing is saved."""
     if game.d < LEAST_PLAYERS or not np.isneginf(game.s_absent).all():
         return None
     masses = head_masses(game)
@@ -334,13 +334,13 @@ def _windows(game: PooledGame, pieces: list[Piece], goal: Budget) -> Iterator[Wi
 
 
 def _one_head(heads: Heads, h: int, order: Ids) -> Heads:
-    """One head alone, its players in this order."""
+    """Return one head alone, with its players in this order."""
     arrays = (x[h : h + 1, order] if x.ndim == 2 else x[h : h + 1] for x in heads[:-1])
     return Heads._make([*arrays, heads.can_be_empty])
 
 
 def _bounds(mass: Array, piece: Piece, eps: float) -> tuple[Ids, Ids]:
-    """The window [first, last) of every node in the ascending masses (d,): at least one player; all without a range."""
+    """Return the window [first, last) of every node in the ascending masses (d,), with at least one player."""
     d, L = mass.size, piece.lam.size
     if piece.log_range == 0:
         return np.zeros(L, dtype=np.intp), np.full(L, d)
@@ -354,7 +354,7 @@ def _bounds(mass: Array, piece: Piece, eps: float) -> tuple[Ids, Ids]:
 
 
 def _with_heavy(terms: Terms, n: int) -> Terms:
-    """The terms with n more players in what a law uses, whose x is 0."""
+    """Return the terms with n more players, whose x is 0, in the sums that a law uses."""
     sums, most = terms.sums, np.maximum(terms.sums.largest_change, float(n > 0))
     sums = sums._replace(heavy=sums.heavy + n, players_heavy=sums.players_heavy + n, largest_change=most)
     return terms._replace(sums=sums)

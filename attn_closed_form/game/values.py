@@ -1,4 +1,4 @@
-"""Values of players: the mean change that a player makes, with any weighting of the coalitions that it joins.
+"""Values of players: the mean effect of a player that joins a coalition, with any weighting of the coalitions.
 
 A semivalue (Dubey, Neyman and Weber, 1981) draws the size of a coalition S of the others from some law, then S
 uniformly:
@@ -16,7 +16,7 @@ dp, and `evaluate.py` computes it in O(L m d), L nodes in lambda and m in p, whe
 | weighted Banzhaf | one p; 1 is leave-one-out |
 | Beta Shapley (Kwon and Zou, 2022) | the density of Beta(beta, alpha), proportional to p^(beta-1) (1-p)^(alpha-1) |
 
-Any other weights of sizes go through the recursion over sizes, O(L d^2) (`by_size.py`). What the answers guarantee:
+Any other weights of sizes go through the recursion over sizes, O(L d^2) (`by_size.py`). The guarantee is described in
 `docs/what-tol-guarantees.md`.
 """
 
@@ -36,7 +36,7 @@ from .laws import UNIFORM, Density, Point
 from .links import LinkedGame
 from .pooled_game import finite
 
-# Next to a mass of 1, the other players must hold at least this mass for their mean to keep all of its digits.
+# Next to a mass of 1, the other players must have at least this mass for their mean to keep all of its digits.
 LEAST_MASS = 1e-200
 # Players of one block of single-player coalitions.
 SINGLES = 1_000
@@ -45,7 +45,16 @@ LARGEST_SUM = 512
 
 
 def shapley(game: Game, tol: float = 1e-10) -> Array:
-    """Shapley values (d,): |error| <= tol * max|f| is guaranteed, or ToleranceError. A looser `tol` is faster.
+    """Compute the (d,) Shapley values, with |error| <= tol * max|f| guaranteed, or raise a ToleranceError.
+
+    Parameters
+    ----------
+    game : PooledGame or LinkedGame of d players
+    tol : guaranteed accuracy, relative to max|f|; a looser one is faster
+
+    Returns
+    -------
+    (d,) float64
 
     Examples
     --------
@@ -59,8 +68,19 @@ def shapley(game: Game, tol: float = 1e-10) -> Array:
 
 
 def banzhaf(game: Game, tol: float = 1e-10) -> Array:
-    """Banzhaf values, Delta_j(1/2): the mean change over all coalitions. |error| <= tol * max|f| guaranteed.
+    """Compute the (d,) Banzhaf values Delta_j(1/2), the mean change over all coalitions, within tol * max|f|.
 
+    Parameters
+    ----------
+    game : PooledGame or LinkedGame of d players
+    tol : guaranteed accuracy, relative to max|f|; a looser one is faster
+
+    Returns
+    -------
+    (d,) float64
+
+    Examples
+    --------
     >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
     >>> banzhaf(game).round(6)      # ((1/2 - 0) + (4/3 - 3/2)) / 2, ((3/2 - 0) + (4/3 - 1/2)) / 2
@@ -70,11 +90,15 @@ def banzhaf(game: Game, tol: float = 1e-10) -> Array:
 
 
 def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
-    """Weighted Banzhaf values: every other player is present with probability p. |error| <= tol * max|f| guaranteed.
+    """Compute weighted Banzhaf values, with every other player present with probability p, within tol * max|f|.
 
     Parameters
     ----------
     p : 0 means that j joins the empty coalition, 1/2 gives Banzhaf values, 1 gives leave-one-out differences
+
+    Returns
+    -------
+    (d,) float64
 
     Examples
     --------
@@ -92,7 +116,7 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
 
 
 def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) -> Array:
-    """Beta(alpha, beta)-Shapley values (Kwon and Zou, 2022), |error| <= tol * max|f| guaranteed.
+    """Compute Beta(alpha, beta)-Shapley values (Kwon and Zou, 2022), with |error| <= tol * max|f| guaranteed.
 
     Their weight of size s is B(s + beta, d - 1 - s + alpha) / B(alpha, beta) for each coalition. A large alpha puts the
     weight on small coalitions, as in their Beta(16, 1), a large beta on large ones.
@@ -100,6 +124,10 @@ def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) 
     Parameters
     ----------
     alpha, beta : integers of at least 1, so that the density is a polynomial in p; (1, 1) gives Shapley values
+
+    Returns
+    -------
+    (d,) float64
 
     Examples
     --------
@@ -117,7 +145,7 @@ def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) 
 
 
 def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
-    """The semivalue with any weights of sizes: |error| <= tol * max|f| * sum|weights| guaranteed. O(L d^2).
+    """Compute the semivalue with any weights of sizes in O(L d^2), within tol * max|f| * sum|weights|.
 
     With M_j(a) = E[f 1{j present} | a absent] and M(a) = E[f | a absent] a coalition of s others that j joins has d -
     s - 1 absent of d, so E[f(S + j)] = M_j(d-s-1) d/(s+1), and E[f(S)] = (M(d-s) - M_j(d-s)) d/(d-s).
@@ -125,6 +153,10 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     Parameters
     ----------
     weights : (d,) weight of each number s = 0 .. d-1 of others that are present; any sign, any sum
+
+    Returns
+    -------
+    (d,) float64
 
     Examples
     --------
@@ -156,7 +188,7 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
 
 
 def single_changes(game: Game) -> Array:
-    """f({j}) - f(empty), (d,): correct to a few times d ulps."""
+    """Compute f({j}) - f(empty), (d,), to a few times d ulps."""
     out = np.empty(game.d)
     players = np.arange(game.d)
     for start in range(0, game.d, SINGLES):
@@ -166,8 +198,18 @@ def single_changes(game: Game) -> Array:
 
 
 def leave_one_out(game: Game) -> Array:
-    """The change f(all) - f(all but j) for each player, (d,), in O(d); accurate to a few times d ulps.
+    """Compute f(all) - f(all but j) for each player, (d,), in O(d), to a few times d ulps.
 
+    Parameters
+    ----------
+    game : PooledGame or LinkedGame of d players
+
+    Returns
+    -------
+    (d,) float64
+
+    Examples
+    --------
     >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0])
     >>> leave_one_out(game)
@@ -179,12 +221,12 @@ def leave_one_out(game: Game) -> Array:
     v, v_absent, v_background = game._centered
     a, b, c0 = game.masses
     n0 = (c0 * v_background)[:, None]
-    # Sums over the others are taken from both sides, not by subtraction: nothing cancels when one player is all.
+    # Sums over the others are taken from both sides, not by subtraction, so nothing cancels if one player dominates.
     D = c0[:, None] + _others(a) + b
     N = n0 + _others(a * v) + b * v_absent
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         out = np.ldexp((game.everyone_means[:, None] - N / D).sum(axis=0), game.exponent)
-    # If a player holds nearly all of the mass of a head, what is left is too small for these units of mass.
+    # If a player has nearly all of the mass of a head, the rest is too small for these units of mass.
     alone = np.flatnonzero((D < LEAST_MASS).any(axis=0))
     if alone.size:
         without = np.ones((alone.size, game.d), dtype=bool)
@@ -194,7 +236,7 @@ def leave_one_out(game: Game) -> Array:
 
 
 def _others(x: Array) -> Array:
-    """Sum over all but j, (H, d)."""
+    """Sum over all players except j, (H, d)."""
     zero = np.zeros((x.shape[0], 1))
     before = np.concatenate([zero, np.cumsum(x, axis=1)[:, :-1]], axis=1)
     after = np.concatenate([np.cumsum(x[:, ::-1], axis=1)[:, -2::-1], zero], axis=1)

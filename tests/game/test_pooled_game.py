@@ -275,7 +275,7 @@ OVERFLOWING = {
 def test_results_that_leave_float64_are_errors_and_never_inf(function, value, background):
     s, v = np.full((10_000, 1), 3.0), np.full((10_000, 1), value)
     game = PooledGame.from_scores(s, v, s_background=0.0, v_background=background)
-    with pytest.raises(ToleranceError, match="leaves float64"):
+    with pytest.raises(ToleranceError, match="overflows float64"):
         OVERFLOWING[function](game)
     half = PooledGame.from_scores(s[:300], v[:300], s_background=0.0, v_background=background)
     result = OVERFLOWING[function](half)
