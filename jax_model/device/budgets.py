@@ -128,7 +128,7 @@ class Goals(NamedTuple):
     about: Summary
 
     def errors(self, tol: float, exponent: NDArray[np.intp]) -> Array:
-        """(B,) the errors that `tol` allows; NaN for games without a budget."""
+        """Return the (B,) errors that `tol` allows, with NaN for games without a budget."""
         return np.ldexp([np.nan if goal is None else tol * goal.scale for goal in self.budgets], exponent)
 
     @property
@@ -145,12 +145,12 @@ def plan_batch(
     constants: float | Sequence[float] = 1.0,
     in_type: bool = True,
 ) -> Goals:
-    """Budgets for every game that has players, and nodes for 1/D.
+    """Return budgets for every game that has players, and nodes for 1/D.
 
     Parameters
     ----------
-    amplification, doubt : as of `attn_closed_form.game.budget.budget` in float64, one for all games or one per game
-    constants : how often the rounding of constants counts, likewise
+    amplification, doubt : as in `attn_closed_form.game.budget.budget` in float64, one for all games or one per game
+    constants : number of times that the rounding of constants counts, one for all games or one per game
     in_type : whether results are given in the batch's floating type, which very small or large values leave
     """
     dtype = np.dtype(batch.s.dtype)
@@ -168,7 +168,7 @@ def plan_batch(
             budgets.append(None)
             continue
         size = float(about.constants[i])
-        # Values were rounded when they became float32; in float64 they are what they were.
+        # Values were rounded when they were converted to float32; in float64 they are unchanged.
         rounding = 4 * arithmetic.ulp * size if arithmetic is FLOAT32 else 0.0
         spread = float(about.half_range[i].sum()) * (1 + 4 * arithmetic.ulp) + rounding
         known = arithmetic.ulp * (4 * (d + 8) * spread + 4 * size)
@@ -202,7 +202,7 @@ def plan_batch(
 
 
 def sums_of(batch: GameBatch, goals: Goals, chunk: int | None) -> TermSums:
-    """What the core's bound needs of all rows of the n games that have a budget, one game after the other."""
+    """Return the sums for the core's bound over all rows of the n games that have a budget, game by game."""
     table = np.asarray(each_game(row_sums, batch, (goals.lam, goals.w), chunk=chunk))[goals.kept].astype(np.float64)
     names = [name for name in TermSums._fields if name not in ("share", "turn")]
     columns = table.transpose(1, 0, 2, 3).reshape(len(names), -1)
@@ -220,7 +220,7 @@ class Groups(NamedTuple):
 
 
 def shapley_groups(batch: GameBatch, goals: Goals, chunk: int | None) -> Groups:
-    """The nodes for 1/D in groups, with as many nodes in p as every game needs, at most those of an exact rule."""
+    """Return the nodes for 1/D in groups, with enough nodes in p for every game, at most those of an exact rule."""
     dtype, exact = batch.s.dtype, max(1, (batch.s.shape[-1] + 1) // 2)
     needed = np.minimum(exact, _nodes_needed(batch, goals, chunk)).reshape(GROUPS, -1).max(axis=1)
     p, w = np.full((GROUPS, power_of_two(needed.max())), 0.5), np.zeros((GROUPS, power_of_two(needed.max())))
@@ -231,7 +231,7 @@ def shapley_groups(batch: GameBatch, goals: Goals, chunk: int | None) -> Groups:
 
 
 def power_of_two(count: Any, least: int = NODES) -> int:
-    """The least power of two that is at least both: sizes of arrays that many batches share, so that few programs are
+    """Return the smallest power of two that is at least both, so that many batches share sizes and few programs are
     compiled.
 
     >>> power_of_two(65), power_of_two(3)
@@ -241,7 +241,7 @@ def power_of_two(count: Any, least: int = NODES) -> int:
 
 
 def _nodes_needed(batch: GameBatch, goals: Goals, chunk: int | None) -> NDArray[np.intp]:
-    """(L,) the nodes in p that a node lam needs in any head of any game; every row makes the same part of the error."""
+    """Return the (L,) numbers of nodes in p that a node lam needs, with equal shares of the error for all rows."""
     L = goals.lam.size
     budgets = [goals.budgets[i] for i in goals.kept]
     allowed = np.array([goal.p_error if goal and goal.spread > 0 else np.inf for goal in budgets])
@@ -258,9 +258,9 @@ def _nodes_needed(batch: GameBatch, goals: Goals, chunk: int | None) -> NDArray[
 class LimePlan(NamedTuple):
     """The core's rule in p and its regression for every game of a batch (None: left to the core), and the budgets.
 
-    The rule depends on the number of players (`attn_closed_form/lime/rules.py`), so every game brings its own
-    nodes, padded with nodes of no weight to the longest of the batch. What remains after the sums is a few numbers per
-    game, which the core's `Regression` takes on the host. Which LIME: the lime package's with `bow=False`.
+    The rule depends on the number of players (`attn_closed_form/lime/rules.py`), so every game has separate
+    nodes, padded with nodes of no weight to the longest of the batch. After the sums, a few numbers per
+    game remain for the core's `Regression` on the host. The variant is that of the lime package with `bow=False`.
     """
 
     goals: Goals
@@ -291,7 +291,7 @@ class LimePlan(NamedTuple):
         return max((rule.p.size for rule in self.rules if rule), default=1)
 
     def nodes(self) -> tuple[Array, Array, Array]:
-        """Nodes p (B, 1, m), weights of E_p[f] and of its moment (B, 1, m, 2), weights of Delta_j(p) (B, 1, m)."""
+        """Return nodes p (B, 1, m), weights of E_p[f] and its moment (B, 1, m, 2), and of Delta_j(p) (B, 1, m)."""
         B, m = len(self.sizes), power_of_two(self.longest)
         p, w_E, w_D = np.full((B, m), 0.5), np.zeros((B, m, 2)), np.zeros((B, m))
         for i, (rule, fitted) in enumerate(zip(self.rules, self.regressions, strict=True)):
@@ -303,7 +303,7 @@ class LimePlan(NamedTuple):
         return p[:, None], w_E[:, None], w_D[:, None]
 
     def finish(self, level: Array, delta: Array, exponent: NDArray[np.intp]) -> list[LimeCoefficients]:
-        """Coefficients from the sums over nodes: level (B, 2), delta (B, d)."""
+        """Compute coefficients from the sums over nodes: level (B, 2), delta (B, d)."""
         limits, about = [], self.goals.about
         for i, (d, rule, fitted) in enumerate(zip(self.sizes, self.rules, self.regressions, strict=True)):
             if not (rule and fitted):
@@ -317,13 +317,13 @@ class LimePlan(NamedTuple):
 
 
 def _regression(d: int, settings: Settings) -> Regression | None:
-    """The regression of d players, or None where no rule in p can have the digits that it needs."""
+    """Return the regression of d players, or None if no rule in p can be accurate enough."""
     fitted = regression(d, settings, d) if d > 1 else None
     return fitted if fitted and fitted.at_all <= NARROWEST else None
 
 
 def _lime_budgets(batch: GameBatch, regressions: list[Regression | None], settings: Settings, tol: float) -> Goals:
-    """Budgets of the games, as `attn_closed_form/lime/moments.py` has them."""
+    """Return the budgets of the games, as in `attn_closed_form/lime/moments.py`."""
     amplification, doubt, constants = [], [], []
     for fitted in regressions:
         factor = rule_factor(fitted, settings) if fitted else 2.0
@@ -334,7 +334,7 @@ def _lime_budgets(batch: GameBatch, regressions: list[Regression | None], settin
 
 
 def _lime_bounds(batch: GameBatch, goals: Goals, chunk: int | None) -> tuple[Array, Array]:
-    """Of every game that has a budget: logarithms of its bound on ellipses (n, thetas), and its bound on reals (n,)."""
+    """Return logs of bounds on ellipses (n, thetas), and bounds on reals (n,), of the games with a budget."""
     n, more = len(goals.kept), SLACK[np.dtype(batch.s.dtype)]
     if not n:
         return np.zeros((0, 1)), np.zeros(0)
@@ -345,7 +345,7 @@ def _lime_bounds(batch: GameBatch, goals: Goals, chunk: int | None) -> tuple[Arr
 
 
 def _rule(fitted: Regression, kernel_width: float, goal: Budget, log_bounds: Array, largest: float) -> SizeRule | None:
-    """The shortest rule that keeps the game's share of the error, or None."""
+    """Return the shortest rule that keeps the game's share of the error, or None."""
     allowed = goal.p_error * goal.amplification / fitted.moment_factor()
     rules = ladder(fitted.d, kernel_width)
     index, errors = rules.choose(log_bounds[None], np.array([largest]), allowed)

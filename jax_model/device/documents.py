@@ -68,7 +68,7 @@ class Tables(NamedTuple):
 
 
 def device_tables(weights: AttentionWeights, dtype: Any = None, mesh: Mesh | None = None) -> Tables:
-    """Tables of `weights` in a floating type, JAX's default by default; whole on every device of a mesh.
+    """Copy the tables of `weights` to every device of a mesh, in JAX's default floating type by default.
 
     >>> from attn_closed_form.models.classifier import random_weights
     >>> device_tables(random_weights(seed=0)).s_tok.shape
@@ -80,13 +80,13 @@ def device_tables(weights: AttentionWeights, dtype: Any = None, mesh: Mesh | Non
 
 @lru_cache(maxsize=8)
 def _tables(weights: AttentionWeights, dtype: Any, device: Any, mesh: Mesh | None) -> Tables:
-    """Cached, because copying the embeddings to the device costs more than a batch of predictions."""
+    """Return cached tables, because copying the embeddings to the device is slower than a batch of predictions."""
     named = {"W_p": np.zeros((1, weights.d_e)), **weights.arrays(), **weights.collapse._asdict()}
     return Tables(**on_every_device(mesh, {name: np.asarray(named[name], dtype) for name in Tables._fields}))
 
 
 def scores_of(tables: Tables, ids: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(L,) padded ids -> logits (K, L), values (K, L, C)."""
+    """Compute scores: (L,) padded ids -> logits (K, L), values (K, L, C)."""
     s = jnp.where(ids < 0, -jnp.inf, (tables.s_tok[ids] + tables.s_pos).T)
     u = (tables.u_tok[ids] + tables.u_pos).transpose(1, 0, 2)
     return s, u
@@ -98,7 +98,7 @@ def _predict(tables: Tables, ids: jax.Array) -> jax.Array:
 
 
 def _gradient(tables: Tables, ids: jax.Array, coefficients: jax.Array) -> jax.Array:
-    """P1 Theorem 4.1 with the [CLS] term, as `attn_closed_form.models.classifier.gradient`: (B, L, d_e).
+    """Compute P1 Theorem 4.1 with the [CLS] term, as `attn_closed_form.models.classifier.gradient`: (B, L, d_e).
 
     `coefficients` (B, C) are those of the outputs.
     """
@@ -116,7 +116,7 @@ def _gradient(tables: Tables, ids: jax.Array, coefficients: jax.Array) -> jax.Ar
 
 
 def _gradient_scores(tables: Tables, ids: jax.Array, coefficients: jax.Array) -> jax.Array:
-    """One number per token for each of GRADIENT_SCORES, (B, 4, L)."""
+    """Compute one number per token for each of GRADIENT_SCORES, (B, 4, L)."""
     rows = _gradient(tables, ids, coefficients)
     by_input = (rows * (tables.W_e[ids] + tables.W_p)).sum(axis=-1)
     return jnp.stack([rows.mean(axis=-1), jnp.abs(rows).sum(axis=-1), jnp.linalg.norm(rows, axis=-1), by_input], axis=1)
@@ -135,12 +135,12 @@ def predict(
     batch: int | None = None,
     mesh: Mesh | None = None,
 ) -> NDArray[Any]:
-    """Model outputs, (B, C), as `attn_closed_form.models.classifier.predict_many`."""
+    """Compute the (B, C) model outputs, as `attn_closed_form.models.classifier.predict_many`."""
     return _together(_blocks(_predict, weights, documents, dtype, batch, mesh), len(documents))
 
 
 def gradient(weights: AttentionWeights, documents: Sequence[Tokens], output: Any = 0, **device: Any) -> NDArray[Any]:
-    """Gradients by the embedded tokens, (B, L, d_e), as `attn_closed_form.gradient`; zero where there is no token.
+    """Compute the (B, L, d_e) gradients with respect to the embedded tokens; zero for padding.
 
     `device` are options of `gradient_blocks`.
     """
@@ -150,7 +150,7 @@ def gradient(weights: AttentionWeights, documents: Sequence[Tokens], output: Any
 def gradient_scores(
     weights: AttentionWeights, documents: Sequence[Tokens], output: Any = 0, **device: Any
 ) -> NDArray[Any]:
-    """Scores of tokens from their gradients (B, 4, L), in the order of GRADIENT_SCORES; column 0 is [CLS]."""
+    """Compute scores of tokens from their gradients (B, 4, L), in the order of GRADIENT_SCORES; column 0 is [CLS]."""
     return _together(gradient_blocks(weights, documents, output, _gradient_scores, **device), len(documents))
 
 
@@ -163,9 +163,9 @@ def gradient_blocks(
     batch: int | None = None,
     mesh: Mesh | None = None,
 ) -> Iterator[jax.Array]:
-    """The gradients of `gradient` in blocks of `batch` documents, in their order, that stay on the device.
+    """Yield the gradients of `gradient` in blocks of `batch` documents, in order, which stay on the device.
 
-    A block is by default what a CPU's caches hold, or 256 documents elsewhere.
+    By default a block fits into a CPU's caches, or has 256 documents elsewhere.
 
     >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
@@ -178,7 +178,7 @@ def gradient_blocks(
 
 
 def _coefficients(weights: AttentionWeights, output: Any, count: int) -> Array:
-    """(count, C) coefficients of the outputs of every document."""
+    """Return the (count, C) coefficients of the outputs of every document."""
     rows = output if np.ndim(output) == 2 else as_output(weights, output)
     return np.broadcast_to(np.asarray(rows, np.float64), (count, weights.C))
 
@@ -192,7 +192,7 @@ def _blocks(
     mesh: Mesh | None,
     *more: Array,
 ) -> Iterator[jax.Array]:
-    """A function of blocks of padded ids and of rows of `more`, all of one shape; of the last block the real rows."""
+    """Yield a function of blocks of padded ids and of rows of `more`, all of one shape, without padding rows."""
     if not len(documents):
         raise ValueError("documents: expected at least one document, got none")
     tables = device_tables(weights, dtype, mesh)
@@ -207,7 +207,7 @@ def _blocks(
 
 
 def _whole(batch: int | None, mesh: Mesh | None) -> int:
-    """Documents of a batch; on a mesh a multiple of the devices."""
+    """Return the number of documents of a batch; on a mesh, a multiple of the devices."""
     size = (BATCH_CPU if on_cpu() else BATCH_OTHER) if batch is None else batch
     if size < 1:
         raise ValueError(f"batch: expected a positive number of documents, got {batch}")
@@ -215,7 +215,7 @@ def _whole(batch: int | None, mesh: Mesh | None) -> int:
 
 
 def _together(blocks: Iterator[jax.Array], count: int) -> NDArray[Any]:
-    """All blocks in one array of `count` rows; each is copied as soon as it is computed."""
+    """Copy all blocks to one array of `count` rows, each as soon as it is computed."""
     out, start = np.zeros(0), 0
     for block in blocks:
         out = out if start else np.empty((count, *block.shape[1:]), block.dtype)
@@ -227,7 +227,7 @@ def _together(blocks: Iterator[jax.Array], count: int) -> NDArray[Any]:
 def _games(
     weights: AttentionWeights, ids: Sequence[Ids], player: Sequence[Ids], coefficients: Array, deleted: bool, d: int
 ) -> GameBatch:
-    """The games of some documents with up to d players each, made on the host as `pooled_game` makes them.
+    """Build the games of some documents with up to d players each, on the host and equal to those of `pooled_game`.
 
     The tokens of all documents are one long row. [CLS] and padding, which are always present, are one more player.
     """
@@ -279,7 +279,7 @@ def game_buckets(
     batch: int | None = None,
     mesh: Mesh | None = None,
 ) -> Iterator[Bucket]:
-    """The games of many documents on the device, in buckets of similar size, as `pooled_game` makes them.
+    """Yield the games of many documents on the device, in buckets of similar size, equal to those of `pooled_game`.
 
     The last batch of a bucket is padded with games of no players, which cost little (`games.py`).
     """
@@ -316,7 +316,7 @@ def shapley(
     core: bool = True,
     **device: Any,
 ) -> Batched:
-    """Exact Shapley values of every document, one (d,) array each, as `shapley(pooled_game(...))` of the core.
+    """Compute exact Shapley values of every document, one (d,) array each, as the core's `shapley(pooled_game(...))`.
 
     `device` are options of `game_buckets`: dtype, batch and mesh. Without `core` all problems of the device remain.
 
@@ -342,7 +342,7 @@ def lime(
     core: bool = True,
     **options: Any,
 ) -> Batched:
-    """LIME's limit for every document, as `lime_limit(pooled_game(...), **options)` of the core.
+    """Compute LIME's limit for every document, as the core's `lime_limit(pooled_game(...), **options)`.
 
     >>> jax.config.update("jax_enable_x64", True)
     >>> from attn_closed_form.models.classifier import random_weights
@@ -362,7 +362,7 @@ def _explained(
     by_device: Callable[[GameBatch], Batched],
     by_core: Callable[[PooledGame], Any] | None,
 ) -> Batched:
-    """Every bucket on the device, and what the device cannot do by the core; NaN where neither can."""
+    """Explain every bucket on the device, and failed games by the core; NaN if neither can."""
     found = Batched([None] * len(documents), {}, np.full(len(documents), np.nan), np.full(len(documents), np.nan))
     for bucket in game_buckets(weights, documents, *which, **device):
         results = by_device(bucket.games)

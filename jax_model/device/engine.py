@@ -1,12 +1,13 @@
 """The engine of `attn-closed-form corpus run --engine jax`: explanations of many texts at once, on any device.
 
-The runner (`attn_closed_form/run/task.py`) reads texts and hands over batches of them. The engine predicts, and
+The runner (`attn_closed_form/run/task.py`) reads texts and passes them in batches. The engine predicts, and
 computes Shapley values of probabilities and logits, LIME's limit of logits, and scores from gradients. The core
 computes the rest: other methods and models, LIME's limit of probabilities, and documents that cannot keep `tol` on the
 device.
 
-**Floating type.** float64, which keeps the tolerances of the core, unless the user's `tol` is at least FLOAT32_TOL and
-the device is an accelerator: then float32, whose budget is `budgets.py`'s. Predictions are always computed in float64.
+**Floating type.** It is float64, which keeps the tolerances of the core, unless `tol` is at least FLOAT32_TOL and
+the device is an accelerator; then it is float32, with the budget of `budgets.py`. Predictions are always computed in
+float64.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-# Workers are the parallelism on a processor, and several of them share an accelerator's memory.
+# On a CPU the workers provide the parallelism; on an accelerator several of them share its memory.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
@@ -52,23 +53,23 @@ class Engine:
         self.accelerated = has_accelerator()
 
     def refusal(self, model: Model, methods: Sequence[str], settings: Settings) -> str:
-        """Why nothing of a run would be computed on the device; empty if something is."""
+        """Return the reason why nothing of a run would be computed on the device, or "" if something is."""
         able = (*GAMES, *GRADIENT_SCORES)
         if not isinstance(model, TextClassifier):
-            return f"the device explains attention classifiers of texts, and this model is a {type(model).__name__}"
+            return f"the device explains attention classifiers of texts, but this model is a {type(model).__name__}"
         if not set(methods) & set(able):
-            return f"the device computes {', '.join(able)}, and none of them was requested"
+            return f"the device computes {', '.join(able)}, but none of them was requested"
         word = next(word for word in model.vocabulary if word not in (model.vocabulary.cls, model.vocabulary.unk))
         try:
             linked = gather_evidence(model, model.read(word), settings).scale.link is not None
         except ValueError:  # a tokenizer that does not read the word; rows decide
             linked = False
         if linked and not set(methods) & {"shapley", *GRADIENT_SCORES}:
-            return "the device computes LIME of logits, and this run explains probabilities; add --scale logit"
+            return "the device computes LIME only of logits, but this run explains probabilities; add --scale logit"
         return ""
 
     def logits(self, model: Any, units: Sequence[Units]) -> Array:
-        """(n, C) logits of n inputs of a `TextClassifier`; on a processor by the core, which compiles nothing."""
+        """Return the (n, C) logits of n inputs of a `TextClassifier`; on a CPU by the core, without compilation."""
         if not self.accelerated:
             return predict_many(model.weights, [one.data for one in units])
         out = np.empty((len(units), model.weights.C))
@@ -77,7 +78,7 @@ class Engine:
         return out
 
     def scored(self, evidences: Sequence[Evidence], methods: Sequence[str]) -> list[dict[str, Scored]]:
-        """Scores by method of inputs that share model and settings; a method that is missing is left to the core."""
+        """Return scores by method of inputs that share model and settings; missing methods are left to the core."""
         found: list[dict[str, Scored]] = [{} for _ in evidences]
         for name in (name for name in methods if name in GAMES):
             for linked in (False, True) if name == "shapley" else (False,):
@@ -101,7 +102,7 @@ class Engine:
 
 
 def _by_length(units: Sequence[Units]) -> list[list[int]]:
-    """Places of inputs whose rows of ids are equally long."""
+    """Group the indices of inputs by the length of their rows of ids."""
     places: dict[int, list[int]] = {}
     for i, one in enumerate(units):
         places.setdefault(power_of_two(1 + one.data.size), []).append(i)
@@ -116,7 +117,7 @@ def _gradients(evidences: Sequence[Evidence]) -> Array:
 
 
 def _of_games(name: str, evidences: Sequence[Evidence], linked: bool) -> list[Scored | None]:
-    """Shapley values or LIME's limit; None for a document that the device cannot explain within `tol`."""
+    """Compute Shapley values or LIME's limit; None for a document that the device cannot explain within `tol`."""
     model: Any = evidences[0].model
     settings = evidences[0].settings
     options: dict[str, Any] = {

@@ -87,7 +87,7 @@ def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = N
 
 
 def on_device(games: GameBatch, dtype: Any = None, size: int | None = None, mesh: Mesh | None = None) -> GameBatch:
-    """NumPy arrays of games in units that cost no digit, as arrays of a floating type on the device.
+    """Move NumPy arrays of games to the device in a floating type, in units that cost no digits.
 
     With a `size`, games of no players fill the batch up to it.
     """
@@ -139,7 +139,7 @@ class Heads(NamedTuple):
 
 
 def heads_of(game: GameBatch) -> Heads:
-    """For one game of a batch (no leading axis)."""
+    """Return the heads of one game of a batch (no leading axis)."""
     real = ~jnp.isneginf(game.s)
     replaced = ~jnp.isneginf(game.s_absent)
     background = ~jnp.isneginf(game.s_background)
@@ -178,7 +178,7 @@ def heads_of(game: GameBatch) -> Heads:
 
 
 class Nodes(NamedTuple):
-    """What does not depend on p, for one game: E, G, S (H, L, d); wt (H, L); N_0 (H, 1); light, sign (H, 1, d)."""
+    """Quantities of a game that do not depend on p: E, G, S (H, L, d); wt (H, L); N_0 (H, 1); light, sign (H, 1, d)."""
 
     E: jax.Array
     G: jax.Array
@@ -190,7 +190,7 @@ class Nodes(NamedTuple):
 
 
 def nodes_of(heads: Heads, lam: jax.Array, w: jax.Array) -> Nodes:
-    """Evaluate what does not depend on p."""
+    """Evaluate the quantities that do not depend on p."""
     exponent = -lam[:, None] * heads.gap[:, None, :]
     E = jnp.exp(exponent)
     V_lo, V_hi = heads.lo * heads.v_lo, heads.hi * heads.v_hi
@@ -207,7 +207,7 @@ def nodes_of(heads: Heads, lam: jax.Array, w: jax.Array) -> Nodes:
 
 
 def row_sums(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
-    """(9, H, L) the fields of `attn_closed_form.game.terms.TermSums` but its share, in their order, for one game."""
+    """Return (9, H, L) the fields of `attn_closed_form.game.terms.TermSums` except its share, for one game."""
     heads = heads_of(game)
     at = nodes_of(heads, lam, w)
     real = ~jnp.isneginf(game.s)[:, None, :]
@@ -235,7 +235,7 @@ def row_sums(game: GameBatch, lam: jax.Array, w: jax.Array) -> jax.Array:
 
 
 def flip(at: Nodes, p: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """P, num (H, L) and sigma (H, L, d) at one p, the probability that a player is present."""
+    """Compute P, num (H, L) and sigma (H, L, d) at one p, the probability that a player is present."""
     q = jnp.where(at.light, 1 - p, p)
     Y = (1 - q) + q * at.E
     sigma = 1 / Y
@@ -247,7 +247,7 @@ def flip(at: Nodes, p: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def everyone_of(game: GameBatch) -> jax.Array:
-    """Value of the grand coalition minus the bias and the centers of the heads, so large constants cost no digits."""
+    """Return the value of the grand coalition minus the bias and the heads' centers, so constants cost no digits."""
     heads = heads_of(game)
     v = jnp.where(jnp.isneginf(game.s), 0.0, game.v - heads.center[:, None])
     s = jnp.concatenate([game.s, game.s_background[:, None]], axis=-1)
@@ -255,7 +255,7 @@ def everyone_of(game: GameBatch) -> jax.Array:
 
 
 def value_of(game: GameBatch, present: jax.Array) -> jax.Array:
-    """Value of one coalition of one game."""
+    """Return the value of one coalition of one game."""
     s = jnp.where(present, game.s, game.s_absent)
     v = jnp.where(present, game.v, game.v_absent)
     s = jnp.concatenate([s, game.s_background[:, None]], axis=-1)
@@ -268,7 +268,7 @@ def value_of(game: GameBatch, present: jax.Array) -> jax.Array:
 def each_game(
     function: Callable[..., Any], batch: Any, shared: tuple[Any, ...], *arrays: Any, chunk: int | None = None
 ) -> Any:
-    """`function(game, *shared, *rows)` of every game, where `rows` are the game's rows of `arrays`.
+    """Apply `function(game, *shared, *rows)` to every game, where `rows` are the game's rows of `arrays`.
 
     A batch is a named tuple of arrays with one entry per game; one of them, `players`, is 0 for games that fill it up.
     """
@@ -287,7 +287,7 @@ def _each_game(
 
 
 def _shard_map(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
-    """`jax.shard_map`, also where it is not yet called that."""
+    """Return `jax.shard_map`, which has another name in older versions."""
     if hasattr(jax, "shard_map"):
         mapped = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
     else:
@@ -320,7 +320,7 @@ def _loop(function: Callable[..., Any], chunk: int, shared: tuple[Any, ...], bat
 
 
 def games_at_once(batch: Any, chunk: int | None) -> int:
-    """The number of games that go through a device together."""
+    """Return the number of games that a device processes together."""
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk: expected a positive number of games, got {chunk}")
     devices = batch.players.devices()
@@ -334,6 +334,6 @@ def on_cpu() -> bool:
 
 
 def mesh_of(batch: Any) -> Mesh | None:
-    """The devices that a batch is cut over; None for one device."""
+    """Return the devices over which a batch is sharded, or None for one device."""
     where = batch.players.sharding
     return where.mesh if isinstance(where, NamedSharding) and where.mesh.size > 1 else None

@@ -12,8 +12,8 @@ one shape, so games of any size and with any number of poles share the same two 
 A **lot** is ROWS rows of one pole, and a call has LOTS lots. The programs loop over blocks of players; the number of
 blocks is an argument, so a call takes as long as its largest game needs. Games are sorted by size.
 
-At a few nodes a factor Y nearly vanishes, and dividing by it would lose digits. The device marks these nodes and leaves
-them out, and the core adds them without a division (`Vanishing`). Complex numbers are pairs of reals, because XLA
+At a few nodes a factor Y nearly vanishes, and dividing by it would lose digits. The device marks these nodes and omits
+them, and the core adds them without a division (`Vanishing`). Complex numbers are pairs of reals, because XLA
 vectorizes these.
 
 **Guarantee.** Nodes, weights and gaps of masses are the core's, computed in float64. A sum has at most NODES + ROWS
@@ -44,9 +44,9 @@ from attn_closed_form.game.terms import Interval, TermSums, Turn
 from .budgets import ARITHMETIC, SLACK, Batched, power_of_two
 from .games import each_game, on_cpu
 
-# Rows of a lot, nodes in p of a row, players of a block, lots at once: what is fast on a CPU.
+# Rows of a lot, nodes in p of a row, players of a block, and lots at once, chosen for speed on a CPU.
 ROWS, NODES, BLOCK, LOTS_CPU = 16, 6, 32, 8
-# Lots of a call, lots of a game at most, and players that arrays have room for at least.
+# Lots per call, maximum lots of a game, and minimum number of players in arrays.
 LOTS, MOST_LOTS, PLAYERS = 512, 192, 256
 # Games that are planned together, which bounds the memory.
 GAMES = 128
@@ -96,7 +96,7 @@ class Lots(NamedTuple):
     players: Any
 
     def block(self, k: Any) -> Lots:
-        """The k-th block of players of one lot."""
+        """Return the k-th block of players of one lot."""
         return Lots._make([*(_block(x, k) for x in self[:-1]), self.players])
 
 
@@ -105,7 +105,7 @@ def _times(a: Pair, b: Pair) -> Pair:
 
 
 def _cos_sin(t: jax.Array) -> Pair:
-    """Cosine and sine, within 2 ulps up to LARGEST_PHASE; in float64 three times as fast on a CPU as XLA's.
+    """Compute cosine and sine to 2 ulps up to LARGEST_PHASE; in float64 three times as fast on a CPU as XLA's.
 
     t = k pi/2 + r with pi/2 in three parts, the first two of 33 bits, and polynomials in r (Moshier's Cephes library).
     """
@@ -128,7 +128,7 @@ def _polynomial(coefficients: Sequence[float], z: jax.Array) -> Any:
 
 
 def _exponentials(lot: Lots, lam: jax.Array, blocks: Any) -> tuple[jax.Array, ...]:
-    """Real part, imaginary part and modulus of e^(-lam gap), (d, rows) each.
+    """Compute the real part, imaginary part and modulus of e^(-lam gap), (d, rows) each.
 
     The separate loop keeps XLA from computing them again for every node in p.
     """
@@ -145,12 +145,12 @@ def _exponentials(lot: Lots, lam: jax.Array, blocks: Any) -> tuple[jax.Array, ..
 
 
 def _block(x: jax.Array, k: Any) -> jax.Array:
-    """The k-th block of players, the first axis."""
+    """Return the k-th block of players, the first axis."""
     return jax.lax.dynamic_slice_in_dim(x, k * BLOCK, BLOCK)
 
 
 def bound_sums(lot: Lots, blocks: Any, lam: jax.Array) -> jax.Array:
-    """(11, rows) sums over the players of one lot for the core's bound: see `_term_sums`."""
+    """Return (11, rows) sums over the players of one lot for the core's bound; see `_term_sums`."""
     E = _exponentials(lot, lam, blocks)
 
     def step(k: Any, totals: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
@@ -170,14 +170,14 @@ def _zero(like: jax.Array) -> Any:
 
 
 def _added(a: Any, b: Any) -> Any:
-    """Sums of all but the last two numbers, and the maxima of these."""
+    """Sum all but the last two numbers, and take the maxima of these."""
     return (*(x + y for x, y in zip(a[:-2], b[:-2], strict=True)), *map(jnp.maximum, a[-2:], b[-2:]))
 
 
 def first_differences(
     lot: Lots, blocks: Any, lam: jax.Array, weight: jax.Array, n_0: jax.Array, p: jax.Array, w: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """(d,) sums over the rows of one lot of the weighted first differences; (NODES, rows) nodes that are left out.
+    """Return (d,) sums of weighted first differences over the rows of one lot, and the (NODES, rows) omitted nodes.
 
     lam (rows,), weight (2, rows) real and imaginary parts, n_0 (), p (2, NODES, rows) nodes and what is missing to 1, w
     (NODES, rows). The letters are those of `attn_closed_form/game/evaluate.py`.
@@ -186,7 +186,7 @@ def first_differences(
     least, zero, one = LEAST[np.dtype(lam.dtype)], _zero(lam), _zero(lam) + 1
 
     def block(k: Any) -> tuple[Lots, list[jax.Array], Pair, Pair]:
-        """A block of players, and arrays (players, nodes, rows): e^(-lam gap), Y, the shares of both states in Y."""
+        """Return a block of players, and (players, nodes, rows) e^(-lam gap), Y, the shares of both states in Y."""
         part, E_k = Lots(*(x[..., None, None] for x in lot.block(k))), [_block(x, k)[:, None] for x in E]
         heavier, lighter = jnp.where(part.heavy, p[0], p[1]), jnp.where(part.heavy, p[1], p[0])
         return part, E_k, (lighter + heavier * E_k[0], heavier * E_k[1]), (heavier, lighter)
@@ -263,7 +263,7 @@ class Terms(NamedTuple):
 
 
 def shapley(games: Sequence[LinkedGame], tol: float = 1e-10, dtype: Any = None) -> Batched:
-    """Shapley values of every linked game, one (d,) array each: |error| <= tol * max|g(f)|, or a problem.
+    """Compute Shapley values of every linked game, one (d,) array each, within tol * max|g(f)|, or a problem.
 
     >>> from attn_closed_form import PooledGame
     >>> jax.config.update("jax_enable_x64", True)
@@ -301,7 +301,7 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 def _budget(engine: PoleGame, tol: float, dtype: np.dtype[Any]) -> Budget:
-    """The core's `budget` of a linked game, with the rounding of this floating type."""
+    """Return the core's `budget` of a linked game, with the rounding of this floating type."""
     arithmetic, scale = ARITHMETIC[dtype], engine.linked._scale
     doubt = engine.doubt * (arithmetic.ulp / FLOAT64.ulp)
     facts = Facts(scale, float(engine.half_range.sum()), engine.d, 0, doubt)
@@ -318,7 +318,7 @@ def _check_size(masses: PieceMasses, lam: Array, dtype: np.dtype[Any]) -> None:
 
 
 def _poles(masses: PieceMasses, game: int, players: int) -> Poles:
-    """The poles of one tier of one game, padded to a number of players."""
+    """Return the poles of one tier of one game, padded to a number of players."""
     n, d = masses.gap.shape
 
     def pad(x: Any, kind: Any) -> Any:
@@ -358,7 +358,7 @@ class Work:
         return engine.empty_excess
 
     def shapley_sums(self) -> Iterator[tuple[int, Array, int]]:
-        """Every game that has poles, the sum of its terms (players,), and the number of lots that were added up."""
+        """Yield every game that has poles, the sum of its terms (players,), and its number of lots."""
         if not self.parts:
             return
         poles, terms = map(_joined, zip(*self.parts, strict=True))
@@ -382,7 +382,7 @@ class Work:
             yield i, total + exact.get(i, 0.0), count
 
     def call(self, function: Any, poles: Poles, pole: Ids, arrays: Sequence[Array]) -> list[Array]:
-        """The function of every lot, whose poles are these (lots,); `arrays` have one entry per lot."""
+        """Apply the function to every lot, whose poles are these (lots,); `arrays` have one entry per lot."""
 
         def whole(x: Array) -> jax.Array:
             full = np.zeros((LOTS, *x.shape[1:]), self.dtype if x.dtype.kind == "f" else x.dtype)
@@ -400,7 +400,7 @@ class Work:
         return [np.concatenate(parts) for parts in zip(*results, strict=True)]
 
     def rows(self, poles: Poles, terms: Terms) -> Rows:
-        """Nodes in p for every term, by the core's law, in rows of NODES."""
+        """Return nodes in p for every term, by the core's law, in rows of NODES."""
         interval, counts = self.law(poles, terms)
         length = interval.last - interval.first
         parts = [Rows(np.zeros(0, np.intp), np.zeros((0, NODES)), np.zeros((0, NODES)))]
@@ -417,7 +417,7 @@ class Work:
         return Rows(*(x[order] for x in rows))
 
     def law(self, poles: Poles, terms: Terms) -> tuple[Interval, Ids]:
-        """The interval of every term, and the number of nodes on it."""
+        """Return the interval of every term, and the number of nodes on it."""
         lots = Places.of(terms.pole)
         (found,) = self.call(bound_sums, poles, lots.pole, [lots.placed(terms.lam)])
         found = found[lots.lot, :, lots.lane].T.astype(np.float64)
@@ -444,7 +444,7 @@ class Work:
 
 
 def _vanishing(poles: Poles, terms: Terms, rows: Rows, lots: Places, left_out: Array) -> Iterator[tuple[int, Array]]:
-    """What the nodes that the device has left out add to the sums of a game (players,), by the core."""
+    """Yield the contribution of the nodes that the device omitted to the sums of a game (players,), by the core."""
     lot, node, lane = np.nonzero(left_out)
     row = lots.row[lot, lane]
     row, node = row[rows.w[row, node] != 0], node[rows.w[row, node] != 0]
@@ -479,7 +479,7 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, pole: Ids) -> Places:
-        """Rows of these poles, which do not descend."""
+        """Return the places of rows of these poles, in ascending order."""
         first = np.flatnonzero(np.diff(pole, prepend=-1))
         counts = np.diff(first, append=pole.size)
         lots = -(-counts // ROWS)
@@ -490,7 +490,7 @@ class Places(NamedTuple):
         return cls(lot, rank % ROWS, np.repeat(pole[first], lots), row)
 
     def placed(self, x: Array, filler: float = 0.0) -> Array:
-        """Entries of rows (n, ...) at their places, (lots, ..., ROWS)."""
+        """Return the entries of rows (n, ...) at their places, (lots, ..., ROWS)."""
         out = np.full((len(self.pole), *x.shape[1:], ROWS), filler)
         out[self.lot, ..., self.lane] = x
         return out

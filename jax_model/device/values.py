@@ -22,7 +22,7 @@ from .games import GameBatch, each_game, flip, heads_of, mesh_of, nodes_of
 def weighted_sums(
     game: GameBatch, lam: jax.Array, w: jax.Array, count: Any, p: jax.Array, w_E: jax.Array, w_D: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Sums over groups of nodes: of E_p[f] minus its base (r,) by w_E (G, m, r); of Delta_j(p) (d,) by w_D (G, m).
+    """Sum over groups of nodes: E_p[f] minus its base (r,) by w_E (G, m, r), and Delta_j(p) (d,) by w_D (G, m).
 
     Group g integrates its nodes lam, w (G, L) for 1/D with the first count[g] of its nodes p (G, m).
     """
@@ -48,17 +48,17 @@ def weighted_sums(
 
 
 def shapley_of(game: GameBatch, nodes: Groups) -> jax.Array:
-    """(d,) Shapley values of one game: the sum over nodes p of Delta_j(p), corrected for the empty coalition."""
+    """Compute (d,) Shapley values of one game, sums of Delta_j(p) corrected for the empty coalition."""
     without_means = jnp.zeros((*nodes.p.shape, 0), nodes.p.dtype)
     heads = heads_of(game)
-    # f(empty) minus what the formulas take it for, if the empty coalition has no mass.
+    # f(empty) minus its value in the formulas, if the empty coalition has no mass.
     excess = jnp.where(heads.empty, game.empty_value - game.bias - heads.center.sum(), 0.0)
     sums = weighted_sums(game, nodes.lam, nodes.w, nodes.count, nodes.p, without_means, nodes.w_p)[1]
     return jnp.where(jnp.arange(sums.size) < game.players, sums - excess / game.players, 0.0)
 
 
 def shapley(batch: GameBatch, tol: float = 1e-10, chunk: int | None = None) -> Batched:
-    """Shapley values of every game, (B, d); zero for padding. |error| <= tol * max|f|. Bases are f of nobody.
+    """Compute the (B, d) Shapley values of every game within tol * max|f|; zero for padding. Bases are f(empty).
 
     >>> from attn_closed_form import PooledGame
     >>> from jax_model.device.games import game_batch
@@ -83,7 +83,7 @@ def lime_limit(
     tol: float = 1e-10,
     chunk: int | None = None,
 ) -> Batched:
-    """LIME's limit for every game, as `attn_closed_form.lime_limit`: |error| <= tol * max|f|, or a problem.
+    """Compute LIME's limit for every game, as `attn_closed_form.lime_limit`, within tol * max|f|, or a problem.
 
     `values` is a list of `LimeCoefficients`; bases are the intercepts. Games of one player and games without a rule in
     p are left to the core.

@@ -180,7 +180,7 @@ class Run(NamedTuple):
         return validation_scores(self.logits(trained, self.held_out), labels, self.class_weights(labels)[labels])
 
     def class_weights(self, labels: NDArray[Any]) -> NDArray[np.float32]:
-        """The (classes,) weights of texts in the loss."""
+        """Return the (classes,) weights of texts in the loss."""
         if self.config.class_weight == "none":
             return np.ones(len(self.classes), np.float32)
         return balanced_weights(labels, len(self.classes))
