@@ -42,6 +42,15 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     stays float32). `attrs["name"]` is the file's name without suffix, unless the file has an attribute `name`. An error
     is one line that names the file.
 
+    Parameters
+    ----------
+    path : a file in one of the formats above
+    features : name of the features in the file, if it is not one of those above
+
+    Returns
+    -------
+    Bag
+
     Examples
     --------
     >>> import pathlib, tempfile

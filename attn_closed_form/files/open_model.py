@@ -92,6 +92,12 @@ def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DType
 
     The file does not contain the tokenizer. The numbers are stored as `dtype`: float64 (exact), float32 or float16.
 
+    Parameters
+    ----------
+    model : TextClassifier
+    path : a name that ends in `.npz` or `.safetensors`
+    dtype : float64 (exact), float32 or float16
+
     Examples
     --------
     >>> import tempfile
@@ -122,7 +128,24 @@ def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DType
 
 
 def load_model(path: str | os.PathLike[str]) -> TextClassifier:
-    """Load a model that `save_model` or `TextClassifier.save` wrote; errors name the file and the reason."""
+    """Load a model that `save_model` or `TextClassifier.save` wrote; errors name the file and the reason.
+
+    Parameters
+    ----------
+    path : a `.npz` or `.safetensors` file
+
+    Returns
+    -------
+    TextClassifier
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.npz")
+    >>> save_model(load_demo_model(), path)
+    >>> load_model(path).outputs
+    ('negative', 'positive')
+    """
     return _text_model(read_arrays(path), str(path))
 
 

@@ -128,6 +128,15 @@ def lime_features(
     those with the largest coefficients of a fit with ridge 0.01. Ties go to the player that comes first. The result has
     min(num_features, d) indices, in the package's order.
 
+    Parameters
+    ----------
+    game, kernel_width, num_samples, tol : as in `lime_limit`
+    num_features : maximum number of features
+
+    Returns
+    -------
+    (min(num_features, d),) indices of players
+
     Examples
     --------
     >>> from attn_closed_form import PooledGame

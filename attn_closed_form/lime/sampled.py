@@ -144,6 +144,10 @@ def lime_samples_needed(
     kernel_width, ridge : as in `lime_limit`
     seed : seed of the estimate
 
+    Returns
+    -------
+    int, at least 2
+
     Examples
     --------
     >>> from attn_closed_form import PooledGame

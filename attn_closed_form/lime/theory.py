@@ -61,6 +61,14 @@ def lime_theorem_5_1(game: PooledGame) -> Array:
     Its sum over u of g_h includes [UNK] in place of [CLS]; a game does not have that mass, and [CLS] itself is used
     instead, which is one of T_max terms.
 
+    Parameters
+    ----------
+    game : PooledGame with a background or [UNK] in place of absent players
+
+    Returns
+    -------
+    (d,) float64
+
     Examples
     --------
     A constant model, f = 2 for every document, has nonzero coefficients:
@@ -81,6 +89,16 @@ def lime_first_order(game: PooledGame) -> Array:
     It is correct to first order in the document's share of the attention. It is also the derivative of f in the
     presence of j, at the document. Prefer `lime_mean_field`, and `lime_limit` to both.
 
+    Parameters
+    ----------
+    game : PooledGame with a background or [UNK] in place of absent players
+
+    Returns
+    -------
+    (d,) float64
+
+    Examples
+    --------
     >>> game = PooledGame.from_scores([0.0, 0.0], [1.0, 3.0], s_background=5.0, v_background=0.0)
     >>> from attn_closed_form import lime_limit
     >>> lime_first_order(game).round(4), lime_limit(game, np.inf, num_samples=None).coef.round(4)
@@ -101,6 +119,17 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
 
     Trust it if no token has more than a few percent of a head's attention; `lime_limit` has no such condition.
 
+    Parameters
+    ----------
+    game : PooledGame with a background or [UNK] in place of absent players
+    kernel_width : width of LIME's kernel; inf weights all samples equally
+
+    Returns
+    -------
+    (d,) float64
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> game = PooledGame.from_scores(rng.normal(size=99) / 2, rng.normal(size=99), 0.0, 0.5, 5.0, 0.5)
     >>> from attn_closed_form import lime_limit

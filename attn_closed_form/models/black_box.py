@@ -58,6 +58,10 @@ def game_from_black_box(
     tol : largest deviation that is allowed, relative to the largest |output|
     labels : names of the instances
 
+    Returns
+    -------
+    MeasuredGame, a PooledGame with `deviation` and `queries`
+
     Examples
     --------
     >>> s, v = np.array([0.0, 1.0, -2.0]), np.array([1.0, -1.0, 3.0])

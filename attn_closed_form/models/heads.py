@@ -134,6 +134,10 @@ def head_games(
     background : positions that are never removed, such as an attention sink
     weights : whether the first argument contains weights; None recognizes them by rows that add up to 1
 
+    Returns
+    -------
+    HeadGames
+
     Examples
     --------
     >>> games = head_games(np.zeros((1, 1, 3)), [[[1.0], [2.0], [6.0]]], [1.0])

@@ -51,6 +51,14 @@ class Bounds:
 def bounds(game: PooledGame) -> Bounds:
     """Compute the minimum and the maximum of the game over all coalitions, in O(H d) steps.
 
+    Parameters
+    ----------
+    game : PooledGame of d players
+
+    Returns
+    -------
+    Bounds
+
     Examples
     --------
     >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[3.0, -1.0, 1.0], s_background=0.0, v_background=0.0)

@@ -114,6 +114,10 @@ def fit_slalom(
     progress : called with (stage, done, total); None shows a bar on a terminal after a second if rich is installed
     batch_size : maximum number of sequences per call of f
 
+    Returns
+    -------
+    SlalomFit
+
     Examples
     --------
     >>> truth = Slalom(ids=[10, 20, 30], s=[-1.0, 0.0, 1.0], v=[1.0, -1.0, 0.5])
@@ -197,6 +201,16 @@ def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[Sla
     """Fit one SLALOM per class, each with separate importances, from one set of samples; f returns (n, C) outputs.
 
     The options are those of `fit_slalom`; the seed must be a number, so that every class has the same samples.
+
+    Parameters
+    ----------
+    f : takes a list of n id arrays and returns (n, C) outputs
+    tokens : the document, whose distinct tokens get scores
+    **options : options of `fit_slalom`; the seed must be a number
+
+    Returns
+    -------
+    C SlalomFits, one per class
 
     Examples
     --------

@@ -220,6 +220,10 @@ def slalom_linearized(slalom: Slalom, tokens: Tokens, as_printed: bool = False, 
         alpha_i (v_i - F) (Eq. 64), which sums to zero without a background; True gives v_i e^{s_i} (Eq. 65)
     output : class
 
+    Returns
+    -------
+    (T,) float64
+
     Examples
     --------
     >>> slalom = Slalom(ids=[10, 20, 30], s=[0.0, 1.0, 2.0], v=[1.0, 1.0, 1.0])

@@ -72,6 +72,18 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> A
 
     Row 0 is [CLS], rows 1..T are the document, and the rest, if the model has positions, is padding.
 
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (L, d_e) float64
+
+    Examples
+    --------
     >>> from attn_closed_form.models.classifier import random_weights
     >>> weights = random_weights(seed=0)
     >>> gradient(weights, [2, 3, 5]).shape == (weights.T_max, weights.d_e)
@@ -87,19 +99,70 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> A
 
 
 def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """Compute G-avg of P1 section 4.1, the mean of the gradient's coordinates, (T,)."""
+    """Compute G-avg of P1 section 4.1, the mean of the gradient's coordinates, (T,).
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form.models.classifier import random_weights
+    >>> gradient_mean(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
     coefficients, directions, _ = _gradient(weights, tokens, output)
     return coefficients[1 : 1 + len(tokens)] @ directions.mean(axis=1)
 
 
 def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """Compute G-l1 of P1 section 4.1, the L1 norm of the gradient, (T,)."""
+    """Compute G-l1 of P1 section 4.1, the L1 norm of the gradient, (T,).
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form.models.classifier import random_weights
+    >>> gradient_l1(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
     coefficients, directions, _ = _gradient(weights, tokens, output)
     return np.abs(coefficients[1 : 1 + len(tokens)] @ directions).sum(axis=1)
 
 
 def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """Compute G-l2 of P1 section 4.1, the L2 norm of the gradient, (T,)."""
+    """Compute G-l2 of P1 section 4.1, the L2 norm of the gradient, (T,).
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form.models.classifier import random_weights
+    >>> gradient_l2(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
     coefficients, directions, _ = _gradient(weights, tokens, output)
     # |c W|^2 = |c R^T|^2 with W^T = Q R: as cheap as the Gram matrix, but without squaring the condition number.
     r: Array = np.linalg.qr(directions.T)[1]
@@ -110,12 +173,46 @@ def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
 
 
 def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """Compute G x I of P1 section 4.1, e_t . grad_t, (T,), from s and u alone."""
+    """Compute G x I of P1 section 4.1, e_t . grad_t, (T,), from s and u alone.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form.models.classifier import random_weights
+    >>> gradient_times_input(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
     return _relevance(weights, tokens, output, 1, 1)
 
 
 def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """Compute the (T,) relevance of each token of a document by AttnLRP (Achtibat et al., 2024)."""
+    """Compute the (T,) relevance of each token of a document by AttnLRP (Achtibat et al., 2024).
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form.models.classifier import random_weights
+    >>> classifier_lrp(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
     return _relevance(weights, tokens, output, 2, 4)
 
 
@@ -135,6 +232,19 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Outp
     agree to `tol` (relative to the size of f on the path) in every token. This is an error estimate, not a bound. The
     exact scores add up to f(document) - f([UNK]s).
 
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+    tol : relative accuracy of the estimate
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
     >>> from attn_closed_form import predict
     >>> from attn_closed_form.models.classifier import random_weights
     >>> weights, document = random_weights(seed=0), [2, 3, 5]

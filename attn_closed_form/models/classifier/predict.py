@@ -100,6 +100,17 @@ def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
 
     An empty document is [CLS] and padding. With positions a document may be too long (`TruncationWarning`).
 
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+
+    Returns
+    -------
+    (C,) float64
+
+    Examples
+    --------
     >>> weights = random_weights(seed=0)
     >>> predict(weights, [2, 3, 5]).shape
     (1,)
@@ -108,7 +119,22 @@ def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -> Array:
-    """Compute the (B, C) outputs for B sequences of token ids of any lengths, or for a (B, T) integer array."""
+    """Compute the (B, C) outputs for B sequences of token ids of any lengths, or for a (B, T) integer array.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    documents : B sequences of token ids, or a (B, T) integer array
+
+    Returns
+    -------
+    (B, C) float64
+
+    Examples
+    --------
+    >>> predict_many(random_weights(seed=0), [[5, 7], [9]]).shape
+    (2, 1)
+    """
     checked = [as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(documents)]
     out = np.empty((len(checked), weights.C))
     # Documents of similar lengths share a block, the longest first, so that blocks contain few NOTHINGs.
@@ -142,6 +168,17 @@ def attention(weights: AttentionWeights, tokens: Tokens) -> Array:
     Rows sum to 1. Column 0 is [CLS], columns 1..T are the document, and the rest, if the model has positions, is
     padding.
 
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+
+    Returns
+    -------
+    (K, L) float64
+
+    Examples
+    --------
     >>> attention(random_weights(seed=0), [2, 3, 5]).sum(axis=1)
     array([1., 1.])
     """
@@ -151,6 +188,17 @@ def attention(weights: AttentionWeights, tokens: Tokens) -> Array:
 def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Compute the (K, L, L) attention of every query (P1 section 3); entry (i, s, t) is alpha_t(q_s) in head i.
 
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+
+    Returns
+    -------
+    (K, L, L) float64
+
+    Examples
+    --------
     >>> weights = random_weights(seed=0)
     >>> bool(np.allclose(attention_matrices(weights, [2, 3, 5])[:, 0], attention(weights, [2, 3, 5])))
     True
@@ -162,12 +210,42 @@ def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Compute the (T,) mean attention over heads for the tokens of a document, P1 Eq. 10."""
+    """Compute the (T,) mean attention over heads for the tokens of a document, P1 Eq. 10.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> alpha_avg(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
     return attention(weights, tokens)[:, 1 : 1 + len(tokens)].mean(axis=0)
 
 
 def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Compute the (T,) maximum attention over heads for the tokens of a document, P1 Eq. 11."""
+    """Compute the (T,) maximum attention over heads for the tokens of a document, P1 Eq. 11.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> alpha_max(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
     return attention(weights, tokens)[:, 1 : 1 + len(tokens)].max(axis=0)
 
 
@@ -229,6 +307,10 @@ def pooled_game(
         the prediction for the document without these tokens
     output : index of the explained output, or C coefficients of a combination of outputs
     labels : names of the tokens, by default their ids; a player is named after its first token
+
+    Returns
+    -------
+    PooledGame
 
     Examples
     --------

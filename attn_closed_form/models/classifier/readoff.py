@@ -83,6 +83,10 @@ def slalom_from_weights(
     gamma : sum of the importances, over the ids of each SLALOM
     num_samples, seed : number of samples and seed of that fit, see `fit_slalom`
 
+    Returns
+    -------
+    SlalomReadoff
+
     Examples
     --------
     >>> from attn_closed_form import predict
@@ -159,6 +163,10 @@ def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) 
     T_max : number of positions, as in P1's model: documents are padded, and longer ones are truncated. None for
         documents of any length, without padding. In both cases an empty document gives the middle of the values
     d_att : dimension of keys and queries; it does not affect the result
+
+    Returns
+    -------
+    AttentionWeights
 
     Examples
     --------
