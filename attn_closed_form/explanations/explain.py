@@ -113,7 +113,7 @@ def explain_evidence(
     for method in default_methods(evidence) if methods is None else methods:
         scored = known[method.name] if method.name in known else method.score(evidence)
         if scored is not None:
-            # Calls of the model count only where nothing is exact.
+            # Calls of the model only count if nothing is exact.
             fit = evidence.fit if method.needs == "game" else None
             calls = None if evidence.exact else scored.model_calls if fit is None else fit.model_calls
             scores = np.asarray(scored.scores, dtype=np.float64)

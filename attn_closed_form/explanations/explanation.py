@@ -167,7 +167,7 @@ class Explanation(OfEvidence):
 
     @cached_property
     def strength(self) -> Array:
-        """(d,) strengths of the colors: the scores scaled to [-1, 1], see `Method.strength`."""
+        """The (d,) strengths of the colors: the scores scaled to [-1, 1], see `Method.strength`."""
         return self.info.strength(self.scores)
 
     def top(self, n: int = 10) -> list[tuple[str, float]]:

@@ -8,9 +8,9 @@ difference Delta_j, or of a sum of them with weights that add up to 1 in modulus
     + OUTPUT max|f|        the last few additions.
 
 `budget` gives the rule in p a quarter of tol, because a few more nodes make up for a small part, and the first line
-the rest. rho is derived in `docs/what-tol-guarantees.md`: a product of d factors as
-it stands costs FACTOR ulps per factor; through logarithms, where an error is relative to the logarithm, it costs
-PRECISE ulps for any d. The plain product is faster and is used if it is accurate enough.
+the rest. rho is derived in `docs/what-tol-guarantees.md`: a product of d factors
+computed directly costs FACTOR ulps per factor; through logarithms, where an error is relative to the logarithm, it
+costs PRECISE ulps for any d. The plain product is faster and is used if it is accurate enough.
 
 max|f| is not known. The largest |f| of a few coalitions, minus a bound of its rounding, is a lower bound of it.
 """
@@ -87,7 +87,7 @@ def budget(
     if isinstance(game, PooledGame):
         facts = Facts(largest_known_value(game), spread, game.d, game.exponent, doubt, constants)
         return budget_of(facts, tol, amplification, plain)
-    # A linked game: its poles have taken an eighth of tol, or more if there are none that are good enough.
+    # The poles of a linked game take an eighth of tol, or more if none are accurate enough.
     scale, left = largest_known_value(game), 1 - 2 * POLE_SHARE
     least = amplification * game.poles.error / (POLE_SHARE * scale) if scale else math.inf
     facts = Facts(scale, spread, game.d, 0, doubt + game.doubt, constants)
@@ -134,7 +134,7 @@ def budget_of(
     if not (type(tol) is float and 0 < tol < math.inf):
         tol = positive("tol", tol)
     scale, spread, ulp = facts.scale, facts.spread * (1 + 1e-12), arithmetic.ulp
-    # The last additions, relative to max|f|, and what they lose among the smallest numbers of the type.
+    # The rounding of the last additions, relative to max|f|, and their loss among the smallest numbers of the type.
     lost = 8 * math.ldexp(1.0, arithmetic.least_exponent - facts.exponent) + 8 * ulp * facts.constants
     output = OUTPUT / ULP * ulp + (lost / scale if scale else math.inf if facts.constants else 0.0)
     if spread == 0 and tol * left > output and tol >= least_tol:
@@ -142,7 +142,7 @@ def budget_of(
     least, every = ulp * PRECISE + facts.doubt, ulp * FACTOR * facts.d
     need = _tol_needed(spread, scale, amplification, output, arithmetic.eps_min + least + (every if plain else 0))
     need = max(need / left, least_tol)
-    # The named tol is rounded up, by a tenth at the most; text is made only where it may be wanted.
+    # The named tol is rounded up by at most a tenth; the text is only built if it may be needed.
     if not tol >= 1.2 * need and not tol >= (smallest := float(smallest_text(need))):
         if smallest == math.inf:
             raise ToleranceError(f"tol: {tol:g} cannot be guaranteed for this game: f is 0 wherever it was tried")

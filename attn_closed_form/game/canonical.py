@@ -10,12 +10,12 @@ ranges ("tiers") between the cuts, each from its smallest member to the sum of a
 every tier, all of them added up, is a rule for 1/D on their union: at a D of one tier the nodes of a heavier tier add
 at most 100 e^(-TIER_GAP) / D, and the nodes of a lighter one less than e^-800 / D. So a masked score of -1e9 costs a
 handful of nodes. A tier that is long all the same (a chain of players, each e^40 times the one before) is cut into
-segments of nodes. Each tier or segment is a `Piece` with its own unit of mass, in which everything that matters fits
+segments of nodes. Each tier or segment is a `Piece` with a separate unit of mass, in which everything that matters fits
 into float64: a mass that is too light counts as 0, and one that is too heavy has e^(-lam mass) = 0.
 
 **Digits.** Scores are subtracted from the unit in two floats, without rounding, so masses are correct to a few ulps
 no matter how large the scores or their offset are. Values are in units of a power of two and centered in each head
-(`PooledGame`); a head whose values do not vary is left out.
+(`PooledGame`); a head whose values do not vary is omitted.
 """
 
 from __future__ import annotations

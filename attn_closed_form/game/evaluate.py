@@ -30,7 +30,7 @@ g = 1 - x, q = p max(g) is small. Every player's factor is Y = 1 - p g, so
     num            = n_0 + sum_i p^i [ p sum_k g_k^i T_k,present + (1 - p) sum_k g_k^i T_k,absent ].
 
 With J powers the players are gone through twice J times instead of once for every node. All terms are positive, and J
-makes what is left out at most an eighth of an ulp (docs/theory/bounds-of-the-engine.md, "Power series").
+is such that the omitted part is at most an eighth of an ulp (docs/theory/bounds-of-the-engine.md, "Power series").
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from .links import LinkedGame, PoleGame
 from .pooled_game import PooledGame, finite, times_power
 from .terms import MOST_TERMS, Terms, Window, terms_of, windows_of
 
-# Elements of one working array with nodes p: about what a core's caches hold.
+# Elements of one working array with nodes p, which about fits into a core's caches.
 BATCH_ELEMENTS = 1 << 17
 # The same for complex terms, of which several working arrays are alive at once.
 COMPLEX_ELEMENTS = 1 << 16
@@ -570,7 +570,7 @@ def sums_by_series(terms: Terms, p: Array, w_mean: Array, w_first: Array, J: int
     P, num, powers = _flip_by_series(terms, p, J)
     Pn = P * num
     mean = np.add.reduce(np.add.reduce(w_mean * Pn, axis=2), axis=1)
-    # (b, J, r): what the polynomials in g have for coefficients.
+    # (b, J, r) coefficients of the polynomials in g.
     by_X = np.einsum("bmr,jmr->bjr", w_first * Pn, powers)
     by_Z = np.einsum("bmr,jmr->bjr", w_first * P, powers) * np.arange(1.0, J + 1)[:, None]
     first = np.empty((len(by_X), terms.factor.shape[2]), dtype=terms.factor.dtype)

@@ -43,7 +43,7 @@ T0 = 0.5
 STEP_BITS = 20
 # Longest ln R whose nodes fit into float64 together with a mass; longer rules are split into segments.
 LOG_RANGE_SEGMENT = 256.0
-# Steps in which what is left of pi/2 beside an angle is rounded, and the lines that are tried, as shares of it.
+# Steps for rounding the difference between pi/2 and an angle, and the lines that are tried, as shares of it.
 SECTOR_STEP, SECTOR_LINES = 0.03, np.array([0.6, 0.7, 0.78, 0.84, 0.88, 0.91, 0.94, 0.96])
 
 
@@ -109,7 +109,7 @@ def sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[fl
     short = _short_sector_sum(log_range, eps, angle)
     if short is not None:
         return [(0.0, *short)]
-    # The angle is rounded up: what is left of pi/2 in steps of 3 percent.
+    # The angle is rounded up, with its difference from pi/2 in steps of 3 percent.
     left = math.floor(math.log(math.pi / 2 - angle) / SECTOR_STEP) * SECTOR_STEP
     return _sector_segments(*_rounded(log_range, eps), math.pi / 2 - math.exp(left))
 
@@ -142,7 +142,7 @@ def _sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[f
     N = np.exp(math.exp(T0) * np.sin(a) / cos) / (np.cos(a) * np.cos(angle + a))
     h = math.floor(float((2 * math.pi * a / np.log1p(4 * N / eps)).max()) * unit) / unit
     t0 = T0 - log_range
-    # From where lam underflows to where e^-lam does.
+    # The range from the underflow of lam to that of e^-lam.
     t = h * np.arange(math.floor((t0 - math.log(700.0)) / h), math.ceil(math.log(700.0) / h) + 1.0)
     squeeze = np.exp(-(t - t0))
     log_lam = t - squeeze

@@ -37,13 +37,13 @@ from .terms import THETA, TINY, Interval, Terms, TermSums, log_bound
 # Share of a term's error for the part outside its interval.
 OUTSIDE = 0.125
 LOG_OUTSIDE, LOG_INSIDE = math.log(OUTSIDE), math.log(1 - OUTSIDE)
-# Log of what leaving three players out of a product costs beside e^(-X), and a little for the rounding of X.
+# Log of the factor for omitting three players from a product next to e^(-X), with a margin for the rounding of X.
 LOG_LEFT_OUT = 3 + 1e-6
 # Part of a term's decay beyond which its interval is shortened, and a decay up to which that is not looked into.
 LONGER, SHORT_DECAY = 1.25, 16.0
 # Shortest interval: shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
 SHORTEST = 1e-6
-# Nodes of one batch: together with the terms of a chunk, this bounds how many numbers are added one after the other.
+# Number of nodes of one batch, which, with the terms of a chunk, bounds the number of sequential additions.
 MOST_NODES = 64
 # Numbers of nodes for the terms of a linked game: few, because terms with equal numbers are computed together.
 COUNTS = np.array([3, 6, 9, 12, 15, 18, 22, 28, 40, 58, 70])

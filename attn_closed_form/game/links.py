@@ -52,7 +52,7 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 # Maximum number of poles of a logarithm or a ring; more would take too long.
 MOST_POLES = 96
-# Radii of rings that are tried, relative to the half range, and how much larger than on the range g may be there.
+# Radii of rings that are tried, relative to the half range, and the limit on the growth of g from the range to there.
 RADII = np.geomspace(1.2, 12.0, 24)
 LARGEST_GROWTH = 60.0
 # The range of f is widened by this share of the values' spread, which is more than its rounding.
@@ -363,12 +363,12 @@ class PoleGame:
 
     @cached_property
     def everyone_means(self) -> Array:
-        """(1,) g of the grand coalition minus the constant."""
+        """The value of g for the grand coalition minus the constant, (1,)."""
         return np.array([float(self.value(np.ones(self.d, dtype=bool))) - self.base])
 
     @cached_property
     def half_range(self) -> Array:
-        """(M,) the largest modulus of residue / (f - z) on the range of f."""
+        """The (M,) largest moduli of residue / (f - z) on the range of f."""
         return np.abs(self.poles.residue) / self.sectors.nearest
 
     @cached_property

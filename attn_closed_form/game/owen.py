@@ -67,7 +67,7 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
     """
     members = as_groups(groups, game.d)
     M = len(members)
-    # The product over groups adds its own rounding to the engine's.
+    # The product over groups adds rounding to that of the engine.
     amplification = 1 + STEP * M / PRECISE
     engine = game.within(tol / amplification)
     goal = budget(engine, tol, amplification)

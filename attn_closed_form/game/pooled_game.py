@@ -349,7 +349,7 @@ class PooledGame:
 
     @cached_property
     def unit(self) -> Array:
-        """(H,) largest log-mass of each head: masses are counted in units of e^unit."""
+        """The (H,) largest log-mass of each head: masses are counted in units of e^unit."""
         return np.maximum.reduce(self._states[0], axis=1)
 
     @cached_property
@@ -375,7 +375,7 @@ class PooledGame:
 
     @cached_property
     def _value_range(self) -> tuple[Array, Array]:
-        """(H,) smallest and (H,) largest value that has any mass, per head."""
+        """The (H,) smallest and largest values with any mass of each head."""
         low = high = self._states[1]
         if self._without_mass is not None:
             low, high = np.where(self._without_mass, np.inf, low), np.where(self._without_mass, -np.inf, high)
@@ -383,7 +383,7 @@ class PooledGame:
 
     @cached_property
     def center(self) -> Array:
-        """(H,) midpoint of the values that each head can take, rounded; the engine uses values relative to it."""
+        """The (H,) midpoint of the values that each head can take, rounded; the engine uses values relative to it."""
         least, most = self._value_range
         return least / 2 + most / 2
 
@@ -405,7 +405,7 @@ class PooledGame:
 
     @cached_property
     def everyone_means(self) -> Array:
-        """(H,) each head's mean with all players present, minus its center, in units of 2^exponent.
+        """The (H,) means of the heads with all players present, minus their centers, in units of 2^exponent.
 
         Correct to about 100 ulps of `half_range`, for any number of players and any constants: masses
         relative to the largest of those that are present, sums in pairs.
@@ -419,7 +419,7 @@ class PooledGame:
 
     @cached_property
     def _off_center(self) -> Array:
-        """(H, 2d + 1) values minus their head's center in units of 2^exponent; 0 where there is no mass."""
+        """The (H, 2d + 1) values minus their head's center in units of 2^exponent; 0 where there is no mass."""
         values = times_power(self._states[1], -self.exponent)
         values -= times_power(self.center, -self.exponent)[:, None]
         if self._without_mass is not None:
@@ -433,7 +433,7 @@ class PooledGame:
 
     @cached_property
     def _weighted(self) -> Array:
-        """(H, 2d + 1) masses times values, in the units of `_masses` and `_off_center`."""
+        """The (H, 2d + 1) masses times values, in the units of `_masses` and `_off_center`."""
         return self._masses * self._off_center
 
     def _parts(self, states: Array) -> tuple[Array, Array, Array]:

@@ -57,7 +57,8 @@ MIN_DENOMINATOR = 0.1
 FIT_TOLS = (1e-8, 1e-6)
 # Half a difference for the slope of a link, and the minimum weight of a coalition in a fit relative to the largest.
 HALF_STEP, MIN_WEIGHT = 1e-4, 0.05
-# Kernel regression: the values of tau and of the ridge (relative to the mean square) that are tried, on so many pairs.
+# Kernel regression: the values of tau and of the ridge (relative to the mean square) that are tried, and the number of
+# pairs for that.
 TAUS, RIDGES, TRIED = (1.0, 3.0, 6.0), (1e-4, 1e-2, 0.1, 0.3), 400
 # The ridge of the regression that finds the weights of the players, and the part of the mean weight that each gets.
 FIRST_RIDGE, EQUAL_WEIGHT = 0.02, 0.3
@@ -69,7 +70,7 @@ MAX_BLOCK = 1500
 # Gauss-Legendre nodes: exact to rounding for tau <= 6, whose integrand grows like exp(6 x).
 NODES = 16
 # A game minus a control variate: half the differences of pairs (n,), and the values (n, d) that are known. The known
-# values of a pair are those of the control variate that was made without it, plus equal shares of what it misses of the
+# values of a pair are those of the control variate that was made without it, plus equal shares of its error in the
 # value of the grand coalition.
 Remainder = tuple[Array, Array]
 

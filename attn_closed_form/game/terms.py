@@ -59,13 +59,13 @@ from .canonical import (
 from .links import PoleGame
 from .pooled_game import PooledGame
 
-# Elements of one working array, terms times players: about what a core's caches hold.
+# Elements of one working array (terms times players), which about fits into a core's caches.
 CHUNK_ELEMENTS = 1 << 17
 # Terms of a chunk: their sum loses at most as many ulps.
 MOST_TERMS = 128
 # The same for complex terms, which are added up MOST_TERMS at a time: larger chunks have fewer batches.
 MOST_COMPLEX_TERMS = 512
-# Ellipses that are tried.
+# The ellipses to try.
 THETA = np.geomspace(0.02, 4.0, 16)
 COSH = np.cosh(THETA)
 TINY = np.finfo(float).tiny
@@ -73,7 +73,7 @@ TINY = np.finfo(float).tiny
 LEAST_PLAYERS, LEAST_RANGE = 256, 48.0
 # The constants of Theta and tau.
 HEAVY, LIGHT, LIGHT_RANGE = 8.0, 640.0, 80.0
-# Players that are left out of a product at most: two in I_ij, and the player of the numerator.
+# Maximum number of players omitted from a product: two in I_ij, and the player of the numerator.
 LEFT_OUT = 3
 
 
@@ -92,7 +92,7 @@ class TermSums(NamedTuple):
     players: Array  # sum over the players of x |A| + y |B|
     heavy: Array  # sum of 1 - x: over the players that are heavy when present
     light: Array  # sum of 1 - y: over those that are light when present
-    players_heavy: Array  # how many they are
+    players_heavy: Array  # the number of these players
     players_light: Array
     largest_change: Array  # largest |x - y| of a player
     largest_player: Array  # largest x |A| + y |B| of a player
@@ -107,7 +107,7 @@ class Terms(NamedTuple):
     weight: Array  # (r,) w e^(-lam D_0)
     n_0: Array  # (r,)
     factor: Array  # (r, 2, d) x and y
-    less: Array | None  # (r, 2, d) x - 1 and y - 1 with all of their digits, where the budget asks for precision
+    less: Array | None  # (r, 2, d) x - 1 and y - 1 with all of their digits, if the budget requires precision
     T: Array  # (r, 2, d)
     S: Array  # (r, d)
     difference: Array  # (r, d) x - y
@@ -144,7 +144,7 @@ def terms_of(game: PooledGame | PoleGame, goal: Budget, elements: int = CHUNK_EL
     if common is not None:
         yield from _chunks(masses, *common, common[0].size, step, goal.precise)
         return
-    # Long ranges come in pieces, each with its own unit of mass.
+    # Long ranges are split into pieces, each with a separate unit of mass.
     heads, pieces = heads_of(game), pieces_of(scales_of(game, ranges), goal.eps)
     total = sum(piece.lam.size for piece in pieces)
     for group in groups_of(pieces, game.d):
@@ -222,7 +222,7 @@ def term_sums(
 
 
 class Interval(NamedTuple):
-    """Where a term counts: p_0, p_1 (r,); terms that count nowhere have p_0 = p_1."""
+    """The interval on which a term matters: p_0, p_1 (r,); terms that never matter have p_0 = p_1."""
 
     first: Array
     last: Array

@@ -69,7 +69,7 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
     if game.d >= WARN_FROM:
         seconds = sum(terms.weight.size for terms in terms_of(game, goal, 1 << 16)) * game.d**2 * SECONDS_PER_STEP
         warnings.warn(
-            f"no rule in p has a proven error with these settings, so LIME's limit takes the recursion over all pairs "
+            f"no rule in p has a proven error with these settings, so LIME's limit uses the recursion over all pairs "
             f"of {game.d:,} players: about {seconds:,.0f} seconds and {game.d**2 * 16 / 1e9:.1f} GB",
             RuntimeWarning,
             stacklevel=3,
@@ -77,7 +77,7 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
     known = known_of(game)
     mean, present = (np.ldexp(x, game.exponent - known.exponent) for x in centered_moments(game, weights, goal))
     mean += weights[:, -1] * known.nobody - np.array([fit.level, fit.balance]) * known.above
-    # E[pi W_j f] = E[pi f] - E[pi Z_j f], and what all players have in common drops out of `individual`.
+    # E[pi W_j f] = E[pi f] - E[pi Z_j f], and the common part of all players drops out of `individual`.
     return Moments(float(mean[0]), float(mean[1]), present.mean() - present, known)
 
 

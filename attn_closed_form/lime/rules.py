@@ -62,12 +62,12 @@ HIDDEN = 2.0**-70
 MOST_TILTED_NODES, BEYOND = 40, 40
 # Numbers of nodes beyond the requested degree that are tried for interpolatory rules.
 MORE_NODES = (0, 2, 5, 9, 14)
-# The largest beta: the mean of p is practically 0 by then, and squares of larger ones would leave float64.
+# The largest beta: the mean of p is practically 0 by then, and squares of larger ones would overflow float64.
 LARGEST_BETA = 1e100
 # The log of (1 - p + p/t)^d, which a weight carries against an equally small term, stays below this.
 LARGEST_LOG_FACTOR = 600.0
 # Weights of both signs do no harm if sum |omega| p^k is at most this times sum omega p^k, k = 0, 1, 2. Otherwise a rule
-# for every term is not used, and the error of a rule for one term includes the rounding of what cancels.
+# for every term is not used, and the error of a rule for one term includes the rounding of the cancellation.
 MIXED_SIGNS = 1.25
 
 Whole = NDArray[Any]  # array of Python's integers
@@ -81,7 +81,7 @@ class NoRuleError(ToleranceError):
 
 
 class SizeRule(NamedTuple):
-    """A rule for q = `relative_kernel`, and its error: where it is exact up to rounding, and elsewhere."""
+    """A rule for q = `relative_kernel`, with its error for moments that are exact up to rounding and for others."""
 
     p: Array  # (m,) probability of being *present*
     weights: Array  # (m,)
@@ -153,7 +153,7 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
         slope = np.arange(1, exact + 1) * (values[:, 1:] - (1 - 2 * p)[:, None] * values[:, :-1])
         system = np.concatenate([values[:, :-1], slope * (weights / (2 * p * (1 - p)))[:, None]])
         p = np.clip(p + least_squares(system, residual)[m:], 0.0, 1.0)
-    # The weights for the rounded nodes, and what they miss.
+    # The weights for the rounded nodes, and their errors.
     P = legendre_values(p, nu.size)
     system = as_floats(P[:, :exact], LEGENDRE_BITS)
     weights = least_squares(system, nu[:exact])

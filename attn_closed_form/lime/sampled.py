@@ -173,7 +173,7 @@ def lime_samples_needed(
     middle = np.zeros((d, d))
     for rows in _blocks(masks):
         scores = (masks[rows] - (1 - fit.absent_share)) * pull[rows, None]
-        # S has an eigenvalue for what is common to all players, and one for the rest.
+        # S has one eigenvalue for the common part of all players, and one for the rest.
         mean = scores.mean(axis=1, keepdims=True)
         influence = (scores - mean) / fit.individual_denominator + mean / fit.shared_denominator
         middle += influence.T @ influence

@@ -16,8 +16,8 @@ for all p gives 6 int p (1-p) Delta dp:
 
     beta = c_1 (g v - g_h v_h) - c_2 (g - g_h),   c_1 = 6 I_1 / A,   c_2 = 6 [N_A J_2 + (N_B - N_A) J_3] / A^2,
 
-the integrals in r = B/A - 1 below. It takes the ratio of means for the mean of a ratio, so it is accurate if no token
-holds much of the attention, for any T/T_max. A kernel weighs p by k(p); see `lime_mean_field`.
+the integrals in r = B/A - 1 below. It approximates the mean of a ratio by the ratio of means, so it is accurate if no
+token has much of the attention, for any T/T_max. A kernel weighs p by k(p); see `lime_mean_field`.
 
 **Recommendation.** Use `lime_limit`, which is exact and takes milliseconds. On random models with spread attention
 (T = 99 of 256), the errors of mean field and first order are 0.3 % and 2 to 25 %; on the shipped model, about 3 %

@@ -1,1 +1,1 @@
-"""What can be explained: the protocol, and one module per kind of model."""
+"""Models that can be explained: the protocol, and one module per kind of model."""

@@ -72,7 +72,7 @@ class Bag:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """(n,) names of the instances."""
+        """The (n,) names of the instances."""
         return self.ids if self.ids is not None else tuple(map(str, range(len(self))))
 
     @property

@@ -259,7 +259,7 @@ class BagNetwork:
 
     @property
     def size(self) -> int | None:
-        """Number of instances of every bag if each instance has a fixed place, else None."""
+        """Number of instances of every bag if each instance has a fixed position, otherwise None."""
         return len(self.readout) if self.readout.ndim == 3 else None if self.positions is None else len(self.positions)
 
     def values(self, h: Array, rows: slice) -> Array:

@@ -61,7 +61,7 @@ class HeadGames:
 
     @property
     def attention(self) -> Array:
-        """(..., n) attention."""
+        """The (..., n) attention weights."""
         return softmax(self.s)
 
     def values(self) -> Array:

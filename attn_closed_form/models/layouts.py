@@ -99,7 +99,7 @@ class Layout(NamedTuple):
     # the mean. V and w may be one pattern that matches two layers.
     attention: tuple[tuple[str, ...], ...] = ()
     readout: str = ""  # the last layer, or one layer per class and attention branch
-    options: Options = UNGATED  # what the file does not contain, with the defaults of the network's code
+    options: Options = UNGATED  # options that the file does not contain, with the defaults of the network's code
     leave: tuple[str, ...] = ()  # prefixes of names that do not affect the prediction
     norm: str = ""  # a batch normalization before the readout
     gated_activation: str = ""  # default of the option `activation` with a gate, if it differs from that without one
@@ -325,7 +325,7 @@ _ENCODER = ("blocks.", "patch_embed.", "cls_token", "pos_embed", "reg_token", "n
 LAYOUTS: dict[str, Layout] = {
     # CLAM (Lu et al. 2021, mahmoodlab/CLAM). The single branch has one attention for all classes and one layer
     # `classifiers`; the multiple branch has one row of attention_c and one layer `classifiers.c` per class. The
-    # attention has number 3 if the network had dropout, else 2.
+    # attention has number 3 if the network had dropout, otherwise 2.
     "clam": Layout(
         embed=r"attention_net\.(?:module\.)?0",
         attention=(tuple(_CLAM + name for name in _CLAM_NETWORK), (_CLAM + r"module\.\d+",)),
@@ -458,7 +458,7 @@ LAYOUTS: dict[str, Layout] = {
 
 _DEPENDENT = "instances depend on each other before the pooling"
 _AFTER = "what follows the pooling is not linear"
-#: Patterns of names, what the network is, and why it is not a pooled game.
+#: Patterns of names, the network, and the reason why it is not a pooled game.
 REFUSALS = (
     (r"[ib]_classifier\..*", "DSMIL", "its query is the highest-scoring instance that is present"),
     (r"(.*\.)?pos_layer\.proj\..*|.*to_qkv\..*", "TransMIL", f"self-attention: {_DEPENDENT}"),

@@ -191,7 +191,7 @@ class Encoded(NamedTuple):
     places: list[int]  # indices of these texts among the given ones
     ids: Ids  # (n,)
     spans: Ids  # (n, 2) start and end of each token in its text
-    counts: Ids  # (texts,) how many tokens each text has
+    counts: Ids  # (texts,) number of tokens of each text
 
 
 class Vocabulary(tuple[str, ...]):
@@ -237,7 +237,7 @@ class Vocabulary(tuple[str, ...]):
     ) -> Vocabulary:
         """Build the vocabulary of the `size` most frequent words of texts, including [CLS] and [UNK] (ids 0 and 1).
 
-        Words seen fewer than `min_count` times are left out; ties are broken alphabetically. With groups, one label
+        Words seen fewer than `min_count` times are omitted; ties are broken alphabetically. With groups, one label
         per text such as the film that a review is about, a word is counted once per group.
 
         >>> texts = ["bond bond film", "bond bond", "dull film"]

@@ -365,7 +365,7 @@ class SufficientSearch(Search):
         least = float(total(self.game, self.heads(chosen).bound)[0])
         if self.game.can_be_empty and not chosen.any():
             return min(least, self.game.empty_value)
-        # The value of the grand coalition is known better than by the sum of the heads.
+        # The value of the grand coalition is known more accurately than from the sum of the heads.
         return max(least, self.prediction - self.error) if chosen.all() else least
 
     def suffices(self, chosen: Masks) -> bool:

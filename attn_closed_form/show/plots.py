@@ -186,7 +186,7 @@ def heat_map(
     thumbnail: Any = None,
     dpi: int = 150,
 ) -> Any:
-    """Draw where a bag supports an output and where it opposes it; all panels of scores share one scale.
+    """Draw a map of the tiles that support or oppose an output; all panels of scores share one scale.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class SlalomFit(NamedTuple):
     Attributes
     ----------
     slalom : Slalom on the distinct tokens of the document, in increasing order
-    mse : mean squared error on the samples that were fitted, as they are weighted (summed over classes)
+    mse : weighted mean squared error on the fitted samples (summed over classes)
     fresh_mse : the same on held-out samples of the kind that the paper's algorithm draws; NaN if there
         are fewer than ten samples
     fresh_mse_any_size : the same on held-out subsets of the document of any size; NaN if there are none

@@ -92,12 +92,12 @@ class Problem:
 
     @cached_property
     def root(self) -> Array:
-        """(n, 1) square roots of the weights."""
+        """The (n, 1) square roots of the weights."""
         return np.sqrt(self.weight)[:, None]
 
     @cached_property
     def center(self) -> Array:
-        """(C,) weighted means of the outputs."""
+        """The (C,) weighted means of the outputs."""
         mean: Array = self.weight @ self.f
         return mean
 
@@ -406,7 +406,7 @@ class Optimum:
         n = len(families[0].f)
         if n < 2 or (self.penalty is not None and len(families) == 1):
             return replace(families[0], penalty=FIRST if self.penalty is None else self.penalty), families[0].start()
-        # A stretch of samples, not samples at random: a random sample of a balanced design takes away just what shows
+        # Consecutive samples are held out, because a random sample of a balanced design would remove what determines
         # its tokens, and all errors on held-out samples would favor strong penalties.
         order = (np.arange(n) + rng.integers(n)) % n
         cut = max(1, int(HELD_OUT * n))

@@ -5,7 +5,7 @@ A token alone shows its value (Eq. 44). A pair (i, j) of different values shows 
     s_i - s_j = log((F({i, j}) - v_j) / (v_i - F({i, j}))).
 
 All pairs contain one of two references of very different values: each token is paired with the reference that is
-further from its own value, and the references with each other. V single tokens and V - 1 pairs therefore determine
+further from its value, and the references with each other. V single tokens and V - 1 pairs therefore determine
 everything. A token that is so much lighter or heavier than its reference that the pair hardly shows it can be measured
 once more next to a token of similar weight (`refine`).
 

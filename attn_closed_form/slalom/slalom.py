@@ -17,7 +17,7 @@ Where this departs from P2:
 - Eq. 65: the derivative (Eq. 64) is alpha_i (v_i - F), proportional to v_i e^{s_i} only if F = 0.
   `slalom_linearized` gives the derivative, and the printed score on request.
 - Eq. 71 (values of the classes sum to zero) is a choice of representative, because Eq. 73 does not depend on what all
-  classes share. We keep the scores as they are, so that F is the model's output.
+  classes share. The scores are not changed, so that F is the model's output.
 """
 
 from __future__ import annotations

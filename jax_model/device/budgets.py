@@ -39,7 +39,7 @@ from attn_closed_form.lime.rules import SizeRule, ladder
 from .games import GameBatch, each_game, everyone_of, heads_of, row_sums, value_of
 
 ARITHMETIC = {np.dtype(np.float32): FLOAT32, np.dtype(np.float64): FLOAT64}
-# ln(D_max / D_min) that masses may span before they leave the floating type.
+# Largest ln(D_max / D_min) of masses that fit into the floating type.
 LOG_RANGE = {np.dtype(np.float32): 60.0, np.dtype(np.float64): 256.0}
 # Relative margin for rounding at the ends of the range of D, and margin of the logarithm of a bound from the device.
 ROOM = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-12}

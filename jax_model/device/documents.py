@@ -50,7 +50,7 @@ GRADIENT_SCORES = ("gradient-mean", "gradient-l1", "gradient-l2", "gradient-x-in
 
 
 class Tables(NamedTuple):
-    """A model on a device: the core's tables (`Collapse`), and what the [CLS] row of the gradient needs: W_e, W_p, W_q,
+    """A model on a device: the core's tables (`Collapse`), and arrays for the [CLS] row of the gradient: W_e, W_p, W_q,
     W_k; b_l (C,). Without positions W_p has one row, of zeros.
     """
 

@@ -93,7 +93,7 @@ def on_device(games: GameBatch, dtype: Any = None, size: int | None = None, mesh
     """
     dtype, n = jnp.zeros(0, dtype).dtype, len(games.players)
     top = np.maximum(np.maximum(games.s, games.s_absent).max(axis=2), games.s_background)[:, :, None]
-    # A bias that dwarfs every value sets the unit, too. Values of absent players count only where they have mass.
+    # A bias that is much larger than every value also sets the unit. Values of absent players count if they have mass.
     v_absent = np.where(np.isneginf(games.s_absent), 0.0, games.v_absent)
     values = (games.v, v_absent, games.v_background, games.bias, games.empty_value)
     exponent = np.frexp(np.max([np.abs(x).reshape(n, -1).max(axis=1) for x in values], axis=0))[1]

@@ -470,7 +470,7 @@ class Rows(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where rows lie: the lot and the lane of each (n,), the pole of each lot, the row at each place (lots, ROWS)."""
+    """Positions of rows: lot and lane of each (n,), the pole of each lot, the row at each place (lots, ROWS)."""
 
     lot: Ids
     lane: Ids

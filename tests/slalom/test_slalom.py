@@ -413,5 +413,5 @@ def test_a_model_with_room_for_one_token_is_read_off():
 
 
 def test_weights_without_room_for_a_document_are_refused():
-    with pytest.raises(ValueError, match="expected room for a document, T_max >= 2, got 1"):
+    with pytest.raises(ValueError, match="expected T_max >= 2, with room for a document, got 1"):
         slalom_from_weights(random_weights(seed=1, T_max=1))

@@ -46,7 +46,7 @@ class SlalomReadoff(NamedTuple):
     and 1 if exact, NaN without a SLALOM.
     """
 
-    slalom: Slalom | None  # on token ids: that of the model if `exact`, else the best fit for a document
+    slalom: Slalom | None  # on token ids: that of the model if `exact`, otherwise the best fit for a document
     heads: tuple[Slalom, ...]  # K, whose mean is exactly the model: on token ids, or on positions if those matter
     exact: bool  # whether `slalom` is the model itself
     by_position: bool  # whether `heads` are on positions
@@ -97,7 +97,7 @@ def slalom_from_weights(
     (True, True)
     """
     if weights.room < 1:
-        raise ValueError(f"weights: expected room for a document, T_max >= 2, got {weights.T_max}")
+        raise ValueError(f"weights: expected T_max >= 2, with room for a document, got {weights.T_max}")
     tables = weights.collapse
     by_position = not (_constant(tables.s_pos[1:]) and _constant(tables.u_pos[1:]))
     other = min(1, len(tables.s_pos) - 1)  # any position but that of [CLS], if the model has positions
