@@ -265,6 +265,8 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
     Training scripts store it under a name (`NESTED`) next to optimizer state, and wrappers add a prefix to all its
     names (`PREFIXES`), which is removed.
     """
+    if not isinstance(source, str | os.PathLike | Mapping):
+        raise TypeError(f"state: expected a file, a state dict or a module, got {type(source).__name__}")
     name = "state" if isinstance(source, Mapping) else str(source)
     content = source if isinstance(source, Mapping) else read_arrays(source, STATE_SUFFIXES)
     if not isinstance(content, Mapping):

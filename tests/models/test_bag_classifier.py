@@ -418,3 +418,8 @@ def test_roles_of_attention_without_a_hidden_layer() -> None:
 def test_features_of_another_width_are_refused(width: int) -> None:
     with pytest.raises(ValueError, match=rf"features: expected real numbers of shape \(n, {D}\), n >= 1"):
         BagClassifier.from_state_dict(state()).predict_logits([np.ones((3, width))])
+
+
+def test_what_is_neither_a_file_nor_a_state_dict_is_named():
+    with pytest.raises(TypeError, match="state: expected a file, a state dict or a module, got object"):
+        BagClassifier.from_state_dict(object())
