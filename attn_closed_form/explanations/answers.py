@@ -132,7 +132,7 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     except ValueError as error:
         if "neither side" not in str(error):
             raise
-    # For one class among several, the number is the difference to its strongest rival.
+    # For one class among several, the number is the margin over its strongest rival.
     quantity = scale.of_output(evidence.settings.output) if game is evidence.pooled else DIFFERENCE
     things, names = evidence.settings.players, evidence.names
     return Reasons(game, sufficient, contrastive, sides, things, names, threshold, quantity, scale)

@@ -408,7 +408,7 @@ def _resumed(folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], 
     before, files = earlier["files"], request["files"]
     differences = []
     if earlier["version"] != request["version"]:
-        differences.append(f"it was made by version {earlier['version']}, this is {request['version']}")
+        differences.append(f"it was made by version {earlier['version']}; this is {request['version']}")
     if earlier["model"]["sha256"] != request["model"]["sha256"]:
         differences.append("the model is a different one")
     if [file["name"] for file in files[: len(before) if bags else None]] != [file["name"] for file in before]:

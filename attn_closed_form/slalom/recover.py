@@ -40,15 +40,19 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
 
     Parameters
     ----------
-    f : takes a list of id arrays, returns (n,) outputs, or (n, C) of several classes; |V| single tokens and |V| - 1
-        pairs are put to it
+    f : takes a list of n id arrays and returns (n,) outputs, or (n, C) for several classes; it is called for |V| single
+        tokens and |V| - 1 pairs
     ids : (V,) distinct ids
     gamma : sum of the importances
+
+    Returns
+    -------
+    Slalom on the ids
 
     Raises
     ------
     ValueError
-        if all values are equal (importances have no effect then), or if a pair's output does not lie strictly between
+        if all values are equal (importances have no effect then), or if a pair's output is not strictly between
         its tokens' values
 
     Examples

@@ -218,7 +218,7 @@ def test_other_options_are_refused_by_name(tmp_path):
     changes = {
         r"--absent was the default and is deleted": {"task": Task(settings=Settings(absent="deleted"))},
         r"--method was shapley and is shapley,leave-one-out": {"task": Task(methods=("shapley", "leave-one-out"))},
-        r"was made by version 0\.0, this is": {"task": Task(), "forge": True},
+        r"was made by version 0\.0; this is": {"task": Task(), "forge": True},
         r"the input files are different": {"source": write(tmp_path / "other.parquet", texts(9))},
         r"the model is a different one": {"task": Task(model=Killer("x", "y"))},
     }

@@ -357,8 +357,21 @@ def random_weights(
     score_scale: float = 1.0,
     biases: bool = False,
 ) -> AttentionWeights:
-    """Draw Gaussian weights with attention logits of about `score_scale`, for examples, tests and benchmarks.
+    """Draw Gaussian weights for examples, tests and benchmarks.
 
+    Parameters
+    ----------
+    seed : seed of the random numbers
+    score_scale : approximate size of the attention logits
+    D, d_e, T_max, K, d_att, d_out, C : sizes, see `AttentionWeights`
+    biases : whether biases are drawn too; otherwise they are zero
+
+    Returns
+    -------
+    AttentionWeights
+
+    Examples
+    --------
     >>> random_weights(seed=0)
     AttentionWeights(D=50, d_e=16, T_max=32, K=2, d_att=8, d_out=8, C=1, cls=0, unk=1)
     """

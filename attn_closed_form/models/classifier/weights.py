@@ -197,9 +197,18 @@ def _sizes(arrays: Mapping[str, Array]) -> dict[str, int]:
 def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Array:
     """Return the (T_max, d_e) sinusoidal embeddings of positions 0 .. T_max - 1.
 
-    `base` is None for P1's Eq. 3 (base T_max, one-based coordinates), or a number, such as 10000.0, for the convention
-    of the authors' code and of Vaswani et al. (zero-based coordinates).
+    Parameters
+    ----------
+    T_max, d_e : number of positions, and size of an embedding
+    base : None for P1's Eq. 3 (base T_max, one-based coordinates), or a number, such as 10000.0, for the convention of
+        the authors' code and of Vaswani et al. (zero-based coordinates)
 
+    Returns
+    -------
+    (T_max, d_e) float64
+
+    Examples
+    --------
     >>> sinusoidal_positions(4, 2).round(3)          # P1 Eq. 3: sin(t / 4), cos(t / 4)
     array([[0.   , 1.   ],
            [0.247, 0.969],
