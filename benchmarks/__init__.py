@@ -1,1 +1,1 @@
-"""Benchmarks: one file per question, run with `python -m benchmarks.NAME`. Numbers land in `results/NAME.json`."""
+"""Benchmarks: one file per question, run with `python -m benchmarks.NAME`. Results are written to `results/NAME.json`."""

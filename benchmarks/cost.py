@@ -1,7 +1,7 @@
-"""What does an explanation cost? P2 Tables 2 and 13: seconds per method, six-layer transformer and P1's classifier.
+"""The cost of an explanation, P2 Tables 2 and 13: seconds per method, six-layer transformer and P1's classifier.
 
 The transformer has random weights, as the time does not depend on them. Each method runs once to compile, then it is
-timed on documents of its own, in processor seconds, which other work on the machine disturbs least; ratios carry over
+timed on other documents, in processor seconds, which other work on the machine disturbs least; ratios carry over
 to other machines.
 
     python -m benchmarks.cost [--quick]

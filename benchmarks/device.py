@@ -1,13 +1,13 @@
 """Documents per second: prediction, gradient, a training step, exact Shapley values and exact LIME, on each device.
 
-`make bench-device` runs it. One of each kind of device that JAX finds is measured, and has a file of its own,
-`results/device-KIND.json`; what has no file was not measured, and `benchmarks/DEVICES.md` says so. Rows of comparison:
-the NumPy core on one document at a time, and the peers (autodiff for the gradient, KernelSHAP and lime for the
-explanations) on a few documents. `gradient` looks at one document or block of documents after the other and keeps none;
-`gradient, kept` ends with all of them in memory, as one NumPy array. Every row of a device has the largest difference
-to the results of the core, relative to the largest of these, and the seconds of its first call beyond a later one,
-which are the compilation. Further rows show how Shapley values grow with the number of documents and of words.
-Run with `python -m benchmarks.device --data aclImdb_v1.tar.gz` for real reviews, or without for Zipf's words.
+`make bench-device` runs it. One of each kind of device that JAX finds is measured, and has a separate file,
+`results/device-KIND.json`; devices without a file were not measured, which `benchmarks/DEVICES.md` states. For
+comparison: the NumPy core on one document at a time, and the peers (autodiff for the gradient, KernelSHAP and lime for
+the explanations) on a few documents. `gradient` looks at one document or block of documents after the other and keeps
+none; `gradient, kept` ends with all of them in memory, as one NumPy array. Every row of a device has the largest
+difference to the results of the core, relative to the largest of these, and the seconds of its first call beyond a
+later one, which are the compilation. Further rows show how Shapley values grow with the number of documents and of
+words. Run with `python -m benchmarks.device --data aclImdb_v1.tar.gz` for real reviews, or without for Zipf's words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the attack on the guarantee asks: the functions, how often each is asked, and with which settings."""
+"""The questions of the attack on the guarantee: the functions, their frequencies, and their settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random and adversarial games for the attack on the guarantee: the families, and what is asked of each game."""
+"""Random and adversarial games for the attack on the guarantee: the families, and the questions about each game."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every benchmark shares: a timer, an error measure, and a report that keeps error and time together.
+"""Functions that all benchmarks share: a timer, an error measure, and a report that keeps error and time together.
 
 A benchmark makes a list of rows (plain dictionaries), a few bars, and calls `report`, which prints the table, writes
 `results/NAME.json` with the machine, the versions and the seed, and returns whether every bar was met:

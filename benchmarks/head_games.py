@@ -1,4 +1,4 @@
-"""Head games beside real knock-outs: does a game with frozen context predict what the network does?
+"""Head games compared with real knock-outs: does a game with frozen context predict the output of the network?
 
 Three small transformers of the families BERT, GPT-2 and Llama, three layers each, are trained here for a few minutes on
 texts of made-up words: some are positive, some negative, "not" turns the next word around, and the label is the sign of

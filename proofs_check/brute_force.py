@@ -1,4 +1,4 @@
-"""Enumeration over subsets, in exact rational arithmetic: what the statements of the papers are checked against.
+"""Enumeration over subsets in exact rational arithmetic, against which the statements of the papers are checked.
 
 `tests/proofs_check/test_against_the_core.py` compares the library's closed forms with it as well.
 

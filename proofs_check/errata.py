@@ -1,4 +1,4 @@
-"""Write ``ERRATA.md`` from the registry: what is printed, what is right, a counterexample, and what follows from it.
+"""Write ``ERRATA.md`` from the registry: the printed and the corrected form, a counterexample, and the consequences.
 
 Nothing in the file is typed by hand but the frame below; a test compares the file with :func:`generate`. No times and
 no unrounded measurements go in, so that the same text comes out everywhere.

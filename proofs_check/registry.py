@@ -1,4 +1,4 @@
-"""The registry: one entry per statement, with where it stands, how it is checked and the verdict on record.
+"""The registry: one entry per statement, with its location, its check and the recorded verdict.
 
 A check is a function ``check(perturb=0.0) -> Outcome`` under the decorator :func:`statement`. ``perturb`` is multiplied
 into the formula under test (its leading constant times ``1 + perturb``): a check that still passes with

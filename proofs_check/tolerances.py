@@ -1,4 +1,4 @@
-"""The tolerances of the checks: one name, one reason each; they never share a number.
+"""The tolerances of the checks, each with one name and one reason; they never share a number.
 
 Every error is relative to the largest magnitude involved unless a check says otherwise.
 """

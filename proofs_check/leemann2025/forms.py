@@ -1,4 +1,4 @@
-"""Brute force for P2 in the paper's own indexing: SLALOM, Shapley values, and the transformer of Appendix B.1.
+"""Brute force for P2 in the indexing of the paper: SLALOM, Shapley values, and the transformer of Appendix B.1.
 
 | paper | here |
 |---|---|

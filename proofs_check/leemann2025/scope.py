@@ -1,4 +1,4 @@
-"""P2, Section 7 and Appendix C.2: how far "transformers cannot be additive" reaches.
+"""P2, Section 7 and Appendix C.2: the scope of "transformers cannot be additive".
 
 Prop. 4.1 and Cor. 4.3 hold for the model of Appendix B.1 (:mod:`proofs_check.leemann2025.transformer`). The paper then
 extends them in words to models with a [CLS] token, with positional embeddings, and to "the function spaces". One

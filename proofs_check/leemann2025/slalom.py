@@ -1,4 +1,4 @@
-"""P2, Sections 5.1 and 5.2, Appendix B.5: what SLALOM (Eq. 4) is, and the transformer that computes it (Prop. 5.1)."""
+"""P2, Sections 5.1 and 5.2, Appendix B.5: SLALOM (Eq. 4), and the transformer that computes it (Prop. 5.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P1, appendix A: the way to Theorem 4.1 (Eq. 20 to 22 and three unnumbered displays). t is never [CLS] here."""
+"""P1, appendix A: the proof of Theorem 4.1 (Eq. 20 to 22 and three unnumbered displays). t is never [CLS] here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P1, the comments after Theorem 5.1 and figure 4, which inherit what is missing in Eq. 19."""
+"""P1, the comments after Theorem 5.1 and figure 4, which inherit the missing terms of Eq. 19."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P1, section 5.1 and 5.2 up to Eq. 18, and the slides' theorem on LIME: what the coefficients converge to.
+"""P1, section 5.1 and 5.2 up to Eq. 18, and the slides' theorem on LIME: the limit of the coefficients.
 
 With pi(s) the kernel at s removed words, alpha_0 = E[pi], alpha_1 = E[pi Z_j], alpha_2 = E[pi Z_j Z_k], the limit
 coefficients solve the (d+1) x (d+1) normal equations; all checks solve them in rationals by elimination.

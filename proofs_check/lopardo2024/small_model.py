@@ -1,4 +1,4 @@
-"""P1's classifier (section 2) at toy size, written once for NumPy and JAX: the object that Eq. 1 to 14 speak about.
+"""P1's classifier (section 2) at toy size, written once for NumPy and JAX: the subject of Eq. 1 to 14.
 
 Row 0 of the embeddings is [CLS], rows 1, ..., T the document, the rest padding. Dimensions are different primes, so
 that a transposed matrix cannot pass.

@@ -1,4 +1,4 @@
-"""Statements of our own: what the library computes beyond the papers, run like theirs.
+"""Statements about results of the library beyond the papers, checked in the same way.
 
 - :mod:`proofs_check.pooled_games.values`: semivalues, Owen values and interaction indices as integrals over coin flips;
 - :mod:`proofs_check.pooled_games.reasons`: linear forms, greedy reasons and bounds for several heads.

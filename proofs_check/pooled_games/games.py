@@ -1,4 +1,4 @@
-"""Small pooled games with rational masses, and what is known of them by definition; nothing of the core is imported.
+"""Small pooled games with rational masses, and their values by definition; nothing of the core is imported.
 
 A head is a list of (a, v, b, w): mass and value of each player when present, and when absent; and a background (c, u).
 """
