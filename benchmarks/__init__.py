@@ -1,1 +1,1 @@
-"""Benchmarks: one file per question, run with `python -m benchmarks.NAME`. Results are written to `results/NAME.json`."""
+"""Benchmarks, one file per question: run `python -m benchmarks.NAME`. Results are in `results/NAME.json`."""

@@ -235,7 +235,7 @@ OPTIONS = {
         "--classes A,B": "names of the classes, in the order of the last layer",
         f"--head {'|'.join(HEADS)}": (None, "classes", "meaning of the outputs"),
         "--rename FILE": "JSON file with the layers embed, V, U, w and classifier, as written by `roles`",
-        "--check FILE": "table with a column `bag` (files) and the logits of your network: at least two sizes of bags",
+        "--check FILE": "table with a column `bag` of files (two sizes or more) and columns of logits of your network",
         "--set NAME=VALUE...": (_option, [], "an option that the file does not store; repeatable (default: none)"),
     },
     "explanation": {

@@ -276,7 +276,7 @@ class LinkedGame:
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """An interval that holds the argument of g for every coalition with any mass: exact up to a small margin."""
+        """An interval that contains the argument of g for every coalition with any mass, exact up to a small margin."""
         values, rounding = self._values
         with_mass = np.ones(values.size, dtype=bool)
         if self.game._without_mass is not None:

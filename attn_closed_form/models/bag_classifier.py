@@ -353,7 +353,7 @@ def _cause(
     chances = softmax(ours) if ours.shape[1] > 1 else sigmoid(ours)
     for words, logits in (
         ("", ours),
-        ("you gave probabilities; give the logits before the softmax or sigmoid", chances),
+        ("these are probabilities; pass the logits before the softmax or sigmoid", chances),
         ("the sign: your logits are those of this model times -1 (perhaps those of the other class)", -ours),
         ("the bias of the last layer: your logits are without it", ours - model.network.bias),
     ):

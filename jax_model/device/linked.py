@@ -254,7 +254,7 @@ class Poles(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """All nodes lam (r,), in the order of their poles: complex weights, and the error that the rule in p may make."""
+    """All nodes lam (r,), in the order of their poles: complex weights, and the allowed error of the rule in p."""
 
     pole: Any
     lam: Any

@@ -258,7 +258,7 @@ class TestCheck:
     def test_finds_probabilities_sign_bias_and_count(self) -> None:
         model = BagClassifier.from_state_dict({**state(), "classifiers.bias": np.array([1.0, 2.0, -1.0])})
         logits = model.predict_logits(BAGS)
-        assert "you gave probabilities" in model.check(BAGS, model.predict_proba(BAGS)).cause
+        assert "these are probabilities" in model.check(BAGS, model.predict_proba(BAGS)).cause
         assert "the sign" in model.check(BAGS, -logits).cause
         assert "without it" in model.check(BAGS, logits - [1, 2, -1]).cause
         assert "expected (3, 3)" in model.check(BAGS, logits[:, :2]).cause
