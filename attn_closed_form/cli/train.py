@@ -76,7 +76,7 @@ OPTIONS = {
         "--resume": "resume from the checkpoint of an interrupted run",
         "--checkpoint FILE": "file for the state of the run (default: next to --out, .checkpoint)",
         "--checkpoint-steps N": (int, None, "also write the checkpoint every N steps of an epoch"),
-        "--device auto|cpu|gpu": (None, "auto", "device for training (default: what JAX finds)"),
+        "--device auto|cpu|gpu": (None, "auto", "device for training (default: chosen by JAX)"),
         "--coordinator HOST:PORT": "several hosts: address of process 0",
         "--processes N": (int, None, "several hosts: number of processes"),
         "--process-id I": (int, None, "several hosts: number of this process, from 0"),

@@ -96,7 +96,7 @@ class Regression(NamedTuple):
     def value_factor(self, weights: Array | None = None) -> float:
         """Return the largest factor from an error of every coalition's f' to one of a coefficient or the intercept.
 
-        `weights` (d+1,) are those with which the values are summed, `drawn` by default.
+        `weights` (d+1,) are the weights of the sizes in the sums, by default `drawn`.
         """
         q = self.drawn if weights is None else weights
         absent = np.arange(self.d + 1) / self.d
