@@ -228,7 +228,7 @@ def test_constant_game_has_no_coefficients():
         ({"tol": "x"}, "tol: expected a positive number, got 'x'"),
         ({"features": [0, 0]}, r"features: expected distinct indices in 0..\d, got \[0, 0\]"),
         ({"features": [3]}, "features: expected distinct indices"),
-        ({"features": []}, "features: expected a sequence"),
+        ({"features": []}, "features: expected a nonempty sequence"),
     ],
 )
 def test_errors(arguments, message, d):
