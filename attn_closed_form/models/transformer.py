@@ -337,7 +337,7 @@ class TransformerClassifier(Model):
         return np.asarray(logits)
 
     def _run(self, ids: Ids, pad: int = 0, types: Ids | None = None, keep: int = 0) -> Any:
-        """Return the logits of one model call for rows (n, T) of ids, or for their last positions, or None."""
+        """Call the model on rows (n, T) of ids and return its logits, at the last `keep` positions if that is not 0."""
         arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
         arrays |= {} if types is None else {"token_type_ids": types}
         torch, device = _package("torch"), next(iter(self.model.parameters())).device
