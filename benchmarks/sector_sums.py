@@ -9,9 +9,10 @@ two sums before it, as far beyond the last as that is beyond the one before; or 
 from a long trapezoidal rule, reduced by projecting diag(lam) on the leading directions of its impulse response over the
 boundary. Steps of the Levenberg-Marquardt method then lower the squared error, and weights on the points of the
 boundary (Lawson's) even it out. How a sum was found does not matter: its stored bound is the one that
-`proofs_check.exponential_sums` proves in ball arithmetic for the float64 numbers that are stored. Some sums of the
-shipped table come from an earlier search over 1 <= |w| <= R, a larger region; a sum is stored once, for the largest
-angle and range that it was proved for.
+`proofs_check.exponential_sums` proves in ball arithmetic for the float64 numbers that are stored. A sum is
+stored once, for the largest angle and range that it was proved for. The shipped table was filled by this search, by a
+second pass over projections of its longer sums, and by an earlier search over 1 <= |w| <= R, a larger region, so a run
+of this module does not reproduce it entry by entry.
 
 Run with `python -m benchmarks.sector_sums [--processes 2]` (needs python-flint; about an hour on two cores). It writes
 `attn_closed_form/game/sector_sums.npz`.
