@@ -14,7 +14,7 @@ stored once, for the largest angle and range that it was proved for. The shipped
 second pass over projections of its longer sums, and by an earlier search over 1 <= |w| <= R, a larger region, so a run
 of this module does not reproduce it entry by entry.
 
-Run with `python -m benchmarks.sector_sums [--processes 2]` (needs python-flint; about an hour on two cores). It writes
+Run with `python -m benchmarks.sector_sums [--processes 2]`, which needs python-flint. It writes
 `attn_closed_form/game/sector_sums.npz`.
 """
 
