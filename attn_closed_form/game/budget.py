@@ -58,42 +58,6 @@ class Budget(NamedTuple):
     amplification: float = 1.0  # as given to `budget`
 
 
-def budget(
-    game: PooledGame | PoleGame,
-    tol: float,
-    amplification: float = 1.0,
-    plain: bool = False,
-    doubt: float = 0.0,
-    constants: float = 0.0,
-) -> Budget:
-    """Return the accuracy that the parts of a computation must keep, or raise a ToleranceError with the smallest tol.
-
-    Parameters
-    ----------
-    game : PooledGame
-    tol : guaranteed accuracy, relative to max|f|
-    amplification : factor from an error of a mean difference to one of the caller's result
-    plain : whether products cannot be computed through logarithms, as in the recursion over sizes
-    doubt, constants : rounding in addition to that of the engine, as in `Facts`
-
-    Examples
-    --------
-    >>> game = PooledGame.from_scores([0.0, 1.0], [1.0, -1.0], s_background=0.0, v_background=0.0)
-    >>> found = budget(game, 1e-10)
-    >>> found.eps < 1e-10, found.precise
-    (True, False)
-    """
-    spread = float(game.half_range.sum())
-    if isinstance(game, PooledGame):
-        facts = Facts(largest_known_value(game), spread, game.d, game.exponent, doubt, constants)
-        return budget_of(facts, tol, amplification, plain)
-    # The poles of a linked game take an eighth of tol, or more if none are accurate enough.
-    scale, left = largest_known_value(game), 1 - 2 * POLE_SHARE
-    least = amplification * game.poles.error / (POLE_SHARE * scale) if scale else math.inf
-    facts = Facts(scale, spread, game.d, 0, doubt + game.doubt, constants)
-    return budget_of(facts, tol, amplification, True, left=left, least_tol=least if least > tol else 0.0)
-
-
 class Arithmetic(NamedTuple):
     """A floating type: its name, half its spacing at 1, the smallest eps in it, and its smallest exponent."""
 
@@ -105,6 +69,45 @@ class Arithmetic(NamedTuple):
 
 FLOAT64 = Arithmetic("float64", ULP, EPS_MIN, -1074)
 FLOAT32 = Arithmetic("float32", 2.0**-24, 2.0**-22, -126)
+
+
+def budget(
+    game: PooledGame | PoleGame,
+    tol: float,
+    amplification: float = 1.0,
+    plain: bool = False,
+    doubt: float = 0.0,
+    constants: float = 0.0,
+    arithmetic: Arithmetic = FLOAT64,
+) -> Budget:
+    """Return the accuracy that the parts of a computation must keep, or raise a ToleranceError with the smallest tol.
+
+    Parameters
+    ----------
+    game : PooledGame
+    tol : guaranteed accuracy, relative to max|f|
+    amplification : factor from an error of a mean difference to one of the caller's result
+    plain : whether products cannot be computed through logarithms, as in the recursion over sizes
+    doubt, constants : rounding in addition to that of the engine, as in `Facts`
+    arithmetic : the floating type of the computation
+
+    Examples
+    --------
+    >>> game = PooledGame.from_scores([0.0, 1.0], [1.0, -1.0], s_background=0.0, v_background=0.0)
+    >>> found = budget(game, 1e-10)
+    >>> found.eps < 1e-10, found.precise
+    (True, False)
+    """
+    spread = float(game.half_range.sum())
+    if isinstance(game, PooledGame):
+        facts = Facts(largest_known_value(game), spread, game.d, game.exponent, doubt, constants)
+        return budget_of(facts, tol, amplification, plain, arithmetic)
+    # The poles of a linked game take an eighth of tol, or more if none are accurate enough.
+    scale, left = largest_known_value(game), 1 - 2 * POLE_SHARE
+    least = amplification * game.poles.error / (POLE_SHARE * scale) if scale else math.inf
+    doubt += game.doubt * (arithmetic.ulp / ULP)
+    facts = Facts(scale, spread, game.d, 0, doubt, constants)
+    return budget_of(facts, tol, amplification, True, arithmetic, left, least if least > tol else 0.0)
 
 
 class Facts(NamedTuple):

@@ -34,11 +34,11 @@ import numpy as np
 
 from attn_closed_form import ToleranceError
 from attn_closed_form._types import Array, Ids
-from attn_closed_form.game.budget import FLOAT64, POLE_SHARE, Budget, Facts, budget_of, guaranteed_error
+from attn_closed_form.game.budget import budget, guaranteed_error
 from attn_closed_form.game.canonical import PieceMasses, pole_pieces
 from attn_closed_form.game.evaluate import LEAST_FACTOR, LEAST_MODULUS, Vanishing
 from attn_closed_form.game.laws import legendre_count, legendre_rule
-from attn_closed_form.game.links import LinkedGame, PoleGame
+from attn_closed_form.game.links import LinkedGame
 from attn_closed_form.game.terms import Interval, TermSums, Turn
 
 from .budgets import ARITHMETIC, SLACK, Batched, power_of_two
@@ -300,15 +300,6 @@ def _joined(parts: Sequence[Any]) -> Any:
     return type(parts[0])(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _budget(engine: PoleGame, tol: float, dtype: np.dtype[Any]) -> Budget:
-    """Return the core's `budget` of a linked game, with the rounding of this floating type."""
-    arithmetic, scale = ARITHMETIC[dtype], engine.linked._scale
-    doubt = engine.doubt * (arithmetic.ulp / FLOAT64.ulp)
-    facts = Facts(scale, float(engine.half_range.sum()), engine.d, 0, doubt)
-    least = engine.poles.error / (POLE_SHARE * scale) if scale else np.inf
-    return budget_of(facts, tol, 1.0, True, arithmetic, 1 - 2 * POLE_SHARE, least if least > tol else 0.0)
-
-
 def _check_size(masses: PieceMasses, lam: Array, dtype: np.dtype[Any]) -> None:
     """Raise a ToleranceError if numbers leave the floating type, or phases the range in which they are reduced."""
     largest = float(np.abs(masses.gap).max())
@@ -346,7 +337,7 @@ class Work:
         The result is g of the empty coalition minus what the sums count for it, if it has no mass.
         """
         engine = game.within(tol)
-        goal = _budget(engine, tol, self.dtype)
+        goal = budget(engine, tol, arithmetic=ARITHMETIC[self.dtype])
         pieces = list(pole_pieces(engine, goal.eps))
         for masses, lam, *_ in pieces:
             _check_size(masses, lam, self.dtype)
