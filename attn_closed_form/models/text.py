@@ -268,7 +268,7 @@ class Vocabulary(tuple[str, ...]):
     def encode_words(self, words: Iterable[str]) -> Ids:
         """Return the (T,) token ids of words in their normal form."""
         # A text that spells out "[CLS]" tokenizes to "cls", so the special words cannot be forged.
-        return np.array(list(map(self._ids.get, words, itertools.repeat(self.unk_id))), dtype=np.intp)
+        return np.fromiter(map(self._ids.get, words, itertools.repeat(self.unk_id)), np.intp)
 
     def encode_many(self, texts: Sequence[str]) -> Iterator[Encoded]:
         """Yield the tokens of many texts, grouped by the way in which they are tokenized."""
@@ -301,7 +301,7 @@ class Vocabulary(tuple[str, ...]):
         byte[apostrophe[~inner]] = byte[mark] = ord(" ")
         spans = (np.flatnonzero(in_word[1:] != in_word[:-1]) + 1).reshape(-1, 2)
         words = lower.decode("ascii").split()
-        ids = np.fromiter(map(self._ids.get, words, itertools.repeat(self.unk_id)), np.intp, len(words))
+        ids = self.encode_words(words)
         if mark.size:
             at = np.searchsorted(spans[:, 0], mark)
             ids = np.insert(ids, at, np.where(kind == ord("!"), self.id("!"), self.id("?")))
