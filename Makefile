@@ -57,7 +57,7 @@ mutants: $(VENV)/.mutants          ## do the tests notice changes to a module? A
 	&& cr-filter-pragma session.sqlite && cosmic-ray exec config.toml session.sqlite \
 	&& cr-report --surviving-only --show-diff session.sqlite
 
-# The same in several folders at once, at random places (.ci/mutants.py); benchmarks/MUTANTS.md has the last sample.
+# The same in several folders at once, at random places (.ci/mutants.py).
 mutants-sample: $(VENV)/.mutants   ## 300 random changes to the folders around the mathematics; about an hour
 	rm -rf build/mutants && mkdir -p build/mutants && git ls-files -z | tar -c --null -T - | tar -x -C build/mutants
 	cd build/mutants && PATH="$(abspath $(BIN)):$$PATH" PYTHONDONTWRITEBYTECODE=1 python .ci/mutants.py --sample 300 $(ARGS)

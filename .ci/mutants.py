@@ -48,7 +48,7 @@ the changed module, except the slow ones. A test that fails must pass without th
 tests counts processor time, so a busy machine does not cause a time-out. `python .ci/mutants.py --page` writes this
 page from [the results](results/mutants.jsonl) and [the verdicts](../.ci/mutants_verdicts.json).
 """
-FOLDERS = [f"attn_closed_form/{name}" for name in ("show", "models", "files", "run", "cli", "web")]
+FOLDERS = [f"attn_closed_form/app/{name}" for name in ("show", "models", "files", "run", "cli", "web")]
 FOLDERS += ["jax_model/training"]
 # Operators in type annotations have no effect at run time. A removed decorator mostly breaks the import.
 EXCLUDED = re.compile("core/(ReplaceBinaryOperator_BitOr_|RemoveDecorator)")

@@ -1,22 +1,21 @@
 """Exact explanations of models that pool with a softmax, with NumPy only.
 
-A model is converted to a `PooledGame`, which gives exact Shapley values, LIME's limit and SLALOM scores. From the
-weights of an attention classifier, predictions, attention and gradients are also computed. `explain` works for any
-model. The names here are the ones that most users need; the subpackages have the others: `attn_closed_form.game`,
-`.lime`, `.reasons`, `.slalom` and `.models.classifier`. See README.md for a tour and NOTATION.md for the symbols.
+The package has two floors. The mathematics (`attention`, `game`, `lime`, `slalom`, `reasons`) is
+loaded with the package: a model is converted to a `PooledGame`, which gives exact Shapley values,
+LIME's limit and SLALOM scores, and the weights of an attention classifier give predictions,
+attention and gradients. The product (`app`: models, files, explanations, views, runs, the page and
+the command line) is loaded on first use. The names here are the ones that most users need; the
+subpackages of the mathematics have the others. See README.md for a tour, NOTATION.md for the
+symbols and ARCHITECTURE.md for the plan of the house.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
-from .explanations.evidence import ToleranceWarning
-from .explanations.explain import explain
-from .explanations.explanation import Explanation, Explanations
-from .explanations.methods import METHODS
-from .explanations.settings import Settings
-from .files.bags import load_bag
-from .files.open_model import load_demo_model, load_model, save_model
+from .attention import AttentionWeights, alpha, gradient, predict
+from .attention.predict import TruncationWarning
 from .game import (
     PooledGame,
     banzhaf,
@@ -29,24 +28,53 @@ from .game import (
 )
 from .game.budget import ToleranceError
 from .lime import lime_limit, lime_sample
-from .models.bag import Bag
-from .models.bag_classifier import BagClassifier
-from .models.black_box import game_from_black_box
-from .models.classifier import AttentionWeights, attention, gradient, predict
-from .models.classifier.predict import TruncationWarning
-from .models.heads import head_games
-from .models.kernel import KernelPredictor
-from .models.mean_text import MeanPooledText
-from .models.score_table import ScoreTable
-from .models.text_classifier import TextClassifier
-from .models.transformer import TransformerClassifier
 from .reasons import bounds, bounds_by_size, contrastive_reason, sufficient_reason
 from .slalom import Slalom, SlalomWarning, fit_slalom
 
 if TYPE_CHECKING:
-    from .run.table import explain_table
+    from .app.explanations.evidence import ToleranceWarning
+    from .app.explanations.explain import explain
+    from .app.explanations.explanation import Explanation, Explanations
+    from .app.explanations.methods import METHODS
+    from .app.explanations.settings import Settings
+    from .app.files.bags import load_bag
+    from .app.files.open_model import load_demo_model, load_model, save_model
+    from .app.models.bag import Bag
+    from .app.models.bag_classifier import BagClassifier
+    from .app.models.black_box import game_from_black_box
+    from .app.models.heads import head_games
+    from .app.models.kernel import KernelPredictor
+    from .app.models.mean_text import MeanPooledText
+    from .app.models.score_table import ScoreTable
+    from .app.models.text_classifier import TextClassifier
+    from .app.models.transformer import TransformerClassifier
+    from .app.run.table import explain_table
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
+
+# The module of `app` that defines each public name of the product.
+_APP_MODULES = {
+    "METHODS": "explanations.methods",
+    "Bag": "models.bag",
+    "BagClassifier": "models.bag_classifier",
+    "Explanation": "explanations.explanation",
+    "Explanations": "explanations.explanation",
+    "KernelPredictor": "models.kernel",
+    "MeanPooledText": "models.mean_text",
+    "ScoreTable": "models.score_table",
+    "Settings": "explanations.settings",
+    "TextClassifier": "models.text_classifier",
+    "ToleranceWarning": "explanations.evidence",
+    "TransformerClassifier": "models.transformer",
+    "explain": "explanations.explain",
+    "explain_table": "run.table",
+    "game_from_black_box": "models.black_box",
+    "head_games": "models.heads",
+    "load_bag": "files.bags",
+    "load_demo_model": "files.open_model",
+    "load_model": "files.open_model",
+    "save_model": "files.open_model",
+}
 
 __all__ = [
     "METHODS",
@@ -67,7 +95,7 @@ __all__ = [
     "ToleranceWarning",
     "TransformerClassifier",
     "TruncationWarning",
-    "attention",
+    "alpha",
     "banzhaf",
     "bounds",
     "bounds_by_size",
@@ -96,9 +124,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import `explain_table` on first use, because the runner is needed for nothing else."""
-    if name == "explain_table":
-        from .run.table import explain_table
+    """Import a name of the product on first use (PEP 562), and keep it."""
+    module = _APP_MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".app.{module}", __name__), name)
+    globals()[name] = value
+    return value
 
-        return explain_table
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    """List the names of the product, too, before they are imported."""
+    return sorted({*globals(), *__all__})

@@ -8,11 +8,11 @@ from math import comb
 
 import numpy as np
 
-from .cli.main import main, piped, program
-from .explanations.explanation import Explanation
-from .files.open_model import load_demo_model
+from .app.cli.main import main, piped, program
+from .app.explanations.explanation import Explanation
+from .app.files.open_model import load_demo_model
+from .app.show.terminal import answer, use_color
 from .reasons.bounds import all_coalitions
-from .show.terminal import answer, use_color
 
 SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."
 

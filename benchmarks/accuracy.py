@@ -18,7 +18,7 @@ import numpy as np
 
 from attn_closed_form import load_demo_model, load_model
 from attn_closed_form._types import Ids
-from attn_closed_form.models.classifier import predict_many
+from attn_closed_form.attention import predict_many
 from jax_model.training.imdb import load_imdb
 
 from .harness import Bar, report

@@ -19,7 +19,7 @@ import numpy as np
 
 from attn_closed_form import PooledGame, TextClassifier, sufficient_reason
 from attn_closed_form._types import Array
-from attn_closed_form.models.classifier import pooled_game
+from attn_closed_form.attention import pooled_game
 
 # A word that no vocabulary has.
 MASK = "zqzqzqzq"

@@ -38,11 +38,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import Settings, TruncationWarning, load_demo_model
-from attn_closed_form.models.classifier import predict_many
-from attn_closed_form.run.plan import planned, size_of_parts
-from attn_closed_form.run.reporter import Meter, reported
-from attn_closed_form.run.runner import Progress, run
-from attn_closed_form.run.task import Task, choose_engine
+from attn_closed_form.app.run.plan import planned, size_of_parts
+from attn_closed_form.app.run.reporter import Meter, reported
+from attn_closed_form.app.run.runner import Progress, run
+from attn_closed_form.app.run.task import Task, choose_engine
+from attn_closed_form.attention import predict_many
 from jax_model.training.imdb import load_imdb
 
 from .harness import RESULTS, Bar, report
@@ -319,8 +319,8 @@ class Started:
     """`corpus run` in a process of its own."""
 
     def __init__(self, source: Path, out: Path, *options: str) -> None:
-        small = f"import sys; from attn_closed_form.run import plan; plan.PART_ROWS = {FAULT_PART_ROWS}; "
-        small += "from attn_closed_form.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        small = f"import sys; from attn_closed_form.app.run import plan; plan.PART_ROWS = {FAULT_PART_ROWS}; "
+        small += "from attn_closed_form.app.cli.main import main; sys.exit(main(sys.argv[1:]))"
         self.command = [sys.executable, "-c", small, "corpus", "run", str(source), str(out)]
         self.command += ["--workers", str(WORKERS), "--progress", "none"]
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_closed_form as acf
+from attn_closed_form.attention import pooled_game, predict_many
+from attn_closed_form.attention.predict import pad
 from attn_closed_form.game.links import LinkedGame
-from attn_closed_form.models.classifier import pooled_game, predict_many
-from attn_closed_form.models.classifier.predict import pad
 from jax_model import params_from_weights
 from jax_model.device import documents as batched
 from jax_model.device import linked

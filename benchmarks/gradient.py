@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attn_closed_form import AttentionWeights, gradient, predict
-from attn_closed_form.models.classifier import random_weights
+from attn_closed_form.attention import random_weights
 from jax_model import Params, embed, params_from_weights
 from jax_model.witness import oracle
 

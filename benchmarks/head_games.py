@@ -24,7 +24,7 @@ import numpy as np
 
 from attn_closed_form import head_games
 from attn_closed_form._types import Array, Masks
-from attn_closed_form.models.heads import HeadGames, head_games_of_layer
+from attn_closed_form.app.models.heads import HeadGames, head_games_of_layer
 
 from .harness import Bar, report
 

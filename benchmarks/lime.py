@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from attn_closed_form import AttentionWeights, PooledGame, lime_limit, lime_sample
 from attn_closed_form._types import Array
+from attn_closed_form.attention import pooled_game, predict_many, random_weights
 from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_samples_needed, lime_theorem_5_1
 from attn_closed_form.lime.kernel import Settings, kernel
 from attn_closed_form.lime.moments import moments_by_recursion
 from attn_closed_form.lime.regression import regression
 from attn_closed_form.lime.rules import ladder, size_moments
-from attn_closed_form.models.classifier import pooled_game, predict_many, random_weights
 
 from .harness import Bar, Row, best_of, relative_error, report
 from .models import benchmark_model, random_document

@@ -23,9 +23,9 @@ import numpy as np
 
 from attn_closed_form import TextClassifier, lime_limit, load_demo_model
 from attn_closed_form._types import Array
+from attn_closed_form.attention import pooled_game
 from attn_closed_form.game.links import LinkedGame
 from attn_closed_form.lime import lime_features
-from attn_closed_form.models.classifier import pooled_game
 
 from .harness import Bar, report
 

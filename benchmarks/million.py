@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form.run.plan import size_of_parts
+from attn_closed_form.app.run.plan import size_of_parts
 from jax_model.training.imdb import load_imdb
 
 from .corpus import BILLION, SEED, WORKERS, bytes_of, resident

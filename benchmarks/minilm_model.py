@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_closed_form._types import Array, Ids, Masks, Span
-from attn_closed_form.models.sentences import sentences
-from attn_closed_form.models.transformer import TransformerClassifier
+from attn_closed_form.app.models.sentences import sentences
+from attn_closed_form.app.models.transformer import TransformerClassifier
 from jax_model.training.imdb import load_imdb
 
 from .harness import plain

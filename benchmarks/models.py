@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import AttentionWeights, TextClassifier, load_model
-from attn_closed_form.models.classifier import random_weights
+from attn_closed_form.attention import random_weights
 
 from .reproduction import WORK
 

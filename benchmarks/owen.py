@@ -21,8 +21,8 @@ import numpy as np
 
 from attn_closed_form import PooledGame, owen, shapley
 from attn_closed_form._types import Array, Ids
+from attn_closed_form.attention import pooled_game
 from attn_closed_form.game import beta_shapley, weighted_banzhaf
-from attn_closed_form.models.classifier import pooled_game
 
 from .harness import Bar, best_of, relative_error, report
 from .models import benchmark_model, random_document

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attn_closed_form import METHODS as METHOD_TABLE
-from attn_closed_form import AttentionWeights, attention, shapley
+from attn_closed_form import AttentionWeights, alpha, shapley
 from attn_closed_form._types import Array
-from attn_closed_form.models.classifier import alpha_avg, alpha_max, attention_matrices, pooled_game
-from attn_closed_form.models.text_classifier import TextClassifier
-from attn_closed_form.show.plots import plot_table
+from attn_closed_form.app.models.text_classifier import TextClassifier
+from attn_closed_form.app.show.plots import plot_table
+from attn_closed_form.attention import alpha_avg, alpha_max, attention_matrices, pooled_game
 from jax_model.training.imdb import load_imdb
 
 from .correlations import pearson, spearman
@@ -128,12 +128,12 @@ def figure_3(run: Run, models: dict[str, TextClassifier], documents: list[NDArra
     for training, model in models.items():
         cases = {"the sentence of Fig. 1": [model.vocabulary.encode(SENTENCE)], "test reviews": documents}
         for case, some in cases.items():
-            rows = [attention(model.weights, ids) for ids in some]
+            rows = [alpha(model.weights, ids) for ids in some]
             own = [alpha[:, 1 : 1 + len(ids)] for alpha, ids in zip(rows, some, strict=True)]
-            favorites = [different_favorites(alpha) for alpha in own]
+            favorites = [different_favorites(alpha) for rows in own]
             measured: dict[str, ArrayLike] = {
                 "mean total variation between two heads (0: identical, 1: disjoint)": [
-                    float(total_variation(alpha).mean()) for alpha in rows
+                    float(total_variation(alpha).mean()) for rows in rows
                 ],
                 "different favorite tokens of the six heads": favorites,
                 "Pearson of alpha-avg and alpha-max (Eq. 10, 11)": [

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form import AttentionWeights, attention, gradient
+from attn_closed_form import AttentionWeights, alpha, gradient
 from attn_closed_form._types import Array
 from jax_model import params_from_weights
 from jax_model.training.imdb import load_imdb
@@ -108,7 +108,7 @@ def measure(weights: AttentionWeights, documents: list[NDArray[np.intp]]) -> dic
     out: dict[str, list[Any]] = {"Pearson": [], "Spearman": [], "negative": [], "mass": []}
     for ids in documents:
         own = slice(1, 1 + len(ids))
-        scores = token_scores(attention(weights, ids)[:, own], gradient(weights, ids)[own])
+        scores = token_scores(alpha(weights, ids)[:, own], gradient(weights, ids)[own])
         out["Pearson"].append(pearson(scores))
         out["Spearman"].append(spearman(scores))
         below = scores[2] < 0

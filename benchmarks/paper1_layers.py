@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from attn_closed_form import AttentionWeights, gradient, lime_limit, predict
 from attn_closed_form._types import Array
-from attn_closed_form.models.classifier import alpha_avg, pooled_game
+from attn_closed_form.attention import alpha_avg, pooled_game
 from benchmarks.transformers.transformer import PAD, Config, Tree
 from jax_model.training.batches import encode_documents
 from jax_model.training.imdb import load_imdb

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form import AttentionWeights, attention, lime_limit, lime_sample
+from attn_closed_form import AttentionWeights, alpha, lime_limit, lime_sample
 from attn_closed_form._types import Array
+from attn_closed_form.attention import pooled_game, predict_many
 from attn_closed_form.game.pooled_game import PooledGame
 from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_theorem_5_1
-from attn_closed_form.models.classifier import pooled_game, predict_many
 from jax_model.training.imdb import load_imdb
 
 from .harness import Bar
@@ -116,7 +116,7 @@ def measure(
         }
         one["slope"] = float(line @ exact / (line @ line))
         one["scaled"] = errors(exact, 1.5 * line)[1]
-        one["held"] = float(attention(weights, ids)[:, 1 : 1 + len(ids)].sum(axis=1).mean())
+        one["held"] = float(alpha(weights, ids)[:, 1 : 1 + len(ids)].sum(axis=1).mean())
         out.append(one)
     return out
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from attn_closed_form import PooledGame, TextClassifier, bounds, contrastive_reason, sufficient_reason
-from attn_closed_form.models.classifier import pooled_game
+from attn_closed_form.attention import pooled_game
 from attn_closed_form.reasons import ContrastiveReason, SufficientReason
 from jax_model.training.imdb import load_imdb
 

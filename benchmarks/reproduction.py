@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attn_closed_form.files.atomic import replacing
+from attn_closed_form.app.files.atomic import replacing
 
 from .harness import RESULTS, Bar, plain, report
 

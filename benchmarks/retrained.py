@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from attn_closed_form import load_model
-from attn_closed_form.models.text_classifier import TextClassifier
+from attn_closed_form.app.models.text_classifier import TextClassifier
 from jax_model.training.config import P1, Config
 from jax_model.training.imdb import load_imdb, split_by_film
 from jax_model.training.train import train

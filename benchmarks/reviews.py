@@ -20,8 +20,8 @@ import numpy as np
 
 from attn_closed_form._arrays import spearman
 from attn_closed_form._types import Array
+from attn_closed_form.app.models.text import Vocabulary, tokenize
 from attn_closed_form.game.pooled_game import PooledGame
-from attn_closed_form.models.text import Vocabulary, tokenize
 from attn_closed_form.slalom import fit_slalom, slalom_linearized
 from benchmarks.correlations import auroc
 from jax_model.training.imdb import load_imdb

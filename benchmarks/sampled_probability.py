@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from attn_closed_form import PooledGame
+from attn_closed_form.attention import pooled_game
 from attn_closed_form.game.sampled import ShapleySample, shapley_sample
-from attn_closed_form.models.classifier import pooled_game
 from jax_model.training.imdb import load_imdb
 
 from .harness import Bar, report

@@ -20,7 +20,7 @@ import numpy as np
 
 from attn_closed_form import PooledGame, interactions, shapley
 from attn_closed_form._types import Array
-from attn_closed_form.models.classifier import pooled_game, predict_many
+from attn_closed_form.attention import pooled_game, predict_many
 
 from .harness import Bar, best_of, relative_error, report
 from .models import benchmark_model, random_document

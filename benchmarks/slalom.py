@@ -30,7 +30,7 @@ from slalom_explanations import SLALOMLocalExplanantions
 from slalom_explanations.slalom_helpers import MyLittleSLALOM, SLALOMModelWrapper, fit_iter_rand
 
 from attn_closed_form import Slalom, fit_slalom
-from attn_closed_form.models.classifier import predict_many
+from attn_closed_form.attention import predict_many
 from attn_closed_form.slalom import slalom_from_weights
 
 from .harness import Bar, report

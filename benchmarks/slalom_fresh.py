@@ -35,7 +35,7 @@ import torch
 
 import attn_closed_form.slalom as slalom_package
 from attn_closed_form import Slalom, SlalomWarning, fit_slalom
-from attn_closed_form.models.classifier import predict_many
+from attn_closed_form.attention import predict_many
 from jax_model.training.imdb import load_imdb
 
 from .harness import RESULTS, Bar, report

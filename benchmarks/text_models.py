@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 
 from attn_closed_form import AttentionWeights
 from attn_closed_form._types import Array
-from attn_closed_form.game.pooled_game import PooledGame
-from attn_closed_form.models.classifier import (
+from attn_closed_form.app.models.text import Vocabulary
+from attn_closed_form.attention import (
     classifier_lrp,
     gradient_mean,
     integrated_gradients,
     pooled_game,
     predict_many,
 )
-from attn_closed_form.models.text import Vocabulary
+from attn_closed_form.game.pooled_game import PooledGame
 from benchmarks.transformers.lrp import (
     transformer_gradient,
     transformer_integrated_gradients,

@@ -39,8 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import TextClassifier
-from attn_closed_form.files.tables import Labelled, read_rows
-from attn_closed_form.models.text import tokenize
+from attn_closed_form.app.files.tables import Labelled, read_rows
+from attn_closed_form.app.models.text import tokenize
 from jax_model.training.config import AUTOMATIC, Config, automatic
 from jax_model.training.imdb import SENTIMENTS, load_imdb, split_by_film
 from jax_model.training.split import Split, split_stratified, together

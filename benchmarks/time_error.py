@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from attn_closed_form import AttentionWeights, lime_limit, shapley
 from attn_closed_form._types import Array
-from attn_closed_form.models.classifier import pooled_game, predict_many
+from attn_closed_form.attention import pooled_game, predict_many
 
 from .harness import RESULTS, Bar, best_of, relative_error, report, show_seconds
 from .lime import MASK, official, prediction, reference

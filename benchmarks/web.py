@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from attn_closed_form import METHODS, TextClassifier, interactions, load_demo_model
-from attn_closed_form.explanations.methods import DEFAULT_METHODS
+from attn_closed_form.app.explanations.methods import DEFAULT_METHODS
 from benchmarks.harness import Bar, relative_error, report
 
 SEED = 0

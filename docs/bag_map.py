@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from attn_closed_form import Bag
-from attn_closed_form.show.plots import heat_map
+from attn_closed_form.app.show.plots import heat_map
 from benchmarks.bag_faithfulness import digit_slides
 from jax_model import AttentionBagClassifier
 

@@ -18,7 +18,7 @@ from playwright.sync_api import sync_playwright
 
 from attn_closed_form import load_demo_model
 from attn_closed_form.__main__ import SENTENCE
-from attn_closed_form.show.plots import save_figure
+from attn_closed_form.app.show.plots import save_figure
 
 HERE = Path(__file__).parent
 #: The figures of the gallery. The others show less than the report does.

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attn_closed_form.cli.main import PROG, main, make_parser
+from attn_closed_form.app.cli.main import PROG, main, make_parser
 
 ROOT = Path(__file__).parent.parent
 #: Every page that people read, but for those that are generated.

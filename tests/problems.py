@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attn_closed_form import PooledGame
-from attn_closed_form.models.classifier import pooled_game, random_weights
+from attn_closed_form.attention import pooled_game, random_weights
 
 INF = np.inf
 

@@ -18,7 +18,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attn_closed_form import AttentionWeights
-from attn_closed_form.models.classifier import sinusoidal_positions
+from attn_closed_form.attention import sinusoidal_positions
 
 
 class Shape(NamedTuple):

@@ -14,32 +14,34 @@ ROOT = Path(__file__).parent.parent
 #: A folder may import from folders of a smaller number, and from itself.
 LEVELS = {
     "_types": 0,
-    "_arrays": 0.5,
     "_lazy": 0,
     "_progress": 0,
+    "_arrays": 0.5,
+    # The mathematics.
     "game": 1,
-    "reasons": 2,
+    "attention": 2,
     "lime": 2,
-    "slalom": 2,
-    "models": 3,
-    "files": 3,
-    "explanations": 4,
-    "show": 5,
-    "run": 6,
-    "cli": 7,
-    "web": 7,
+    "reasons": 2,
+    "slalom": 3,
+    # The product.
+    "app/models": 4,
+    "app/files": 4,
+    "app/explanations": 5,
+    "app/show": 6,
+    "app/run": 7,
+    "app/cli": 8,
+    "app/web": 8,
 }
 #: Models are read from files, and files are read as models: these two folders import each other.
-BESIDE = {"models", "files"}
+BESIDE = {"app/models", "app/files"}
 #: Imports that go up, each inside a function and with its reason.
 EXCEPTIONS = {
-    ("attn_closed_form/models/protocol.py", "explanations"): "`model.explain(...)` is a method of every model",
+    ("attn_closed_form/app/models/protocol.py", "app/explanations"): "`model.explain(...)` is a method of every model",
     (
-        "attn_closed_form/explanations/explanation.py",
-        "show",
+        "attn_closed_form/app/explanations/explanation.py",
+        "app/show",
     ): "`found.report(...)` and the like are methods of a result",
-    ("attn_closed_form/slalom/__init__.py", "models"): "a SLALOM is also read off weights, which belong to the models",
-    ("attn_closed_form/cli/serve.py", "web"): "the command starts the server",
+    ("attn_closed_form/app/cli/serve.py", "app/web"): "the command starts the server",
 }
 #: What each package of the repository may import of the others.
 PACKAGES = {
@@ -70,27 +72,47 @@ def imports(path):
             yield from ((f"{prefix}.{alias.name}", node.lineno) for alias in node.names)
 
 
+def folder_of(parts):
+    """The folder, or the module of the package itself, that a path or a dotted name belongs to; None for the root."""
+    for name in ("/".join(parts[:2]), parts[0] if parts else ""):
+        if name in LEVELS:
+            return name
+    return None
+
+
 def upward():
     """Imports of the core that go against the arrows: (module, folder that is imported, line)."""
     for path in modules("attn_closed_form"):
-        parts = path.relative_to(ROOT / "attn_closed_form").with_suffix("").parts
-        if parts[0] not in LEVELS:
+        folder = folder_of(path.relative_to(ROOT / "attn_closed_form").with_suffix("").parts)
+        if folder is None:
             continue  # the package itself and its command line
         for name, line in imports(path):
             pieces = name.split(".")
             if pieces[0] != "attn_closed_form" or pieces[-1] == "__version__":
                 continue
-            target = pieces[1] if len(pieces) > 1 and pieces[1] in LEVELS else "attn_closed_form"
-            if target == parts[0] or {target, parts[0]} == BESIDE:
+            target = folder_of(pieces[1:])
+            if target == folder or {target, folder} == BESIDE:
                 continue
-            if LEVELS.get(target, 99) >= LEVELS[parts[0]]:
+            if LEVELS.get(target, 99) >= LEVELS[folder]:
                 yield name_of(path), target, line
 
 
 def test_every_folder_has_its_place():
-    found = {path.stem if path.is_file() else path.name for path in (ROOT / "attn_closed_form").iterdir()}
-    found -= {"__init__", "__main__", "__pycache__", "MODEL_CARD", "NOTATION", "demo_model", "py", "py.typed"}
-    assert found == set(LEVELS)
+    package = ROOT / "attn_closed_form"
+    beside = {
+        "__init__",
+        "__main__",
+        "__pycache__",
+        "MODEL_CARD",
+        "NOTATION",
+        "ARCHITECTURE",
+        "demo_model",
+        "py",
+        "py.typed",
+    }
+    found = {path.stem if path.is_file() else path.name for path in package.iterdir()} - beside - {"app"}
+    found |= {f"app/{path.stem if path.is_file() else path.name}" for path in (package / "app").iterdir()}
+    assert found - {f"app/{name}" for name in beside} == set(LEVELS)
 
 
 def test_arrows_go_one_way():
@@ -122,7 +144,7 @@ def test_the_core_needs_numpy_alone_at_import_time():
     allowed = set(sys.stdlib_module_names) | {"numpy", "attn_closed_form"}
     wrong = []
     for path in modules("attn_closed_form"):
-        if path.is_relative_to(ROOT / "attn_closed_form" / "web"):
+        if path.is_relative_to(ROOT / "attn_closed_form" / "app" / "web"):
             continue  # imported by `serve` alone, which needs the extra 'web'
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from attn_closed_form.cli.main import PROG
-from attn_closed_form.models.layouts import LAYOUTS
+from attn_closed_form.app.cli.main import PROG
+from attn_closed_form.app.models.layouts import LAYOUTS
 from tests.page_setups import NEEDS, SETUPS, forget_methods
 from tests.pages import (
     PAGES,

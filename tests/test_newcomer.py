@@ -8,7 +8,7 @@ import pytest
 
 from attn_closed_form import load_demo_model
 from attn_closed_form.__main__ import SENTENCE
-from attn_closed_form.cli.main import PROG, main
+from attn_closed_form.app.cli.main import PROG, main
 from proofs_check.__main__ import main as check
 from tests.page_setups import your_bags, your_transformer
 from tests.pages import ROOT, blocks, commands, run_page

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from attn_closed_form import AttentionWeights, attention, gradient, lime_limit, predict
-from attn_closed_form.models.classifier import (
+from attn_closed_form import AttentionWeights, alpha, gradient, lime_limit, predict
+from attn_closed_form.attention import (
     attention_matrices,
     classifier_lrp,
     gradient_l1,
@@ -38,7 +38,7 @@ GAME = pooled_game(MODEL, TOKENS, output=1)
 # comparison, the right value for the model above, and how large an error it must notice, relative to the value
 COMPARISONS = {
     "value": (lambda got: comparisons.check_value(MODEL, TOKENS, got), predict(MODEL, TOKENS), 1e-10),
-    "attention": (lambda got: comparisons.check_attention(MODEL, TOKENS, got), attention(MODEL, TOKENS), 1e-10),
+    "attention": (lambda got: comparisons.check_attention(MODEL, TOKENS, got), alpha(MODEL, TOKENS), 1e-10),
     "attention matrices": (
         lambda got: comparisons.check_attention_matrices(MODEL, TOKENS, got),
         attention_matrices(MODEL, TOKENS),

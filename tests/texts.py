@@ -3,8 +3,8 @@
 import numpy as np
 
 from attn_closed_form import TextClassifier, load_demo_model
-from attn_closed_form.models.classifier import random_weights
-from attn_closed_form.models.text import Vocabulary, tokenize
+from attn_closed_form.app.models.text import Vocabulary, tokenize
+from attn_closed_form.attention import random_weights
 
 REVIEW = "A slow start, but a wonderful film. Not perfect: the music is awful! 8/10"
 

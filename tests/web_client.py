@@ -5,9 +5,9 @@ import asyncio
 import httpx
 
 from attn_closed_form import TextClassifier
-from attn_closed_form.models.classifier import random_weights
-from attn_closed_form.models.text import Vocabulary
-from attn_closed_form.web.app import make_app
+from attn_closed_form.app.models.text import Vocabulary
+from attn_closed_form.app.web.app import make_app
+from attn_closed_form.attention import random_weights
 
 WORDS = ["[CLS]", "[UNK]", "a", "fine", "dull", "film", "with", "songs", "and", "tears", "👍"]
 TEXT = "A fine film with 😀 songs, and a dull, dull film!"

@@ -50,7 +50,7 @@ def on_page_content(content: str, page: Any, **others: Any) -> str:
 
 
 #: Packages whose `__all__` is the public interface.
-ROOMS = ("", ".game", ".lime", ".reasons", ".slalom", ".models.classifier")
+ROOMS = ("", ".game", ".lime", ".reasons", ".slalom", ".attention")
 
 
 def public_objects() -> dict[str, Any]:
@@ -87,8 +87,8 @@ def public(modules: str) -> list[str]:
 
 def commands() -> str:
     """The help of every command, as sections of a page."""
-    from attn_closed_form.cli import COMMANDS
-    from attn_closed_form.cli.main import main
+    from attn_closed_form.app.cli import COMMANDS
+    from attn_closed_form.app.cli.main import main
 
     os.environ["COLUMNS"] = "80"
     sections = []

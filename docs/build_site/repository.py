@@ -20,7 +20,7 @@ PAGES = {
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
     "attn_closed_form/NOTATION.md": "theory/notation.md",
-    "attn_closed_form/MODEL_CARD.md": "project/model-card.md",
+    "attn_closed_form/app/MODEL_CARD.md": "project/model-card.md",
     "benchmarks/BARS.md": "papers/bars.md",
     "benchmarks/RESULTS.md": "papers/results.md",
     "proofs_check/ERRATA.md": "papers/errata.md",

@@ -32,9 +32,9 @@ import attn_closed_form as acf
 from attn_closed_form import AttentionWeights, PooledGame, ToleranceError
 from attn_closed_form._arrays import numbered
 from attn_closed_form._types import Array, Ids, Tokens
+from attn_closed_form.attention import pooled_game
+from attn_closed_form.attention.predict import as_output, as_tokens, is_deleted, pad
 from attn_closed_form.game.pooled_game import merge_runs
-from attn_closed_form.models.classifier import pooled_game
-from attn_closed_form.models.classifier.predict import as_output, as_tokens, is_deleted, pad
 
 from ..training.devices import cut_by_document, on_every_device
 from . import values
@@ -70,7 +70,7 @@ class Tables(NamedTuple):
 def device_tables(weights: AttentionWeights, dtype: Any = None, mesh: Mesh | None = None) -> Tables:
     """Copy the tables of `weights` to every device of a mesh, in JAX's default floating type by default.
 
-    >>> from attn_closed_form.models.classifier import random_weights
+    >>> from attn_closed_form.attention import random_weights
     >>> device_tables(random_weights(seed=0)).s_tok.shape
     (50, 2)
     """
@@ -98,7 +98,7 @@ def _predict(tables: Tables, ids: jax.Array) -> jax.Array:
 
 
 def _gradient(tables: Tables, ids: jax.Array, coefficients: jax.Array) -> jax.Array:
-    """Compute P1 Theorem 4.1 with the [CLS] term, as `attn_closed_form.models.classifier.gradient`: (B, L, d_e).
+    """Compute P1 Theorem 4.1 with the [CLS] term, as `attn_closed_form.attention.gradient`: (B, L, d_e).
 
     `coefficients` (B, C) are those of the outputs.
     """
@@ -135,7 +135,7 @@ def predict(
     batch: int | None = None,
     mesh: Mesh | None = None,
 ) -> NDArray[Any]:
-    """Compute the (B, C) model outputs, as `attn_closed_form.models.classifier.predict_many`."""
+    """Compute the (B, C) model outputs, as `attn_closed_form.attention.predict_many`."""
     return _together(_blocks(_predict, weights, documents, dtype, batch, mesh), len(documents))
 
 
@@ -167,7 +167,7 @@ def gradient_blocks(
 
     By default a block fits into a CPU's caches, or has 256 documents elsewhere.
 
-    >>> from attn_closed_form.models.classifier import random_weights
+    >>> from attn_closed_form.attention import random_weights
     >>> weights = random_weights(seed=0)
     >>> [float(abs(block).max()) > 0 for block in gradient_blocks(weights, [[2, 3], [4], [5]], batch=2)]
     [True, True]
@@ -321,7 +321,7 @@ def shapley(
     `device` are options of `game_buckets`: dtype, batch and mesh. Without `core` all problems of the device remain.
 
     >>> jax.config.update("jax_enable_x64", True)
-    >>> from attn_closed_form.models.classifier import random_weights
+    >>> from attn_closed_form.attention import random_weights
     >>> [phi.shape for phi in shapley(random_weights(seed=0), [[5, 7, 5], [4]]).values]
     [(2,), (1,)]
     """
@@ -345,7 +345,7 @@ def lime(
     """Compute LIME's limit for every document, as the core's `lime_limit(pooled_game(...), **options)`.
 
     >>> jax.config.update("jax_enable_x64", True)
-    >>> from attn_closed_form.models.classifier import random_weights
+    >>> from attn_closed_form.attention import random_weights
     >>> [limit.coef.shape for limit in lime(random_weights(seed=0), [[5, 7, 5], [4]]).values]
     [(2,), (1,)]
     """

@@ -1,6 +1,6 @@
 """The engine of `attn-closed-form corpus run --engine jax`: explanations of many texts at once, on any device.
 
-The runner (`attn_closed_form/run/task.py`) reads texts and passes them in batches. The engine predicts, and
+The runner (`attn_closed_form/app/run/task.py`) reads texts and passes them in batches. The engine predicts, and
 computes Shapley values of probabilities and logits, LIME's limit of logits, and scores from gradients. The core
 computes the rest: other methods and models, LIME's limit of probabilities, and documents that cannot keep `tol` on the
 device.
@@ -24,12 +24,12 @@ import jax
 import numpy as np
 
 from attn_closed_form._types import Array
-from attn_closed_form.explanations.evidence import Evidence, Scored
-from attn_closed_form.explanations.explain import gather_evidence
-from attn_closed_form.explanations.settings import Settings
-from attn_closed_form.models.classifier import predict_many
-from attn_closed_form.models.protocol import Model, Units
-from attn_closed_form.models.text_classifier import TextClassifier
+from attn_closed_form.app.explanations.evidence import Evidence, Scored
+from attn_closed_form.app.explanations.explain import gather_evidence
+from attn_closed_form.app.explanations.settings import Settings
+from attn_closed_form.app.models.protocol import Model, Units
+from attn_closed_form.app.models.text_classifier import TextClassifier
+from attn_closed_form.attention import predict_many
 
 from .budgets import power_of_two
 from .documents import GRADIENT_SCORES, gradient_scores, lime, predict, shapley

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attn_closed_form.models.classifier.predict import NOTHING
-from attn_closed_form.models.text import Vocabulary
+from attn_closed_form.app.models.text import Vocabulary
+from attn_closed_form.attention.predict import NOTHING
 
 from .config import Config
 

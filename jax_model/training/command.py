@@ -1,6 +1,6 @@
 """The command `attn-closed-form train DATA --out model.npz`: from a table to a model file.
 
-The options are in `attn_closed_form/cli/train.py`, which lists them without JAX.
+The options are in `attn_closed_form/app/cli/train.py`, which lists them without JAX.
 
 DATA is a table of texts and labels, a folder with a training part (and a held-out and a test part) of tables, or IMDB
 as its authors publish it. The scores that are printed and stored in the file are those on
@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from attn_closed_form.cli.main import program
-from attn_closed_form.files.tables import Labelled, read_labelled, split_files
-from attn_closed_form.show.sanitize import elide, visible
-from attn_closed_form.show.terminal import scores_table
+from attn_closed_form.app.cli.main import program
+from attn_closed_form.app.files.tables import Labelled, read_labelled, split_files
+from attn_closed_form.app.show.sanitize import elide, visible
+from attn_closed_form.app.show.terminal import scores_table
 
 from .config import AUTOMATIC, Config, automatic
 from .devices import device_mesh, join_cluster

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form.models.text import tokenize
+from attn_closed_form.app.models.text import tokenize
 
 LEAST = {"T_max": 2, "D": 2} | dict.fromkeys(("d_e", "K", "d_att", "d_out", "epochs", "batch_size"), 1)
 LEAST |= dict.fromkeys(("patience", "warmup_steps", "seed", "weight_decay"), 0)

@@ -23,10 +23,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from attn_closed_form import BagClassifier
-from attn_closed_form.explanations.explanation import Explanations
-from attn_closed_form.explanations.settings import MARGIN
-from attn_closed_form.files.arrays import write_arrays
-from attn_closed_form.files.tables import Labelled
+from attn_closed_form.app.explanations.explanation import Explanations
+from attn_closed_form.app.explanations.settings import MARGIN
+from attn_closed_form.app.files.arrays import write_arrays
+from attn_closed_form.app.files.tables import Labelled
 
 from .bags import BagConfig, BagTraining, fit_bags, predict_bags, state_dict
 from .config import Config, automatic

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form.files.tables import Labelled
+from attn_closed_form.app.files.tables import Labelled
 
 from .split import Split
 

@@ -30,7 +30,7 @@ import optax
 from jax.sharding import Mesh
 
 from attn_closed_form._progress import rich_progress
-from attn_closed_form.files.atomic import replacing
+from attn_closed_form.app.files.atomic import replacing
 
 from .devices import on_every_device
 

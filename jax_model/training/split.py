@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_closed_form.files.tables import Labelled, TableWarning
+from attn_closed_form.app.files.tables import Labelled, TableWarning
 
 
 class Split(NamedTuple):

@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
 
-from attn_closed_form.models.classifier import sinusoidal_positions
+from attn_closed_form.attention import sinusoidal_positions
 
 from ..witness.params import Params
 from .batches import Batches, Documents, pad_rows
@@ -109,7 +109,7 @@ def all_logits(mesh: Mesh, trained: Trained, fixed: Any, documents: Documents, b
 def collapsed_forward(params: Params, ids: jax.Array, cls: Any = 0) -> jax.Array:
     """Compute the outputs of many documents: (B, L) padded ids -> (B, C).
 
-    >>> from attn_closed_form.models.classifier import random_weights
+    >>> from attn_closed_form.attention import random_weights
     >>> from jax_model import params_from_weights
     >>> params = params_from_weights(random_weights(seed=0, T_max=5, C=3))
     >>> jax.jit(collapsed_forward)(params, jnp.array([[0, 4, 9, 1, 1], [0, 2, 2, 3, 10]])).shape

@@ -29,9 +29,9 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from attn_closed_form import __version__
-from attn_closed_form.files.tables import Labelled
-from attn_closed_form.models.text import Vocabulary
-from attn_closed_form.models.text_classifier import TextClassifier
+from attn_closed_form.app.files.tables import Labelled
+from attn_closed_form.app.models.text import Vocabulary
+from attn_closed_form.app.models.text_classifier import TextClassifier
 
 from ..witness.params import Params, weights_from_params
 from .batches import Batches, Documents, encode_documents

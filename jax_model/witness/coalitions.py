@@ -105,7 +105,7 @@ def values(
     link, scale : a name in `LINKS`, and a factor: values are link(scale * f)
 
     >>> from attn_closed_form import predict
-    >>> from attn_closed_form.models.classifier import random_weights
+    >>> from attn_closed_form.attention import random_weights
     >>> from jax_model import params_from_weights
     >>> weights = random_weights(seed=0, T_max=6)
     >>> f = values(params_from_weights(weights), jnp.array([0, 7, 4, 7, 1, 1]), players_of([7, 4, 7], 6, words=True))

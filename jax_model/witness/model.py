@@ -74,7 +74,7 @@ def from_embeddings(params: Params, e: jax.Array) -> jax.Array:
 def forward(params: Params, ids: jax.Array) -> jax.Array:
     """Compute the model output f: (T_max,) padded ids -> (C,).
 
-    >>> from attn_closed_form.models.classifier import random_weights
+    >>> from attn_closed_form.attention import random_weights
     >>> from jax_model import params_from_weights
     >>> params = params_from_weights(random_weights(seed=0, T_max=5))
     >>> forward(params, jax.numpy.array([0, 4, 9, 1, 1])).shape

@@ -46,7 +46,7 @@ def params_from_weights(weights: AttentionWeights, dtype: Any = None) -> Params:
 
     Examples
     --------
-    >>> from attn_closed_form.models.classifier import random_weights
+    >>> from attn_closed_form.attention import random_weights
     >>> params_from_weights(random_weights(seed=0), dtype="float32").W_l.shape
     (2, 1, 8)
     """
@@ -61,7 +61,7 @@ def params_from_weights(weights: AttentionWeights, dtype: Any = None) -> Params:
 def weights_from_params(params: Params, cls: int = 0, unk: int = 1) -> AttentionWeights:
     """Convert `params` to checked weights; `cls` and `unk` are the ids of [CLS] and [UNK].
 
-    >>> from attn_closed_form.models.classifier import random_weights
+    >>> from attn_closed_form.attention import random_weights
     >>> weights = random_weights(seed=0)
     >>> weights_from_params(params_from_weights(weights, dtype="float32"))
     AttentionWeights(D=50, d_e=16, T_max=32, K=2, d_att=8, d_out=8, C=1, cls=0, unk=1)

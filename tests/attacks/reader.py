@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from attn_closed_form import load_bag
-from attn_closed_form.files.arrays import read_state
-from attn_closed_form.files.open_model import open_model
-from attn_closed_form.files.tables import read_labelled
-from attn_closed_form.models.score_table import ScoreTable
-from attn_closed_form.run.plan import planned
-from attn_closed_form.run.task import Task
+from attn_closed_form.app.files.arrays import read_state
+from attn_closed_form.app.files.open_model import open_model
+from attn_closed_form.app.files.tables import read_labelled
+from attn_closed_form.app.models.score_table import ScoreTable
+from attn_closed_form.app.run.plan import planned
+from attn_closed_form.app.run.task import Task
 
 if sys.platform == "linux":
     import resource

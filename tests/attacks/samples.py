@@ -56,7 +56,7 @@ def npy(array: Any) -> bytes:
 
 def written(arrays: dict[str, Any], suffix: str, folder: Path) -> bytes:
     """A file of arrays in our own formats."""
-    from attn_closed_form.files.arrays import write_arrays
+    from attn_closed_form.app.files.arrays import write_arrays
 
     write_arrays(arrays, folder / f"sample{suffix}")
     return (folder / f"sample{suffix}").read_bytes()
@@ -65,8 +65,8 @@ def written(arrays: dict[str, Any], suffix: str, folder: Path) -> bytes:
 def text_model(suffix: str, folder: Path) -> bytes:
     """A classifier of texts with its vocabulary."""
     from attn_closed_form import TextClassifier
-    from attn_closed_form.models.classifier import random_weights
-    from attn_closed_form.models.text import Vocabulary
+    from attn_closed_form.app.models.text import Vocabulary
+    from attn_closed_form.attention import random_weights
 
     words = ["[CLS]", "[UNK]", "fine", "poor", "film"]
     model = TextClassifier(random_weights(seed=0, D=5, C=2), Vocabulary(words), ("bad", "good"))

@@ -8,7 +8,7 @@ from scipy import stats
 
 from attn_closed_form import PooledGame, Slalom, predict, shapley
 from attn_closed_form._arrays import ranks, spearman
-from attn_closed_form.models.classifier import pooled_game, random_weights
+from attn_closed_form.attention import pooled_game, random_weights
 from benchmarks.correlations import auroc
 from benchmarks.faithfulness import (
     aopc,

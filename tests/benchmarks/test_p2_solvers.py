@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import nnls
 
 from attn_closed_form import Slalom, fit_slalom
-from attn_closed_form.models.classifier import predict_many, random_weights
+from attn_closed_form.attention import predict_many, random_weights
 from attn_closed_form.slalom import Optimum
 from attn_closed_form.slalom.design import deletions, short_sequences
 from attn_closed_form.slalom.least_squares import Problem, counts

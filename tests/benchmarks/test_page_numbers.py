@@ -13,7 +13,7 @@ from benchmarks.harness import RESULTS
 from proofs_check.registry import CORRECTED, HOLDS, NOT_CHECKABLE, PAPERS, statements
 from tests.pages import PAGES, ROOT
 
-MARKED = [ROOT / "attn_closed_form" / "MODEL_CARD.md", *PAGES]
+MARKED = [ROOT / "attn_closed_form" / "app" / "MODEL_CARD.md", *PAGES]
 MARK = re.compile(r"<!-- numbers: (\w+) -->\n(.*?)(?=\n#|<!-- numbers|\Z)", re.DOTALL)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from attn_closed_form.models.classifier import random_weights
-from attn_closed_form.models.classifier.gradient import classifier_lrp, gradient_times_input
+from attn_closed_form.attention import random_weights
+from attn_closed_form.attention.gradient import classifier_lrp, gradient_times_input
 from benchmarks.transformers.lrp import (
     transformer_gradient,
     transformer_gradient_times_input,
@@ -195,7 +195,7 @@ def test_lrp_keeps_values_and_conserves_without_biases_and_attention_scores():
 def test_lrp_of_the_classifier_is_half_the_value_part_and_a_quarter_of_the_key_part():
     """The same steps in autodiff, by stopped gradients, on the model of P1."""
     from attn_closed_form._arrays import softmax
-    from attn_closed_form.models.classifier.predict import as_tokens, scores
+    from attn_closed_form.attention.predict import as_tokens, scores
 
     weights, tokens = random_weights(seed=5), [4, 9, 2]
     _, s, u = scores(weights, as_tokens(weights, tokens), 0)

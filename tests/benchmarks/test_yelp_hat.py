@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_closed_form.models.text import tokenize
+from attn_closed_form.app.models.text import tokenize
 from benchmarks.yelp_hat import HAT_COLUMNS, load_yelp_hat
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"

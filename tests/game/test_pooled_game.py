@@ -22,12 +22,12 @@ from attn_closed_form import (
     semivalue,
     shapley,
 )
+from attn_closed_form.attention import pooled_game
+from attn_closed_form.attention.predict import scores
 from attn_closed_form.game import merge_tokens
 from attn_closed_form.game import pooled_game as game
 from attn_closed_form.game.owen import owen
 from attn_closed_form.game.sampled import shapley_sample
-from attn_closed_form.models.classifier import pooled_game
-from attn_closed_form.models.classifier.predict import scores
 from tests.comparisons import magnitudes
 from tests.strategies import PRIMES, make_weights, problems
 from tests.tolerances import assert_algebraic

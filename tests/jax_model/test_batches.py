@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attn_closed_form.models.text import Vocabulary
+from attn_closed_form.app.models.text import Vocabulary
 from jax_model.training.batches import SHORTEST, Batches, encode_documents, pad_rows
 from jax_model.training.config import Config
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import attn_closed_form as acf
-from attn_closed_form.models.classifier import pooled_game, predict_many, random_weights
+from attn_closed_form.attention import pooled_game, predict_many, random_weights
 from jax_model.device import documents as batched
 
 SIZES = {"D": 31, "d_e": 7, "K": 3, "d_att": 5, "d_out": 2, "C": 2, "score_scale": 2.0, "biases": True}

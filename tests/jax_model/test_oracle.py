@@ -16,7 +16,7 @@ from attn_closed_form import (
     PooledGame,
     Slalom,
     ToleranceError,
-    attention,
+    alpha,
     banzhaf,
     expected_value_by_size,
     gradient,
@@ -26,7 +26,7 @@ from attn_closed_form import (
     predict,
     shapley,
 )
-from attn_closed_form.models.classifier import (
+from attn_closed_form.attention import (
     attention_matrices,
     classifier_lrp,
     gradient_l1,
@@ -36,8 +36,8 @@ from attn_closed_form.models.classifier import (
     integrated_gradients,
     pooled_game,
 )
-from attn_closed_form.models.classifier.readoff import slalom_from_weights, slalom_to_weights
 from attn_closed_form.slalom import slalom_linearized, slalom_recover
+from attn_closed_form.slalom.readoff import slalom_from_weights, slalom_to_weights
 from jax_model import params_from_weights
 from jax_model.witness import coalitions, oracle
 from jax_model.witness import slalom as witness
@@ -49,7 +49,7 @@ from tests.tolerances import ALGEBRAIC, QUADRATURE, assert_algebraic
 # Closed forms of the classifier: function, comparison, and whether it has an `output`.
 FORMS = {
     "predict": (predict, comparisons.check_value, False),
-    "attention": (attention, comparisons.check_attention, False),
+    "attention": (alpha, comparisons.check_attention, False),
     "attention matrices": (attention_matrices, comparisons.check_attention_matrices, False),
     "gradient": (gradient, comparisons.check_gradient, True),
     "gradient mean": (gradient_mean, comparisons.check_gradient_mean, True),

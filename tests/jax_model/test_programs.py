@@ -14,8 +14,8 @@ import pytest
 from jax import export
 
 import attn_closed_form as acf
-from attn_closed_form.models.classifier import pooled_game, predict_many, random_weights
-from attn_closed_form.models.classifier.predict import pad
+from attn_closed_form.attention import pooled_game, predict_many, random_weights
+from attn_closed_form.attention.predict import pad
 from jax_model.device import budgets, games, linked, values
 from jax_model.device import documents as batched
 from jax_model.training.config import Config

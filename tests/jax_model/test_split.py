@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attn_closed_form.files.tables import Labelled, TableWarning
+from attn_closed_form.app.files.tables import Labelled, TableWarning
 from jax_model.training.split import split_stratified
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import load_demo_model
-from attn_closed_form.models.classifier import predict_many, random_weights
+from attn_closed_form.attention import predict_many, random_weights
 from jax_model import Params, forward, forward_batch, params_from_weights
 from jax_model.training.batches import encode_documents, pad_rows
 from jax_model.training.text_model import collapsed_forward

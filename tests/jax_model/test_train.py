@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import load_demo_model, load_model
-from attn_closed_form.cli.train import option
-from attn_closed_form.files.tables import Labelled
+from attn_closed_form.app.cli.train import option
+from attn_closed_form.app.files.tables import Labelled
 from jax_model.training import loop
 from jax_model.training.config import P1, Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster
@@ -289,7 +289,7 @@ def test_checkpoints_that_do_not_fit(tmp_path):
 SCRIPT = """
 import os, signal, sys
 import jax_model.training.loop
-from attn_closed_form.cli.main import main
+from attn_closed_form.app.cli.main import main
 
 def die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)

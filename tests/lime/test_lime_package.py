@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import AttentionWeights, lime_limit
-from attn_closed_form.models.classifier import pooled_game, predict_many, random_weights
+from attn_closed_form.attention import pooled_game, predict_many, random_weights
 
 pytest.importorskip("lime", reason="pip install lime")
 with warnings.catch_warnings():

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, ToleranceError, lime_limit
+from attn_closed_form.attention import pooled_game, random_weights
 from attn_closed_form.game.budget import budget
 from attn_closed_form.lime import moments
 from attn_closed_form.lime.kernel import Settings
 from attn_closed_form.lime.moments import moments_by_recursion, moments_by_rule
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.models.classifier import pooled_game, random_weights
 from tests.lime_games import score_game
 
 # The guarantee at the default tol, relative to the largest |f|.

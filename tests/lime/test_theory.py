@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from attn_closed_form import AttentionWeights, PooledGame, lime_limit, predict
+from attn_closed_form.attention import alpha_avg, alpha_max, pooled_game, random_weights
 from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_theorem_5_1
 from attn_closed_form.lime.theory import _integrals
-from attn_closed_form.models.classifier import alpha_avg, alpha_max, pooled_game, random_weights
 
 
 def relative(got, expected):

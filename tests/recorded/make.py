@@ -2,7 +2,7 @@
 
 `python -m tests.recorded.make` (with torch and transformers) writes, beside this file:
 
-- layouts.npz: of every network in tests/models/layouts/networks.py its state dict, its logits on a bag and on
+- layouts.npz: of every network in tests/app/models/layouts/networks.py its state dict, its logits on a bag and on
   sub-bags, and the gradient of its first two logits' difference (or of its only logit);
 - clam.pt: the state dict of one of them, as `torch.save` writes it;
 - transformer.npz: of a tiny BERT the logits of one text with every set of tokens deleted, masked or hidden, and how its
@@ -43,7 +43,7 @@ def answers(network: Any, columns: int) -> dict[str, np.ndarray[Any, Any]]:
     """Logits (C,), logits of the sub-bags (n, C) and the gradient (instances, columns) of a network in torch."""
     import torch
 
-    from tests.models.layouts.networks import of_sub_bag
+    from tests.app.models.layouts.networks import of_sub_bag
 
     x = bag(columns)
     with torch.no_grad():
@@ -60,7 +60,7 @@ def record_layouts() -> None:
     """Write layouts.npz and clam.pt."""
     import torch
 
-    from tests.models.layouts import networks
+    from tests.app.models.layouts import networks
 
     record: dict[str, Any] = {}
     for name in networks.CASES:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import least_squares
 
 from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model
-from attn_closed_form.models.classifier import predict_many, random_weights
+from attn_closed_form.attention import predict_many, random_weights
 from attn_closed_form.slalom import Optimum, fit_slalom_classes
 from attn_closed_form.slalom.design import any_size, deletions, short_sequences
 from attn_closed_form.slalom.least_squares import Problem, counts, linear_start

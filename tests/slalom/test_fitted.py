@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model, shapley
-from attn_closed_form.models.classifier import predict_many
+from attn_closed_form.attention import predict_many
 from attn_closed_form.slalom.fit import MATTERS, _warn_undetermined
 
 CLS, SEP, MASK = 101, 102, 103

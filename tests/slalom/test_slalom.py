@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import Slalom, predict
-from attn_closed_form.models.classifier import predict_many, random_weights
+from attn_closed_form.attention import predict_many, random_weights
 from attn_closed_form.slalom import slalom_from_weights, slalom_linearized, slalom_recover, slalom_to_weights
 from tests.profiles import at_least
 

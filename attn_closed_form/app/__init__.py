@@ -1,0 +1,1 @@
+"""The product: models, files, explanations, views, runs, the page and the command line."""

@@ -1,0 +1,168 @@
+"""`explain`: from a model and an input to explanations by several methods, for one output or several."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...attention.predict import TruncationWarning
+from ...game.budget import ToleranceError
+from ...game.links import LinkedGame
+from ..models.protocol import Model, Units
+from .evidence import Evidence, Scored
+from .explanation import Explanation, Explanations
+from .methods import Method, as_methods, default_methods
+from .settings import Settings
+
+
+def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
+    """Explain one input by several methods.
+
+    Parameters
+    ----------
+    model : an explainable model, such as `load_demo_model()`, a `TextClassifier`, a `BagClassifier` or `ScoreTable()`
+    raw : the input in the form that the model reads: a text, a bag, a table of scores. Tokens beyond the
+        model's last position are not read (`TruncationWarning`)
+    methods : one name, several, or "all"; None for all methods of the model that do not sample. See `METHODS`
+    **settings : players, absent, output, tol, seed, scale; see `Settings`. If float64 cannot keep `tol`, it is
+        loosened by powers of ten with a `ToleranceWarning`, and `Explanation.error` is the bound that holds
+
+    Returns
+    -------
+    Explanations, a dict from method name to `Explanation`, in the order of `methods`
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> explanations = explain(load_demo_model(), "A fine film", ["shapley", "alpha-mean"])
+    >>> [(name, e.scores.shape) for name, e in explanations.items()]
+    [('shapley', (3,)), ('alpha-mean', (3,))]
+    >>> explanations.output, round(explanations.probabilities["positive"], 2)
+    ('positive', 0.69)
+    """
+    output = settings.pop("output", None)
+    if isinstance(model, Model):
+        model, output = model.asked(raw, output)
+    (explanations,) = explain_outputs(model, raw, methods, [output], **settings).values()
+    return explanations
+
+
+def for_output(explanations: Explanations, output: str) -> Explanations:
+    """Return Shapley values of the same input for another output, by the headline's method, cached."""
+    evidence, old = explanations.evidence, explanations.evidence.settings
+    if output == explanations.output and evidence.headline in explanations:
+        return explanations
+    scale = "logit" if old.scale.link is None else None if evidence.exact else "probability"
+    settings = Settings(old.players, old.absent, output, old.tol, old.seed, scale)
+    methods = as_methods(evidence.headline)
+    return evidence.cached(("output", output), lambda: explain_units(evidence.model, evidence.units, methods, settings))
+
+
+def on_logits(explanations: Explanations, method: str) -> Explanations | None:
+    """Return the explanation by one method on the logit scale, or None if it is already on that scale."""
+    evidence, settings = explanations.evidence, explanations.evidence.settings.logit
+    if settings is None:
+        return None
+    logit = Evidence(evidence.model, evidence.units, settings, evidence.logits)
+    return evidence.cached(("logits", method), lambda: explain_evidence(logit, as_methods(method)))
+
+
+def explain_units(
+    model: Model, units: Units, methods: Iterable[Method] | None, settings: Settings, strict: bool = False
+) -> Explanations:
+    """Explain an input that the model has read. With `strict`, a method that the model lacks is an error."""
+    return explain_evidence(gather_evidence(model, units, settings), methods, strict)
+
+
+def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
+    """Return the evidence for an input that the model has read, with all settings resolved."""
+    logits = model.logits(units)
+    return within_reach(Evidence(model, units, settings.resolve(model, logits, units), logits), settings)
+
+
+def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
+    """Return the evidence, on the logit scale if the logits are too large for exact values of the link.
+
+    An explicitly requested scale is kept, and so are its errors.
+    """
+    logit = evidence.settings.logit
+    if settings.scale is None and logit is not None and evidence.exact and isinstance(evidence.game, LinkedGame):
+        try:
+            evidence.game.within(1.0)
+        except ToleranceError as error:
+            on_logits = replace(logit, scale=replace(logit.scale, note=str(error)))
+            return Evidence(evidence.model, evidence.units, on_logits, evidence.logits)
+    return evidence
+
+
+def explain_evidence(
+    evidence: Evidence,
+    methods: Iterable[Method] | None,
+    strict: bool = False,
+    known: Mapping[str, Scored] = {},
+) -> Explanations:
+    """Explain with all settings resolved; None selects the default methods.
+
+    `known` has scores by method that were computed for many inputs at once.
+    """
+    explanations = Explanations(evidence)
+    for method in default_methods(evidence) if methods is None else methods:
+        scored = known[method.name] if method.name in known else method.score(evidence)
+        if scored is not None:
+            # Calls of the model only count if nothing is exact.
+            fit = evidence.fit if method.needs == "game" else None
+            calls = None if evidence.exact else scored.model_calls if fit is None else fit.model_calls
+            scores = np.asarray(scored.scores, dtype=np.float64)
+            given = scored.base_value, scored.error, evidence, scored.standard_error, calls
+            explanations[method.name] = Explanation(method.name, scores, *given)
+        elif strict:
+            raise ValueError(
+                f"methods: {method.name!r} needs attention or gradients, which {evidence.model!r} does not provide"
+            )
+    return explanations
+
+
+def explain_outputs(
+    model: Model,
+    raw: Any,
+    methods: str | Iterable[str] | None = None,
+    outputs: Iterable[str | int | None] | None = None,
+    **settings: Any,
+) -> dict[str, Explanations]:
+    """Explain one input for several outputs, such as one map of a slide per class: `Explanations` by output.
+
+    Parameters
+    ----------
+    model, raw, methods, **settings : as in `explain`, except for `output`
+    outputs : names of classes or margins ("margin:A,B"); default: every class. A model with one logit has one output,
+        because the scores for its other class only differ in sign
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> several = explain_outputs(load_demo_model(), "A fine film", "shapley", outputs=["negative", "positive"])
+    >>> {name: bool(each["shapley"].scores[1] > 0) for name, each in several.items()}
+    {'negative': False, 'positive': True}
+    """
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"model: expected an explainable model, such as load_demo_model(), got {type(model).__name__}; a function "
+            "of token ids is fitted with fit_slalom, one of bags with game_from_black_box"
+        )
+    if settings.pop("output", None) is not None:
+        raise TypeError("output: expected `outputs`, a list of names")
+    chosen, shared = None if methods is None else as_methods(methods), Settings.from_options(settings)
+    strict = methods is not None and methods != "all"
+    units = model.read(raw)
+    if units.unseen:
+        seen, unseen = len(units.labels), len(units.unseen)
+        text = f"text of {seen + unseen} tokens: the model has room for {seen}; the last {unseen} are not read"
+        warnings.warn(text, TruncationWarning, stacklevel=3)
+    if outputs is None:
+        outputs = model.outputs[-1:] if len(model.logits(units)) == 1 else model.outputs
+    several = [explain_units(model, units, chosen, replace(shared, output=name), strict) for name in outputs]
+    return {explanations.output: explanations for explanations in several}

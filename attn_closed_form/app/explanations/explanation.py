@@ -1,0 +1,311 @@
+"""The results of `explain`: scores of players, and everything that a view needs.
+
+An `Explanation` is plain data with exports: `to_dict`, `to_shap`, `to_lime`, `to_shapiq` (see `show/exports.py`) and
+`_repr_html_` (see `show/html.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._arrays import plain
+from ..._types import Array, Span
+from ...game.interactions import interactions
+from ...game.links import LinkedGame
+from ...game.pooled_game import PooledGame
+from ...reasons.curves import RemovalCurves
+from ..models.protocol import FitReport
+from ..models.scale import LOGIT, ExplainedScale
+from .answers import GroupScores, Reasons, checked_reasons, group_scores, reasons, removal_curves_of
+from .evidence import Evidence
+from .methods import METHODS, Family, Method, find_method
+
+
+class Occurrence(NamedTuple):
+    """The position of a unit in the text, `text[start:end]`, and its player."""
+
+    start: int
+    end: int
+    player: int
+
+
+def _shared(path: str) -> Any:
+    """Define a property that reads an attribute of the evidence."""
+    return property(attrgetter(f"evidence.{path}"))
+
+
+class OfEvidence:
+    """The attributes that all explanations of one input share.
+
+    Attributes
+    ----------
+    output : the explained output: a class, or the margin of two classes
+    scale : the explained scale, see `ExplainedScale`
+    prediction : the explained output of the whole input on that scale: a probability, a logit, or the margin of two
+    probabilities : the probability of each class; None for a model with one output
+    game : the game of the players on that scale
+    labels : names of the d players as the model reads them, so "[UNK]" for a word outside its vocabulary
+    spans : for each of the d players, the character spans where it occurs in `text`
+    text : the text as given; for other inputs, the labels separated by spaces
+    unknown : flags that are True for players outside the vocabulary
+    unseen : spans that the model does not read
+    """
+
+    evidence: Evidence
+    output: str = _shared("settings.output")
+    scale: ExplainedScale = _shared("scale")
+    prediction: float = _shared("prediction")
+    probabilities: dict[str, float] | None = _shared("probabilities")
+    game: PooledGame | LinkedGame = _shared("game")
+    labels: tuple[str, ...] = _shared("labels")
+    spans: tuple[tuple[Span, ...], ...] = _shared("spans")
+    text: str = _shared("units.shown_text")
+    unknown: tuple[bool, ...] = _shared("unknown")
+    unseen: tuple[Span, ...] = _shared("units.unseen")
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation(OfEvidence):
+    """Scores of the players of one input by one method.
+
+    Attributes
+    ----------
+    method : name in `METHODS`
+    scores : (d,) float64, read-only
+    base_value : reference value of the scores: the prediction with every player absent, the intercept for LIME, or the
+        prediction itself for a derivative
+    scale : scale of the scores, the prediction and the base value: the explained scale, or the logit for attention,
+        derivatives and SLALOM, which are always computed from it
+    error : guaranteed bound on the error of each score; None for a method without one (see
+        `METHODS[method].accuracy`: closed forms round like any float64, estimates and samples are not bounded)
+    evidence : the model, the input and the game behind it
+    standard_error : (d,) standard errors of a method that samples, otherwise None
+    model_calls : number of evaluations of a model whose game is fitted to it, otherwise None
+
+    Examples
+    --------
+    >>> from attn_closed_form import load_demo_model
+    >>> e = load_demo_model().explain("A fine, fine film", "shapley")["shapley"]
+    >>> e.labels, e.spans[1]
+    (('a', 'fine', 'film'), ((2, 6), (8, 12)))
+    >>> bool(np.isclose(e.base_value + e.scores.sum(), e.prediction))
+    True
+    """
+
+    method: str
+    scores: Array
+    base_value: float
+    error: float | None
+    evidence: Evidence = field(repr=False)
+    standard_error: Array | None = None
+    model_calls: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.scores.shape != (self.evidence.d,):
+            raise ValueError(f"scores: expected shape ({self.evidence.d},), got {self.scores.shape}")
+        self.scores.flags.writeable = False
+
+    def __repr__(self) -> str:
+        top = ", ".join(f"{label} {score:+.3g}" for label, score in self.top(5))
+        more = ", ..." if len(self.labels) > 5 else ""
+        level = self.scale.level(self.prediction, "+.4g")
+        return f"Explanation({self.title} of {self.output} {level}: {top}{more})"
+
+    @property
+    def scale(self) -> ExplainedScale:  # type: ignore[override]
+        """The scale of the scores: the explained scale, or the logit for a method that is computed from it."""
+        return LOGIT if self.on_logits else self.evidence.scale
+
+    @property
+    def prediction(self) -> float:  # type: ignore[override]
+        """The explained output of the whole input, on the scale of the scores."""
+        return self.evidence.logit if self.on_logits else self.evidence.prediction
+
+    @property
+    def of_fit(self) -> bool:
+        """Whether these are scores of a game that is only fitted to the model."""
+        return self.evidence.model.surrogate is not None and self.info.needs == "game"
+
+    @property
+    def trusted(self) -> bool:
+        """False for scores of a game that fits the model poorly, which views show in gray."""
+        return not self.of_fit or self.evidence.fit is None or self.evidence.fit.grade != "poor"
+
+    @property
+    def family(self) -> Family:
+        """The family of the method; the scores of a fitted SLALOM are a separate family."""
+        return "slalom" if self.of_fit else self.info.family
+
+    @property
+    def on_logits(self) -> bool:
+        """Whether the scores are of the logit even if the probability is explained."""
+        return self.of_fit or self.info.on_logits
+
+    @property
+    def info(self) -> Method:
+        """The method's entry in the table: label, kind, accuracy, summary."""
+        return METHODS[self.method]
+
+    @property
+    def title(self) -> str:
+        """The method's label, with the name of the surrogate if the game is fitted to the model."""
+        surrogate = self.evidence.model.surrogate
+        if surrogate is None:
+            return self.info.label
+        return f"{self.info.label} of the {surrogate if self.of_fit else 'model'}"
+
+    @cached_property
+    def occurrences(self) -> tuple[Occurrence, ...]:
+        """Every unit that the model reads, in the order of the text, with its player."""
+        return tuple(sorted(Occurrence(*span, j) for j, spans in enumerate(self.spans) for span in spans))
+
+    @cached_property
+    def strength(self) -> Array:
+        """The (d,) strengths of the colors: the scores scaled to [-1, 1], see `Method.strength`."""
+        return self.info.strength(self.scores)
+
+    def top(self, n: int = 10) -> list[tuple[str, float]]:
+        """Return the n strongest players, strongest first, with their scores."""
+        order = np.argsort(-np.abs(self.strength), kind="stable")[:n]
+        return [(self.labels[j], float(self.scores[j])) for j in order]
+
+    def interactions(self, tol: float = 1e-10) -> Array:
+        """Compute the (d, d) Shapley interactions of the same players (see `interactions`)."""
+        return interactions(self.game, tol=tol)
+
+    def removal_curves(self) -> RemovalCurves:
+        """Compute the prediction as players are removed or added in the order of these scores, with certified bounds.
+
+        `deletion_share` and `insertion_share` of the result are shares of the best possible; see `RemovalCurves`.
+        """
+        return removal_curves_of(self.evidence, self.scores)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain lists and numbers, ready for `json.dumps`."""
+        return {"method": self.method, **shared_dict(self.evidence, self.of_fit), **self.own_dict()}
+
+    def own_dict(self) -> dict[str, Any]:
+        """Return the part of `to_dict` that differs between methods."""
+        names = ["scores", "base_value", "error"]
+        names += [name for name in ("standard_error", "model_calls") if getattr(self, name) is not None]
+        numbers = {name: plain(getattr(self, name)) for name in names}
+        return {"label": self.title, "accuracy": self.info.accuracy, "scale": self.scale.name, **numbers}
+
+    def to_shap(self) -> Any:
+        """Convert to a `shap.Explanation`, for shap's plots; needs the `interop` extra."""
+        from ..show.exports import to_shap
+
+        return to_shap(self)
+
+    def to_lime(self) -> Any:
+        """Convert to a lime `Explanation`, for `as_list`, `as_html`, `as_pyplot_figure`; needs the `interop` extra."""
+        from ..show.exports import to_lime
+
+        return to_lime(self)
+
+    def to_shapiq(self, order: int = 1, index: str | None = None) -> Any:
+        """Convert to a `shapiq.InteractionValues` of order 1 or 2; needs the `interop` extra."""
+        from ..show.exports import to_shapiq
+
+        return to_shapiq(self, order, index)
+
+    def _repr_html_(self) -> str:
+        return Explanations(self.evidence, {self.method: self})._repr_html_()
+
+
+def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:
+    """Return the data that the explanations of one input share, with the fit if its scores are shown."""
+    units, settings = evidence.units, evidence.settings
+    shared = {
+        "text": units.text,
+        "labels": evidence.labels,
+        "spans": None if units.spans is None else evidence.spans,
+        "unknown": evidence.unknown,
+        "unseen": units.unseen,
+        "output": settings.output,
+        "scale": evidence.scale.name,
+        "scale_note": evidence.scale.sentence(settings.output),
+        "prediction": evidence.prediction,
+        "absent_value": evidence.absent_value,
+        "logit": evidence.logit,
+        "logits": evidence.logits,
+        "probabilities": evidence.probabilities,
+        "players": settings.players,
+        "absent": settings.absent,
+        **({"surrogate": evidence.fit.to_dict()} if fitted and evidence.fit is not None else {}),
+        **({"assumed": evidence.model.doubts} if evidence.model.doubts else {}),
+    }
+    return plain(shared)
+
+
+class Explanations(OfEvidence, dict[str, Explanation]):
+    """Explanations of one input by method name: a dict that a notebook displays as a report."""
+
+    def __init__(self, evidence: Evidence, explanations: dict[str, Explanation] | tuple[()] = ()) -> None:
+        super().__init__(explanations)
+        self.evidence = evidence
+
+    def __missing__(self, name: str) -> Explanation:
+        """Return the explanation by a method's short name, such as "loo" for "leave-one-out"."""
+        method = find_method(name)
+        if method is None or method.name == name:
+            raise KeyError(name)
+        return self[method.name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain lists and numbers, with the fields that all methods share listed once."""
+        shared = shared_dict(self.evidence, self.fit is not None)
+        return {**shared, "methods": {name: e.own_dict() for name, e in self.items()}}
+
+    @property
+    def fit(self) -> FitReport | None:
+        """How well the fitted game matches the model, or None if no score belongs to a fitted game."""
+        return self.evidence.fit if any(e.of_fit for e in self.values()) else None
+
+    def reasons(self, threshold: float | None = None) -> Reasons:
+        """Find certified sets that suffice for the prediction, or whose removal flips it; see `Reasons`.
+
+        `threshold` is on the explained scale: by default 50 %, or a logit of 0.
+        """
+        return self.evidence.cached(f"reasons {threshold}", lambda: reasons(self.evidence, threshold))
+
+    def checked_reasons(self) -> list[str]:
+        """Describe sets of players that change or keep the prediction, each evaluated by the model."""
+        headline = self.get(self.evidence.headline)
+        if headline is None:
+            return []
+        return self.evidence.cached("checked reasons", lambda: checked_reasons(self.evidence, headline.scores))
+
+    def sentences(self) -> GroupScores:
+        """Compute the scores of the sentences of a text, to which the scores of their words add up."""
+        return self.grouped("sentences")
+
+    def grouped(self, grouping: str) -> GroupScores:
+        """Compute the scores of groups such as "regions", to which the scores of their units add up."""
+        return self.evidence.cached(f"groups {grouping}", lambda: group_scores(self.evidence, grouping))
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return the report as one HTML page, and write it to `path` if given."""
+        from ..show.html import report, write_page
+
+        page = report(self)
+        if path is not None:
+            write_page(path, page)
+        return page
+
+    def plot(self, path: str | os.PathLike[str] | None = None, figure: str = "table") -> Any:
+        """Draw one of the figures as a matplotlib Figure, and save it to `path` if given."""
+        from ..show.plots import make_figure
+
+        return make_figure(self, figure, path)
+
+    def _repr_html_(self) -> str:
+        from ..show.html import notebook
+
+        return notebook(self)

@@ -1,0 +1,290 @@
+"""The table of explanation methods, with the function by which each method scores the players of an `Evidence`.
+
+Every view reads this table; a new method is one more entry. Game methods (LIME, Shapley values, ...) need only the
+game, so every explainable model has them. If the game is only fitted to the model, as for a transformer, methods that
+need only values of coalitions evaluate the model itself. The other methods need the inside of the model (attention,
+gradients), which scores units; the score of a player is the sum over its units.
+
+**SLALOM of several heads.** The model of Leemann et al. 2025, f = sum_j softmax(s)_j v_j, is a game with one head,
+whose values and importances are read off. With K heads we report the SLALOM that gives every player its true
+share of this prediction: with alpha_j^(i) the share of player j in head i and v_j^(i) its value there,
+
+    importance_j = log (1/K) sum_i alpha_j^(i)   (centered, sum s = 0)     value_j = sum_i alpha v / sum_i alpha + b
+    linear_j     = (1/K) sum_i alpha_j^(i) (v_j^(i) - f_i),
+
+with b the bias of the output (softmax weights add up to one, so a SLALOM carries it in its values). The last is the
+derivative of f by the weight of player j in the softmax, and needs no pooling of the heads. It is the true derivative,
+not Eq. 65 as printed, which omits f.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from ..._arrays import did_you_mean, softmax
+from ..._types import Array, Masks
+from ...game.sampled import shapley_sample
+from ...game.values import banzhaf, leave_one_out, shapley
+from ...lime.limit import lime_limit
+from ...reasons.curves import flip_order
+from ..models.scale import LOGIT, ExplainedScale
+from .answers import directed
+from .evidence import Evidence, Scored
+
+Kind = Literal["signed", "unsigned", "log"]
+Accuracy = Literal["closed form", "guaranteed", "estimate", "sampled"]
+Family = Literal["attention", "derivatives", "attributions", "slalom", "orders"]
+
+
+# Title of each family of methods, the meaning of its numbers, and their limits.
+FAMILIES: dict[Family, tuple[str, str]] = {
+    "attributions": (
+        "Exact attributions",
+        "The effect of adding or removing a player, averaged over coalitions of the others. If players interact, one "
+        "number per player is not the whole story.",
+    ),
+    "derivatives": (
+        "Derivatives",
+        "The effect of a small change of an embedding. A removal is not a small change, so these are not its effect.",
+    ),
+    "attention": (
+        "Attention",
+        "The weights of the players in the mean. Attention has no sign and no class: it does not show which class a "
+        "player supports.",
+    ),
+    "slalom": (
+        "SLALOM",
+        "The value of each player, and the logarithm of its weight (importance). Neither alone is the player's effect.",
+    ),
+    "orders": (
+        "Orders of removal",
+        "The order of removal that changes the prediction fastest. These numbers rank players; they do not add up.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """One entry of the table.
+
+    Attributes
+    ----------
+    name, label : name for `explain(..., methods=[name])`, and label as in the papers
+    family : a key of `FAMILIES`
+    kind : "signed"; "unsigned" (no score is below 0, so none shows a direction); "log" (the logarithm of a weight)
+    accuracy : "closed form" (exact up to float64's rounding), "guaranteed" (a proven bound), "estimate" (refined until
+        two rules agree), "sampled"
+    needs : "game", which every explainable model has; "model", for values of coalitions, which come from the model
+        itself if its game is only fitted to it; or "inside", which some models lack
+    score : function Evidence -> Scored, or None if the model lacks what it needs; by default `Model.inside`
+    forecasts : whether minus the score forecasts by how much the prediction changes when the player is removed
+    alias : a short name that is also accepted
+    """
+
+    name: str
+    label: str
+    family: Family
+    kind: Kind
+    accuracy: Accuracy
+    needs: Literal["game", "model", "inside"]
+    summary: str
+    score: Callable[[Evidence], Scored | None] = field(default=None)  # type: ignore[assignment]
+    forecasts: bool = False
+    alias: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.score is None:
+            object.__setattr__(self, "score", partial(_inside, self.name))
+
+    @property
+    def on_logits(self) -> bool:
+        """Whether the scores belong to the logit on every scale, because the model computes it internally."""
+        return self.family != "attributions"
+
+    def strength(self, scores: Array) -> Array:
+        """Scale scores to [-1, 1] for colors: relative to the largest, or logs between minimum and maximum."""
+        if self.kind == "log":
+            spread = np.ptp(scores)
+            return (scores - scores.min()) / spread if spread > 0 else np.zeros_like(scores)
+        largest = np.abs(scores).max(initial=0.0)
+        return scores / largest if largest > 0 else np.zeros_like(scores)
+
+
+def _inside(name: str, evidence: Evidence) -> Scored | None:
+    """Return the model's internal scores by this name, summed over the units of each player."""
+    shown = evidence.inside(name)
+    if shown is None:
+        return None
+    scores, base = shown if isinstance(shown, tuple) else (shown, evidence.absent_logit)
+    return Scored(evidence.pool(scores), base)
+
+
+def _guaranteed(name: str, function: Callable[[Any, float], Array], evidence: Evidence) -> Scored:
+    """Compute scores of the game with a guaranteed error."""
+    scores, error = evidence.guaranteed(function, name)
+    return Scored(scores, evidence.absent_value if evidence.exact else evidence.pooled_base, error)
+
+
+def _lime(evidence: Evidence) -> Scored:
+    fit, error = evidence.guaranteed(lambda game, tol: lime_limit(game, tol=tol), "lime")
+    return Scored(fit.coef, float(fit.intercept), error)
+
+
+def _sampled_lime(evidence: Evidence) -> Scored:
+    fit = evidence.sampled_lime(1)[0]
+    return Scored(fit.coef, float(fit.intercept), None, fit.standard_error, evidence.model.samples)
+
+
+def _sampled_shapley(evidence: Evidence) -> Scored:
+    model, settings = evidence.model, evidence.settings
+
+    class Logits:
+        """The logits of the model as a game; the sampler fits its control variate to them and applies the link."""
+
+        d = evidence.d
+
+        def value(self, present: Masks) -> Array:
+            return model.value(evidence.units, settings, present)
+
+    sample = shapley_sample(Logits(), model.samples, settings.seed, evidence.scale.link)
+    return Scored(sample.values, evidence.absent_value, None, sample.standard_error, sample.calls)
+
+
+def _leave_one_out_scores(evidence: Evidence) -> Scored:
+    if evidence.exact:
+        return Scored(leave_one_out(evidence.game), evidence.absent_value)
+    d = evidence.d
+    changes = evidence.prediction - evidence.value(~np.eye(d, dtype=bool))
+    return Scored(changes, evidence.absent_value, None, np.zeros(d), d + 1)
+
+
+def _slalom_value(evidence: Evidence) -> Scored:
+    # Shares among the heads are computed from logs, so that a player whose attention underflows still has a value.
+    share = softmax(evidence.shares.T).T
+    values = len(share) * (share * evidence.pooled.v).sum(axis=0) + evidence.pooled.bias
+    return Scored(values, evidence.pooled_base)
+
+
+def _slalom_importance(evidence: Evidence) -> Scored:
+    s = np.logaddexp.reduce(evidence.shares, axis=0)
+    return Scored(s - s.mean(), evidence.pooled_base)
+
+
+def _slalom_linear(evidence: Evidence) -> Scored:
+    game, alpha = evidence.pooled, np.exp(evidence.shares)
+    background = 1.0 - alpha.sum(axis=1, keepdims=True)
+    f = (alpha * game.v).sum(axis=1, keepdims=True) + background * game.v_background[:, None]
+    return Scored((alpha * (game.v - f)).sum(axis=0), evidence.logit)
+
+
+def _flip_order(evidence: Evidence) -> Scored:
+    game, sides = directed(evidence)
+    scale = LOGIT if sides is None else ExplainedScale("probability", evidence.model.temperature)
+    return Scored(flip_order(game, scale=scale.of), evidence.pooled_base)
+
+
+def _single(evidence: Evidence) -> Scored:
+    if evidence.exact and evidence.pooled.can_be_empty:
+        game = evidence.pooled
+        return Scored(game.v.sum(axis=0) + game.bias, evidence.absent_logit)
+    alone = evidence.model.value(evidence.units, evidence.on_logit.settings, np.eye(evidence.d, dtype=bool))
+    return Scored(alone, evidence.absent_logit, None, None, evidence.d)
+
+
+_P1 = "Lopardo et al. 2024"
+_P2 = "Leemann et al. 2025"
+
+# fmt: off
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("shapley", "Shapley", "attributions", "signed", "guaranteed", "game",
+               "exact Shapley value: mean change over all orders of adding the players",
+               partial(_guaranteed, "shapley", shapley), forecasts=True),
+        Method("lime", "LIME", "attributions", "signed", "guaranteed", "game",
+               "limit of LIME with 5000 samples: with the package's defaults if the model has one head and "
+               "no positions, otherwise with absent words replaced by [UNK] (its bow=False) and on logits",
+               _lime, forecasts=True),
+        Method("banzhaf", "Banzhaf", "attributions", "signed", "guaranteed", "game",
+               "exact Banzhaf value: mean change over all subsets of the other players",
+               partial(_guaranteed, "banzhaf", banzhaf), forecasts=True),
+        Method("leave-one-out", "Leave-one-out", "attributions", "signed", "closed form", "model",
+               "change of the prediction when this player alone is removed",
+               _leave_one_out_scores, forecasts=True, alias="loo"),
+        Method("shapley-sampled", "Shapley (sampled)", "attributions", "signed", "sampled", "model",
+               "Shapley values of the model, estimated from pairs of random coalitions with control variates",
+               _sampled_shapley, forecasts=True),
+        Method("lime-sampled", "LIME (sampled)", "attributions", "signed", "sampled", "model",
+               "LIME with random samples as the lime package draws them, 5000 or the model's budget",
+               _sampled_lime, forecasts=True),
+        Method("gradient-mean", "G-avg", "derivatives", "signed", "closed form", "inside",
+               f"mean coordinate of the gradient with respect to the embedding ({_P1}, Theorem 4.1)", alias="g-avg"),
+        Method("gradient-l1", "G-l1", "derivatives", "unsigned", "closed form", "inside",
+               f"L1 norm of the gradient ({_P1}, section 4.1); it has no sign", alias="g-l1"),
+        Method("gradient-l2", "G-l2", "derivatives", "unsigned", "closed form", "inside",
+               f"L2 norm of the gradient ({_P1}, section 4.1); it has no sign", alias="g-l2"),
+        Method("gradient-x-input", "G×I", "derivatives", "signed", "closed form", "inside",
+               f"gradient times input ({_P1}, section 4.1): effect of a small change, not of a removal", alias="gxi"),
+        Method("integrated-gradients", "IG", "derivatives", "signed", "estimate", "inside",
+               "integrated gradients from a document of [UNK] (Sundararajan et al. 2017)", forecasts=True, alias="ig"),
+        Method("lrp", "LRP", "derivatives", "signed", "closed form", "inside",
+               "layer-wise relevance propagation (Achtibat et al. 2024), without the share of [CLS]"),
+        Method("alpha-mean", "α-avg", "attention", "unsigned", "closed form", "inside",
+               f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and no class", alias="alpha-avg"),
+        Method("alpha-max", "α-max", "attention", "unsigned", "closed form", "inside",
+               f"attention, maximum over heads ({_P1}, Eq. 11); it has no sign and no class"),
+        Method("slalom-value", "SLALOM value", "slalom", "signed", "closed form", "game",
+               f"the value v of the player in the softmax-weighted mean ({_P2}, Eq. 6)", _slalom_value),
+        Method("slalom-importance", "SLALOM import.", "slalom", "log", "closed form", "game",
+               f"the logarithm s of the player's weight in the softmax ({_P2}, Eq. 6)", _slalom_importance),
+        Method("slalom-linear", "SLALOM linear", "slalom", "signed", "closed form", "game",
+               f"derivative of the prediction by the player's weight ({_P2}, section 5.4, corrected)",
+               _slalom_linear, forecasts=True),
+        Method("flip-order", "Flip order", "orders", "signed", "closed form", "game",
+               "order of removal: weight times (value - threshold), as in the contrastive reason",
+               _flip_order),
+        Method("single", "Single", "orders", "signed", "closed form", "model",
+               "the prediction for the player alone, all others absent", _single),
+    )
+}
+# fmt: on
+
+# Methods that sample are too slow for the live page, and orders are not attributions.
+DEFAULT_METHODS = tuple(
+    name for name, method in METHODS.items() if method.accuracy != "sampled" and method.family != "orders"
+)
+
+
+def default_methods(evidence: Evidence) -> tuple[Method, ...]:
+    """Return the default methods of one input: the exact ones, or the sampled headline if nothing is exact."""
+    if evidence.exact:
+        return as_methods(None)
+    others = [m for name in DEFAULT_METHODS if (m := METHODS[name]).needs != "game" or m.family == "slalom"]
+    return (METHODS[evidence.headline], *others)
+
+
+def find_method(name: str) -> Method | None:
+    """Return the method with this name or alias, or None."""
+    return METHODS.get(name) or next((method for method in METHODS.values() if method.alias == name), None)
+
+
+def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:
+    """Check method names: None for the default set, "all", one name, or several in order."""
+    chosen = DEFAULT_METHODS if methods is None else METHODS if methods == "all" else methods
+    names = [chosen] if isinstance(chosen, str) else list(chosen)
+    if not names:
+        raise ValueError("methods: expected at least one name, got none")
+    table = {}
+    for name in names:
+        method = find_method(name) if isinstance(name, str) else None
+        if method is None:
+            raise ValueError(
+                f"methods: expected names among {', '.join(METHODS)}; got {name!r}{did_you_mean(name, METHODS)}"
+            )
+        table[method.name] = method
+    return tuple(table.values())

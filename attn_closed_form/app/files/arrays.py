@@ -1,0 +1,292 @@
+"""Read and write arrays, with one reader per format: `.npz`, `.npy`, `.safetensors`, PyTorch and HDF5.
+
+Files are untrusted. No pickle is executed, and a file cannot claim more memory than it has bytes: the sizes that a
+zip archive, a header or an HDF5 dataset claims are checked before anything is allocated.
+
+A safetensors file has 8 bytes with the length of a header (little endian), the header in JSON, `{name: {dtype, shape,
+data_offsets}}` and optionally `__metadata__`, and the numbers. The format has no text, so arrays of names are stored as
+lists in the metadata.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._arrays import as_array, real
+from .atomic import check_size, reading, regular_file, replacing
+from .hdf5 import read_hdf5
+from .torch_files import load_torch, number_of_items, widened
+
+Arrays = dict[str, NDArray[Any]]
+
+OWN_SUFFIXES = (".npz", ".safetensors")
+H5_SUFFIXES = (".h5", ".hdf5", ".he5")
+STATE_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".tar", ".safetensors", ".npz", *H5_SUFFIXES)
+DTYPES = {
+    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},
+    **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"},
+}
+CODES = {dtype: name for name, dtype in DTYPES.items() if name != "BF16"}
+MAX_HEADER = 2**24  # bytes in a safetensors file; JSON takes up to thirty times as much memory
+MAX_NAMES, MAX_NAME = 10_000, 500  # maximum number of arrays in a file, and of characters in a name
+
+# Keys under which training scripts store the state dict, in the order in which they are tried.
+NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
+# Prefixes that wrappers add to every name: DataParallel, Lightning, torch.compile, Hugging Face.
+PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "backbone.", "aggregator.", "mil.", "mil_model.")
+# Entries that Lightning stores next to a network called `model`: loss weights and metric counters.
+TRAINING = ("criterion.", "loss", "metric", "auroc", "accuracy", "train_", "val_", "valid_", "test_")
+
+
+def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFFIXES) -> Any:
+    """Read the arrays of a file by name, or its only array (`.npy`, and PyTorch files of one tensor).
+
+    The dicts of a PyTorch file may be nested. A file that is missing, damaged, pickled, too large or has another
+    suffix raises a one-line error that names the file.
+    """
+    path = regular_file(_with_suffix(path, suffixes))
+    suffix = path.suffix.lower()
+    if suffix in H5_SUFFIXES:
+        return read_hdf5(path)[0]
+    if suffix not in (".npz", ".npy", ".safetensors"):
+        return load_torch(path)
+    with reading(path, suffix):
+        if suffix == ".npy":
+            with path.open("rb") as stream:
+                return _npy(stream, path.stat().st_size)
+        return _read_npz(path) if suffix == ".npz" else _read_safetensors(path)
+
+
+def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
+    """Write named arrays of numbers or names to a `.npz` or `.safetensors` file, which is replaced atomically."""
+    path = _with_suffix(path, OWN_SUFFIXES)
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise ValueError(f"{name}: expected an array of plain data, got dtype {array.dtype}, which needs pickle")
+    with replacing(path) as partial, partial.open("wb") as stream:
+        if path.suffix.lower() == ".npz":
+            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]  # takes any name as an array
+        else:
+            _write_safetensors(arrays, stream)
+
+
+def check_names(names: Collection[str]) -> None:
+    """Reject unusual names, because patterns are matched against each name and error messages show them."""
+    if len(names) > MAX_NAMES or any(len(name) > MAX_NAME or not name.isprintable() for name in names):
+        raise ValueError(f"it has more than {MAX_NAMES} arrays, or names that are too long or not printable")
+
+
+def _with_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
+    path = Path(path)
+    if path.suffix.lower() not in suffixes:
+        shown = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]])
+        raise ValueError(f"{path}: expected a file name ending in {shown}, got {path.suffix!r}")
+    return path
+
+
+def _read_npz(path: Path) -> Arrays:
+    arrays = {}
+    with zipfile.ZipFile(path) as archive:
+        check_size(sum(member.file_size for member in archive.infolist()), path)
+        check_names(archive.namelist())
+        for member in archive.infolist():
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError("it has a compression that NumPy does not write")
+            with archive.open(member) as stream:
+                try:
+                    arrays[member.filename.removesuffix(".npy")] = _npy(stream, member.file_size)
+                except ValueError as error:
+                    raise ValueError(f"{member.filename[:60]!r} is not an array of plain data: {error}") from None
+    return arrays
+
+
+def _npy(stream: Any, size: int) -> NDArray[Any]:
+    """Read one array in NumPy's format as a read-only view of its bytes."""
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"its version {version} is unknown")
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read_header(stream)
+    needed = number_of_items(shape) * dtype.itemsize
+    if dtype.hasobject or needed > size - stream.tell():
+        raise ValueError(f"it has dtype {dtype} and shape {str(shape)[:60]}, which do not match its data")
+    return np.ndarray(shape, dtype, stream.read(needed), order="F" if fortran else "C")
+
+
+def _read_safetensors(path: Path) -> Arrays:
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    if length > min(len(data) - 8, MAX_HEADER):
+        raise ValueError(f"its header has {length} bytes, and the file has {len(data)}")
+    try:
+        header = dict(json.loads(data[8 : 8 + length]).items())
+    except (ValueError, AttributeError, RecursionError):
+        raise ValueError("its header is not a JSON object") from None
+    metadata = header.pop("__metadata__", {})
+    check_names(header)
+    body = memoryview(data)[8 + length :]
+    arrays: Arrays = {}
+    used = 0
+    for name, entry in header.items():
+        try:
+            dtype, shape, (start, end) = np.dtype(DTYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
+            length = number_of_items(shape) * dtype.itemsize
+            number_of_items((start, end))
+        except (TypeError, KeyError, ValueError):
+            raise ValueError(f"its entry {name[:60]!r} has no dtype, shape and data_offsets") from None
+        used += length
+        if end > len(body) or end - start != length or used > len(body):
+            raise ValueError(f"its entry {name[:60]!r} of shape {str(shape)[:60]} does not fit, or overlaps another")
+        array: NDArray[Any] = np.ndarray(shape, dtype, body[start:end])  # a read-only view
+        arrays[name] = widened(array) if entry["dtype"] == "BF16" else array
+    for name, text in metadata.items() if isinstance(metadata, dict) else ():
+        try:
+            names = json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            continue
+        if isinstance(names, list) and all(isinstance(word, str) for word in names):
+            arrays.setdefault(name, np.array(names, dtype=np.str_))
+    return arrays
+
+
+def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> None:
+    header: dict[str, Any] = {}
+    metadata = {name: json.dumps(array.tolist()) for name, array in arrays.items() if array.dtype.kind == "U"}
+    numbers = [(name, array.astype(array.dtype.newbyteorder("<"))) for name, array in arrays.items()]
+    # Arrays with large items come first, so that each starts at a multiple of its item size.
+    numbers = sorted((pair for pair in numbers if pair[0] not in metadata), key=lambda pair: -pair[1].itemsize)
+    start = 0
+    for name, array in numbers:
+        if array.dtype.str not in CODES:
+            raise ValueError(f"{name}: expected real numbers or names, got dtype {array.dtype}")
+        end = start + array.nbytes
+        header[name] = {"dtype": CODES[array.dtype.str], "shape": array.shape, "data_offsets": [start, end]}
+        start = end
+    text = json.dumps({"__metadata__": metadata, **header} if metadata else header).encode()
+    text += b" " * (-len(text) % 8)
+    stream.write(len(text).to_bytes(8, "little") + text)
+    for _, array in numbers:
+        stream.write(array.tobytes())
+
+
+# State dicts
+
+
+class Linear(NamedTuple):
+    """Weight (out, in) and bias (out,) of a linear layer; the bias is zero if the layer has none."""
+
+    W: NDArray[np.float64]
+    b: NDArray[np.float64]
+
+
+class State:
+    """The weights of a network by name, with a record of those that were read.
+
+    `outputs` are the class names, if the file has them; `source` names the file in error messages.
+    """
+
+    def __init__(self, arrays: Arrays, source: str, outputs: Sequence[str] = ()) -> None:
+        self.arrays, self.source, self.outputs = dict(arrays), source, tuple(outputs)
+        self.read: set[str] = set()
+
+    def keys(self, pattern: str) -> list[str]:
+        """Return the names that match a regular expression, sorted by the last number in each."""
+        matches = (key for key in self.arrays if re.fullmatch(pattern, key))
+        return sorted(matches, key=lambda key: int((re.findall(r"\d+", key) or ["0"])[-1]))
+
+    def layers(self, pattern: str) -> list[str]:
+        """Return the names of matching layers with a weight, sorted by the last number in each."""
+        return [key.removesuffix(".weight") for key in self.keys(rf"(?:{pattern})\.weight")]
+
+    def layer(self, pattern: str) -> Linear:
+        """Return the only linear layer whose name matches."""
+        names = self.layers(pattern)
+        if len(names) != 1:
+            plain = pattern.replace("\\", "")
+            raise ValueError(f"{self.source}: expected one layer {plain!r}, got {names or 'only ' + self.summary()}")
+        return self.linear(names[0])
+
+    def linear(self, name: str) -> Linear:
+        """Return a linear layer by its full name."""
+        W = self.array(f"{name}.weight", ndim=2)
+        b = self.array(f"{name}.bias", ndim=1) if f"{name}.bias" in self.arrays else np.zeros(len(W))
+        if b.shape != (len(W),):
+            raise ValueError(f"{self.source}: {name}.bias: expected shape ({len(W)},), got {b.shape}")
+        return Linear(W, b)
+
+    def array(self, name: str, ndim: int | None = None) -> NDArray[np.float64]:
+        """Return one array in float64."""
+        if name not in self.arrays:
+            raise ValueError(f"{self.source}: expected weights {name!r}, got only {self.summary()}")
+        self.read.add(name)
+        array = real(f"{self.source}: {name}", self.arrays[name]).astype(np.float64)
+        if ndim is not None and array.ndim != ndim:
+            raise ValueError(f"{self.source}: {name}: expected {ndim} axes, got shape {array.shape}")
+        return array
+
+    def batch_norm(self, name: str, eps: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the scale and the shift, both (E,), of a batch normalization in evaluation mode."""
+        scale = 1 / np.sqrt(self.array(f"{name}.running_var", 1) + eps)
+        shift = -self.array(f"{name}.running_mean", 1) * scale
+        if f"{name}.weight" in self.arrays:
+            gamma, beta = self.array(f"{name}.weight", 1), self.array(f"{name}.bias", 1)
+            scale, shift = scale * gamma, shift * gamma + beta
+        self.leave(f"{name}.num_batches_tracked")
+        return scale, shift
+
+    def leave(self, *starts: str) -> None:
+        """Ignore weights that do not affect the prediction, by the prefixes of their names."""
+        self.read.update(key for key in self.arrays if key.startswith(starts))
+
+    def check_all_read(self, expected: str, hint: str = "") -> None:
+        """Raise an error if some weights were neither read nor ignored, because they belong to another network."""
+        if unread := [key for key in self.arrays if key not in self.read]:
+            raise ValueError(f"{self.source}: has weights that {expected}: {self.summary(unread)}{hint}")
+
+    def summary(self, names: Iterable[str] | None = None, most: int = 8) -> str:
+        """List names with shapes, for error messages."""
+        chosen = sorted(self.arrays if names is None else names)
+        shown = ", ".join(f"{key[:80]} {tuple(self.arrays[key].shape)}" for key in chosen[:most])
+        return shown + (f" and {len(chosen) - most} more" if len(chosen) > most else "")
+
+
+def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
+    """Read the state dict in a file or in a mapping of names to arrays or torch tensors.
+
+    Training scripts store it under a name (`NESTED`) next to optimizer state, and wrappers add a prefix to all its
+    names (`PREFIXES`), which is removed.
+    """
+    if not isinstance(source, str | os.PathLike | Mapping):
+        raise TypeError(f"state: expected a file, a state dict or a module, got {type(source).__name__}")
+    name = "state" if isinstance(source, Mapping) else str(source)
+    content = source if isinstance(source, Mapping) else read_arrays(source, STATE_SUFFIXES)
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{name}: expected a state dict (names with weights), got one {type(content).__name__}")
+    names = content.get("outputs")  # `AttentionBagClassifier.save` writes them, other programs do not
+    outputs = names.ravel().tolist() if isinstance(names, np.ndarray) and names.dtype.kind == "U" else ()
+    for _ in range(3):
+        content = next((content[key] for key in NESTED if isinstance(content.get(key), Mapping)), content)
+    numeric = {
+        str(key): as_array(value)
+        for key, value in content.items()
+        if hasattr(value, "detach") or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub")
+    }
+    if not numeric:
+        raise ValueError(f"{name}: expected a state dict (names with weights), got {sorted(map(str, content))[:12]}")
+    with reading(name, "state dict"):
+        check_names(numeric)
+    arrays = {key: value for key, value in numeric.items() if not key.startswith(TRAINING)}
+    if not arrays or not any(all(key.startswith(prefix) for key in arrays) for prefix in PREFIXES):
+        arrays = numeric
+    while prefix := next((p for p in PREFIXES if all(key.startswith(p) for key in arrays)), None):
+        arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
+    return State(arrays, name, outputs)

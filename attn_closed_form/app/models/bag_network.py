@@ -1,0 +1,354 @@
+"""Networks that pool a bag with attention, as arrays that map features of instances to log-masses and values.
+
+Each instance x is embedded alone, h = e(x), by layers h -> activation(W h + b). Attention head k gives it the log-mass
+
+    s_k = w_k . (activation(V h + a) * gate(U h + b)) / temperature        (gated; Ilse, Tomczak, Welling 2018, Eq. 9)
+
+(without U: not gated, Eq. 8; without V as well: s_k = w_k . h, as in attentive probes; w = 0: mean pooling). Everything
+after the pooling is linear, so it can be applied to the instances: row r of the readout gives the value v_r = R_r . h,
+in head `value_head[r]`, for class `value_class[r]` (see `PooledScores`). `layouts.py` folds everything that is constant
+in evaluation (batch normalization, biases) into these arrays. Features keep their type (float32, float16); chunks of
+rows are scored in float64.
+
+**Gradients** with respect to the features need no automatic differentiation. With f = sum_h sum_i alpha_hi v_hi,
+
+    df/dh_i = sum_h alpha_hi [ dv_hi/dh_i + (v_hi - f_h) ds_hi/dh_i ],
+
+because an instance enters its heads only through s and v (the two terms of Theorem 4.1 of Lopardo et al. 2024). The
+heads are added up before the hidden layer of the attention, so the cost does not grow with their number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._arrays import finite, positive
+from ..._types import Array, Ids
+from ...game.scores import PooledScores
+
+# Numbers per chunk of rows: 32 MB of float64 in the widest layer.
+CHUNK_NUMBERS = 1 << 22
+
+
+class Activation(NamedTuple):
+    """A function of one number and its derivative, both on arrays."""
+
+    function: Callable[[Array], Array]
+    derivative: Callable[[Array], Array]
+
+
+def erf(x: Array) -> Array:
+    """Compute the error function on arrays, which NumPy lacks."""
+    return np.fromiter(map(math.erf, x.ravel()), np.float64, x.size).reshape(x.shape)
+
+
+def sigmoid(x: Array) -> Array:
+    """Compute 1 / (1 + e^-x) without overflow."""
+    return 0.5 * (np.tanh(0.5 * x) + 1.0)
+
+
+def _gelu_slope(x: Array) -> Array:
+    return 0.5 * (1 + erf(x / math.sqrt(2))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+
+
+def _gelu_tanh_inner(x: Array) -> Array:
+    return np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+
+
+def _gelu_tanh_slope(x: Array) -> Array:
+    y = _gelu_tanh_inner(x)
+    return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
+
+
+def _elu(scale: float, alpha: float) -> Activation:
+    return Activation(
+        lambda x: scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0))),
+        lambda x: scale * np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0.0))),
+    )
+
+
+# Names and constants are those of PyTorch.
+ACTIVATIONS: dict[str, Activation] = {
+    "identity": Activation(lambda x: x, np.ones_like),
+    "tanh": Activation(np.tanh, lambda x: 1 - np.tanh(x) ** 2),
+    "sigmoid": Activation(sigmoid, lambda x: sigmoid(x) * (1 - sigmoid(x))),
+    "relu": Activation(lambda x: np.maximum(x, 0.0), lambda x: (x > 0).astype(np.float64)),
+    "gelu": Activation(lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2))), _gelu_slope),
+    "gelu_tanh": Activation(lambda x: 0.5 * x * (1 + _gelu_tanh_inner(x)), _gelu_tanh_slope),
+    "silu": Activation(lambda x: x * sigmoid(x), lambda x: sigmoid(x) * (1 + x * (1 - sigmoid(x)))),
+    "elu": _elu(1.0, 1.0),
+    "selu": _elu(1.0507009873554805, 1.6732632423543772),
+    "leaky_relu": Activation(lambda x: np.where(x > 0, x, 0.01 * x), lambda x: np.where(x > 0, 1.0, 0.01)),
+}
+
+
+# Weightless normalizations of the feature vectors; the epsilon is that of PyTorch's LayerNorm.
+NORMALIZATIONS = ("", "unit", "layer_norm")
+LAYER_NORM_EPS = 1e-5
+
+
+def normalized(x: Array, how: str) -> tuple[Array, Array]:
+    """Scale rows to length 1 ("unit") or to mean 0 and variance 1 ("layer_norm"); also return the divisors (n, 1)."""
+    if how == "layer_norm":
+        x = x - x.mean(axis=1, keepdims=True)
+        size = np.sqrt((x * x).mean(axis=1, keepdims=True) + LAYER_NORM_EPS)
+    else:
+        size = np.sqrt((x * x).sum(axis=1, keepdims=True))
+        size = np.where(size == 0, 1.0, size)
+    return x / size, size
+
+
+def normalized_gradient(y: Array, size: Array, g: Array, how: str) -> Array:
+    """Return the gradient at the inputs of `normalized`, given the gradient g at its outputs y."""
+    if how == "unit":
+        return (g - y * (y * g).sum(axis=1, keepdims=True)) / size
+    g = (g - y * (y * g).mean(axis=1, keepdims=True)) / size
+    return np.asarray(g - g.mean(axis=1, keepdims=True))
+
+
+def _weights(name: str, value: Any, *shape: int | None) -> Array:
+    """Return a finite, read-only float64 copy with a checked shape (None is any length); zeros if it is missing."""
+    array = np.zeros(shape[0] or 0) if value is None else finite(name, value)
+    fitting = tuple(n or m for n, m in zip(shape, array.shape, strict=False))
+    if array.ndim != len(shape) or array.shape != fitting or 0 in fitting:
+        expected = ", ".join("any" if n is None else str(n) for n in shape)
+        raise ValueError(f"{name}: expected shape ({expected}), got {array.shape}")
+    array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer: h -> activation(W h + b), with W (out, in), b (out,) and a name of `ACTIVATIONS`."""
+
+    W: Array
+    b: Array = None  # type: ignore[assignment]  # zeros, filled in __post_init__
+    activation: str = "identity"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "W", _weights("W", self.W, None, None))
+        object.__setattr__(self, "b", _weights("b", self.b, len(self.W)))
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
+
+    def __call__(self, h: Array) -> Array:
+        """Apply the layer: (n, in) -> (n, out)."""
+        return ACTIVATIONS[self.activation].function(h @ self.W.T + self.b)
+
+    def gradient(self, h: Array, slope: Array) -> Array:
+        """Return the (n, in) gradient at the inputs h, given the gradient at the outputs, `slope` (n, out)."""
+        return (slope * ACTIVATIONS[self.activation].derivative(h @ self.W.T + self.b)) @ self.W
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """The attention of H heads: log-masses of embedded instances, by the formula in the module docstring.
+
+    The constant c of a head does not change predictions; it is kept for comparisons of raw attention.
+    """
+
+    w: Array  # (H, k)
+    c: Array = None  # type: ignore[assignment]  # (H,), zeros by default
+    hidden: Layer | None = None  # layer from the embedding (length E) to k; if None, w is (H, E)
+    gate: Layer | None = None  # layer of the same shape, whose output multiplies that of the hidden layer
+    temperature: float = 1.0  # divides the log-masses
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "w", _weights("w", self.w, None, None))
+        object.__setattr__(self, "c", _weights("c", self.c, len(self.w)))
+        if self.hidden is not None and len(self.hidden.W) != self.w.shape[1]:
+            raise ValueError(f"w: expected one column per row of the hidden layer, got shape {self.w.shape}")
+        if self.gate is not None and (self.hidden is None or self.gate.W.shape != self.hidden.W.shape):
+            raise ValueError("gate: expected a layer of the shape of the hidden layer")
+        positive("temperature", self.temperature)
+
+    @property
+    def E(self) -> int:
+        """Length of the embedded instances."""
+        return (self.w if self.hidden is None else self.hidden.W).shape[1]
+
+    def __call__(self, h: Array) -> Array:
+        """Compute the log-masses: (n, E) -> (H, n)."""
+        if self.hidden is not None:
+            h = self.hidden(h) * (1.0 if self.gate is None else self.gate(h))
+        return (self.w @ h.T + self.c[:, None]) / self.temperature
+
+    def gradient(self, h: Array, slope: Array) -> Array:
+        """Return the (n, E) sum over heads of `slope` (n, H) times ds/dh, at embedded instances h (n, E)."""
+        slope = slope @ self.w / self.temperature
+        if self.hidden is None:
+            return slope
+        if self.gate is None:
+            return self.hidden.gradient(h, slope)
+        return self.hidden.gradient(h, slope * self.gate(h)) + self.gate.gradient(h, slope * self.hidden(h))
+
+
+@dataclass(frozen=True, eq=False)
+class BagNetwork:
+    """Embedding, attention and readout of a bag model. The loaders build it; `scores` applies it.
+
+    Attributes
+    ----------
+    attention : Attention of H heads on embedded instances of length E
+    readout : (R, E) values of an embedded instance, or (N, R, E) with one for each place in the bag
+    bias : (C,) of the logits
+    value_class, value_head : (R,) class and head of each row of the readout; if None, row r is class r of head 0
+    embed : layers from the features (length D) to E, in order; none if the features are the embedding
+    positions : (N, D) added to the features (bags then have exactly N instances), or None
+    background : (D,) features of an instance that is always present, such as a class token, or None
+    normalize : "unit" or "layer_norm" to scale each feature vector first
+
+    Examples
+    --------
+    >>> mean = BagNetwork(Attention(w=np.zeros((1, 2))), readout=np.eye(2), bias=np.zeros(2))
+    >>> mean
+    BagNetwork(D=2, E=2, H=1, C=2)
+    >>> mean.scores(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])).v
+    array([[1., 3., 5.],
+           [2., 4., 6.]])
+    """
+
+    attention: Attention
+    readout: Array
+    bias: Array
+    value_class: Ids | None = None
+    value_head: Ids | None = None
+    embed: tuple[Layer, ...] = ()
+    positions: Array | None = None
+    background: Array | None = None
+    normalize: str = ""
+
+    def __post_init__(self) -> None:
+        if self.normalize not in NORMALIZATIONS:
+            raise ValueError(f"normalize: expected '', 'unit' or 'layer_norm', got {self.normalize!r}")
+        object.__setattr__(self, "bias", _weights("bias", np.reshape(self.bias, -1), None))
+        object.__setattr__(self, "embed", tuple(self.embed))
+        width = self.D
+        for layer in self.embed:
+            if layer.W.shape[1] != width:
+                raise ValueError(f"embed: expected a layer for {width} inputs, got W of shape {layer.W.shape}")
+            width = len(layer.W)
+        if width != self.attention.E:
+            raise ValueError(f"attention: expected weights for {width} embedded features, got {self.attention.E}")
+        places = [None] * (np.ndim(self.readout) - 2)
+        object.__setattr__(self, "readout", _weights("readout", self.readout, *places, None, width))
+        for name, shape in (("positions", (None, self.D)), ("background", (self.D,))):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _weights(name, getattr(self, name), *shape))
+
+    @property
+    def D(self) -> int:
+        """Length of the features."""
+        return self.embed[0].W.shape[1] if self.embed else self.attention.E
+
+    @property
+    def H(self) -> int:
+        """Number of attention heads."""
+        return self.attention.w.shape[0]
+
+    @property
+    def C(self) -> int:
+        """Number of logits."""
+        return self.bias.size
+
+    @property
+    def size(self) -> int | None:
+        """Number of instances of every bag if each instance has a fixed position, otherwise None."""
+        return len(self.readout) if self.readout.ndim == 3 else None if self.positions is None else len(self.positions)
+
+    def values(self, h: Array, rows: slice) -> Array:
+        """Return the (R, n) values of embedded instances (n, E), which are the `rows` of their bag."""
+        return self.readout @ h.T if self.readout.ndim == 2 else np.einsum("nre,ne->rn", self.readout[rows], h)
+
+    def embedded(self, x: NDArray[Any]) -> Array:
+        """Embed features: (n, D) -> (n, E) float64."""
+        h = np.asarray(x, dtype=np.float64)
+        for layer in self.embed:
+            h = layer(h)
+        return h
+
+    def chunks(self, n: int) -> list[slice]:
+        """Split n rows into runs whose widest layer takes about 32 MB."""
+        widest = max([self.D, self.attention.w.shape[1], *(len(layer.W) for layer in self.embed)])
+        rows = max(1, CHUNK_NUMBERS // widest)
+        return [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
+
+    def scores(self, features: NDArray[Any]) -> PooledScores:
+        """Return log-masses and values of n >= 1 instances (n, D), or raise an error if some number is not finite."""
+        n = features.shape[0] if features.ndim == 2 else 0
+        if n < 1 or features.shape[1] != self.D or features.dtype.kind not in "fiu":
+            raise ValueError(
+                f"features: expected real numbers of shape (n, {self.D}), n >= 1, got {features.dtype} {features.shape}"
+            )
+        if self.size not in (None, n):
+            raise ValueError(f"features: expected {self.size} instances, one per position, got {n}")
+        s, v = np.empty((self.H, n)), np.empty((self.readout.shape[-2], n))
+        for rows in self.chunks(n):
+            h = self.embedded(self.inputs(features, rows))
+            s[:, rows], v[:, rows] = self.attention(h), self.values(h, rows)
+        for name, numbers in (("log-mass", s), ("value", v)):
+            if not np.isfinite(numbers).all():
+                i = np.argwhere(~np.isfinite(numbers))[:, 1].min()
+                raise ValueError(f"features: instance {i} has a {name} that is not finite; its features are too large")
+        always: dict[str, Array] = {}
+        if self.background is not None:
+            h = self.embedded(self.background[None])
+            always = {"s_background": self.attention(h)[:, 0], "v_background": (self.readout @ h.T)[:, 0]}
+        return PooledScores(s, v, self.bias, self.value_head, self.value_class, **always)  # type: ignore[arg-type]
+
+    def inputs(self, features: NDArray[Any], rows: slice) -> Array:
+        """Return rows of the features in float64, with their positions, after checking that they are finite."""
+        x = np.asarray(features[rows], dtype=np.float64)
+        if not np.isfinite(x).all():
+            row, column = np.argwhere(~np.isfinite(x))[0]
+            raise ValueError(f"features: expected finite numbers, got {x[row, column]} in instance {rows.start + row}")
+        if self.normalize:
+            x = normalized(x, self.normalize)[0]
+        return x if self.positions is None else x + self.positions[rows]
+
+    def __repr__(self) -> str:
+        return f"BagNetwork(D={self.D}, E={self.readout.shape[-1]}, H={self.H}, C={self.C})"
+
+
+# Scores (n,) from the features and the gradient of some instances, both (n, D).
+GRADIENT_SCORES: dict[str, Callable[[Array, Array], Array]] = {
+    "gradient-mean": lambda x, g: g.mean(axis=1),
+    "gradient-l1": lambda x, g: np.abs(g).sum(axis=1),
+    "gradient-l2": lambda x, g: np.sqrt((g**2).sum(axis=1)),
+    "gradient-x-input": lambda x, g: (x * g).sum(axis=1),
+}
+
+
+def gradient_scores(
+    network: BagNetwork, features: NDArray[Any], scores: PooledScores, coefficients: Sequence[float]
+) -> dict[str, Array]:
+    """Return (n,) scores by name, from the gradient of `coefficients @ logits` with respect to the features."""
+    heads, rows, mixture = scores.heads(coefficients)
+    alpha, background = (share[heads] for share in scores.shares())
+    v = mixture @ scores.v[rows]
+    f = (alpha * v).sum(axis=1) + background * (mixture @ scores.v_background[rows])
+    slope = np.zeros((network.H, v.shape[1]))  # alpha (v - f); zero in heads that the output does not need
+    slope[heads] = alpha * (v - f[:, None])
+    by_value = mixture @ network.readout[..., rows, :]  # (h, E), or (N, h, E)
+    results = {name: np.empty(len(features)) for name in GRADIENT_SCORES}
+    for part in network.chunks(len(features)):
+        inputs = [network.inputs(features, part)]  # the inputs of each layer, then of the attention
+        for layer in network.embed:
+            inputs.append(layer(inputs[-1]))
+        spec = "hn,he->ne" if by_value.ndim == 2 else "hn,nhe->ne"
+        g = np.einsum(spec, alpha[:, part], by_value if by_value.ndim == 2 else by_value[part])
+        g += network.attention.gradient(inputs[-1], slope[:, part].T)
+        for layer, h in zip(network.embed[::-1], inputs[-2::-1], strict=True):
+            g = layer.gradient(h, g)
+        x = np.asarray(features[part], dtype=np.float64)
+        if network.normalize:
+            g = normalized_gradient(*normalized(x, network.normalize), g, network.normalize)
+        for name, score in GRADIENT_SCORES.items():
+            results[name][part] = score(x, g)
+    return results

@@ -1,0 +1,108 @@
+"""The pooled game of a black box: log-masses and values of n instances from the outputs of small sub-bags.
+
+If f pools with one softmax, n single instances and n - 1 pairs determine everything (`slalom/recover.py`, after Leemann
+et al., Prop. 5.2). This does not prove that f is a pooled game, so the largest difference on held-out random sub-bags
+is reported, and a difference above `tol` is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from ..._arrays import softmax, whole
+from ..._types import Array, Ids
+from ...game.pooled_game import PooledGame
+from ...slalom.recover import BlackBox, ask, recover
+
+# Outputs of float32 networks agree to about 1e-6 of their size; other kinds of pooling differ by more than a hundredth.
+DEVIATION = 1e-4
+CHECKS = 40
+BATCH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredGame(PooledGame):
+    """A pooled game recovered from a black box."""
+
+    deviation: float = float("nan")  # largest difference from the black box on random sub-bags
+    queries: int = 0  # sub-bags evaluated to recover the game, not counting those that measured the deviation
+
+    def __repr__(self) -> str:
+        return f"MeasuredGame(d={self.d}, absent='deleted', deviation={self.deviation:.1e}, queries={self.queries})"
+
+
+def game_from_black_box(
+    f: BlackBox,
+    n: int,
+    output: int = 0,
+    *,
+    empty_value: float = 0.0,
+    batch_size: int = BATCH,
+    checks: int = CHECKS,
+    tol: float = DEVIATION,
+    seed: int = 0,
+    labels: Sequence[str] | None = None,
+) -> MeasuredGame:
+    """Recover the game of n instances under any function that pools with one softmax, or raise an error.
+
+    Parameters
+    ----------
+    f : takes a list of m index arrays (sub-bags of 0 .. n - 1) and returns (m,) or (m, C) outputs
+    output : the class that is explained; the other classes help to find the log-masses
+    empty_value : the value of the empty bag, which is never passed to f
+    batch_size : sub-bags per call of f
+    checks : number of random sub-bags, including the whole bag, on which the deviation is measured
+    tol : largest deviation that is allowed, relative to the largest |output|
+    labels : names of the instances
+
+    Returns
+    -------
+    MeasuredGame, a PooledGame with `deviation` and `queries`
+
+    Examples
+    --------
+    >>> s, v = np.array([0.0, 1.0, -2.0]), np.array([1.0, -1.0, 3.0])
+    >>> pooled = lambda bags: [np.exp(s[b]) @ v[b] / np.exp(s[b]).sum() for b in bags]
+    >>> game = game_from_black_box(pooled, 3)
+    >>> game.queries, bool(game.deviation < 1e-12), game.v.round(12)
+    (5, True, array([[ 1., -1.,  3.]]))
+    >>> game_from_black_box(lambda bags: [v[b].max() for b in bags], 3)  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    ValueError: f: expected a model that pools with one softmax ...
+    """
+    s, values, queries = recover(f, np.arange(whole("n", n)), batch_size)
+    v = values.reshape(n, -1)
+    whole("output", output, 0, v.shape[1] - 1)
+    heads = np.zeros(v.shape[1], dtype=np.intp)
+    deviation = measure_deviation(f, s[None], v, heads, batch_size, checks, tol, seed)
+    plain = PooledGame.from_scores(s, v[:, output], empty_value=empty_value, labels=labels)
+    parts = {field.name: getattr(plain, field.name) for field in fields(plain)}
+    return MeasuredGame(**parts, deviation=deviation, queries=queries)
+
+
+def measure_deviation(
+    f: BlackBox, s: Array, v: Array, heads: Ids, batch_size: int, checks: int, tol: float, seed: int
+) -> float:
+    """Return the largest |f - pooled| on random sub-bags, or raise an error above `tol` times the largest |output|.
+
+    Log-masses s are (H, n), values v (n, C) with the bias in them, and heads (C,) the head of each class.
+    """
+    n, rng = len(v), np.random.default_rng(seed)
+    sizes = np.sort(np.append(rng.integers(1, n + 1, size=whole("checks", checks) - 1), n))
+    bags = [np.sort(rng.permutation(n)[:size]) for size in sizes]
+    outputs = ask(f, bags, batch_size).reshape(len(bags), -1)
+    pooled = np.array([(softmax(s[:, bag])[heads] * v[bag].T).sum(axis=1) for bag in bags])
+    differences = np.abs(pooled - outputs).max(axis=1)
+    deviation, worst = float(differences.max()), int(differences.argmax())
+    scale = float(max(np.abs(outputs).max(), np.abs(v).max()))
+    if deviation > tol * scale:
+        raise ValueError(
+            f"f: expected a model that pools with one softmax; on {len(bags)} random sub-bags it differs from one by "
+            f"up to {deviation:.2g} (a bag of {bags[worst].size}: {outputs[worst][:4].round(4)} where pooling gives "
+            f"{pooled[worst][:4].round(4)}), more than {tol:g} * {scale:.3g}. Possible reasons: several heads, a layer "
+            "after the pooling that is not linear, dropout left on, or attention given after its softmax"
+        )
+    return deviation

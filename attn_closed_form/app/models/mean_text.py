@@ -1,0 +1,180 @@
+"""Text classifiers that average word vectors: a linear layer on their mean is a pooled game of equal masses.
+
+With vectors e of the tokens, f = W mean(e) + b = sum_i (1/n) W e_i + b: every vector has the log-mass 0 and the value
+W e. A word with k vectors (a fastText word and its subwords) has the log-mass log k and the mean of their values. So
+the exact methods apply to fastText, to `EmbeddingBag(mode="mean")` with a linear layer, and to a logistic regression on
+static embeddings. Models with a sum, with a layer or a normalization after the mean, or with word n-grams are not
+pooled games.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._arrays import finite, numbered, real
+from ..._types import Array
+from ...game.scores import PooledScores
+from ..files.arrays import read_state
+from .protocol import Model, Units
+from .text import Token, check_text, excerpt, tokenize
+
+
+class Piece(NamedTuple):
+    """A token of a text with its name, its character span and the rows of its vectors."""
+
+    label: str
+    start: int
+    end: int
+    rows: Sequence[int]
+
+
+Reader = Callable[[str], Sequence[Piece]]
+# Types that `as_reader` accepts: words in the order of their rows, a mapping of words to rows, or a function.
+Readable = Reader | Mapping[str, int] | Sequence[str]
+
+
+@dataclass(frozen=True)
+class VocabularyReader:
+    """A reader of the words of a text that are in a vocabulary."""
+
+    rows: Mapping[str, int]  # word -> row of its vector
+    tokenizer: Callable[[str], Sequence[Token]] = tokenize
+    unknown: int | None = None  # row for words outside the vocabulary; None leaves them out
+
+    def __call__(self, text: str) -> list[Piece]:
+        """Return the pieces of a text, one row each."""
+        tokens = ((*token, self.rows.get(token[0], self.unknown)) for token in self.tokenizer(text))
+        return [Piece(word, start, end, (row,)) for word, start, end, row in tokens if row is not None]
+
+
+@dataclass(frozen=True, eq=False)
+class MeanPooledText(Model):
+    """A linear layer on the mean of word vectors. The class methods load models of other libraries.
+
+    Attributes
+    ----------
+    embeddings : (V, D) vectors, whose type is kept
+    W, bias : (C, D) and (C,) of the linear layer
+    reader : text -> pieces; `VocabularyReader`, `FastTextReader`, or any function
+    background : rows of vectors that are part of every text, such as fastText's end of line
+    outputs, temperature, loss : as in `Model`
+
+    Examples
+    --------
+    >>> vectors = np.array([[1.0, 0.0], [-1.0, 0.5], [0.0, 0.1]])
+    >>> words = {"good": 0, "bad": 1, "film": 2}
+    >>> model = MeanPooledText(vectors, np.array([[2.0, 0.0]]), np.zeros(1), VocabularyReader(words), ("no", "yes"))
+    >>> model.predict_logits(["A good film", "A bad film"])
+    array([[ 1.],
+           [-1.]])
+    >>> explanation = model.explain("A good film", "shapley")["shapley"]
+    >>> dict(zip(explanation.labels, explanation.scores.round(3).tolist(), strict=True))
+    {'good': 0.306, 'film': -0.075}
+    """
+
+    embeddings: NDArray[Any]
+    W: Array
+    bias: Array
+    reader: Reader
+    outputs: tuple[str, ...] = ()
+    background: tuple[int, ...] = ()
+    temperature: float = 1.0
+    loss: str = "softmax"
+
+    groupings = ("words", "positions")
+    absences = ("deleted",)
+
+    def __post_init__(self) -> None:
+        W, bias = finite("W", self.W), finite("bias", self.bias)
+        object.__setattr__(self, "embeddings", real("embeddings", self.embeddings))
+        if self.embeddings.ndim != 2 or W.shape != (bias.size, self.embeddings.shape[1]) or bias.ndim != 1:
+            shapes = f"{self.embeddings.shape}, {W.shape} and {bias.shape}"
+            raise ValueError(f"embeddings, W, bias: expected shapes (V, D), (C, D) and (C,), got {shapes}")
+        object.__setattr__(self, "W", W)
+        object.__setattr__(self, "bias", bias)
+        self.name_outputs(len(W))
+        if self.loss not in ("softmax", "sigmoid"):
+            raise ValueError(f"loss: expected 'softmax' or 'sigmoid', got {self.loss!r}")
+
+    @classmethod
+    def from_state_dict(
+        cls,
+        source: str | os.PathLike[str] | Mapping[str, Any],
+        reader: Readable,
+        outputs: Sequence[str] | None = None,
+        temperature: float = 1.0,
+    ) -> MeanPooledText:
+        """Load a state dict with one averaged embedding and one linear layer (`EmbeddingBag` and `Linear`).
+
+        Parameters
+        ----------
+        source : a file or a state dict, such as `embedding.weight` (V, D), `fc.weight` (C, D), `fc.bias` (C,)
+        reader : words in the order of their rows, a mapping of words to rows, or a function (see `Reader`)
+        """
+        state = read_state(source)
+        vectors, layers = state.layers(".*embedding.*"), state.layers("(?!.*embedding).*")
+        if len(vectors) != 1 or len(layers) != 1:
+            raise ValueError(f"{state.source}: expected one embedding and one linear layer, got {state.summary()}")
+        W, bias = state.linear(layers[0])
+        state.leave(f"{vectors[0]}.weight")
+        state.check_all_read("a mean of vectors under a linear layer lacks")
+        embeddings = state.arrays[f"{vectors[0]}.weight"]
+        return cls(embeddings, W, bias, as_reader(reader), tuple(outputs or ()), temperature=temperature)
+
+    @classmethod
+    def from_linear(
+        cls, embeddings: NDArray[Any], classifier: Any, reader: Readable, outputs: Sequence[str] | None = None
+    ) -> MeanPooledText:
+        """Build a model from static embeddings and a scikit-learn linear classifier fitted on their plain means."""
+        coef = np.atleast_2d(finite("coef_", classifier.coef_))
+        bias = np.broadcast_to(finite("intercept_", classifier.intercept_), (len(coef),))
+        names = tuple(map(str, outputs if outputs is not None else getattr(classifier, "classes_", ())))
+        return cls(embeddings, coef, bias, as_reader(reader), names)
+
+    def read(self, raw: Any) -> Units:
+        """Read the pieces of a text that have vectors, or raise an error if there are none."""
+        check_text(raw)
+        pieces = [piece for piece in self.reader(raw) if len(piece.rows)]
+        if not pieces:
+            raise ValueError(f"text: expected at least one word of the vocabulary, got {excerpt(raw)}")
+        labels = tuple(piece.label for piece in pieces)
+        return Units(
+            labels=labels,
+            groups={"words": numbered(labels)[0], "positions": np.arange(len(labels))},
+            data=[piece.rows for piece in pieces],
+            text=raw,
+            spans=tuple((piece.start, piece.end) for piece in pieces),
+        )
+
+    def scores(self, units: Units) -> PooledScores:
+        """Return the scores: the mass of a piece is its number of vectors, and its value is the mean of theirs."""
+        s, v = self._pieces(units.data)
+        background: dict[str, Any] = {}
+        if self.background:
+            s_background, v_background = self._pieces([self.background])
+            background = {"s_background": s_background[:, 0], "v_background": v_background[:, 0]}
+        return PooledScores(s, v, self.bias, **background)
+
+    def _pieces(self, rows: Sequence[Sequence[int]]) -> tuple[Array, Array]:
+        """Return the log-masses (1, n) and values (C, n) of pieces."""
+        sizes = np.array([len(piece) for piece in rows])
+        flat = np.array([row for piece in rows for row in piece], dtype=np.intp)
+        if flat.min() < 0 or flat.max() >= len(self.embeddings):
+            raise ValueError(f"reader: expected rows below {len(self.embeddings)}, got {flat.min()}..{flat.max()}")
+        values = self.W @ np.asarray(self.embeddings[flat], dtype=np.float64).T
+        return np.log(sizes)[None], np.add.reduceat(values, np.cumsum(sizes) - sizes, axis=1) / sizes
+
+
+def as_reader(value: Readable) -> Reader:
+    """Convert a function or a vocabulary to a reader."""
+    if callable(value):
+        return value
+    if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
+        raise TypeError(f"reader: expected words, a mapping of words to rows or a function, got {type(value).__name__}")
+    return VocabularyReader(dict(value) if isinstance(value, Mapping) else {word: i for i, word in enumerate(value)})

@@ -1,0 +1,162 @@
+"""The scale on which a prediction is explained: the probability, or the logit behind it.
+
+The probability of a class is the logistic function of a logit f divided by the temperature: f is the one logit of a
+model with two classes, the difference of its two logits, the logit of a label with a separate probability, or the
+margin of two among several classes (then it is the probability of the first where only these two are possible). The
+logistic function rises with f, so bounds and thresholds pass through it; Shapley values do not, and have a separate
+game (`game/links.py`), which is exact for one head.
+
+This class formats the numbers of every view, such as "94.2 %" for a probability and "+23.1 points" for
+a change of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..._lazy import cached_property
+from ..._types import Array
+from ...game.links import Link, LinkedGame
+from ...game.pooled_game import PooledGame
+
+SCALES = ("probability", "risk", "logit")
+# Names of outputs before any link, by the loss of the model: a regression has no logit.
+PLAIN = {"identity": "value", "exp": "log-risk"}
+# Maximum number of decimals of a percentage close to 0 or 100.
+MOST_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class ExplainedScale:
+    """A scale with its link from logits and its number format.
+
+    Attributes
+    ----------
+    name : "probability"; "risk", the exponential of a log-risk; or without a link "logit", "log-risk" or "value"
+    temperature : divides the logit in a probability
+    note : the reason for explaining the logit if the probability has no exact game; otherwise empty
+    exact : whether the exact methods have a game on this scale
+
+    Examples
+    --------
+    >>> scale = ExplainedScale("probability", temperature=2.0)
+    >>> float(scale.of(0.0)), scale.logit_of(0.5)
+    (0.5, 0.0)
+    >>> scale.level(0.942), scale.change(-0.2311), scale.level(0.99996)
+    ('94.2 %', '-23.1 points', '99.996 %')
+    >>> LOGIT.level(2.75), LOGIT.change(-0.5, "+.2f")
+    ('+2.7500', '-0.50')
+    >>> risk = ExplainedScale("risk")
+    >>> risk.level(1.25), risk.change(-0.5), risk.sentence("risk")
+    ('1.2500', '-0.5000', 'Explained: the risk.')
+    """
+
+    name: str
+    temperature: float = 1.0
+    note: str = ""
+    exact: bool = True
+
+    @cached_property
+    def link(self) -> Link | None:
+        """The function from the logit to this scale; None for the logit itself."""
+        links = {"probability": Link("sigmoid", 1 / self.temperature), "risk": Link("exp")}
+        return links.get(self.name)
+
+    @property
+    def in_percent(self) -> bool:
+        """Whether values are written as percentages and changes as percentage points."""
+        return self.name == "probability"
+
+    @property
+    def threshold(self) -> float:
+        """The value between the two sides: 50 %, a relative risk of 1, or a logit of 0."""
+        return float(self.of(0.0))
+
+    @property
+    def unit(self) -> dict[str, Any]:
+        """The number format: the factor, the suffixes of a value and a change, and the decimals."""
+        if not self.in_percent:
+            return {"factor": 1, "level": "", "change": "", "decimals": 4}
+        return {"factor": 100, "level": " %", "change": " points", "decimals": 1}
+
+    def of(self, f: Any) -> Array:
+        """Convert logits to this scale."""
+        values: Array = np.asarray(f, dtype=np.float64) if self.link is None else self.link(f)
+        return values
+
+    def logit_of(self, value: float) -> float:
+        """Convert a value on this scale to a logit."""
+        if self.link is None:
+            return float(value)
+        if not self.in_percent:
+            if not value > 0:
+                raise ValueError(f"threshold: expected a risk above 0, got {value!r}")
+            return math.log(value)
+        if not 0 < value < 1:
+            raise ValueError(f"threshold: expected a probability between 0 and 1, got {value!r}")
+        return self.temperature * (math.log(value) - math.log1p(-value))
+
+    def game(self, game: PooledGame) -> PooledGame | LinkedGame:
+        """Convert a game of logits to a game on this scale."""
+        return game if self.link is None else LinkedGame(game, self.link)
+
+    def level(self, value: float, spec: str = "+.4f") -> str:
+        """Format a prediction, such as "94.2 %". Logits and risks use the format `spec`, risks without a sign."""
+        if self.in_percent:
+            return percent(value)
+        return format(value, spec if self.link is None else spec.removeprefix("+"))
+
+    def change(self, value: float, spec: str = "+.4f", error: float | None = None) -> str:
+        """Format a score or a change of the prediction, such as "+23.1 points"; logits use the format `spec`.
+
+        With a standard error, "+23.1 ± 0.4 points".
+        """
+        if not self.in_percent:
+            return format(value, spec) + ("" if error is None else f" ± {error:{spec.removeprefix('+')}}")
+        number = f"{100 * value:+.1f}" if abs(value) >= 5e-4 else "0.0"
+        return f"{number}{'' if error is None else f' ± {100 * error:.1f}'} points"
+
+    def bound(self, value: float, upper: bool) -> str:
+        """Format a certified bound. Probabilities and risks are rounded such that the written bound holds."""
+        if self.link is None:
+            return f"{value:+.2f}"
+        safe = (math.ceil if upper else math.floor)(1000 * value) / 1000
+        return percent(safe) if self.in_percent else f"{safe:.3f}"
+
+    def digits(self, value: float, spec: str) -> str:
+        """Format a score for a column whose title has the unit."""
+        return format(self.unit["factor"] * value, spec)
+
+    def end(self, value: float) -> str:
+        """Format the end of a color scale, with its unit."""
+        return self.digits(value, ".2g") + str(self.unit["change"])
+
+    def titled(self, title: str) -> str:
+        """Add the unit to the title of a column of scores."""
+        return f"{title} (points)" if self.in_percent else title
+
+    def of_output(self, output: str) -> str:
+        """Name the explained quantity, such as "the probability of positive", "the risk" or "the value of age"."""
+        named = self.name.split("-")[-1] == output
+        return f"the {self.name}" if named else f"the {self.name} of {output}"
+
+    def sentence(self, output: str) -> str:
+        """State what is explained, and why it is not the probability if one might expect that."""
+        points = ", in percentage points" if self.in_percent else ""
+        return f"Explained: {self.of_output(output)}{points}{f'; {self.note}' if self.note else ''}."
+
+
+def percent(share: float, decimals: int = 1) -> str:
+    """Format a share in percent, with more decimals if it would otherwise be rounded to 0 or 100."""
+    text = f"{100 * share:.{decimals}f}"
+    while 0 < share < 1 and decimals < MOST_DECIMALS and float(text) in (0.0, 100.0):
+        decimals += 1
+        text = f"{100 * share:.{decimals}f}"
+    return f"{text} %"
+
+
+LOGIT = ExplainedScale("logit")

@@ -1,0 +1,598 @@
+"""Sequence classifiers and language models of the transformers package, by sampled values and by a fitted SLALOM.
+
+Methods that only need values of coalitions (`shapley-sampled`, `lime-sampled`, `leave-one-out`) call the transformer.
+All others are exact values of a *surrogate*: the SLALOM that `fit_slalom` fits to the text with tokens absent (Leemann
+et al. 2025, Algorithm 2). Its error on held-out samples is reported. Players are words or tokens. An absent token is
+deleted, replaced by the mask token, or replaced by a pad token that attention skips.
+
+Ids are never decoded and tokenized again, which could change them. Classifiers on decoders read the logits at the last
+token that is not a pad token, so a model without a pad token temporarily gets an id that occurs in no sequence. If a
+tokenizer pads on the left, which shifts the positions of some models, only sequences of equal length share a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ..._arrays import members, numbered, spearman, whole
+from ..._progress import Report, stages
+from ..._types import Array, Ids, Masks, Span, Tokens
+from ...game.budget import ToleranceError
+from ...game.pooled_game import PooledGame
+from ...game.sampled import shapley_sample
+from ...game.values import shapley
+from ...slalom.fit import SlalomFit, SlalomWarning, fit_slalom
+from ...slalom.recover import remembered
+from ...slalom.slalom import as_ids
+from ..files.atomic import first_line
+from .protocol import FEW, FitReport, Model, Resolved, Units
+from .sentences import trimmed
+from .text import check_text, excerpt
+
+#: The id of a hidden token: a pad token replaces it, and attention skips it.
+HIDDEN = -1
+#: The beginning of an output that names continuations of a text, such as "token: good" or "token: good, bad".
+TOKEN = "token:"
+# Model calls of a fit, and of each method that samples: about 20 seconds of MiniLM on two cores for 128 tokens.
+SAMPLES = 2000
+BATCH = 32
+# Relative accuracy of the SLALOM's Shapley values in the comparison with the sampled ones.
+AGREEMENT_TOL = 1e-6
+# Suffixes of the class names of language models in the transformers package.
+LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
+# Short texts, at least one of which has a token under any tokenizer.
+PROBES = ("the", "a film", "0", ".")
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Ids of the special tokens before and after a text, and the token types of prefix, text and suffix, if any."""
+
+    prefix: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+    types: tuple[tuple[int, ...], int, tuple[int, ...]] | None = None
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> Frame:
+        """Return the frame that a tokenizer puts around a text."""
+        for probe in PROBES:
+            body = list(tokenizer(probe, add_special_tokens=False)["input_ids"])
+            encoding = tokenizer(probe)
+            ids, types = list(encoding["input_ids"]), encoding.get("token_type_ids")
+            for start in range(len(ids) - len(body) + 1 if body else 0):
+                end = start + len(body)
+                if ids[start:end] == body:
+                    parts = None if types is None else (tuple(types[:start]), int(types[start]), tuple(types[end:]))
+                    return cls(tuple(ids[:start]), tuple(ids[end:]), parts)
+        raise ValueError(
+            f"tokenizer: expected one whose special tokens surround the text, got {type(tokenizer).__name__}, "
+            "whose encodings with and without them do not fit together"
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of special tokens."""
+        return len(self.prefix) + len(self.suffix)
+
+    def around(self, ids: Ids) -> Ids:
+        """Return the ids with the special tokens around them."""
+        return np.concatenate([self.prefix, ids, self.suffix]).astype(np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerClassifier(Model):
+    """A sequence classifier or language model with its tokenizer (extra `transformers`).
+
+    Parameters
+    ----------
+    model : a `...ForSequenceClassification` or `...ForCausalLM` of transformers, on any device, of any precision
+    tokenizer : its tokenizer. Slow tokenizers do not report character offsets, so their players are tokens
+    outputs : class names; by default those of `config.id2label`. One logit may have two names: it is then the log-odds
+        of the second
+    samples : number of model calls of a fit, and of every sampling method
+    batch_size : number of sequences per batch
+    max_length : maximum number of tokens, including special ones; by default that of the tokenizer and the positions
+    continuations : for a language model (`...ForCausalLM`), continuations of the text: (" good",) compares with any
+        other token, (" good", " bad") with each other; the logit is the log-odds of the first. A number is the id of a
+        token. `explain` takes them as `output="token: good"` or `output="token: good, bad"`; its default is the most
+        probable next token
+    progress : as in `fit_slalom`: None shows a bar on a terminal after a second
+
+    Examples
+    --------
+    >>> model = TransformerClassifier.from_folder("my-folder")  # doctest: +SKIP
+    >>> model.explain("A slow start, but a wonderful film.").report("report.html")  # doctest: +SKIP
+    """
+
+    model: Any
+    tokenizer: Any
+    outputs: tuple[str, ...] = ()
+    samples: int = SAMPLES
+    batch_size: int = BATCH
+    max_length: int | None = None
+    continuations: tuple[str | int, ...] = ()
+    progress: Report | bool | None = None
+
+    surrogate = "fitted SLALOM"
+
+    def __post_init__(self) -> None:
+        _package("torch")
+        kind, config = type(self.model), getattr(self.model, "config", None)
+        if not (hasattr(config, "num_labels") and hasattr(self.model, "parameters") and callable(self.model)):
+            raise TypeError(f"model: expected a sequence classifier of the transformers package, got {kind.__name__}")
+        if not callable(self.tokenizer):
+            raise TypeError(f"tokenizer: expected the tokenizer of the model, got {type(self.tokenizer).__name__}")
+        whole("samples", self.samples)
+        whole("batch_size", self.batch_size)
+        labels = getattr(config, "id2label", None) or {}
+        names = [str(labels.get(i, labels.get(str(i), f"LABEL_{i}"))) for i in range(self._outputs)]
+        if self._continuations and not self.predicts_tokens:
+            raise ValueError(f"continuations: expected none for a classifier, got {self.continuations}")
+        if self.predicts_tokens:
+            quoted = [f'"{self.tokenizer.decode([c]) if isinstance(c, int) else c}"' for c in self.continuations]
+            names = [*(quoted[1:] or ["another token"]), *quoted[:1]] if quoted else ["next token"]
+        self.name_outputs(self._outputs, names)
+        absences = {"deleted": True, "mask": self._special("mask") is not None, "pad": not self.predicts_tokens}
+        several_labels = getattr(config, "problem_type", None) == "multi_label_classification"
+        for name, chosen in (
+            ("groupings", ("words", "tokens") if getattr(self.tokenizer, "is_fast", False) else ("tokens",)),
+            ("absences", tuple(name for name, possible in absences.items() if possible)),
+            ("loss", "sigmoid" if several_labels else "softmax"),
+        ):
+            object.__setattr__(self, name, chosen)
+        # An unsuitable tokenizer or model raises an error here, not in the middle of an explanation.
+        example = self.frame.around(self.encode("the"))
+        if not (self.predicts_tokens or any("ForSequenceClassification" in c.__name__ for c in kind.__mro__)):
+            with _evaluating(self.model):
+                self._batch([example], pad=0)
+
+    @classmethod
+    def from_folder(cls, folder: str | os.PathLike[str], device: str | None = None, **options: Any) -> Any:
+        """Load a folder written by Hugging Face's `save_pretrained`, without running any code in it."""
+        path = Path(folder)
+        config = _checked_config(path)
+        _package("torch")
+        transformers = _package("transformers")
+        predicts_tokens = str((config.get("architectures") or [""])[0]).endswith(LANGUAGE_MODELS)
+        kind = transformers.AutoModelForCausalLM if predicts_tokens else transformers.AutoModelForSequenceClassification
+        source = {"local_files_only": True, "trust_remote_code": False}
+        part = "tokenizer"
+        with _quiet():
+            try:
+                tokenizer = transformers.AutoTokenizer.from_pretrained(path, **source)
+                part = "model"
+                model, info = kind.from_pretrained(path, use_safetensors=True, output_loading_info=True, **source)
+            except Exception as error:
+                raise ValueError(f"{path}: the {part} does not load: {first_line(error)}") from None
+        if missing := sorted(info["missing_keys"]):
+            keys = ", ".join(missing[:4])
+            raise ValueError(f"{path}: expected a model with a trained classification head, but its file has no {keys}")
+        model.eval()
+        try:
+            return cls(model if device is None else model.to(device), tokenizer, **options)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device: expected one that torch can use, got {device!r} ({error})") from None
+
+    def __repr__(self) -> str:
+        shown = ", ".join(self.outputs[:6]) + (", ..." if len(self.outputs) > 6 else "")
+        return f"TransformerClassifier({type(self.model).__name__}; {shown}; {self.room} tokens)"
+
+    @cached_property
+    def predicts_tokens(self) -> bool:
+        """Whether this is a language model, which predicts the next token."""
+        return any(parent.__name__.endswith(LANGUAGE_MODELS) for parent in type(self.model).__mro__)
+
+    def _special(self, name: str) -> int | None:
+        """Return the id of a special token, or None if the tokenizer does not have it."""
+        return getattr(self.tokenizer, f"{name}_token_id", None)
+
+    @property
+    def _outputs(self) -> int:
+        """Number of logits."""
+        return 1 if self.predicts_tokens else int(self.model.config.num_labels) or len(self.outputs)
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The special tokens around a text, without those between a text and its continuation."""
+        frame = Frame.of(self.tokenizer)
+        return Frame(frame.prefix) if self.predicts_tokens else frame
+
+    @cached_property
+    def _continuations(self) -> tuple[tuple[int, ...], ...]:
+        """The ids of the continuations."""
+        ids = [
+            (c,) if isinstance(c, int) else tuple(self.tokenizer(c, add_special_tokens=False)["input_ids"])
+            for c in self.continuations
+        ]
+        if not all(ids) or len(ids) > 2 or len(set(ids)) < len(ids):
+            raise ValueError(
+                "output: expected one continuation or two different ones, of at least one token each, got "
+                f"{self.continuations}"
+            )
+        return tuple(ids)
+
+    def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
+        """Turn a language model with given continuations into a classifier of them."""
+        named = isinstance(output, str) and output.startswith(TOKEN)
+        if not self.predicts_tokens and named:
+            raise ValueError(f"output: expected a class, got {output!r}; only a language model predicts tokens")
+        if not self.predicts_tokens or (self.continuations and not named):
+            return self, output
+        if output is None:
+            rows = np.stack([self.frame.around(ids) for ids in self._checked([self.read(raw).data])])
+            with _evaluating(self.model):
+                chosen: tuple[str | int, ...] = (int(self._run(rows, keep=1)[0, -1].argmax()),)
+        elif named:
+            text = str(output)[len(TOKEN) :]
+            single = len(self.tokenizer(text, add_special_tokens=False)["input_ids"]) == 1
+            chosen = (text,) if single else tuple(text.split(","))
+        else:
+            raise ValueError(f"output: expected 'token:...' of a language model, such as 'token: good', got {output!r}")
+        model = replace(self, continuations=chosen, outputs=())
+        return model, model.outputs[-1]
+
+    @cached_property
+    def room(self) -> int:
+        """The maximum number of tokens of a text, without special tokens."""
+        limits = [limit for limit in (self.max_length, getattr(self.tokenizer, "model_max_length", None)) if limit]
+        tables = (module for name, module in self.model.named_modules() if name.endswith("position_embeddings"))
+        padding = getattr(next(tables, None), "padding_idx", None)
+        first = 0 if padding is None else int(padding) + 1  # RoBERTa and similar models count from there
+        for name in ("max_position_embeddings", "n_positions"):
+            positions = getattr(self.model.config, name, None)
+            if isinstance(positions, int) and positions > 0:
+                limits.append(positions - first)
+        most = min([*limits, 10**9])  # tokenizers without a limit report 10^30
+        taken = self.frame.size + max((len(ids) - 1 for ids in self._continuations), default=0)
+        if most <= taken:
+            raise ValueError(f"max_length: expected more than the {taken} special tokens, got {most}")
+        return int(most) - taken
+
+    def __call__(self, sequences: Sequence[Tokens]) -> Array:
+        """Return the (n, C) logits of n sequences of token ids without special tokens; the id HIDDEN hides a token."""
+        rows = [self.frame.around(ids) for ids in self._checked(sequences)]
+        lengths = np.array([row.size for row in rows], dtype=np.intp)
+        # Next tokens are predicted at the end of a row, so such rows are not padded.
+        pads = getattr(self.tokenizer, "padding_side", "right") == "right" and not self.predicts_tokens
+        logits = np.empty((len(rows), self._outputs))
+        done = 0
+        with stages("transformer", self.progress) as report, _evaluating(self.model), self._padding(rows) as pad:
+            for batch in batches(lengths, self.batch_size, pads):
+                logits[batch] = self._batch([rows[i] for i in batch], pad)
+                done += batch.size
+                report("model", done, lengths.size)
+        if not np.isfinite(logits).all():
+            raise ValueError(
+                f"model: expected finite logits, got {logits[~np.isfinite(logits)][0]}; half precision may overflow "
+                "(model.float() helps)"
+            )
+        return logits
+
+    def _checked(self, sequences: Sequence[Tokens]) -> Iterator[Ids]:
+        """Yield the sequences as arrays of ids, after checking that they fit the vocabulary and the maximum length."""
+        vocabulary = int(self.model.get_input_embeddings().weight.shape[0])
+        for row, sequence in enumerate(sequences):
+            ids = as_ids("sequences", sequence)
+            if ids.size > self.room:
+                raise ValueError(f"sequences: expected at most {self.room} tokens, got {ids.size} at {row}")
+            if ids.size and not HIDDEN <= ids.min() <= ids.max() < vocabulary:
+                raise ValueError(f"sequences: expected ids below {vocabulary}, got {ids.min()}..{ids.max()} at {row}")
+            if ids.size == self.frame.size == 0:
+                # The token that begins or ends a text represents the empty text.
+                tokens = [token for token in map(self._special, ("bos", "eos", "pad", "unk")) if token is not None]
+                if not tokens:
+                    raise ValueError("tokenizer: expected a bos, eos, pad or unk token for the empty text; got none")
+                ids = np.array(tokens[:1])
+            yield ids
+
+    @contextmanager
+    def _padding(self, rows: Sequence[Ids]) -> Iterator[int]:
+        """Provide a pad token; a model without one temporarily gets that of the tokenizer or an unused id."""
+        config = self.model.config
+        config = config.get_text_config() if hasattr(config, "get_text_config") else config
+        pad = configured = getattr(config, "pad_token_id", None)
+        if pad is None:
+            used = {i for row in rows for i in row.tolist()}
+            candidates = (self._special("pad"), *range(len(used) + 1))
+            pad = config.pad_token_id = next(i for i in candidates if i is not None and i not in used)
+        try:
+            yield int(pad)
+        finally:
+            config.pad_token_id = configured
+
+    def _batch(self, rows: Sequence[Ids], pad: int) -> Array:
+        """Return the (n, C) logits of n sequences with their special tokens."""
+        if self.predicts_tokens:
+            return self._log_odds(np.stack(rows))
+        longest = max(row.size for row in rows)
+        types = None
+        if self.frame.types is not None:
+            before, inside, after = self.frame.types
+            typed = [[*before, *[inside] * (row.size - self.frame.size), *after] for row in rows]
+            types = np.array([[*row, *[0] * (longest - len(row))] for row in typed])
+        logits = self._run(np.array([[*row, *[HIDDEN] * (longest - row.size)] for row in rows]), pad, types)
+        if logits is None or logits.ndim != 2:
+            shown = "no logits" if logits is None else f"logits of shape {logits.shape}"
+            raise TypeError(
+                "model: expected one row of logits per text (...ForSequenceClassification), got "
+                f"{type(self.model).__name__} with {shown}"
+            )
+        return np.asarray(logits)
+
+    def _run(self, ids: Ids, pad: int = 0, types: Ids | None = None, keep: int = 0) -> Any:
+        """Call the model on rows (n, T) of ids and return its logits, at the last `keep` positions if that is not 0."""
+        arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
+        arrays |= {} if types is None else {"token_type_ids": types}
+        torch, device = _package("torch"), next(iter(self.model.parameters())).device
+        tensors = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in arrays.items()}
+        # A language model computes a logit for every token of its vocabulary; some do so only at the last positions.
+        few = {"logits_to_keep": keep} if keep and "logits_to_keep" in signature(self.model.forward).parameters else {}
+        logits = getattr(self.model(**tensors, **few), "logits", None)
+        return None if logits is None else logits[:, -keep:].float().cpu().numpy().astype(np.float64)
+
+    def _log_odds(self, rows: Ids) -> Array:
+        """Return the (n, 1) log-odds of the first continuation of rows (n, T) against the second, or against all
+        others.
+
+        A continuation c_1 ... c_m has the log-probability sum_k log p(c_k), and everything else has the probability
+        sum_k p(c_1) ... p(c_{k-1}) (1 - p(c_k)).
+        """
+        if not self.continuations:
+            raise ValueError("continuations: expected what may follow the text, such as (' good',), got none")
+        logits: dict[tuple[int, ...], Array] = {}
+        sides = []
+        for ids in self._continuations:
+            stem = ids[:-1]
+            if stem not in logits:
+                longer = [[*row, *stem] for row in rows.tolist()]
+                logits[stem] = self._run(np.array(longer, dtype=np.intp), keep=len(ids))
+            z = logits[stem]
+            chosen = np.arange(z.shape[-1]) == np.array(ids)[:, None]
+            total = np.logaddexp.reduce(z, axis=-1)
+            log_p = z[:, chosen] - total
+            log_not = np.logaddexp.reduce(np.where(chosen, -np.inf, z), axis=-1) - total
+            others = np.logaddexp.reduce(np.cumsum(log_p, axis=1) - log_p + log_not, axis=1)
+            sides.append((log_p.sum(axis=1), others))
+        (log_p, others), *second = sides
+        return np.asarray(log_p - (second[0][0] if second else others))[:, None]
+
+    def _tokens(self, text: str) -> tuple[Ids, tuple[Span, ...] | None, Ids | None]:
+        """Return ids, character spans and word numbers of a text without special tokens; None if not available."""
+        fast = bool(getattr(self.tokenizer, "is_fast", False))
+        options = {"return_offsets_mapping": True} if fast else {}
+        encoding = self.tokenizer(text, add_special_tokens=False, truncation=False, verbose=False, **options)
+        ids = np.asarray(encoding["input_ids"], dtype=np.intp).reshape(-1)
+        if not fast:
+            return ids, None, None
+        # Spans have no white space at their ends, and must not overlap if tokens share a character (bytes of an emoji).
+        spans, last = [], 0
+        for start, end in encoding["offset_mapping"]:
+            start = max(int(start), last)
+            start, end = trimmed(text, start, max(int(end), start))
+            last = max(start, end)
+            spans.append((start, last))
+        # A token outside of words (a special one in the text) is a separate word.
+        words = [-1 - i if word is None else word for i, word in enumerate(encoding.word_ids())]
+        return ids, tuple(spans), numbered(words)[0]
+
+    def encode(self, text: str) -> Ids:
+        """Return the token ids of a text that the model reads, without special tokens."""
+        return self._tokens(text)[0][: self.room]
+
+    def predict_logits(self, inputs: Iterable[str]) -> Array:
+        """Return the (n, C) logits of texts; tokens beyond the model's last position are ignored."""
+        return self([self.encode(text) for text in self.several(inputs)])
+
+    def read(self, raw: Any) -> Units:
+        """Read the tokens of a text with their words and character spans."""
+        check_text(raw)
+        ids, spans, words = self._tokens(raw)
+        if ids.size == 0:
+            raise ValueError(f"text: expected at least one token, got {excerpt(raw)}")
+        n = min(ids.size, self.room)
+        tokens = tuple(map(str, self.tokenizer.convert_ids_to_tokens(ids[:n].tolist())))
+        unknown = tuple((ids[:n] == self._special("unk")).tolist()) if self._special("unk") is not None else None
+        shared: dict[str, Any] = {"data": ids[:n], "unknown": unknown}
+        groups = {"tokens": np.arange(n)}
+        if spans is None or words is None:
+            return Units(labels=tokens, groups=groups, unseen=((0, 0),) * (ids.size - n), **shared)
+        labels = tuple(raw[a:b] or token for (a, b), token in zip(spans[:n], tokens, strict=True))
+        first = np.unique(words[:n], return_index=True)[1]
+        last = np.append(first[1:], n) - 1
+        return Units(
+            labels=labels,
+            groups={"words": words[:n], **groups},
+            group_labels={
+                "words": tuple(raw[spans[i][0] : spans[j][1]] or labels[i] for i, j in zip(first, last, strict=True))
+            },
+            text=raw,
+            spans=spans[:n],
+            unseen=spans[n:],
+            continues=tuple(np.r_[False, words[1:n] == words[: n - 1]].tolist()),
+            **shared,
+        )
+
+    def logits(self, units: Units) -> Array:
+        """Return the (C,) logits of a text."""
+        return self._ask(units, [units.data])[0]
+
+    def _ask(self, units: Units, sequences: Sequence[Ids]) -> Array:
+        """Return the (n, C) outputs for parts of a text; each distinct part is evaluated only once."""
+        return remembered(units.cached("outputs", dict), self, sequences)
+
+    def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
+        """Return the outputs of the model itself for coalitions of the players, (n, d) -> (n,)."""
+        ids, stand_in = units.data, self._stand_in(settings)
+        kept = np.asarray(present, dtype=bool)[:, units.groups[settings.players]]
+        sequences = [ids[row] if stand_in is None else np.where(row, ids, stand_in) for row in kept]
+        return settings.explained(self._ask(units, sequences))
+
+    def _stand_in(self, settings: Resolved) -> int | None:
+        """Return the id that replaces an absent token, or None if it is deleted."""
+        return {"deleted": None, "pad": HIDDEN, "mask": self._special("mask")}[settings.absent]
+
+    def inside(self, name: str, units: Units, settings: Resolved) -> None:
+        """Return None, because attention and gradients of a deep model have no closed form."""
+        return None
+
+    def game(self, units: Units, settings: Resolved) -> PooledGame:
+        """Return the game of the SLALOM that is fitted to the model around this text."""
+        ids, slalom = units.data, self._fitted(units, settings)[0].slalom
+        empty = settings.explained(self._ask(units, [ids[:0]]))
+        game = slalom.game(ids, empty_value=float(empty[0]), absent=self._stand_in(settings))
+        players, names = units.players(settings.players)
+        return game.merge(members(players), names)
+
+    def fit(self, units: Units, settings: Resolved) -> FitReport:
+        """Return how well that SLALOM fits the model; its Shapley values are compared with sampled ones."""
+
+        def report() -> FitReport:
+            return replace(self._fitted(units, settings)[1], agreement=self._agreement(units, settings))
+
+        return units.cached(("agreement", settings.players, *_fit_key(settings)), report)
+
+    def _agreement(self, units: Units, settings: Resolved) -> float:
+        """Return the rank correlation of the SLALOM's Shapley values with sampled ones of the model."""
+        names = units.players(settings.players)[1]
+        model = SimpleNamespace(d=len(names), value=partial(self.value, units, settings))
+        try:
+            fitted = shapley(self.pooled_game(units, settings), AGREEMENT_TOL)
+        except ToleranceError:
+            return 0.0
+        sampled = shapley_sample(model, self.samples, settings.seed).values
+        return spearman(fitted, sampled) if len(names) > 1 else 1.0
+
+    def _fitted(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
+        return units.cached(_fit_key(settings), lambda: self._fit(units, settings))
+
+    def _fit(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
+        ids, queries = units.data, list[Ids]()
+
+        def f(sequences: list[Ids]) -> Array:
+            queries.extend(sequences)
+            return settings.explained(self._ask(units, sequences))
+
+        options: dict[str, Any] = {"num_samples": self.samples, "batch_size": self.samples, "max_deletions": FEW}
+        options |= {"seed": settings.seed, "progress": False, "replacement": self._stand_in(settings)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SlalomWarning)  # raised below, with the tokens instead of their ids
+            fit = fit_slalom(f, ids, **options)
+        # The spread of the model's output over the samples of the fit, with few and with any number of tokens absent.
+        absent = np.array([ids.size - q.size if q.size < ids.size else (q != ids).sum() for q in queries])
+        values = settings.explained(self._ask(units, queries))
+        near, far = (float(v.std()) if v.size else float("nan") for v in (values[absent <= FEW], values[absent > FEW]))
+        names = {int(i): label for i, label in zip(ids, units.labels, strict=True)}
+        report = FitReport(
+            name=self.surrogate,
+            error=float(np.sqrt(fit.fresh_mse)),
+            spread=near,
+            error_any_size=float(np.sqrt(fit.fresh_mse_any_size)),
+            spread_any_size=far,
+            at_text=float(f([ids])[0] - fit.slalom.predict(ids)),
+            model_calls=fit.model_calls,
+            undetermined=tuple(names.get(i, settings.absent) for i in fit.undetermined),
+        )
+        if report.undetermined:  # one warning per text
+            warning = partial(warnings.warn, report.sentences()[-1], SlalomWarning, stacklevel=7)
+            units.cached("warning", warning)
+        return fit, report
+
+
+def _fit_key(settings: Resolved) -> tuple[Any, ...]:
+    return ("fit", settings.absent, settings.coefficients, settings.rest, settings.seed)
+
+
+def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
+    """Yield batches of rows of similar length, the longest first; of equal length if rows cannot be padded.
+
+    >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=True)]
+    [[1, 3], [0, 2]]
+    >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=False)]
+    [[1], [3], [0, 2]]
+    """
+    order = np.argsort(-lengths, kind="stable")
+    while order.size:
+        batch = order[:batch_size]
+        if not pads:
+            batch = batch[lengths[batch] == lengths[batch[0]]]
+        yield batch
+        order = order[batch.size :]
+
+
+def _package(name: str) -> Any:
+    """Import torch or transformers, or raise an error that names the extra."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(f"a transformer needs {name} ({error}): pip install '.[transformers]'") from None
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Switch to evaluation mode without gradients, and restore the mode of every module afterwards."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with _package("torch").inference_mode():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _checked_config(path: Path) -> dict[str, Any]:
+    """Return the configuration of a folder after checking that it has safetensors, a tokenizer and no code to run."""
+
+    def has(names: Sequence[str]) -> list[str]:
+        return [name for name in names if (path / name).is_file()]
+
+    if not has(["config.json"]):
+        missing = "one without config.json" if path.is_dir() else "no such folder"
+        raise ValueError(f"{path}: expected a folder in the layout of Hugging Face, with config.json; got {missing}")
+    try:
+        config = dict(json.loads((path / "config.json").read_text(encoding="utf-8")).items())
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path / 'config.json'}: expected a JSON object ({error})") from None
+    if config.get("auto_map"):
+        raise ValueError(f"{path}: contains Python code to run (auto_map in config.json), which is not supported")
+    if not has(WEIGHTS):
+        pickles = [f", got {name}: a pickle can run any code; save it with save_pretrained" for name in has(PICKLES)]
+        raise ValueError(f"{path}: expected weights as model.safetensors{''.join(pickles[:1])}")
+    if not has(TOKENIZER):
+        raise ValueError(
+            f"{path}: expected the files of a tokenizer next to the model, such as tokenizer.json; got none"
+        )
+    return config
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress the progress bars and load reports of the package."""
+    from transformers.utils import logging as theirs
+
+    level, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()
+    theirs.set_verbosity(logging.CRITICAL)
+    theirs.disable_progress_bar()
+    try:
+        yield
+    finally:
+        theirs.set_verbosity(level)
+        if bars:
+            theirs.enable_progress_bar()

@@ -1,0 +1,105 @@
+"""Progress of a run on standard error: a bar on a terminal, lines of text in a log, or nothing.
+
+The rate is that of the last WINDOW seconds, so that the remaining time follows the current speed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+
+from ..._progress import rich_progress
+from ..show.sanitize import visible
+from .runner import Progress
+
+WINDOW = 30.0
+EVERY = 10.0  # seconds between two lines
+
+
+class Meter:
+    """The number of finished rows (`before` by earlier runs), the current rate, and the remaining time.
+
+    >>> seconds = iter([0.0, 10.0])
+    >>> meter = Meter(3000, before=500, clock=lambda: next(seconds))
+    >>> meter.update(Progress(rows=1000, failed=3))
+    >>> meter.line()
+    '1,500 of 3,000 documents (50 %), 100 per second, 15 s left, 3 with an error'
+    """
+
+    def __init__(
+        self, total: int, before: int = 0, unit: str = "documents", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.total, self.before, self.unit, self.clock = total, before, unit, clock
+        self.begin = clock()
+        self.last = Progress()
+        self.history: deque[tuple[float, int]] = deque([(self.begin, 0)])
+
+    def update(self, progress: Progress) -> None:
+        """Record the current progress."""
+        now = self.clock()
+        self.last = progress
+        self.history.append((now, progress.rows))
+        while len(self.history) > 2 and self.history[1][0] < now - WINDOW:
+            self.history.popleft()
+
+    @property
+    def done(self) -> int:
+        """Rows explained, by this run and by earlier ones."""
+        return self.before + self.last.rows
+
+    def line(self) -> str:
+        """Return the progress in one line."""
+        (then, rows), (now, more) = self.history[0], self.history[-1]
+        rate = (more - rows) / (now - then) if now > then else 0.0
+        share = 100 * self.done // max(1, self.total)
+        pieces = [
+            f"{self.done:,} of {self.total:,} {self.unit} ({share} %)",
+            f"{rate:,.0f} per second",
+            f"{show_time((self.total - self.done) / rate)} left" if rate > 0 else "",
+            f"{self.last.failed:,} with an error" if self.last.failed else "",
+            f"{self.last.lost:,} workers lost" if self.last.lost else "",
+        ]
+        return ", ".join(filter(None, pieces))
+
+
+def show_time(seconds: float) -> str:
+    """Format seconds in words.
+
+    >>> show_time(15.2), show_time(150), show_time(10_000)
+    ('15 s', '2 min 30 s', '2 h 46 min')
+    """
+    minutes, whole = divmod(round(seconds), 60)
+    hours, left = divmod(minutes, 60)
+    return f"{hours} h {left} min" if hours else f"{minutes} min {whole} s" if minutes else f"{whole} s"
+
+
+@contextmanager
+def reported(meter: Meter, mode: str | None = None) -> Iterator[Callable[[Progress], None]]:
+    """Yield a function that records progress and shows it by the mode "bar", "plain" or "none".
+
+    The mode None shows a bar on a terminal and plain lines elsewhere.
+    """
+    bar = None if mode in ("plain", "none") else rich_progress(always=mode == "bar")
+    row = bar and bar.add_task("explaining", total=meter.total, completed=meter.before)
+    printed = meter.begin
+
+    def show(progress: Progress) -> None:
+        nonlocal printed
+        meter.update(progress)
+        if bar is not None:
+            if progress.note:
+                bar.console.print(visible(progress.note), markup=False, highlight=False)
+            errors = f", {progress.failed:,} with an error" if progress.failed else ""
+            bar.update(row, completed=meter.done, description=f"explaining{errors}")
+        elif mode != "none":
+            now = meter.history[-1][0]
+            due = now - printed >= EVERY
+            printed = now if due else printed
+            for line in [visible(progress.note)] * bool(progress.note) + [meter.line()] * due:
+                print(line, file=sys.stderr, flush=True)
+
+    with bar or nullcontext():
+        yield show

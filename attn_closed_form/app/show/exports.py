@@ -1,0 +1,286 @@
+"""Exports for other programs: tables, GeoJSON for QuPath, h5 for CLAM and TRIDENT, shap, lime and shapiq.
+
+A table has one row per player: one per instance, or one per region if regions are the players. GeoJSON and h5 have
+one entry per tile, because other programs draw tiles. Scores are neither ranked nor rescaled.
+
+Optional packages are imported on first use. If one is missing, an `ImportError` names the extra to
+install. shap and lime draw any signed scores, but their sums mean something only for methods that add up
+(`base_value + sum = prediction` for Shapley values and integrated gradients).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._arrays import positive
+from ...game.interactions import constant_of, interactions
+from ..explanations.explanation import Explanation, Explanations
+from ..files.atomic import replacing
+from .figures import AGAINST, FOR, leader
+from .maps import ATTENTION, Place, attention, colors, columns, disagreement, place, scale_end, tile_scores, whole
+from .plots import heat_map, package
+from .sanitize import visible
+
+# Cells that a spreadsheet would read as a formula, because names come from untrusted files; some names are numbers.
+FORMULA = re.compile(r"[=+@-](?![\d.]+(e[+-]?\d+)?$)", re.IGNORECASE)
+
+
+def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
+    """Write the table as CSV (.tsv: with tabs), with all digits and the byte-order mark that Excel needs."""
+    table = _with_scale(explanations)
+    names = [f"'{name}" if FORMULA.match(name) else name for name in map(visible, table["player"])]
+    cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
+    if doubts := explanations.evidence.model.doubts:
+        table["assumed"], cells = doubts, [*cells, [doubts] * len(names)]
+    with replacing(path) as partial, partial.open("w", encoding="utf-8-sig", newline="") as stream:
+        writer = csv.writer(stream, delimiter="\t" if Path(path).suffix == ".tsv" else ",", lineterminator="\n")
+        writer.writerow(table)
+        writer.writerows(zip(*cells, strict=True))
+
+
+def _with_scale(explanations: Explanations) -> dict[str, Any]:
+    """Return the columns of the table of a bag, and the scale of its attributions."""
+    return {**columns(explanations), "scale": np.full(explanations.evidence.d, explanations.scale.name)}
+
+
+def write_parquet(explanations: Explanations, path: str | os.PathLike[str]) -> None:
+    """Write the table of a bag as Parquet (extra `corpus`); the metadata of the file state what is explained."""
+    pyarrow, parquet = package("pyarrow", "corpus"), package("pyarrow.parquet", "corpus")
+    table = pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in _with_scale(explanations).items()})
+    with replacing(path) as partial:
+        parquet.write_table(table.replace_schema_metadata({"explanation": json.dumps(row(explanations))}), partial)
+
+
+def write_geojson(
+    explanations: Explanations,
+    path: str | os.PathLike[str],
+    method: str | None = None,
+    microns_per_pixel: float | None = None,
+) -> None:
+    """Write the tiles of a bag as GeoJSON that QuPath opens by drag and drop.
+
+    Each tile is a detection: a polygon in level-0 pixels, classified as "for OUTPUT" or "against OUTPUT", colored by
+    its score, with every score and the attention as measurements (QuPath: Measure, Show measurement maps).
+
+    Parameters
+    ----------
+    method : the method whose scores classify and color the tiles; Shapley values by default
+    microns_per_pixel : resolution of level 0, to convert coordinates in micrometers (STAMP) to pixels
+    """
+    where, in_microns = place(explanations), "tile_size_um" in explanations.evidence.units.attrs
+    if in_microns and microns_per_pixel is None:
+        raise ValueError(
+            "microns_per_pixel: the coordinates of this bag are micrometers, and QuPath expects level-0 pixels; pass "
+            "the micrometers per pixel of the slide"
+        )
+    if microns_per_pixel is not None:
+        if not in_microns:
+            raise ValueError("microns_per_pixel: expected coordinates in micrometers (STAMP); this bag has pixels")
+        positive("microns_per_pixel", microns_per_pixel)
+        where = Place(where.coords / microns_per_pixel, where.patch_size / microns_per_pixel)
+    scores = tile_scores(leader(explanations, method))
+    output = visible(explanations.output)
+    sides = {
+        True: json.dumps({"name": f"for {output}", "color": list(FOR)}),
+        False: json.dumps({"name": f"against {output}", "color": list(AGAINST)}),
+    }
+    measured = {}
+    for name, e in explanations.items():
+        if name != ATTENTION:
+            of = output if e.scale.link is None else e.scale.of_output(output).removeprefix("the ")
+            measured[f"{name} {of}"] = tile_scores(e).tolist()
+    weight = attention(explanations)
+    if weight is not None:
+        measured["attention"] = weight.tolist()
+    keys = [json.dumps(name) for name in measured]
+    shades = colors(scores, scale_end(scores)).tolist()
+    boxes = whole(np.concatenate([where.coords, where.coords + where.patch_size], axis=1)).tolist()
+    with replacing(path) as partial, partial.open("w", encoding="utf-8") as stream:
+        stream.write('{"type": "FeatureCollection", "features": [')
+        tiles = zip(boxes, scores.tolist(), shades, zip(*measured.values(), strict=True), strict=True)
+        for i, ((left, top, right, bottom), score, shade, numbers) in enumerate(tiles):
+            ring = f"[[{left}, {top}], [{right}, {top}], [{right}, {bottom}], [{left}, {bottom}], [{left}, {top}]]"
+            values = ", ".join(f"{key}: {number!r}" for key, number in zip(keys, numbers, strict=True))
+            stream.write(
+                f'{"," if i else ""}\n{{"type": "Feature", "geometry": {{"type": "Polygon", "coordinates": [{ring}]}}, '
+                f'"properties": {{"objectType": "detection", "color": {shade}, "classification": {sides[score >= 0]}, '
+                f'"measurements": {{{values}}}}}}}'
+            )
+        stream.write(f'\n], "assumed": {json.dumps(explanations.evidence.model.doubts or None)}}}\n')
+
+
+def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: str | None = None) -> None:
+    """Write scores and coordinates as h5: `attention_scores` (n, 1) and `coords` (n, 2), as in CLAM's `blockmap.h5`.
+
+    CLAM's `create_heatmaps.py` and TRIDENT's `visualize_heatmap` draw any scores; the attributes of
+    the coordinates (patch_size, patch_level, patch_size_level0, ...) are kept. `attention_scores` contains the signed
+    scores of `method`, and `attention` the attention of the model. Needs h5py (extra `bags`).
+    """
+    h5py = package("h5py", "bags")
+    e, where, weight = leader(explanations, method), place(explanations), attention(explanations)
+    with replacing(path) as partial, h5py.File(partial, "w") as file:
+        file.create_dataset("attention_scores", data=tile_scores(e)[:, None].astype(np.float32))
+        coords = file.create_dataset("coords", data=whole(where.coords))
+        for name, value in explanations.evidence.units.attrs.items():
+            if isinstance(value, str | int | float | np.generic | np.ndarray) and name != "thumbnail":
+                coords.attrs[name] = value
+        if weight is not None:
+            file.create_dataset("attention", data=weight[:, None].astype(np.float32))
+        for name, value in row(explanations).items():
+            file.attrs[name] = value if isinstance(value, str | float) else json.dumps(value)
+        file.attrs["method"] = e.method
+
+
+class Kind(NamedTuple):
+    """A kind of file with its suffix in a folder of results, its description and its writer."""
+
+    suffix: str
+    help: str
+    write: Callable[[Explanations, str | os.PathLike[str]], Any]
+
+
+KINDS = {
+    "map": Kind(".png", "signed heat map (.png, .svg, .pdf; needs matplotlib)", heat_map),
+    "csv": Kind(".csv", "table of scores (.csv, .tsv)", write_csv),
+    "parquet": Kind(".parquet", "the same as Parquet (needs pyarrow)", write_parquet),
+    "geojson": Kind(".geojson", "tiles for QuPath", write_geojson),
+    "h5": Kind(".h5", "scores and coords as CLAM and TRIDENT read them (needs h5py)", write_h5),
+    "report": Kind(".html", "self-contained HTML report", Explanations.report),
+}
+
+
+def row(explanations: Explanations) -> dict[str, Any]:
+    """Return facts about the explanation of a bag, for the header of a file or the row of a table."""
+    evidence, e, gap = explanations.evidence, leader(explanations), disagreement(explanations)
+    return {
+        "instances": len(evidence.units.labels),
+        "output": explanations.output,
+        "scale": explanations.scale.name,
+        "prediction": float(explanations.prediction),
+        "probability": (evidence.probabilities or {}).get(explanations.output),
+        "probabilities": evidence.probabilities,
+        "players": evidence.settings.players,
+        "empty_bag": evidence.absent_value,
+        "method": e.method,
+        "error_bound": e.error,
+        "attention_against": None if gap is None else gap.attention_against,
+        "rank_correlation": None if gap is None else gap.correlation,
+        "assumed": evidence.model.doubts or None,
+    }
+
+
+def to_shap(explanation: Explanation) -> Any:
+    """Convert to a one-row `shap.Explanation`, which `shap.plots.text`, `.bar` and `.waterfall` draw.
+
+    A text has one entry per token, in order and with the punctuation after it, so that `shap.plots.text` shows
+    the text as it was given. A word's score is shared equally among its occurrences, which keeps the sums.
+    """
+    shap = package("shap", "interop")
+    starts, _, owners = zip(*explanation.occurrences, strict=True)
+    players = np.array(owners)
+    cuts = (0, *starts[1:], len(explanation.text))
+    pieces = [explanation.text[start:end] for start, end in pairwise(cuts)]
+    return shap.Explanation(
+        values=explanation.scores[players] / np.bincount(players)[players],
+        base_values=explanation.base_value,
+        data=np.array(["".join(map(visible, piece)) for piece in pieces], dtype=object),
+        feature_names=[visible(explanation.labels[j]) for j in players],
+    )
+
+
+def to_lime(explanation: Explanation) -> Any:
+    """Convert to a lime `Explanation` in regression mode, on the scale that was explained.
+
+    `as_list`, `as_map`, `as_html` and `as_pyplot_figure` work; label 1 has the scores and label 0 their negatives, as
+    in lime's own regression explanations.
+    """
+    lime = package("lime.explanation", "interop")
+    raw = "".join(visible(character) for character in explanation.text)  # one character each, so that spans stay valid
+
+    def markless(text: str) -> str:
+        """Replace possible markup by |, because lime's page inserts the text as HTML."""
+        return text.translate(str.maketrans("<>&", "|||"))
+
+    class SpanMapper(lime.DomainMapper):  # type: ignore[name-defined,misc]
+        """Link between feature ids and the text, with known spans instead of lime's splitting."""
+
+        def map_exp_ids(self, exp: Any, positions: bool = False, **_: Any) -> list[tuple[str, float]]:
+            names = [visible(label) for label in explanation.labels]
+            if positions:
+                starts = ("-".join(str(start) for start, _ in spans) for spans in explanation.spans)
+                names = [f"{name}_{places}" for name, places in zip(names, starts, strict=True)]
+            return [(names[j], weight) for j, weight in exp]
+
+        def visualize_instance_html(
+            self, exp: Any, label: int, div_name: str, exp_object_name: str, text: bool = True, opacity: bool = True
+        ) -> str:
+            if not text:
+                return ""
+            weight = dict(exp)
+            places = [  # JavaScript counts an emoji as two
+                (markless(raw[start:end]), len(raw[:start].encode("utf-16-le")) // 2, weight[player])
+                for start, end, player in explanation.occurrences
+                if player in weight
+            ]
+            arguments = (json.dumps(places), str(label), json.dumps(markless(raw)), div_name, json.dumps(opacity))
+            return f"\n{exp_object_name}.show_raw_text({', '.join(arguments)});\n"
+
+    made = lime.Explanation(SpanMapper(), mode="regression", random_state=0)
+    scores, base = explanation.scores, explanation.base_value
+    order = np.argsort(-np.abs(scores), kind="stable").tolist()
+    made.local_exp = {label: [(j, sign * float(scores[j])) for j in order] for label, sign in ((1, 1.0), (0, -1.0))}
+    made.intercept = {1: base, 0: -base}
+    made.local_pred = np.array([base + float(scores.sum())])
+    made.predicted_value = explanation.prediction
+    ends = (base + scores[scores < 0].sum(), base + scores[scores > 0].sum(), explanation.prediction)
+    made.min_value, made.max_value = float(min(ends)), float(max(ends))
+    return made
+
+
+# Indices of order two in shapiq, by the method of the single players.
+SHAPIQ_INDICES = {"shapley": ("SV", "SII", "STII", "FSII"), "banzhaf": ("BV", "BII", "FBII")}
+
+
+def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None) -> Any:
+    """Convert to a `shapiq.InteractionValues` of the players.
+
+    The explanation has Shapley ("SV" in shapiq) or Banzhaf ("BV") values; the order 2 adds the exact interactions of
+    all pairs by an index: "SII" (the default), "STII" or "FSII" of a Shapley explanation, "BII" (the default) or "FBII"
+    of a Banzhaf one. The values of single players are those of the index (`game/interactions.py`).
+    """
+    known = SHAPIQ_INDICES.get(explanation.method)
+    if known is None:
+        raise ValueError(f"explanation: expected 'shapley' or 'banzhaf', as in shapiq, got {explanation.method!r}")
+    if order not in (1, 2):
+        raise ValueError(f"order: expected 1 or 2, got {order}")
+    name = known[order - 1] if index is None else index
+    if name not in (known[:1] if order == 1 else known[1:]):
+        expected = known[0] if order == 1 else ", ".join(known[1:])
+        raise ValueError(f"index: expected {expected} for order {order} of {explanation.method!r}, got {index!r}")
+    shapiq = package("shapiq", "interop")
+    d, base, table = len(explanation.labels), explanation.base_value, np.diag(explanation.scores)
+    if order == 2:
+        table = interactions(explanation.game, name)
+        base = constant_of(explanation.game, name, table)
+    values: dict[tuple[int, ...], float] = {(): base, **{(j,): float(table[j, j]) for j in range(d)}}
+    if order == 2:
+        values |= {(i, j): float(table[i, j]) for i in range(d) for j in range(i + 1, d)}
+    return shapiq.InteractionValues(
+        values=np.array(list(values.values())),
+        index=name,
+        max_order=order,
+        min_order=0,
+        n_players=d,
+        interaction_lookup={players: i for i, players in enumerate(values)},
+        estimated=False,
+        baseline_value=base,
+    )

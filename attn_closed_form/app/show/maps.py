@@ -1,0 +1,284 @@
+"""Maps of a bag: scores per tile and per player, attention, tile positions, and pictures.
+
+Tiles are drawn as tiles. Nothing is smoothed or ranked: a color is linear in the score, zero is in the middle of the
+signed scale, and scores beyond the ends of the scale have the color of the end. If tiles overlap, a cell shows the
+mean of the tiles that cover it. A slide of 80,000 tiles takes a few milliseconds, because tiles become cells of one
+array. Only NumPy is needed.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..._arrays import positive, spearman
+from ..._types import Array, Ids
+from ..explanations.explanation import Explanation, Explanations
+from ..models.scale import LOGIT, ExplainedScale, percent
+from .figures import AGAINST, FOR, UNSIGNED, leader
+
+ATTENTION = "alpha-mean"
+# Color of a score of zero: gray enough to differ from the page, which shows where there is no tile.
+ZERO = (236, 236, 236)
+# The color of a score of zero on a light or dark page, and the opacity of its tiles.
+FAINT, FAINTEST = (128, 128, 128), 0.12
+# The scale ends at this quantile of the magnitudes, so that one extreme tile does not wash out all the others.
+QUANTILE = 0.995
+# Number of cells along the longer side of a picture if tiles are not on a grid.
+MOST_CELLS = 2000
+
+
+Pixels = NDArray[np.uint8]
+
+
+class Place(NamedTuple):
+    """Positions of tiles: `coords` (n, 2) of their upper left corners, and the side of a tile in the same unit."""
+
+    coords: Array
+    patch_size: float
+
+
+class Disagreement(NamedTuple):
+    """Differences between attention and signed scores: Spearman's correlation with the scores and with their magnitudes
+    (NaN if one of them is constant), and the share of the attention on players with negative scores.
+    """
+
+    correlation: float
+    magnitude_correlation: float
+    attention_against: float
+
+
+def place(explanations: Explanations) -> Place:
+    """Return the positions of the tiles of a bag, or raise an error if it has no coordinates."""
+    units = explanations.evidence.units
+    if units.coords is None:
+        raise ValueError("coords: expected a bag with coordinates, because a map needs them; this one has none")
+    side = units.attrs.get("patch_size")
+    if side is None:
+        if len(units.coords) > 1 and np.ptp(units.coords):
+            raise ValueError("patch_size: expected the side of a tile among the attributes of the bag; it is missing")
+        side = 1.0
+    return Place(np.asarray(units.coords, dtype=np.float64), float(side))
+
+
+def slide_size(explanations: Explanations) -> tuple[float, float]:
+    """Return the width and height of the slide from the attributes of its bag, or those of the area of the tiles."""
+    attrs, where = explanations.evidence.units.attrs, place(explanations)
+    if {"level0_width", "level0_height"} <= set(attrs):
+        return float(np.ravel(attrs["level0_width"])[0]), float(np.ravel(attrs["level0_height"])[0])
+    right, bottom = where.coords.max(axis=0) + where.patch_size
+    return float(right), float(bottom)
+
+
+def tile_scores(explanation: Explanation) -> Array:
+    """Return the (n,) score of each tile, which is that of its player, such as its region."""
+    return explanation.scores[explanation.evidence.player_of]
+
+
+def attention(explanations: Explanations) -> Array | None:
+    """Return the (n,) attention of the tiles (the mean over the heads of the output), or None if there is none."""
+    scores = explanations.evidence.inside(ATTENTION)
+    return None if scores is None else np.asarray(scores[0] if isinstance(scores, tuple) else scores)
+
+
+def player_attention(explanations: Explanations) -> Array | None:
+    """Return the (d,) attention of each player, summed over its tiles."""
+    scores = attention(explanations)
+    return None if scores is None else explanations.evidence.pool(scores)
+
+
+def disagreement(explanations: Explanations) -> Disagreement | None:
+    """Return how attention differs from the leading scores, or None if the model has no attention."""
+    weight, scores = player_attention(explanations), leader(explanations).scores
+    if weight is None:
+        return None
+    against = float(weight[scores < 0].sum() / weight.sum()) if weight.sum() > 0 else float("nan")
+    return Disagreement(spearman(weight, scores), spearman(weight, np.abs(scores)), against)
+
+
+def strongest(scores: Array, k: int) -> tuple[Ids, Ids]:
+    """Return the k players with the largest positive scores, and the k with the smallest negative ones, in order."""
+    order = np.argsort(-scores, kind="stable")
+    top, bottom = order[:k], order[::-1][:k]
+    return top[scores[top] > 0], bottom[scores[bottom] < 0]
+
+
+def columns(explanations: Explanations) -> dict[str, Any]:
+    """Return the table of a bag by column: name, position, number of tiles, attention and scores of each player."""
+    evidence = explanations.evidence
+    table: dict[str, Any] = {"player": np.array(evidence.labels, dtype=np.str_)}
+    if evidence.units.coords is not None:
+        corners = np.full((evidence.d, 2), np.inf)  # minimum x and y of the tiles of each player
+        np.minimum.at(corners, evidence.player_of, np.asarray(evidence.units.coords, dtype=np.float64))
+        table |= {"x": whole(corners[:, 0]), "y": whole(corners[:, 1])}
+    if evidence.settings.players != evidence.model.groupings[0]:
+        table["tiles"] = np.bincount(evidence.player_of, minlength=evidence.d)
+    weight = player_attention(explanations)
+    if weight is not None:
+        table["attention"] = weight
+    for name, e in explanations.items():
+        if name != ATTENTION:
+            table[name] = e.scores
+            if e.standard_error is not None and not evidence.exact:
+                table[f"{name}_standard_error"] = e.standard_error
+    return table
+
+
+def whole(values: Array) -> Any:
+    """Convert coordinates to integers if they are whole numbers."""
+    return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
+
+
+def player_table(explanations: Explanations, players: Ids) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Format some rows of the table of a bag: titles, and the name and cells of each player.
+
+    Scores are in the unit of their scale, which the title of their column names.
+    """
+    names, *table = columns(explanations).items()
+    titles, cells = [explanations.evidence.settings.players.removesuffix("s")], []
+    for name, values in table:
+        e = explanations.get(name.removesuffix("_standard_error"))
+        titles.append(name if e is None else e.scale.titled(name))
+        if e is not None:
+            cells.append([e.scale.digits(values[j], "+#.4g") for j in players])
+        else:
+            cells.append([percent(values[j], 2) if name == "attention" else f"{values[j]:.0f}" for j in players])
+    return titles, [(str(names[1][j]), list(row)) for j, *row in zip(players, *cells, strict=True)]
+
+
+def bag_sentence(explanations: Explanations) -> str:
+    """State the value of the output and, if the leading scores add up to it, the contributions of the instances."""
+    e, evidence = leader(explanations), explanations.evidence
+    what, empty = e.scale.of_output(e.output), e.scale.level(evidence.absent_value)
+    got = f"{what[0].upper()}{what[1:]} is {e.scale.level(e.prediction)}"
+    if e.method != "shapley":
+        return f"{got}, and {empty} for the empty bag."
+    up, down, change = e.scores[e.scores > 0], e.scores[e.scores < 0], e.scale.change
+    return (
+        f"{got}: {empty} for the empty bag, {change(up.sum())} from the {up.size:,} {evidence.settings.players} that "
+        f"support it and {change(down.sum())} from the {down.size:,} that oppose it."
+    )
+
+
+def bag_name(explanations: Explanations, default: str = "bag") -> str:
+    """Return the name of the bag from its attributes, or the default."""
+    name: Any = explanations.evidence.units.attrs.get("name")
+    return default if name is None else str(name)
+
+
+class Raster(NamedTuple):
+    """Cells of a picture: `cells` (rows, columns), NaN where there is no tile; `box` left, top, right, bottom."""
+
+    cells: Array
+    box: tuple[float, float, float, float]
+
+
+def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster:
+    """Convert scores (n,) of tiles with upper left corners `coords` (n, 2) and side `patch_size` to a grid of cells.
+
+    Tiles on a grid with the spacing of a tile have one cell each; other tiles have several.
+    """
+    corners, values = np.asarray(coords, dtype=np.float64), np.asarray(scores, dtype=np.float64)
+    positive("patch_size", patch_size)
+    origin, extent = corners.min(axis=0), np.ptp(corners, axis=0) + patch_size
+    steps = (corners - origin) / patch_size
+    # The number of cells along a tile's side places it to an eighth of its size, unless there would be too many cells.
+    on_grid = np.abs(steps - np.rint(steps)).max() < 1e-3
+    per_tile = 1 if on_grid else int(np.clip(MOST_CELLS * patch_size // extent.max(), 2, 8))
+    cell = patch_size / per_tile
+    # Tiles far smaller than the slide share cells; the picture stays below MOST_CELLS squared either way.
+    cell = max(cell, float(extent.max()) / (2 * MOST_CELLS))
+    columns, rows = np.maximum(np.ceil(extent / cell - 1e-6).astype(int), 1)
+    first = np.rint((corners - origin) / cell).astype(int)
+    total, count = np.zeros((rows, columns)), np.zeros((rows, columns))
+    for down in range(per_tile):
+        for right in range(per_tile):
+            row, column = np.minimum(first[:, 1] + down, rows - 1), np.minimum(first[:, 0] + right, columns - 1)
+            np.add.at(total, (row, column), values)
+            np.add.at(count, (row, column), 1.0)
+    cells = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+    left, top = origin
+    return Raster(cells, (float(left), float(top), float(left + columns * cell), float(top + rows * cell)))
+
+
+def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
+    """Return the end of the color scale, a quantile of the nonzero magnitudes, or 1 if all are zero."""
+    size = np.abs(np.asarray(scores, dtype=np.float64))
+    size = size[size > 0]
+    end = float(np.quantile(size, quantile)) if size.size else 0.0
+    return end if end > 0 and np.isfinite(end) else 1.0
+
+
+def shades(signed: bool) -> tuple[tuple[int, int, int], ...]:
+    """Return the colors along a scale, from negative through zero to positive, or from zero if there is no sign."""
+    return (AGAINST, ZERO, FOR) if signed else (ZERO, UNSIGNED)
+
+
+def colors(scores: ArrayLike, end: float, signed: bool = True) -> Pixels:
+    """Return red, green and blue of scores, on a scale that ends at `end`."""
+    strength = np.nan_to_num(np.asarray(scores, dtype=np.float64)) / end
+    knots, channels = np.linspace(-1 if signed else 0, 1, 3 if signed else 2), np.array(shades(signed)).T
+    return np.stack([np.rint(np.interp(strength, knots, channel)).astype(np.uint8) for channel in channels], axis=-1)
+
+
+def png(pixels: Pixels) -> bytes:
+    r"""Encode an 8-bit picture (rows, columns, 4) as a PNG file."""
+    rows, columns = pixels.shape[:2]
+    lines = np.zeros((rows, 1 + 4 * columns), dtype=np.uint8)  # each line starts with its filter, 0 for none
+    lines[:, 1:] = pixels.reshape(rows, -1)
+    header = struct.pack(">IIBBBBB", columns, rows, 8, 6, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    )
+
+
+class HeatMap(NamedTuple):
+    """The map of one output or of the attention: cells, scale, and the score at which the colors end or were `cut`."""
+
+    title: str
+    raster: Raster
+    end: float
+    signed: bool
+    cut: bool
+    scale: ExplainedScale = LOGIT
+
+    def over_page(self) -> Pixels:
+        """Return the (rows, columns, 4) map for any page; opacity is linear in the score, and zero is faint gray."""
+        cells = self.raster.cells
+        strength = np.clip(np.abs(np.nan_to_num(cells)) / self.end, 0.0, 1.0)
+        picture = colors(np.sign(np.nan_to_num(cells)), 1.0, self.signed)
+        picture[strength == 0] = FAINT
+        opacity = np.where(np.isnan(cells), 0.0, FAINTEST + (1 - FAINTEST) * strength)
+        return np.concatenate([picture, np.rint(255 * opacity).astype(np.uint8)[..., None]], axis=-1)
+
+    def pixels(self) -> Pixels:
+        """Return (rows, columns, 4) red, green, blue and opacity, transparent outside the tiles."""
+        cells = self.raster.cells
+        seen = np.where(np.isnan(cells), 0, 255).astype(np.uint8)
+        return np.concatenate([colors(cells, self.end, self.signed), seen[..., None]], axis=-1)
+
+
+def heat_maps(several: Sequence[Explanations], method: str | None = None) -> list[HeatMap]:
+    """Return one map per explained output of a bag, all on one scale, and one of the attention if there is any."""
+    where = place(several[0])
+    leaders = [leader(explanations, method) for explanations in several]
+    scores = [tile_scores(e) for e in leaders]
+    end = scale_end(np.concatenate(scores))
+    panels = []
+    for e, values in zip(leaders, scores, strict=True):
+        title = f"{e.info.label}: {e.output} {e.scale.level(e.prediction, '+.4g')}"
+        panels.append((title, values, end, e.info.kind == "signed", e.scale))
+    weight = attention(several[0])
+    if weight is not None:
+        panels.append(("attention", weight, scale_end(weight), False, LOGIT))
+    maps = []
+    for title, values, stop, signed, scale in panels:
+        raster = rasterize(where.coords, values, where.patch_size)
+        maps.append(HeatMap(title, raster, stop, signed, bool((np.abs(values) > stop).any()), scale))
+    return maps

@@ -1,0 +1,311 @@
+"""Gradients of P1's classifier with respect to the embedded tokens, integrated gradients and LRP, in closed form.
+
+In terms of the score tables (`weights.py`) Theorem 4.1 of P1 reads, with f_i the output of head i,
+
+    grad_t = (1/K) sum_i alpha_t^(i) [ w_v^(i) + (u_t^(i) - f_i) w_k^(i) ],
+
+a matrix of rank 2K. So the mean over coordinates needs 2K numbers, gradient-times-input only s and u, and the
+L2 norm only the (2K, 2K) Gram matrix of the w's; the L1 norm alone needs the full matrix. Everywhere `output` is the
+index of an output, or C coefficients of a combination such as the margin of two classes.
+
+Departure from the paper: Theorem 4.1 treats the query as a constant, which is correct for every position but that of
+[CLS], whose embedding also makes the query. Its row has one more term,
+
+    (1/K) sum_i W_q^T / sqrt(d_att) sum_s alpha_s (u_s - f_i) k_s.
+
+**Integrated gradients** (Sundararajan et al., 2017) from the document of [UNK] tokens: on the straight line between the
+embeddings the logits s and the values u are linear in the path parameter tau, so that with alpha = softmax(s0 + tau ds)
+
+    df/dtau = (1/K) sum_i sum_t alpha_t [ du_t + (u_t - f_i) ds_t ],
+
+and the part of token t is integrated; each node costs O(K T).
+
+**Layer-wise relevance propagation** by the rules of Achtibat et al. (2024), "AttnLRP", which P2 uses for comparison: a
+product passes half of its relevance to each factor, a linear map passes it on in proportion, a softmax by its Jacobian.
+Half of f goes to the values and half to the attention weights; half of the latter goes to the keys, and the other half
+to the query and so to [CLS]:
+
+    R_t = (1/K) sum_i alpha_t [ e_t.w_v / 2 + (u_t - f_i) e_t.w_k / 4 ].
+
+The relevance of biases and [CLS] does not reach the tokens, so the sum is not f. `benchmarks/transformers/lrp.py` has
+the same rules by automatic differentiation, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import positive, softmax
+from .._types import Array, Tokens
+from ..game.laws import legendre_rule
+from .predict import Output, Seen, as_output, as_tokens, scores
+from .weights import AttentionWeights
+
+# Gauss-Legendre orders of the two rules that are compared on each panel of `integrated_gradients`.
+COARSE, FINE = 10, 20
+MAX_PANELS = 4096
+# Numbers in one array of nodes: about 8 MB.
+BLOCK_ELEMENTS = 1 << 20
+# A token whose logit is this far below another's gets negligible attention (e^-50 is 2e-22).
+NEGLIGIBLE = 50.0
+# Logits may move relative to each other by this much within a panel: a take-over is then wide enough to be noticed.
+SWING = 40.0
+
+
+def _gradient(weights: AttentionWeights, tokens: Tokens, output: Output) -> tuple[Array, Array, Seen]:
+    """Return coefficients (L, 2K) and directions (2K, d_e) whose product is the gradient by all L embedded tokens.
+
+    The coefficients are alpha, then alpha (u - f), both over K; the directions w_v, then w_k.
+    """
+    seen = scores(weights, tokens, output, stacklevel=5)
+    alpha = softmax(seen.s)
+    f = (alpha * seen.u).sum(axis=1, keepdims=True)
+    alpha /= weights.K
+    w_v = np.einsum("kce,c->ke", weights.collapse.w_v, as_output(weights, output))
+    directions = np.concatenate([w_v, weights.collapse.w_k])
+    return np.concatenate([alpha, alpha * (seen.u - f)]).T, directions, seen
+
+
+def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
+    """Compute the (L, d_e) gradient of f[output] by the embedded tokens, P1 Theorem 4.1 with the [CLS] term.
+
+    Row 0 is [CLS], rows 1..T are the document, and the rest, if the model has positions, is padding.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (L, d_e) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form.attention import random_weights
+    >>> weights = random_weights(seed=0)
+    >>> gradient(weights, [2, 3, 5]).shape == (weights.T_max, weights.d_e)
+    True
+    """
+    coefficients, directions, seen = _gradient(weights, tokens, output)
+    grad: Array = coefficients @ directions
+    # beta sums to zero over positions, so the key bias drops out of the extra term.
+    mean_e = coefficients[:, weights.K :].T @ weights.embed(seen.ids)
+    mean_k = np.matmul(weights.W_k, mean_e[:, :, None])[:, :, 0] / np.sqrt(weights.d_att)
+    grad[0] += np.matmul(mean_k[:, None, :], weights.W_q)[:, 0].sum(axis=0)
+    return grad
+
+
+def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
+    """Compute G-avg of P1 section 4.1, the mean of the gradient's coordinates, (T,).
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form.attention import random_weights
+    >>> gradient_mean(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
+    coefficients, directions, _ = _gradient(weights, tokens, output)
+    return coefficients[1 : 1 + len(tokens)] @ directions.mean(axis=1)
+
+
+def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
+    """Compute G-l1 of P1 section 4.1, the L1 norm of the gradient, (T,).
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form.attention import random_weights
+    >>> gradient_l1(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
+    coefficients, directions, _ = _gradient(weights, tokens, output)
+    return np.abs(coefficients[1 : 1 + len(tokens)] @ directions).sum(axis=1)
+
+
+def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
+    """Compute G-l2 of P1 section 4.1, the L2 norm of the gradient, (T,).
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form.attention import random_weights
+    >>> gradient_l2(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
+    coefficients, directions, _ = _gradient(weights, tokens, output)
+    # |c W|^2 = |c R^T|^2 with W^T = Q R: as cheap as the Gram matrix, but without squaring the condition number.
+    r: Array = np.linalg.qr(directions.T)[1]
+    rows = coefficients[1 : 1 + len(tokens)] @ r.T
+    # Scaled by the largest entry, because the square of a gradient below 1e-154 is not a normal number.
+    largest = np.abs(rows).max(axis=1, initial=np.finfo(np.float64).tiny)
+    return np.linalg.norm(rows / largest[:, None], axis=1) * largest
+
+
+def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
+    """Compute G x I of P1 section 4.1, e_t . grad_t, (T,), from s and u alone.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form.attention import random_weights
+    >>> gradient_times_input(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
+    return _relevance(weights, tokens, output, 1, 1)
+
+
+def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
+    """Compute the (T,) relevance of each token of a document by AttnLRP (Achtibat et al., 2024).
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form.attention import random_weights
+    >>> classifier_lrp(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
+    return _relevance(weights, tokens, output, 2, 4)
+
+
+def _relevance(weights: AttentionWeights, tokens: Tokens, output: Output, values: int, keys: int) -> Array:
+    """Return e_t . grad_t, (T,), with the parts through the values and the keys divided by `values` and `keys`."""
+    (coefficients, _, seen), tables = _gradient(weights, tokens, output), weights.collapse
+    e_w_v = seen.u - (tables.u_const @ as_output(weights, output))[:, None]
+    e_w_k = seen.s - tables.s_const[:, None]
+    products = coefficients.T * np.concatenate([e_w_v / values, e_w_k / keys])
+    return products.sum(axis=0)[1 : 1 + len(tokens)]
+
+
+def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Output = 0, tol: float = 1e-10) -> Array:
+    """Compute the (T,) integrated gradients (Sundararajan et al., 2017) from the document of [UNK] tokens.
+
+    Panels are bisected until no take-over of the attention can hide between the nodes and two Gauss-Legendre rules
+    agree to `tol` (relative to the size of f on the path) in every token. This is an error estimate, not a bound. The
+    exact scores add up to f(document) - f([UNK]s).
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+    output : index of an output, or C coefficients of a combination of outputs
+    tol : relative accuracy of the estimate
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> from attn_closed_form import predict
+    >>> from attn_closed_form.attention import random_weights
+    >>> weights, document = random_weights(seed=0), [2, 3, 5]
+    >>> change = predict(weights, document) - predict(weights, [weights.unk] * 3)
+    >>> bool(np.isclose(integrated_gradients(weights, document).sum(), change[0]))
+    True
+    """
+    tol = positive("tol", tol)
+    ids = as_tokens(weights, tokens)
+    _, s1, u1 = scores(weights, ids, output)
+    _, s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)
+    ds, du = s1 - s0, u1 - u0
+
+    def integrals(left: Array, width: Array, order: int) -> tuple[Array, Array]:
+        """Integrate the slope and its absolute value over each panel, both (panels, T)."""
+        x, w = legendre_rule(order)
+        tau = (left[:, None] + width[:, None] * x)[:, :, None, None]
+        alpha, u = softmax(s0 + tau * ds), u0 + tau * du
+        f = (alpha * u).sum(axis=-1, keepdims=True)
+        slope = (alpha * (du + (u - f) * ds)).sum(axis=2)[:, :, 1 : 1 + ids.size]
+        rule = np.multiply.outer(width, w)
+        return np.einsum("pnt,pn->pt", slope, rule), np.einsum("pnt,pn->pt", np.abs(slope), rule)
+
+    size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
+    total = np.zeros(ids.size)
+    waiting = [(np.zeros(1), np.ones(1))]
+    block = max(1, BLOCK_ELEMENTS // (FINE * s0.size))
+    used = 0
+    while waiting:
+        left, width = waiting.pop()
+        used += left.size
+        if used > MAX_PANELS:
+            raise ValueError(f"tol: {tol} was not reached with {MAX_PANELS} panels; use a larger tol")
+        done = ~_too_wide(s0, ds, left, width)
+        fine, variation = integrals(left[done], width[done], FINE)
+        gap = np.abs(fine - integrals(left[done], width[done], COARSE)[0]).max(axis=1, initial=0.0)
+        # The error is relative to f and, if a token takes over within a narrow panel, to its contribution.
+        allowed = tol * (size * width[done] * len(s0) + variation.max(axis=1, initial=0.0))
+        # The integral over a panel narrower than 2^-40 is below the rounding error.
+        good = (gap <= allowed) | (width[done] < 2.0**-40)
+        total += fine[good].sum(axis=0)
+        done[done] = good
+        left, half = left[~done], width[~done] / 2
+        left, half = np.concatenate([left, left + half]), np.concatenate([half, half])
+        waiting += [(left[i : i + block], half[i : i + block]) for i in range(0, left.size, block)]
+    return total / weights.K
+
+
+def _too_wide(s0: Array, ds: Array, left: Array, width: Array) -> NDArray[np.bool_]:
+    """Return the (panels,) mask of panels on which a take-over of the attention could hide between the nodes.
+
+    Logits are straight lines on the path. A token that is far below the leader of the left end, or that of the right
+    end, at both ends is far below it in between and cannot matter; only the movement of the others counts.
+    """
+    ends = s0 + left[:, None, None] * ds, s0 + (left + width)[:, None, None] * ds
+    negligible = np.zeros(ends[0].shape, dtype=bool)
+    for end in ends:
+        leader = end.argmax(axis=-1, keepdims=True)
+        lead = [np.take_along_axis(s, leader, axis=-1) - s for s in ends]
+        negligible |= np.minimum(*lead) > NEGLIGIBLE
+    slope = np.broadcast_to(ds, negligible.shape)
+    fastest = slope.max(axis=-1, where=~negligible, initial=-np.inf)
+    slowest = slope.min(axis=-1, where=~negligible, initial=np.inf)
+    return ((fastest - slowest) * width[:, None] > SWING).any(axis=1)

@@ -1,0 +1,387 @@
+"""Predictions and attention of P1's classifier (Eq. 1 to 11) through score tables, and documents as pooled games.
+
+With the score tables of `weights.py`, P1's Eq. 1 to 9 become `f = (1/K) sum_i sum_t softmax(s^(i))_t u_t^(i) + b_l`: no
+matrix product is left. A model sees L tokens of a document of T: [CLS], the document and, with positions, [UNK] up to
+L = T_max. Without positions L = T + 1. As a game (P1 section 5.1) a document has [CLS] and the padding as its
+background. A player is a position or every occurrence of a word; [UNK] replaces an absent one, or it is deleted.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._arrays import numbered, softmax, whole
+from .._types import Array, Ids, Tokens
+from ..game.pooled_game import PooledGame, merge_tokens
+from ..game.scores import PooledScores
+from .weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
+
+# Numbers in one block of `predict_many`: enough to amortize a call, few enough to stay in cache.
+BLOCK_ELEMENTS = 1 << 18
+Output = int | Sequence[float] | Array
+# Fills up the shorter documents of a block if the model has no padding; it has no mass.
+NOTHING = -1
+
+
+class TruncationWarning(UserWarning):
+    """A document was longer than the model's T_max - 1 positions, and its end was dropped."""
+
+
+def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, name: str = "tokens") -> Ids:
+    """Check the ids of a document, and truncate it to `weights.room` tokens with a warning."""
+    try:
+        raw = np.asarray(tokens)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected a one-dimensional sequence of ids, got nested lists ({error})") from None
+    if raw.size == 0 and raw.ndim == 1:
+        return np.zeros(0, dtype=np.intp)
+    if raw.ndim != 1:
+        raise ValueError(f"{name}: expected a one-dimensional sequence of ids, got shape {raw.shape}")
+    if raw.dtype.kind not in "iu":
+        raise ValueError(f"{name}: expected integer ids, got dtype {raw.dtype}")
+    if np.minimum.reduce(raw) < 0 or np.maximum.reduce(raw) >= weights.D:
+        bad = int(np.argmax((raw < 0) | (raw >= weights.D)))
+        raise ValueError(f"{name}: expected ids in 0..{weights.D - 1}, got {raw[bad]} at position {bad}")
+    if raw.size > weights.room:
+        room = int(weights.room)
+        warnings.warn(
+            f"document of {raw.size} tokens: the model has room for {room}; the last {raw.size - room} are dropped",
+            TruncationWarning,
+            stacklevel=stacklevel,
+        )
+        raw = raw[:room]
+    return raw.astype(np.intp)
+
+
+def as_output(weights: AttentionWeights, output: Output) -> Array:
+    """Return the (C,) coefficients of an output that is given by its index or as a combination of outputs."""
+    if np.shape(output) == (weights.C,):
+        return np.asarray(output, dtype=np.float64)
+    return np.eye(weights.C)[whole("output", output, 0, weights.C - 1)]
+
+
+def pad(weights: AttentionWeights, documents: Iterable[Ids], length: int | None = None) -> Ids:
+    """Return the (B, L) ids that the model reads: [CLS], the document, and [UNK] up to T_max (P1, Eq. 4).
+
+    Without positions, shorter documents are filled up to the longest one, or to `length`, with NOTHING.
+    """
+    rows = list(documents)
+    L = weights.T_max or length or 1 + max((row.size for row in rows), default=0)
+    ids = np.full((len(rows), L), NOTHING if weights.T_max is None else weights.unk, dtype=np.intp)
+    ids[:, 0] = weights.cls
+    for row, document in zip(ids, rows, strict=True):
+        row[1 : 1 + document.size] = document
+    return ids
+
+
+class Seen(NamedTuple):
+    """A document as the model reads it: ids (L,), attention logits s and values u of one output, both (K, L)."""
+
+    ids: Ids
+    s: Array
+    u: Array
+
+
+def scores(weights: AttentionWeights, tokens: Tokens, output: Output, stacklevel: int = 4) -> Seen:
+    """Return the scores of one document for one output, C-contiguous."""
+    ids = pad(weights, [as_tokens(weights, tokens, stacklevel)])[0]
+    c, tables = as_output(weights, output), weights.collapse
+    s, u = tables.s_tok[ids] + tables.s_pos, (tables.u_tok[ids] + tables.u_pos) @ c
+    return Seen(ids, np.ascontiguousarray(s.T), np.ascontiguousarray(u.T))
+
+
+def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
+    """Compute the (C,) outputs f(xi) of the model for a document, P1 Eq. 1.
+
+    An empty document is [CLS] and padding. With positions a document may be too long (`TruncationWarning`).
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+
+    Returns
+    -------
+    (C,) float64
+
+    Examples
+    --------
+    >>> weights = random_weights(seed=0)
+    >>> predict(weights, [2, 3, 5]).shape
+    (1,)
+    """
+    return _predict_ids(weights, pad(weights, [as_tokens(weights, tokens)]))[0]
+
+
+def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -> Array:
+    """Compute the (B, C) outputs for B sequences of token ids of any lengths, or for a (B, T) integer array.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    documents : B sequences of token ids, or a (B, T) integer array
+
+    Returns
+    -------
+    (B, C) float64
+
+    Examples
+    --------
+    >>> predict_many(random_weights(seed=0), [[5, 7], [9]]).shape
+    (2, 1)
+    """
+    checked = [as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(documents)]
+    out = np.empty((len(checked), weights.C))
+    # Documents of similar lengths share a block, the longest first, so that blocks contain few NOTHINGs.
+    order = np.argsort([-document.size for document in checked], kind="stable")
+    start = 0
+    while start < len(order):
+        longest = weights.T_max or 1 + checked[order[start]].size
+        block = order[start : start + max(1, BLOCK_ELEMENTS // (longest * weights.K))]
+        out[block] = _predict_ids(weights, pad(weights, [checked[i] for i in block]))
+        start += block.size
+    return out
+
+
+def _predict_ids(weights: AttentionWeights, ids: Ids) -> Array:
+    """Compute the outputs: (B, L) padded ids -> (B, C)."""
+    tables = weights.collapse
+    s = tables.s_tok[ids] + tables.s_pos
+    if weights.T_max is None:
+        s[ids == NOTHING] = -np.inf
+    alpha = softmax(s.transpose(0, 2, 1))
+    out = np.empty((len(ids), weights.C))
+    for c in range(weights.C):
+        u = tables.u_tok[ids, :, c] + tables.u_pos[:, :, c]
+        out[:, c] = np.einsum("bkt,btk->b", alpha, u) / weights.K + weights.b_l[c]
+    return out
+
+
+def alpha(weights: AttentionWeights, tokens: Tokens) -> Array:
+    """Compute the (K, L) attention of the [CLS] query, the only one that the prediction uses (P1 Eq. 8).
+
+    Rows sum to 1. Column 0 is [CLS], columns 1..T are the document, and the rest, if the model has positions, is
+    padding.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+
+    Returns
+    -------
+    (K, L) float64
+
+    Examples
+    --------
+    >>> alpha(random_weights(seed=0), [2, 3, 5]).sum(axis=1)
+    array([1., 1.])
+    """
+    return softmax(scores(weights, tokens, output=0).s)
+
+
+def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
+    """Compute the (K, L, L) attention of every query (P1 section 3); entry (i, s, t) is alpha_t(q_s) in head i.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+
+    Returns
+    -------
+    (K, L, L) float64
+
+    Examples
+    --------
+    >>> weights = random_weights(seed=0)
+    >>> bool(np.allclose(attention_matrices(weights, [2, 3, 5])[:, 0], alpha(weights, [2, 3, 5])))
+    True
+    """
+    e = weights.embed(pad(weights, [as_tokens(weights, tokens)])[0])
+    q = e @ weights.W_q.transpose(0, 2, 1) + weights.b_q[:, None]
+    k = e @ weights.W_k.transpose(0, 2, 1) + weights.b_k[:, None]
+    return softmax(q @ k.transpose(0, 2, 1) / np.sqrt(weights.d_att))
+
+
+def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
+    """Compute the (T,) mean attention over heads for the tokens of a document, P1 Eq. 10.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> alpha_avg(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
+    return alpha(weights, tokens)[:, 1 : 1 + len(tokens)].mean(axis=0)
+
+
+def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
+    """Compute the (T,) maximum attention over heads for the tokens of a document, P1 Eq. 11.
+
+    Parameters
+    ----------
+    weights : AttentionWeights
+    tokens : T token ids
+
+    Returns
+    -------
+    (T,) float64
+
+    Examples
+    --------
+    >>> alpha_max(random_weights(seed=0), [5, 7]).shape
+    (2,)
+    """
+    return alpha(weights, tokens)[:, 1 : 1 + len(tokens)].max(axis=0)
+
+
+def document_scores(weights: AttentionWeights, ids: Ids, lengths: Ids | None = None) -> PooledScores:
+    """Return the scores of the T >= 1 tokens of a document, given as checked ids; absent tokens become [UNK].
+
+    With `lengths`, `ids` contains several documents of these lengths, one after the other.
+    """
+    head, output = np.divmod(np.arange(weights.K * weights.C), weights.C)
+    if lengths is None:
+        s, v = _scores_at(weights, ids, slice(1, 1 + ids.size))
+        return PooledScores(s, v, weights.b_l, head, output, *_without(weights, ids.size))
+    starts = np.cumsum(lengths) - lengths
+    places = np.arange(1, 1 + ids.size) - np.repeat(starts, lengths)
+    s, v = _scores_at(weights, ids, places)
+    absent = _scores_at(weights, np.full(ids.size if weights.T_max else 1, weights.unk), places)
+    s_absent, v_absent = (np.broadcast_to(array, (len(array), ids.size)) for array in absent)
+    backgrounds = zip(*(_without(weights, T if weights.T_max else 1)[2:] for T in lengths.tolist()), strict=True)
+    s_background, v_background = (np.stack(columns, axis=1) for columns in backgrounds)
+    parts = s_absent, v_absent, s_background, v_background
+    return PooledScores(s, v, weights.b_l, head, output, *parts, starts)
+
+
+def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array, Array]:
+    """Return log-masses (K, n) of ids at some positions, and values divided by K, (K C, n), sorted by head."""
+    tables = weights.collapse
+    places = slice(None) if weights.T_max is None else places
+    s, u = tables.s_tok[ids] + tables.s_pos[places], tables.u_tok[ids] + tables.u_pos[places]
+    return np.ascontiguousarray(s.T), np.ascontiguousarray(u.reshape(ids.size, -1).T) / weights.K
+
+
+@lru_cache(maxsize=512)
+def _without(weights: AttentionWeights, T: int) -> tuple[Array, Array, Array, Array]:
+    """Return the scores of T [UNK] tokens that replace a document, and those of the background."""
+    others = np.r_[0, 1 + T : weights.T_max or 0]
+    s, v = _scores_at(weights, np.where(others == 0, weights.cls, weights.unk), others)
+    background = merge_tokens(s, s)[0], merge_tokens(np.repeat(s, weights.C, axis=0), v)[1]
+    absent = _scores_at(weights, np.full(T if weights.T_max else 1, weights.unk), slice(1, 1 + T))
+    s_absent, v_absent = (np.broadcast_to(array, (len(array), T)) for array in absent)
+    return s_absent, v_absent, *background
+
+
+def pooled_game(
+    weights: AttentionWeights,
+    tokens: Tokens,
+    players: str = "positions",
+    absent: str | None = None,
+    output: Output = 0,
+    labels: Sequence[str] | None = None,
+) -> PooledGame:
+    """Return the game of a document under P1's classifier; [CLS] and padding are its background.
+
+    Parameters
+    ----------
+    tokens : T token ids, at least one
+    players : "positions" makes every token a player; "words" makes every distinct id a player, by first appearance
+    absent : "unk" replaces an absent token by [UNK], as in P1 section 5.1; "deleted" removes it from the softmax, and
+        the other tokens keep their positions. By default "unk" with positions and "deleted" without, where the value is
+        the prediction for the document without these tokens
+    output : index of the explained output, or C coefficients of a combination of outputs
+    labels : names of the tokens, by default their ids; a player is named after its first token
+
+    Returns
+    -------
+    PooledGame
+
+    Examples
+    --------
+    >>> weights, tokens = random_weights(seed=0), [5, 7, 5]
+    >>> game = pooled_game(weights, tokens, players="words")
+    >>> game.d, game.labels
+    (2, ('5', '7'))
+    >>> bool(np.isclose(game.value([True, True]), predict(weights, tokens)[0]))
+    True
+    >>> bool(np.isclose(game.value([False, True]), predict(weights, [weights.unk, 7, weights.unk])[0]))
+    True
+    """
+    if players not in ("positions", "words"):
+        raise ValueError(f"players: expected 'positions' or 'words', got {players!r}")
+    deleted = is_deleted(weights, absent)
+    ids = as_tokens(weights, tokens)
+    if ids.size == 0:
+        raise ValueError("tokens: expected at least one token, got an empty document")
+    coefficients = as_output(weights, output)
+    names = [str(label) for label in (ids.tolist() if labels is None else labels)]
+    if len(names) < ids.size or (players == "positions" and len(names) > ids.size):
+        raise ValueError(f"labels: expected {ids.size} names, one per token, got {len(names)}")
+    groups, first = numbered(ids) if players == "words" else (None, range(ids.size))
+    player_names = [names[i] for i in first]
+    return document_scores(weights, ids).game(coefficients, groups, player_names, deleted)
+
+
+def is_deleted(weights: AttentionWeights, absent: str | None) -> bool:
+    """Return whether absent tokens are removed from the softmax, given the option `absent` of `pooled_game`."""
+    if absent not in (None, "unk", "deleted"):
+        raise ValueError(f"absent: expected 'unk' or 'deleted', got {absent!r}")
+    return weights.T_max is None if absent is None else absent == "deleted"
+
+
+def random_weights(
+    seed: int,
+    D: int = 50,
+    d_e: int = 16,
+    T_max: int | None = 32,
+    K: int = 2,
+    d_att: int = 8,
+    d_out: int = 8,
+    C: int = 1,
+    score_scale: float = 1.0,
+    biases: bool = False,
+) -> AttentionWeights:
+    """Draw Gaussian weights for examples, tests and benchmarks.
+
+    Parameters
+    ----------
+    seed : seed of the random numbers
+    score_scale : approximate size of the attention logits
+    D, d_e, T_max, K, d_att, d_out, C : sizes, see `AttentionWeights`
+    biases : whether biases are drawn too; otherwise they are zero
+
+    Returns
+    -------
+    AttentionWeights
+
+    Examples
+    --------
+    >>> random_weights(seed=0)
+    AttentionWeights(D=50, d_e=16, T_max=32, K=2, d_att=8, d_out=8, C=1, cls=0, unk=1)
+    """
+    rng, sizes = np.random.default_rng(seed), {"D": D, "d_e": d_e, "K": K, "d_att": d_att, "d_out": d_out, "C": C}
+    arrays: dict[str, Array] = {}
+    for name, axes in AXES.items():
+        if name != "W_p" and (biases or name not in BIASES):
+            shape = [sizes[axis] for axis in axes]
+            # A matrix is divided by the square root of its number of columns; embeddings and biases are not scaled.
+            arrays[name] = rng.normal(size=shape) / (np.sqrt(shape[-1]) if len(shape) == 3 else 1.0)
+    arrays["W_q"] *= score_scale
+    W_p = None if T_max is None else sinusoidal_positions(T_max, d_e)
+    return AttentionWeights(W_p=W_p, **arrays, cls=0, unk=min(1, D - 1))

@@ -1,0 +1,203 @@
+"""Scores of units, the form to which every model converts its input.
+
+A model whose prediction is a softmax-weighted mean gives unit i (a token, an instance, a row) in head h a log-mass
+s_hi, and in value row r, which belongs to one head and one output, a value v_ri. The logits are
+
+    f_c = bias_c + sum over the rows r of output c of sum_i softmax_i(s of r's head)_i v_ri,
+
+where the softmax runs over the units and a background that is always present. One attention that C classes share has
+C rows in one head; CLAM-MB has one head and one row per class; K heads with C outputs have K C rows. Logits, attention
+and games follow from these arrays alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._arrays import run_lengths
+from .._types import Array, Ids
+from .pooled_game import LARGEST_VALUE, PooledGame, merge_runs
+
+ONE_INPUT = np.zeros(1, dtype=np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class PooledScores:
+    """Log-masses and values of n units under a model with H heads, R value rows and C outputs.
+
+    They are the units of one input, or the concatenated units of several inputs. Results for several inputs equal those
+    for the inputs one by one, bit for bit, because sums and maxima run over each input separately.
+
+    Attributes
+    ----------
+    s, v : (H, n) log-masses and (R, n) values
+    bias : (C,) added to the logits
+    head, output : (R,) head and output of each value row; by default row r is output r of head 0
+    s_absent, v_absent : (H, n) and (R, n), scores that replace those of absent units; None if absent units are deleted
+    s_background, v_background : (H,) and (R,), scores of the background that is always present, or None. For several
+        inputs, (H, B) and (R, B)
+    starts : (B,) the first unit of each of several inputs, which have at least one unit each; None for one input
+
+    Examples
+    --------
+    >>> scores = PooledScores(np.zeros((1, 3)), np.array([[1.0, 2.0, 6.0], [0.0, 3.0, 0.0]]), np.array([0.0, 10.0]))
+    >>> scores.logits()
+    array([ 3., 11.])
+    >>> scores.attention().round(3)
+    array([[0.333, 0.333, 0.333]])
+    >>> margin = scores.game([-1.0, 1.0], groups=np.array([0, 1, 0]), labels=["a", "b"])
+    >>> margin.labels, float(margin.value([True, True])), float(margin.value([False, True]))
+    (('a', 'b'), 8.0, 11.0)
+    """
+
+    s: Array
+    v: Array
+    bias: Array
+    head: Ids = None  # type: ignore[assignment]  # filled in __post_init__, like those below
+    output: Ids = None  # type: ignore[assignment]
+    s_absent: Array | None = None
+    v_absent: Array | None = None
+    s_background: Array = None  # type: ignore[assignment]
+    v_background: Array = None  # type: ignore[assignment]
+    starts: Ids | None = None
+
+    def __post_init__(self) -> None:
+        (H, n), R, C = self.s.shape, len(self.v), self.bias.size
+        inputs = () if self.starts is None else (self.starts.size,)
+        background = {"s_background": (H, *inputs), "v_background": (R, *inputs)}
+        defaults: dict[str, Array | Ids] = {"head": np.zeros(R, dtype=np.intp), "output": np.arange(R)}
+        defaults |= {"s_background": np.full((H, *inputs), -np.inf), "v_background": np.zeros((R, *inputs))}
+        for name, default in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+        shapes = {"v": (R, n), "s_absent": (H, n), "v_absent": (R, n), **background}
+        for name, shape in {**shapes, "head": (R,), "output": (R,)}.items():
+            if (array := getattr(self, name)) is not None and array.shape != shape:
+                raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
+        if (self.s_absent is None) != (self.v_absent is None):
+            raise ValueError("s_absent, v_absent: expected both or neither")
+        for name, top in (("head", H), ("output", C)):
+            if (numbers := getattr(self, name)).min() < 0 or numbers.max() >= top:
+                raise ValueError(f"{name}: expected numbers in 0..{top - 1}, one per value row, got {numbers}")
+
+    def heads(self, coefficients: Sequence[float] | Array) -> tuple[Ids, Ids, Array]:
+        """Return the (h,) heads and (r,) value rows of `coefficients @ logits`, and the (h, r) weights of the rows."""
+        weight = np.asarray(coefficients, dtype=np.float64)[self.output]
+        rows = np.flatnonzero(weight)
+        heads = np.flatnonzero(np.bincount(self.head[rows]))
+        return heads, rows, np.where(self.head[rows] == heads[:, None], weight[rows], 0.0)
+
+    def shares(self) -> tuple[Array, Array]:
+        """Return the share of each unit (H, n) and of the background (H,) or (H, B) in the softmax of each head."""
+        mass, background, total, lengths = self._masses()
+        share = background / total
+        return mass / np.repeat(total, lengths, axis=1), share if self.starts is not None else share[:, 0]
+
+    def _masses(self) -> tuple[Array, Array, Array, Ids]:
+        """Return relative masses of units (H, n), background and total (H, B), and units per input (B,)."""
+        starts = ONE_INPUT if self.starts is None else self.starts
+        s_background = self.s_background.reshape(len(self.s), -1)
+        lengths = run_lengths(starts, self.s.shape[1])
+        top = np.maximum(np.maximum.reduceat(self.s, starts, axis=1), s_background)
+        mass, background = np.exp(self.s - np.repeat(top, lengths, axis=1)), np.exp(s_background - top)
+        return mass, background, np.add.reduceat(mass, starts, axis=1) + background, lengths
+
+    def attention(self, coefficients: Sequence[float] | Array | None = None) -> Array:
+        """Return the (h, n) attention of the heads that a combination of the outputs needs, by default of all heads."""
+        units = self.shares()[0]
+        return units if coefficients is None else units[self.heads(coefficients)[0]]
+
+    def logits(self) -> Array:
+        """Return the (C,) logits with every unit present, or (B, C) for several inputs."""
+        mass, background, total, _ = self._masses()
+        starts = ONE_INPUT if self.starts is None else self.starts
+        v_background = self.v_background.reshape(len(self.v), -1)
+        sums = np.add.reduceat(mass[self.head] * self.v, starts, axis=1) + background[self.head] * v_background
+        logits = np.repeat(self.bias[None], starts.size, axis=0)
+        for mean, output in zip(sums / total[self.head], self.output.tolist(), strict=True):
+            logits[:, output] += mean
+        return logits if self.starts is not None else logits[0]
+
+    def game(
+        self,
+        coefficients: Sequence[float] | Array,
+        groups: Ids | None = None,
+        labels: Sequence[str] | None = None,
+        deleted: bool = False,
+    ) -> PooledGame:
+        """Return the game of the output `coefficients @ logits`, with only the heads that it needs.
+
+        Parameters
+        ----------
+        groups : (n,) the player of each unit, numbered by first appearance; None makes every unit a player
+        labels : names of the players
+        deleted : delete absent units even if the model has replacements for them
+        """
+        n = self.s.shape[1]
+        players = np.arange(n) if groups is None else groups
+        d = n if groups is None else int(groups.max()) + 1
+        names = tuple(map(str, range(d) if labels is None else labels))
+        return self.games(coefficients, players, stable_order(players), [names], deleted)[0]
+
+    def games(
+        self,
+        coefficients: Sequence[float] | Array,
+        players: Ids,
+        order: Ids,
+        labels: Sequence[tuple[str, ...]],
+        deleted: bool = False,
+    ) -> list[PooledGame]:
+        """Return the `game` of each of several inputs, for the same output.
+
+        Parameters
+        ----------
+        players : (n,) the player of each unit; those of the second input follow those of the first, and so on
+        order : (n,) the units in the order of their players
+        labels : for each input, the names of its players
+        """
+        heads, rows, mixture = self.heads(coefficients)
+
+        def chosen(s: Array, v: Array) -> tuple[Array, Array]:
+            return s[heads], mixture @ v[rows]
+
+        def of_players(s: Array, v: Array) -> tuple[Array, Array]:
+            if order.size == d:
+                return s, v
+            return merge_runs(np.ascontiguousarray(s[:, order]), np.ascontiguousarray(v[:, order]), runs)
+
+        ends = np.cumsum([len(names) for names in labels])
+        d, B = int(ends[-1]), len(labels)
+        counts = np.bincount(players)
+        runs = np.cumsum(counts) - counts
+        present = of_players(*chosen(self.s, self.v))
+        if deleted or self.s_absent is None or self.v_absent is None:
+            absent = np.full((heads.size, d), -np.inf), np.zeros((heads.size, d))
+        else:
+            absent = of_players(*chosen(self.s_absent, self.v_absent))
+        background = chosen(self.s_background.reshape(-1, B), self.v_background.reshape(-1, B))
+        bias = float(np.dot(coefficients, self.bias))
+        # The checks of `PooledGame`, once for all inputs; if one fails, the constructor raises the error.
+        finite = all(np.isfinite(s).all() for s in (present[0], background[0])) and (absent[0] < np.inf).all()
+        values = (present[1], absent[1], background[1], np.array(bias))
+        small = all((np.abs(v) <= LARGEST_VALUE).all() for v in values)
+        make: Callable[..., PooledGame] = PooledGame.checked if finite and small else PooledGame
+        by_input = [np.ascontiguousarray(array.T) for array in background]
+        for array in (*present, *absent, *by_input):
+            array.flags.writeable = False
+        games, start = [], 0
+        for end, names, *always in zip(ends.tolist(), labels, *by_input, strict=True):
+            arrays = [array[:, start:end] for array in (*present, *absent)]
+            if heads.size > 1:
+                arrays = [np.ascontiguousarray(array) for array in arrays]
+            games.append(make(*arrays, *always, bias, bias, names))
+            start = end
+        return games
+
+
+def stable_order(numbers: Ids) -> Ids:
+    """Return `np.argsort(numbers, kind="stable")` of nonnegative numbers, several times faster if they are small."""
+    small = numbers.size and numbers.max() <= np.iinfo(np.uint16).max  # NumPy sorts 16 bits by radix
+    return np.argsort(numbers.astype(np.uint16) if small else numbers, kind="stable")

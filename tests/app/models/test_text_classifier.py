@@ -1,0 +1,90 @@
+"""A classifier of texts: names, probabilities, its own tokenizer, and what it refuses."""
+
+import numpy as np
+import pytest
+
+from attn_closed_form import TextClassifier, explain, load_demo_model, load_model, predict
+from attn_closed_form.app.models.text import Token, Vocabulary
+from attn_closed_form.attention import random_weights
+
+WORDS = ["[CLS]", "[UNK]", "a", "fine", "film"]
+WEIGHTS = random_weights(seed=0, D=5, C=3)
+
+
+def test_probabilities_are_a_softmax_with_the_temperature():
+    texts = ["a fine film", "film", "unheard"]
+    model = TextClassifier(WEIGHTS, Vocabulary(WORDS), ("x", "y", "z"), temperature=2.0)
+    logits = np.array([predict(WEIGHTS, model.vocabulary.encode(text)) for text in texts])
+    expected = np.exp(logits / 2) / np.exp(logits / 2).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(texts), expected, rtol=1e-14)
+    assert model.predict(texts).tolist() == [("x", "y", "z")[i] for i in logits.argmax(axis=1)]
+    found = model.explain("a fine film", "leave-one-out")
+    np.testing.assert_allclose(list(found.probabilities.values()), expected[0], rtol=1e-14)
+    assert found.prediction == pytest.approx(logits[0].max())  # explanations are of the logits, not divided by it
+
+
+def test_the_shipped_model_names_its_sides():
+    model = load_demo_model()
+    chances = model.predict_proba(["A wonderful film.", "A waste of time."])
+    assert model.outputs == ("negative", "positive") and chances[0, 1] > 0.5 > chances[1, 1]
+    positive, negative = (
+        model.explain("A wonderful film.", "shapley", output=name) for name in ("positive", "negative")
+    )
+    np.testing.assert_allclose(positive["shapley"].scores, -negative["shapley"].scores, atol=1e-9)
+
+
+def test_a_tokenizer_of_ones_own():
+    def letters(text):
+        return [Token(character, i, i + 1) for i, character in enumerate(text) if character.strip()]
+
+    model = TextClassifier(WEIGHTS, Vocabulary(["[CLS]", "[UNK]", "a", "b", "c"]), tokenizer=letters)
+    e = model.explain("ab c", "leave-one-out")["leave-one-out"]
+    assert e.labels == ("a", "b", "c") and e.spans[2] == ((3, 4),)
+
+
+def test_special_words_may_be_spelt_differently(tmp_path):
+    vocabulary = Vocabulary(["[cls]", "UNK", "a", "fine", "film"], cls="[cls]", unk="UNK")
+    model = TextClassifier(WEIGHTS, vocabulary, ("x", "y", "z"), 1.5, card={"accuracy": 0.5})
+    assert model.explain("odd film", "leave-one-out")["leave-one-out"].labels == ("UNK", "film")
+    model.save(tmp_path / "model.npz")
+    again = load_model(tmp_path / "model.npz")
+    assert (again.outputs, again.temperature, again.card) == (("x", "y", "z"), 1.5, {"accuracy": 0.5})
+    assert again.vocabulary.unk_id == 1 and again.explain("odd film", "loo")["loo"].labels == (
+        "UNK",
+        "film",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((WEIGHTS, Vocabulary(WORDS), ("x",)), "outputs: expected 3 class names, got 1"),
+        ((WEIGHTS, Vocabulary(WORDS), ("x", "x", "y")), "outputs: expected different, non-empty names"),
+        ((WEIGHTS, Vocabulary(WORDS), ("x", "y", "z"), 0.0), "temperature: expected a positive number"),
+        ((WEIGHTS, Vocabulary(WORDS[:4])), "vocabulary: expected D=5 words"),
+        ((random_weights(seed=0, D=5, T_max=1), Vocabulary(WORDS)), "T_max = 1"),
+        ((WEIGHTS, Vocabulary(["[UNK]", "[CLS]", *WORDS[2:]])), r"vocabulary: expected \[CLS\] at id 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TextClassifier(*arguments)
+
+
+@pytest.mark.parametrize("vocabulary", [WORDS, dict.fromkeys(WORDS, 0), None])
+def test_a_vocabulary_of_another_type_is_named(vocabulary):
+    with pytest.raises(TypeError, match="vocabulary: expected a Vocabulary, got"):
+        TextClassifier(WEIGHTS, vocabulary)
+
+
+def test_swapped_arguments_are_named():
+    with pytest.raises(TypeError, match="weights: expected AttentionWeights, got Vocabulary"):
+        TextClassifier(Vocabulary(WORDS), WEIGHTS)
+    with pytest.raises(TypeError, match="model: expected an explainable model"):
+        explain(WEIGHTS, "a fine film")
+    with pytest.raises(TypeError, match="fit_slalom"):
+        explain(lambda documents: np.zeros(len(documents)), "a fine film")
+    with pytest.raises(TypeError, match="text: expected a string, got NoneType"):
+        load_demo_model().explain(None)
+    with pytest.raises(TypeError, match="inputs: expected a list of inputs, got one text; put it in a list"):
+        load_demo_model().predict("a fine film")

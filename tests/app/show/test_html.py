@@ -1,0 +1,251 @@
+"""The report is well formed, self-contained and light, and shows any text literally."""
+
+import dataclasses
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from attn_closed_form import METHODS, explain, load_demo_model
+from attn_closed_form.app.explanations.methods import DEFAULT_METHODS
+from attn_closed_form.app.show.html import report
+from attn_closed_form.app.show.sanitize import visible
+from tests.texts import HOSTILE, REVIEW, long_text, model_for, typed
+
+VOID = {"meta", "br", "input"}
+# Our own elements; anything else came out of a text.
+KNOWN = {
+    "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3",
+    "blockquote", "dl", "div", "dt", "dd", "section", "p",
+    "table", "thead", "tbody", "tr", "th", "td", "i", "small", "svg", "path", "text", "circle", "g", "span", "b",
+    "details", "summary", "ul", "li", "script", "label", "input",
+}  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Checks nesting, elements and attributes while reading; collects the text of table cells and scripts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.cells, self.scripts, self.words, self.text, self.divs = [], [], [], [], [], []
+        self.answer = None
+        self.feed(page)
+        self.close()
+        assert self.open == [], f"not closed: {self.open}"
+
+    def handle_starttag(self, tag, attributes):
+        assert tag in KNOWN, tag
+        for name, value in attributes:
+            assert not name.startswith("on"), name
+            assert name not in ("src", "href", "action", "formaction"), name
+            assert "javascript:" not in (value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "td":
+            self.cells.append("")
+        if tag == "div":
+            self.divs.append(dict(attributes).get("class", ""))
+            if self.divs[-1] == "text live":
+                self.answer = ""
+        if tag == "script":
+            self.scripts.append("")
+        if tag == "i":
+            self.words.append((dict(attributes).get("class", ""), ""))
+
+    def handle_startendtag(self, tag, attributes):
+        assert tag in KNOWN, tag
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-1:]}"
+        if self.open.pop() == "div":
+            self.divs.pop()
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+            return
+        self.text.append(data)
+        if "text live" in self.divs:
+            self.answer += data
+        if "td" in self.open:
+            self.cells[-1] += data
+        if self.open and self.open[-1] == "i":
+            mark, word = self.words[-1]
+            self.words[-1] = (mark, word + data)
+
+
+def page_for(text, known="fine film bad", **options):
+    model = model_for(known, text)
+    return report(explain(model, text, **options))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_are_shown_literally_and_break_nothing(name):
+    text = HOSTILE[name]
+    html = page_for(text)
+    page = Page(html)
+    html.encode("utf-8")
+    assert len(page.scripts) == 2 and page.scripts[1].count("JSON.parse") == 1
+    json.loads(page.scripts[0])
+    if len(text) < 200:
+        assert page.answer == visible(text)
+        assert visible(text) in "".join(page.text)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", html)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_break_no_notebook(name):
+    model = model_for("fine film bad")
+    found = explain(model, HOSTILE[name], ["shapley", "alpha-mean"])
+    page = Page(found._repr_html_())
+    assert page.scripts == [] and len(page.cells) == 2
+    single = found["shapley"]._repr_html_()
+    assert Page(single).cells == [] and single.count("title=") >= len(found["shapley"].occurrences)
+
+
+def test_the_page_needs_no_network():
+    html = page_for(REVIEW)
+    assert not re.search(r"https?:|//[a-z]|@import|url\(|<link|<img|fetch|XMLHttp", html)
+
+
+@pytest.mark.parametrize("players", ["words", "positions"])
+def test_a_page_for_256_tokens_is_light(players):
+    text = long_text(255)
+    model = model_for(text, T_max=256, K=6)
+    html = report(explain(model, text, players=players))
+    Page(html)
+    assert len(html.encode()) < 200_000
+
+
+def test_ten_thousand_words_stay_light_and_are_counted():
+    text = long_text(10_000)
+    model = model_for(text, T_max=256, K=6, d_e=8)
+    with pytest.warns(UserWarning, match="last 9745 are not read"):
+        html = report(explain(model, text))
+    Page(html)
+    assert len(html.encode()) < 200_000
+    assert "9,745 more not read" in html and "255 of 10,000" in html
+
+
+def test_words_carry_the_level_of_their_score():
+    model = model_for(REVIEW)
+    page = Page(report(explain(model, REVIEW, ["shapley", "alpha-mean"])))
+    e = explain(model, REVIEW, "shapley")["shapley"]
+    assert len(page.words) == 3 * len(e.occurrences)  # the answer, and one row per method
+    for (mark, word), place in zip(page.words, e.occurrences, strict=False):
+        assert word == REVIEW[place.start : place.end]
+        strength = e.strength[place.player]
+        assert mark[:1] == ("" if abs(strength) < 0.125 else "p" if strength > 0 else "n")
+    assert {mark[:1] for mark, _ in page.words[2 * len(e.occurrences) :]} <= {"", "u"}
+
+
+def test_the_script_knows_every_score():
+    model = model_for(REVIEW)
+    data = json.loads(Page(report(explain(model, REVIEW))).scripts[0])
+    found = explain(model, REVIEW)
+    assert data["labels"] == [METHODS[name].label for name in DEFAULT_METHODS]
+    for row, e in zip(data["scores"], found.values(), strict=True):
+        assert np.allclose(row, e.scores, rtol=1e-3, atol=0)
+    first = found["shapley"]
+    assert data["player"] == [place.player for place in first.occurrences]
+
+
+def test_prediction_and_guarantee_stand_at_the_top():
+    model = model_for(REVIEW)
+    html = report(explain(model, REVIEW))
+    e = explain(model, REVIEW, "shapley")["shapley"]
+    assert f"{e.prediction:+.4f}" in html and f"≤ {e.error:.1e}" in html
+
+
+def test_unknown_words_are_marked():
+    model = model_for("fine film")
+    page = Page(report(explain(model, "zyx film", ["alpha-mean"])))
+    (unknown, _), (known, _) = page.words[:2]
+    assert "k" in unknown.split() and "k" not in known.split()
+
+
+def test_every_class_can_be_looked_at():
+    model = model_for(REVIEW, C=3)
+    found = explain(model, REVIEW)
+    html = typed(report(found))
+    Page(html)
+    for name in model.outputs:
+        prediction = explain(model, REVIEW, "leave-one-out", output=name).prediction
+        assert f"{prediction:+.4f}" in html
+    chances = found.probabilities
+    others = sorted((name for name in model.outputs if name != found.output), key=lambda name: -chances[name])
+    titles = re.findall(r"<details name=class><summary>([^<]*)</summary>", html)
+    assert len(titles) == 2
+    for title, name in zip(titles, others, strict=True):
+        assert title.startswith(f"{name}, {100 * chances[name]:.1f} %")
+    assert len(html.encode()) < 100_000
+
+
+def test_reasons_and_sentences_are_said():
+    found = explain(load_demo_model(), REVIEW)
+    page = Page(typed(report(found)))
+    text = "".join(page.text)
+    for sentence in found.reasons().sentences():
+        assert sentence in text
+    for score in found.sentences().scores:
+        assert found.scale.change(score) in text
+
+
+def test_a_single_sentence_costs_no_owen_values(monkeypatch):
+    monkeypatch.setattr("attn_closed_form.app.explanations.answers.owen", None)
+    report(explain(model_for(REVIEW), "A fine film", "shapley"))
+    with pytest.raises(TypeError):
+        report(explain(model_for(REVIEW), "A fine film. A dull end.", "shapley"))
+
+
+def test_a_report_of_a_hundred_words_is_light():
+    text = long_text(100)
+    assert len(report(explain(model_for(text, T_max=128, K=6), text)).encode()) < 100_000
+
+
+def circles(html):
+    """Centers of the circles of the SLALOM plane, by what their tip says."""
+    found = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4"><title>([^<]*)</title>', html)
+    return {tip: (float(x), float(y)) for x, y, tip in found}
+
+
+def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards():
+    found = explain(model_for(REVIEW), REVIEW)
+    value, importance = found["slalom-value"].scores, found["slalom-importance"].scores
+    places = circles(report(found))
+    tips = [f"{w} s={s:.3g} v={v:.3g}" for w, s, v in zip(found["slalom-value"].labels, importance, value, strict=True)]
+    x, y = np.array([places[tip] for tip in tips]).T
+    assert np.corrcoef(x, importance)[0, 1] > 0.99999 and np.corrcoef(y, value)[0, 1] < -0.99999  # SVG counts downwards
+
+
+def test_bars_of_the_waterfall_lie_where_the_scores_put_them():
+    found = explain(model_for(REVIEW), REVIEW, "shapley")
+    html, e = report(found), found["shapley"]
+    bars = re.findall(r'<b class=(for|against) style="left:([\d.]+)%;width:([\d.]+)%">', html)
+    order = np.argsort(-np.abs(e.scores), kind="stable")[: len(bars)]
+    widths = np.array([float(width) for _, _, width in bars])
+    assert np.corrcoef(widths, np.abs(e.scores[order]))[0, 1] > 0.999
+    assert [kind == "for" for kind, _, _ in bars] == (e.scores[order] > 0).tolist()
+    edges = [(float(left), float(left) + float(width)) for _, left, width in bars]
+    ways = [edge if kind == "for" else edge[::-1] for edge, (kind, _, _) in zip(edges, bars, strict=True)]
+    gaps = [start - end for (_, end), (start, _) in itertools.pairwise(ways)]  # each begins where the one before ends
+    assert np.abs(gaps).max() < 0.2  # per cent, of numbers with one digit
+
+
+def test_a_constant_model_has_a_page():
+    model = model_for(REVIEW)
+    weights = model.weights
+    flat = dataclasses.replace(weights, W_v=np.zeros_like(weights.W_v), b_v=np.zeros_like(weights.b_v))
+    page = Page(report(explain(dataclasses.replace(model, weights=flat), REVIEW, ["shapley", "lime", "loo"])))
+    assert {mark for mark, _ in page.words if mark} == set()
+
+
+def test_the_guaranteed_error_is_the_largest_of_the_methods():
+    found = explain(load_demo_model(), REVIEW, ["shapley", "banzhaf", "alpha-mean"])
+    for small, large in (("shapley", "banzhaf"), ("banzhaf", "shapley")):
+        errors = {small: 2e-13, large: 7e-9}
+        found |= {name: dataclasses.replace(found[name], error=error) for name, error in errors.items()}
+        assert "Guaranteed error of the exact attributions: ≤ 7.0e-09." in report(found)
